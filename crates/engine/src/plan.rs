@@ -75,6 +75,8 @@ pub struct Common {
     pub give_up: GiveUp,
     /// What is kept of each round of the lanes; `None`: nothing is recorded.
     pub trace: Option<TraceOptions>,
+    /// Number of the run, at random.
+    pub run_id: u64,
 }
 
 /// What is kept of what lanes did, round by round.
@@ -134,7 +136,7 @@ impl Default for TraceOptions {
 }
 
 impl Default for Common {
-    /// No lanes, which the caller gives, and no end. Rows of 10 ms, no time to settle, bursts of 32, threads as all
+    /// No lanes, which the caller gives, and no end. A number at random. Rows of 10 ms, no time to settle, bursts of 32, threads as all
     /// others, nothing recorded.
     fn default() -> Self {
         Self {
@@ -151,6 +153,7 @@ impl Default for Common {
             warnings: Vec::new(),
             give_up: |_| Ok(()),
             trace: None,
+            run_id: mpps_sys::random_number(),
         }
     }
 }

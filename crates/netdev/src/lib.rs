@@ -12,6 +12,7 @@ mod ntuple_spec;
 mod owner;
 mod packet_sockets;
 mod promiscuous;
+mod unix_names;
 mod veth_statistics;
 mod xdp_features;
 
@@ -25,6 +26,7 @@ pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
 pub use owner::owner;
 pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
+pub use unix_names::{AbstractName, abstract_names};
 pub use veth_statistics::veth_transmit_errors;
 pub use xdp_features::{XdpFeatures, xdp_features};
 

@@ -13,7 +13,7 @@ const BUFFER: usize = 64 << 10;
 /// A request: message type, flags beside `NLM_F_REQUEST`, the fixed part of the body, then attributes.
 pub(crate) struct Request {
     bytes: Vec<u8>,
-    /// `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    /// `NETLINK_ROUTE`, `NETLINK_GENERIC` or `NETLINK_SOCK_DIAG`.
     protocol: libc::c_int,
 }
 
@@ -37,6 +37,14 @@ impl Request {
         Self {
             protocol: libc::NETLINK_GENERIC,
             ..Self::new(family, 0, &[command, version, 0, 0])
+        }
+    }
+
+    /// A request about sockets.
+    pub(crate) fn diagnosis(kind: u16, flags: libc::c_int, fixed: &[u8]) -> Self {
+        Self {
+            protocol: libc::NETLINK_SOCK_DIAG,
+            ..Self::new(kind, flags, fixed)
         }
     }
 

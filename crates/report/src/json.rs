@@ -126,6 +126,8 @@ fn measured(s: &Summary) -> Value {
     let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
     json!({
         "workload": workload(s.workload),
+        // In hexadecimal: not every reader of JSON has whole numbers of 64 bits.
+        "run_id": format!("{:016x}", s.run_id),
         "tx_packets": s.tx,
         "rx_packets": s.rx,
         "lost": s.lost,

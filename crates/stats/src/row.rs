@@ -306,6 +306,8 @@ pub struct Summary {
     pub workload: Workload,
     /// When it began.
     pub started: Started,
+    /// Number of the run, at random: all trials of one have the same.
+    pub run_id: u64,
     /// The command line; empty where it was no command that ran it.
     pub command: Vec<String>,
     /// The run as a value, JSON text; `None` where it was no plan that was run.

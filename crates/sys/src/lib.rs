@@ -14,6 +14,7 @@ pub mod private;
 pub mod privilege;
 pub mod probe;
 pub mod proc_stat;
+mod random;
 pub mod ready;
 pub mod sched;
 pub mod signal;
@@ -24,3 +25,5 @@ pub mod text;
 pub mod thread;
 pub mod uring;
 pub mod wake;
+
+pub use random::random_number;

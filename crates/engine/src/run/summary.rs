@@ -137,6 +137,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     Summary {
         workload: m.workload,
         started: m.started,
+        run_id: m.common.run_id,
         command: Vec::new(),
         plan: None,
         duration_ns,

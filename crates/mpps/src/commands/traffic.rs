@@ -34,7 +34,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
         });
         Ok(())
     };
-    on_ports(draft, host, &mut opened, &mut |ports| {
+    on_ports(draft, host, &mut opened, &mut |ports, draft| {
         let mut output = output.borrow_mut();
         let sinks = output.as_mut().map(|output| &mut output.sinks[..]).unwrap_or_default();
         summary = Some(ports.trial(draft, true, sinks, host.interruptions)?);

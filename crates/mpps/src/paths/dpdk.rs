@@ -81,6 +81,7 @@ impl Path for Dpdk {
         Traits {
             neighbors: if null { Neighbors::Nobody } else { Neighbors::LanesAlone },
             repeats_frames: null,
+            under: config.interface().map(str::to_owned),
             steering: Steering::Own,
             ..Traits::default()
         }

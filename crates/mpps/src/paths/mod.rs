@@ -137,6 +137,8 @@ pub(crate) struct Traits {
     pub(crate) layer: Layer,
     /// Name of the host's interface that the path opens.
     pub(crate) interface: Option<String>,
+    /// Name of the host's interface under a device that is none itself.
+    pub(crate) under: Option<String>,
     /// Who finds the MAC address of a next hop.
     pub(crate) neighbors: Neighbors,
     /// The kernel runs the workload: no packet comes to user space.
@@ -164,6 +166,7 @@ impl Default for Traits {
         Self {
             layer: Layer::Ethernet,
             interface: None,
+            under: None,
             neighbors: Neighbors::Lanes,
             in_kernel: false,
             takes_from_host: false,
@@ -340,6 +343,14 @@ impl Checked {
         NetDev::by_name(self.traits.interface.as_deref()?).ok()
     }
 
+    /// Index of the interface whose packets another program of this host could take for its own: one that frames pass
+    /// as they are, where no socket of the kernel's stands between.
+    pub(crate) fn shared_interface(&self) -> Option<u32> {
+        let name = self.traits.interface.as_ref().or(self.traits.under.as_ref());
+        let name = name.filter(|_| self.traits.socket.is_none())?;
+        NetDev::by_name(name).ok().map(|device| device.ifindex)
+    }
+
     /// Whether there is no other end: nobody whose address could be asked for.
     pub(crate) fn nobody_answers(&self) -> bool {
         self.traits.neighbors == Neighbors::Nobody
@@ -359,6 +370,7 @@ impl Checked {
 /// A path in the list.
 pub(crate) struct Entry {
     name: &'static str,
+    kind: Kind,
     /// How the demo shows it; `None`: it can't.
     demo: Option<Demo>,
     drives_interface: bool,
@@ -374,6 +386,7 @@ impl Entry {
     const fn of<P: Path>() -> Self {
         Self {
             name: P::NAME,
+            kind: P::KIND,
             demo: P::DEMO,
             drives_interface: P::DRIVES_INTERFACE,
             needs_bpf: P::NEEDS_BPF,
@@ -507,6 +520,12 @@ pub(crate) fn drives_interface(spec: &PortSpec) -> bool {
 /// Whether the path of this port can't do without BPF programs.
 pub(crate) fn needs_bpf(spec: &PortSpec) -> bool {
     LIST.iter().any(|entry| entry.name == spec.path && entry.needs_bpf)
+}
+
+/// Whether packets of this port go through sockets of the kernel's.
+pub(crate) fn has_sockets(spec: &PortSpec) -> bool {
+    LIST.iter()
+        .any(|entry| entry.name == spec.path && entry.kind == Kind::Socket)
 }
 
 /// Checks the options of a run that one path knows, for these ports.

@@ -225,6 +225,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         warnings,
         give_up: privilege::give_up,
         trace: traced(run),
+        run_id: mpps_sys::random_number(),
     })
 }
 

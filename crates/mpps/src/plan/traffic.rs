@@ -27,6 +27,8 @@ const DEFAULT_PAYLOAD: usize = 18;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+/// Source ports of flows on paths without sockets. A run moves them where another run on its interface uses them.
+pub(crate) const DEFAULT_SRC_PORTS: RangeInclusive<u16> = 10_000..=10_063;
 /// The MAC address that packets on paths without a wire are sent to.
 const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
@@ -49,6 +51,12 @@ pub(crate) struct Draft {
     device: Option<NetDev>,
     /// Memory that the flows take.
     flow_bytes: u64,
+    /// Number of the run, at random.
+    pub(crate) run_id: u64,
+    /// Source ports in place of the default ones.
+    moved: Option<RangeInclusive<u16>>,
+    /// What was found when the flows were reserved.
+    notes: Vec<String>,
 }
 
 impl Draft {
@@ -57,8 +65,9 @@ impl Draft {
         Self::knowing(None, args, receive)
     }
 
-    /// As [`Draft::new`]; the name of a destination that is `known` is not looked up again.
-    pub(crate) fn knowing(known: Option<&Destination>, args: Traffic, receive: bool) -> Result<Self> {
+    /// As [`Draft::new`], for another trial of a run: the destination's name is not looked up again, and the run keeps
+    /// its number and the source ports that it has reserved.
+    pub(crate) fn knowing(known: Option<&Self>, args: Traffic, receive: bool) -> Result<Self> {
         if args.lab {
             // The program makes the lab, and starts itself there; a plan is none of its commands.
             return Err(usage("--lab: only the program makes a lab: want it left out"));
@@ -77,7 +86,7 @@ impl Draft {
             .as_ref()
             .map(|spec| Far::new(spec, &port, &args, receive))
             .transpose()?;
-        let (srcs, dest) = addresses(&args, &port, device.as_ref(), known)?;
+        let (srcs, dest) = addresses(&args, &port, device.as_ref(), known.map(|known| &known.dest))?;
         let src = *srcs.start();
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
@@ -117,7 +126,8 @@ impl Draft {
         lanes::check_open_rows(args.run.interval, args.settle)?;
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
-        let flows = flows(&args, &port, &roles, (&srcs, &dest), &mut warnings)?;
+        let moved = known.and_then(|known| known.moved.clone());
+        let flows = flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?;
         // Ranges may be longer than the flows that there are.
         let (used_srcs, used_dests) = flows.address_counts();
         of_two(&ranges::from(src, used_srcs), &ranges::from(dest.ip, used_dests))?;
@@ -142,7 +152,14 @@ impl Draft {
         )?;
         let mut args = args;
         let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
-        fill(&mut args, &port, filled, (&srcs, &dest), &flows, payload_len);
+        fill(
+            &mut args,
+            &port,
+            filled,
+            (&srcs, &dest),
+            (&flows, moved.is_some()),
+            payload_len,
+        );
         Ok(Self {
             args,
             port,
@@ -158,16 +175,46 @@ impl Draft {
             warnings,
             device,
             flow_bytes,
+            run_id: known.map_or_else(mpps_sys::random_number, |known| known.run_id),
+            moved,
+            notes: known.map(|known| known.notes.clone()).unwrap_or_default(),
         })
     }
 
+    /// Whether the source ports were left to the program.
+    pub(super) fn has_default_ports(&self) -> bool {
+        self.args.src_port_range.is_none() && self.port.traits.socket.is_none()
+    }
+
+    /// Indices of the interfaces whose packets other programs of this host could take for their own: the one that
+    /// packets leave by, and the one that they arrive at if that is another. 0: it has none.
+    pub(super) fn shared_interfaces(&self) -> Option<(u32, Option<u32>)> {
+        let near = self.port.shared_interface();
+        let far = self.far.as_ref().and_then(|far| far.port.shared_interface());
+        (near.is_some() || far.is_some()).then(|| (near.unwrap_or(0), far))
+    }
+
+    /// The same run with these source ports, if they were moved, and with these notes.
+    pub(super) fn reserved(&self, moved: Option<RangeInclusive<u16>>, notes: Vec<String>) -> Result<Self> {
+        let mut draft = match moved {
+            None => Self::knowing(Some(self), self.args.clone(), self.receive)?,
+            moved => {
+                let mut known = Self::knowing(Some(self), self.args.clone(), self.receive)?;
+                known.moved = moved;
+                Self::knowing(Some(&known), self.args.clone(), self.receive)?
+            }
+        };
+        draft.notes = notes;
+        Ok(draft)
+    }
+
     /// The source addresses in use.
-    fn sources(&self) -> AddressRange {
+    pub(super) fn sources(&self) -> AddressRange {
         ranges::from(self.src, self.flows.address_counts().0)
     }
 
     /// The destination addresses in use.
-    fn destinations(&self) -> AddressRange {
+    pub(super) fn destinations(&self) -> AddressRange {
         ranges::from(self.dest.ip, self.flows.address_counts().1)
     }
 
@@ -353,7 +400,8 @@ impl Draft {
             common.host.push(HostFact::new("tx_burst", tx_burst.to_string()));
         }
         common.settle = args.settle;
-        common.warnings.extend(self.warnings.iter().cloned());
+        common.run_id = self.run_id;
+        common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
         let link = self.link(capabilities, asked)?;
         common.host.extend(self.facts(link.as_ref()));
         common.host.extend(
@@ -479,7 +527,8 @@ fn fill(
     port: &Checked,
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
-    flows: &FlowSet,
+    // `moved`: the source ports are not the default ones that the plan has.
+    (flows, moved): (&FlowSet, bool),
     payload_len: usize,
 ) {
     lanes::fill(&mut args.run, roles, "10s");
@@ -489,7 +538,8 @@ fn fill(
     plan.fill("traffic", "dest", format!("{ip}:{}", dashed(&dest.ports)));
     // A port that names its source port has no range beside it.
     if port.traits.socket.is_none_or(|socket| socket.port.is_none()) {
-        plan.fill("traffic", "src_ports", dashed(&flows.src_ports()));
+        let ports = if moved { DEFAULT_SRC_PORTS } else { flows.src_ports() };
+        plan.fill("traffic", "src_ports", dashed(&ports));
     }
     plan.fill("traffic", "flows", flows.count());
     if !plan.has("traffic", "frame_size") {
@@ -599,7 +649,7 @@ pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
 }
 
 /// Bytes that the kernel's maps take of a flow: its window, its slips, its ports; and its addresses, where they vary.
-const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 8 + 8;
+const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 16 + 8;
 const KERNEL_ADDRESSES: u64 = 32;
 
 /// Refuses flows, rows and lanes that have no room in memory. Returns the bytes that the flows take.
@@ -687,6 +737,7 @@ fn flows(
     port: &Checked,
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
+    moved: Option<&RangeInclusive<u16>>,
     warnings: &mut Vec<String>,
 ) -> Result<FlowSet> {
     let counts = (ranges::count(srcs), dest.count);
@@ -705,7 +756,8 @@ fn flows(
         Ok(FlowSet::of(src_ports, dst_ports, counts, args.step, args.flows))
     };
     let Some(socket) = port.traits.socket else {
-        return set(args.src_port_range.clone().unwrap_or(10_000..=10_063));
+        let given = args.src_port_range.as_ref().or(moved);
+        return set(given.cloned().unwrap_or(DEFAULT_SRC_PORTS));
     };
     if dest.ports.start() != dest.ports.end() {
         return Err(usage(format!(

@@ -3,7 +3,9 @@
 //! Each field is an option of the command line, in the same words, so a plan is checked by what checks the options, and
 //! a field that is not in the table below does not exist. A field that is `null` is left to the path or to the host.
 
+use super::traffic::{DEFAULT_SRC_PORTS, dashed};
 use crate::cli::Cli;
+use crate::paths::has_sockets;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
@@ -296,11 +298,23 @@ pub(crate) fn words(text: &str) -> Result<Vec<OsString>, String> {
             "" => plan.get(field.key),
             section => plan.get(section).and_then(|section| section.get(field.key)),
         };
+        if is_default_ports(field, value, plan) {
+            continue;
+        }
         words.extend(of_field(field, value.unwrap_or(&Value::Null))?);
     }
     words.push("--".into());
     words.extend(ports(plan)?);
     Ok(words)
+}
+
+/// Whether a field holds source ports that the program has filled in: they stay the default, which a run moves where
+/// another one uses them.
+fn is_default_ports(field: &Field, value: Option<&Value>, plan: &Map<String, Value>) -> bool {
+    let first = || plan.get("ports")?.get(0)?.as_str()?.parse().ok();
+    field.key == "src_ports"
+        && value.and_then(Value::as_str) == Some(&dashed(&DEFAULT_SRC_PORTS))
+        && first().is_some_and(|spec| !has_sockets(&spec))
 }
 
 /// Goes through a value of a JSON text and refuses objects that have a key twice.

@@ -5,8 +5,8 @@ use crate::cli::Command;
 use crate::commands::{prepare, with_result};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
-use crate::plan::ends::Destination;
 use crate::plan::neighbor::Asked;
+use crate::plan::reserve::reserve;
 use crate::plan::traffic::Draft;
 use crate::record;
 use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
@@ -61,19 +61,19 @@ pub(crate) fn on_session(
     opened: &mut dyn FnMut() -> Result<()>,
     body: &mut dyn FnMut(&mut Session<'_>) -> Result<()>,
 ) -> Result<()> {
-    on_ports(draft, host, opened, &mut |ports| {
+    on_ports(draft, host, opened, &mut |ports, draft| {
         body(&mut Session {
             ports,
             plan,
             interruptions: host.interruptions,
             seeds: BTreeSet::new(),
-            dest: &draft.dest,
+            opened_for: draft,
         })
     })
 }
 
-/// The plan's arguments, checked; the name of a destination that is `known` is not looked up again.
-fn draft_of(plan: &Plan, known: Option<&Destination>) -> Result<Draft> {
+/// The plan's arguments, checked: of a trial of the run that is `known`, or of the first.
+fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
     match plan.command()? {
         Command::Sendrecv(args) => Draft::knowing(known, args, true),
         Command::Send(args) => Draft::knowing(known, args, false),
@@ -91,8 +91,8 @@ pub struct Session<'s> {
     interruptions: &'s dyn Fn() -> u32,
     /// Of the trials so far.
     seeds: BTreeSet<u64>,
-    /// Where packets go: a name was looked up once.
-    dest: &'s Destination,
+    /// Names were looked up once, and flows reserved.
+    opened_for: &'s Draft,
 }
 
 /// Fields and sections that are one for all trials of a session.
@@ -129,7 +129,7 @@ impl Session<'_> {
     /// # Errors
     /// Why not.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
-        self.ports.check(&draft_of(plan, Some(self.dest))?)
+        self.ports.check(&draft_of(plan, Some(self.opened_for))?)
     }
 
     /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its
@@ -170,9 +170,9 @@ impl Session<'_> {
         if other != seed {
             plan = plan.with_seed(other);
         }
-        let draft = draft_of(&plan, Some(self.dest))?;
-        if draft.dest.ip != self.dest.ip {
-            let (given, want) = (draft.dest.ip, self.dest.ip);
+        let draft = draft_of(&plan, Some(self.opened_for))?;
+        let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
+        if given != want {
             return Err(Error::Usage(format!(
                 "traffic.dest: {given}: the session was opened with {want}"
             )));
@@ -202,13 +202,16 @@ pub(crate) trait Ports {
 }
 
 /// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and
-/// give up their privileges; `body` when all is ready.
+/// give up their privileges; `body` when all is ready, with the run as it is to be: other runs may have moved its source
+/// ports.
 pub(crate) fn on_ports(
     draft: &Draft,
     host: &Host<'_>,
     opened: &mut dyn FnMut() -> Result<()>,
-    body: &mut dyn FnMut(&mut dyn Ports) -> Result<()>,
+    body: &mut dyn FnMut(&mut dyn Ports, &Draft) -> Result<()>,
 ) -> Result<()> {
+    let reserved = reserve(draft)?;
+    let draft = reserved.draft(draft);
     let run = &draft.args.run;
     let requests = draft.requests();
     let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
@@ -238,18 +241,19 @@ struct User<'a> {
     host: &'a Host<'a>,
     asked: &'a Asked<'a>,
     opened: &'a mut dyn FnMut() -> Result<()>,
-    body: &'a mut dyn FnMut(&mut dyn Ports) -> Result<()>,
+    body: &'a mut dyn FnMut(&mut dyn Ports, &Draft) -> Result<()>,
 }
 
 impl User<'_> {
     /// Goes through trials on lanes that are open.
     fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
         let asked = self.asked;
-        (self.body)(&mut Lanes {
+        let mut lanes = Lanes {
             trials,
             capabilities,
             asked,
-        })
+        };
+        (self.body)(&mut lanes, self.draft)
     }
 
     /// Goes through trials that the kernel runs, on one device or between two.
@@ -257,7 +261,7 @@ impl User<'_> {
         // What the plan refuses is refused before the files are opened.
         plan_of(self.draft, &devices.capabilities(), self.asked)?;
         (self.opened)()?;
-        (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?)
+        (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?, self.draft)
     }
 }
 

@@ -113,7 +113,7 @@ impl<'a> Setup<'a> {
             };
             traffic.run.plan.fill("load", "rate", rate.to_string());
             traffic.rate = Some(rate.clone());
-            draft = Draft::knowing(Some(&draft.dest), traffic, true)?;
+            draft = Draft::knowing(Some(&draft), traffic, true)?;
         }
         let link = draft.port.interface().filter(|device| !device.is_virtual);
         Ok(Self {

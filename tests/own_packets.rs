@@ -1,0 +1,402 @@
+//! A run knows its own packets: what another run or another host sends is in none of its counts, and is reported.
+
+use mpps_host::lab::Host;
+use mpps_tests::{Background, Finished, Net, Report, Scratch, inside, missing, net_of, run_command, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Reflects UDP packets by the interface `argv[1]` (on VLAN `argv[2]`; 0: untagged), and treats one in so many
+/// (`argv[4]`) as `argv[3]` says: `lose`: it is not sent back. `early`, `later`: sent back with another send time, 889 ms
+/// before or 40 s after its own. `number`: lost, and in its place comes number 4 of flow 44, 45, …, where 10000 is the
+/// first source port. Prints what it did as JSON when it is ended.
+const REFLECTOR: &str = r#"
+import json, signal, socket, struct, sys
+device, vlan, mode, every = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)
+link.bind((device, 3))
+done = {"came": 0, "lost": 0, "forged": 0}
+def end(*_):
+    print(json.dumps(done), flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+M = 2**64 - 1
+def payload(seed, seq, time, length):
+    z = (seed + (seq + 1) * 0x9e3779b97f4a7c15) & M
+    z = ((z ^ (z >> 30)) * 0xbf58476d1ce4e5b9) & M
+    z = ((z ^ (z >> 27)) * 0x94d049bb133111eb) & M
+    word, out = z ^ (z >> 31), struct.pack("<QQ", seq, time)
+    while len(out) < length:
+        word = (word + 0xd1342543de82ef95) & M
+        out += struct.pack("<Q", word)
+    return out[:length]
+def total(data):
+    data += b"\0" * (len(data) % 2)
+    return sum(struct.unpack(">%dH" % (len(data) // 2), data))
+def back(macs, kind, ip, ends, ports, body):
+    udp = struct.pack(">HHHH", ports[1], ports[0], 8 + len(body), 0) + body
+    check = total(ends[1] + ends[0] + struct.pack(">HH", 17, len(udp)) + udp)
+    while check >> 16: check = (check & 0xffff) + (check >> 16)
+    udp = udp[:6] + struct.pack(">H", (0xffff - check) or 0xffff) + udp[8:]
+    tag = struct.pack(">HH", 0x8100, vlan) if vlan else b""
+    link.send(macs[6:] + macs[:6] + tag + kind + ip + ends[1] + ends[0] + udp)
+sys.stderr.write("the reflector is open\n")
+sys.stderr.flush()
+flow = 44
+while True:
+    frame, where = link.recvfrom(2048)
+    kind = frame[12:14]
+    ip, size = {b"\x08\x00": (12, 4), b"\x86\xdd": (8, 16)}.get(kind, (0, 0))
+    if where[2] == 4 or not size or frame[14 + (9 if size == 4 else 6)] != 17: continue
+    at = 14 + ip + 2 * size
+    ends = frame[14 + ip:][:size], frame[14 + ip + size:][:size]
+    ports = struct.unpack(">HH", frame[at:at + 4])
+    if ports[1] != 9000: continue
+    length = struct.unpack(">H", frame[at + 4:at + 6])[0]
+    body = frame[at + 8:at + length]
+    seq, time = struct.unpack("<QQ", body[:16])
+    done["came"] += 1
+    whole = frame[:12], kind, frame[14:14 + ip], ends
+    if done["came"] <= 260 or done["came"] % every:
+        back(*whole, ports, body)
+    elif mode == "lose":
+        done["lost"] += 1
+    elif mode == "number":
+        done["lost"] += 1
+        if flow < 64:
+            back(*whole, (10000 + flow, ports[1]), payload(1, 4, time, len(body)))
+            done["forged"] += 1
+            flow += 1
+    else:
+        moved = time - 889_000_000 if mode == "early" else time + 40_000_000_000
+        back(*whole, ports, payload(1, seq, moved, len(body)))
+        done["forged"] += 1
+"#;
+
+/// What the reflector did.
+#[derive(Debug)]
+struct Done {
+    came: u64,
+    lost: u64,
+    forged: u64,
+}
+
+/// The reflector on host b.
+struct Reflector(Background);
+
+impl Reflector {
+    /// `None`, and said, without Python.
+    fn start(net: &Net, vlan: u16, mode: &str, every: u64) -> Option<Self> {
+        if missing("python3", "python3") {
+            return None;
+        }
+        let mut command = inside(&net.lab, Host::B, "python3 -c");
+        command.args([REFLECTOR, "eth1", &vlan.to_string(), mode, &every.to_string()]);
+        Some(Self(Background::start(command).wait_to_hear("the reflector is open")))
+    }
+
+    fn end(self) -> Done {
+        let finished = self.0.end(Signal::TERM);
+        let told: Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        let count = |name: &str| told[name].as_u64().expect("a count");
+        Done {
+            came: count("came"),
+            lost: count("lost"),
+            forged: count("forged"),
+        }
+    }
+}
+
+/// Paths whose packets others can forge, and options of runs: over IPv4, IPv6 and a VLAN.
+const PORTS: [&str; 4] = ["af_packet:eth1", "af_xdp:eth1", "xdp:eth1", "xdp:eth1,mode=skb"];
+const WAYS: [(&str, u16); 3] = [
+    ("--src 10.99.0.1 --dest 10.99.0.2:9000", 0),
+    ("--src fd99::1 --dest [fd99::2]:9000 --payload-size 40", 0),
+    ("--src 10.99.0.1 --dest 10.99.0.2:9000 --vlan 5 --payload-size 33", 5),
+];
+/// Nothing is missed on a busy host, and nothing is late.
+const PATIENT: &str = "--lanes 1 --catch-up 10s --settle 3s --quiet";
+
+/// Runs `sendrecv` on each path and way against a reflector that forges answers.
+fn forged(mode: &str, every: u64, load: &str, check: impl Fn(&Report, &Done, &str)) {
+    let Some(net) = net_of(1) else { return };
+    for (i, port) in PORTS.iter().enumerate() {
+        // Each path goes two of the ways, and each way is gone on two paths at the least.
+        for (ends, vlan) in [WAYS[i % 3], WAYS[(i + 1) % 3]] {
+            let Some(reflector) = Reflector::start(&net, vlan, mode, every) else {
+                return;
+            };
+            let words = format!("sendrecv {port} {ends} --dest-mac {} {load} {PATIENT}", Host::B.mac());
+            let report = Scratch::new().measure(net.a(&words));
+            let done = reflector.end();
+            let context = format!("{words}: {done:?} {:#}", report.json);
+            report.assert_accounted();
+            assert_eq!(report.count("tx_packets"), done.came, "{context}");
+            assert_eq!(report.reason("foreign_other_run"), done.forged, "{context}");
+            assert_eq!(
+                (report.count("duplicates"), report.count("corrupt")),
+                (0, 0),
+                "{context}"
+            );
+            let warnings = report.json["warnings"].as_array().expect("a list");
+            let lines = warnings
+                .iter()
+                .filter(|line| line.to_string().contains("foreign_other_run"));
+            assert_eq!(lines.count(), usize::from(done.forged > 0), "{context}");
+            check(&report, &done, &context);
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_a_number_that_only_other_flows_have_used_hides_no_loss() {
+    // 300 packets in 64 flows: 44 of them have used number 4.
+    forged("number", 2, "--rate 1kpps --duration 300ms", |report, done, context| {
+        assert_eq!((done.came, done.lost, done.forged), (300, 20, 20), "{context}");
+        assert_eq!(
+            (report.count("rx_packets"), report.count("lost")),
+            (280, 20),
+            "{context}"
+        );
+    });
+}
+
+#[test]
+fn an_answer_with_an_earlier_send_time_is_not_believed() {
+    forged(
+        "early",
+        50,
+        "--rate 500pps --duration 2500ms",
+        |report, done, context| {
+            assert_eq!((done.came, done.forged), (1250, 20), "{context}");
+            assert_eq!(report.count("rx_packets"), 1230, "{context}");
+            assert_eq!((report.count("late"), report.count("lost")), (0, 20), "{context}");
+        },
+    );
+}
+
+#[test]
+fn an_answer_with_a_send_time_that_is_yet_to_come_is_not_believed() {
+    forged(
+        "later",
+        7,
+        "--rate 1kpps --duration 400ms --flows 3",
+        |report, done, context| {
+            assert!(done.forged >= 19, "{context}");
+            assert_eq!(
+                (report.count("late"), report.count("lost")),
+                (0, done.forged),
+                "{context}"
+            );
+        },
+    );
+}
+
+/// A run on host a that goes on until it is ended, once it has reserved its flows.
+fn under_way(net: &Net, scratch: &Scratch, words: &str) -> Background {
+    let words = format!("{words} --rate 500pps --duration 60s --interval 20ms {PATIENT}");
+    let run = Background::start(scratch.results(net.a(&words)));
+    wait_until("a row", || scratch.rows_so_far() > 0);
+    run
+}
+
+fn source(report: &Report) -> String {
+    report.json["host"]["source"].as_str().unwrap_or_default().to_owned()
+}
+
+fn warned(report: &Report, text: &str) -> bool {
+    report.json["warnings"].to_string().contains(text)
+}
+
+#[test]
+fn two_runs_with_default_ports_on_one_interface_count_their_own_packets() {
+    let Some(net) = net_of(1) else { return };
+    for (ends, vlan) in WAYS {
+        let Some(reflector) = Reflector::start(&net, vlan, "lose", 20) else {
+            return;
+        };
+        let words = format!("sendrecv af_packet:eth1 {ends} --dest-mac {}", Host::B.mac());
+        let (first, second) = (Scratch::new(), Scratch::new());
+        let runs = [&first, &second].map(|scratch| under_way(&net, scratch, &words));
+        wait_until("packets of both", || {
+            [&first, &second].iter().all(|s| s.received_so_far() > 500)
+        });
+        let mut reports: Vec<_> = [&first, &second]
+            .into_iter()
+            .zip(runs)
+            .map(|(scratch, run)| scratch.read(run.end(Signal::INT)))
+            .collect();
+        let done = reflector.end();
+        let context = format!("{done:?} {:#} {:#}", reports[0].json, reports[1].json);
+        for report in &reports {
+            report.assert_accounted();
+            assert_eq!(report.count("duplicates"), 0, "{context}");
+            assert_eq!(report.reason("foreign_other_run"), 0, "{context}");
+        }
+        let total = |key: &str| reports.iter().map(|report| report.count(key)).sum::<u64>();
+        assert_eq!(
+            (total("tx_packets"), total("lost")),
+            (done.came, done.lost),
+            "{context}"
+        );
+        assert!(source(&reports[0]).ends_with("ports 10000-10063"), "{context}");
+        assert!(source(&reports[1]).ends_with("ports 10064-10127"), "{context}");
+        assert!(warned(&reports[1], "10064-10127 in place of 10000-10063"), "{context}");
+        assert!(!warned(&reports[0], "another run"), "{context}");
+        let ids: Vec<_> = reports
+            .iter()
+            .map(|r| r.json["run_id"].as_str().expect("a text").to_owned())
+            .collect();
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 16), "{ids:?}");
+        assert!(warned(&reports[1], &ids[0]), "{context}");
+        // The plan keeps the default: the second run again, alone, has the default ports.
+        let second = reports.remove(1);
+        assert_eq!(second.json["plan"]["traffic"]["src_ports"], "10000-10063", "{context}");
+    }
+}
+
+/// Runs a short `send` on host a beside others.
+fn beside(net: &Net, words: &str) -> Finished {
+    let mac = Host::B.mac();
+    run_command(net.a(&format!(
+        "{words} --dest-mac {mac} --rate 1kpps --duration 20ms {PATIENT}"
+    )))
+}
+
+#[test]
+fn a_run_whose_ports_were_given_is_refused_if_another_uses_them_and_only_then() {
+    let Some(net) = net_of(1) else { return };
+    let v6 = WAYS[1].0;
+    for (taken, ends, free) in [
+        (
+            "af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+            "--src 10.99.0.1 --dest 10.99.0.2:9000",
+            [
+                "--src 10.99.0.1 --dest 10.99.0.2:9001 --src-port-range 10010-10020",
+                "--src 10.99.0.3 --dest 10.99.0.2:9000 --src-port-range 10010-10020",
+                "--src 10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10010-10020 --vlan 7",
+                "--src 10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10064-10070",
+            ],
+        ),
+        (
+            "af_xdp:eth1 --src fd99::1 --dest [fd99::2]:9000",
+            v6,
+            [
+                "--src fd99::1 --dest [fd99::2]:9001 --src-port-range 10010-10020",
+                "--src fd99::3 --dest [fd99::2]:9000 --src-port-range 10010-10020",
+                "--src fd99::1 --dest [fd99::2]:9000 --src-port-range 10010-10020 --vlan 7",
+                "--src 10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10010-10020",
+            ],
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let run = under_way(
+            &net,
+            &scratch,
+            &format!("sendrecv {taken} --dest-mac {}", Host::B.mac()),
+        );
+        let refused = beside(
+            &net,
+            &format!("send af_packet:eth1 {ends} --src-port-range 10060-10080"),
+        );
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{}", refused.stderr);
+        assert!(
+            refused
+                .stderr
+                .contains("--src-port-range 10060-10080: another run of mpps"),
+            "{}",
+            refused.stderr
+        );
+        for words in free {
+            let sent = beside(&net, &format!("send af_packet:eth1 {words}"));
+            assert!(matches!(sent.code, Some(0 | 3)), "{words}: {}", sent.stderr);
+        }
+        let report = scratch.read(run.end(Signal::INT));
+        let id = report.json["run_id"].as_str().expect("a text");
+        assert!(refused.stderr.contains(id), "{id}: {}", refused.stderr);
+        // The kernel has given the name back.
+        let sent = beside(
+            &net,
+            &format!("send af_packet:eth1 {ends} --src-port-range 10060-10080"),
+        );
+        assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
+    }
+}
+
+/// Holds the abstract name `argv[1]` as another user until it is ended.
+const HOLDER: &str = r#"
+import os, signal, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind("\0" + sys.argv[1])
+sys.stderr.write("the name is held\n")
+sys.stderr.flush()
+signal.pause()
+"#;
+
+#[test]
+fn what_another_user_says_that_it_uses_is_reported_and_stops_nobody() {
+    let Some(net) = net_of(1) else { return };
+    if missing("python3", "python3") {
+        return;
+    }
+    let ends = "--src 10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10000-10063";
+    let scratch = Scratch::new();
+    let run = under_way(
+        &net,
+        &scratch,
+        &format!("send af_packet:eth1 {ends} --dest-mac {}", Host::B.mac()),
+    );
+    let names = net.on(Host::A, "cat /proc/net/unix").stdout;
+    let name = names.lines().find_map(|line| {
+        line.rsplit(' ')
+            .next()?
+            .strip_prefix('@')
+            .filter(|n| n.starts_with("mpps"))
+    });
+    let name = name.expect("the run holds a name").to_owned();
+    assert!(name.len() <= 107, "{name}");
+    run.end(Signal::INT);
+    let mut holder = inside(&net.lab, Host::A, "python3 -c");
+    holder.args([HOLDER, &name]);
+    let holder = Background::start(holder).wait_to_hear("the name is held");
+    let words = format!(
+        "send af_packet:eth1 {ends} --dest-mac {} --rate 1kpps --duration 20ms {PATIENT}",
+        Host::B.mac()
+    );
+    let report = Scratch::new().measure(net.a(&words));
+    holder.end(Signal::TERM);
+    assert!(source(&report).ends_with("ports 10000-10063"), "{:#}", report.json);
+    assert!(
+        warned(&report, "another run of mpps of user 65534"),
+        "{:#}",
+        report.json
+    );
+}
+
+#[test]
+fn what_arrives_at_the_second_of_two_ports_is_reserved_there() {
+    let Some(net) = net_of(1) else { return };
+    for (flag, port) in [("", "af_packet"), ("--both-ways", "af_packet")] {
+        // A second link between the hosts would do as well: what leaves by eth1 need not arrive.
+        net.on(Host::A, "ip link add ids0 type veth peer name ids1");
+        net.on(Host::A, "ip link set ids0 up");
+        net.on(Host::A, "ip link set ids1 up");
+        let scratch = Scratch::new();
+        let ends = "--src 198.18.0.1 --dest 198.18.0.2:9000 --src-port-range 500-504";
+        let run = under_way(
+            &net,
+            &scratch,
+            &format!("sendrecv {port}:ids0 {port}:ids1 {flag} {ends}"),
+        );
+        let back = "--src 198.18.0.2 --src-port-range 9000-9000 --dest 198.18.0.1:504";
+        let refused = beside(&net, &format!("send af_packet:ids1 {back}"));
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        let sent = beside(&net, &format!("send af_packet:ids1 {ends}"));
+        assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
+        run.end(Signal::INT);
+        net.on(Host::A, "ip link del ids0");
+    }
+}
