@@ -9,8 +9,9 @@ use crate::queue::AfPacketQueue;
 use crate::ring::max_frame;
 use crate::rx::RxSocket;
 use crate::tx::TxSocket;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Port, QueueCounters, Result, Roles};
-use mpps_netdev::NetDev;
+use mpps_io::around::Watch;
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, Port, QueueCounters, Result, Roles, counter};
+use mpps_netdev::{DeviceWatch, NetDev, WatchOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -250,13 +251,25 @@ impl Port for AfPacketPort {
             other: vec![
                 ("rx_seen", c.rx_seen.load(Ordering::Relaxed)),
                 ("rx_cut", c.rx_cut.load(Ordering::Relaxed)),
-                ("tx_refused", c.tx_refused.load(Ordering::Relaxed)),
+                (counter::TX_REFUSED, c.tx_refused.load(Ordering::Relaxed)),
             ],
         }
     }
 
     fn rx_dropped(&self, queue: usize) -> Option<u64> {
         self.lanes.get(queue).map(Lane::dropped)
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        let by_kernel = !self.config.qdisc_bypass;
+        let options = WatchOptions {
+            queues: by_kernel,
+            device: true,
+            // Behind a queueing discipline nothing says that the device has no carrier.
+            blind: by_kernel,
+            ..WatchOptions::default()
+        };
+        vec![Box::new(DeviceWatch::new(&self.device, options))]
     }
 
     fn facts(&self) -> Vec<Fact> {

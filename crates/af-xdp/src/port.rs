@@ -5,8 +5,9 @@ use crate::error::of;
 use crate::layout::{Depth, Shares};
 use crate::queue::AfXdpQueue;
 use mpps_io::Mailbox;
+use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Port, QueueCounters, Result, counter};
-use mpps_netdev::{NetDev, Promiscuous};
+use mpps_netdev::{DeviceWatch, NetDev, Promiscuous, WatchOptions};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -209,6 +210,15 @@ impl Port for AfXdpPort {
 
     fn shares_pools_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.umem, &other.umem)
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        let options = WatchOptions {
+            // Drops of other devices are counted by the port, as those of the interface.
+            device: self.device.driver == "ifb",
+            ..WatchOptions::default()
+        };
+        vec![Box::new(DeviceWatch::new(&self.device, options))]
     }
 
     fn facts(&self) -> Vec<Fact> {

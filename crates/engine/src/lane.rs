@@ -23,7 +23,7 @@ use crate::lane::stages::Stages;
 use crate::lane::stamped::LaneStamps;
 use crate::run::control::Control;
 use crate::run::outcome::LaneOutcome;
-use mpps_io::{Burst, Error, ErrorKind, Queue, Result, RxRoom, Wait};
+use mpps_io::{Burst, Error, ErrorKind, Obstacle, Queue, Result, RxRoom, Wait};
 use mpps_stats::{LaneCounters, Recorder};
 use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
@@ -116,10 +116,12 @@ pub(crate) struct Lane<'r> {
     pub(crate) dest_mac: Option<MacAddr>,
     /// Where it books what it receives, if that goes another way than what it sends.
     pub(crate) arrivals: Option<Recorder<'r>>,
-    /// The user was told that the device is down.
-    pub(crate) told_down: Cell<bool>,
-    /// The device was found down, and has taken nothing since.
+    /// The user has been shown why nothing can leave: a bit for the device that is down, and one per [`Obstacle`].
+    pub(crate) told_down: Cell<u16>,
+    /// The device was found down, or without a way for packets, and has taken nothing since.
     pub(crate) down: Cell<bool>,
+    /// Why it was found so, if the device itself was not down.
+    pub(crate) obstacle: Cell<Option<Obstacle>>,
     /// Of the time that is counted as down, what was slept since the path took nothing, ns.
     pub(crate) napped_ns: Cell<u64>,
 }
@@ -129,22 +131,38 @@ impl Lane<'_> {
     #[cold]
     pub(crate) fn trouble(&self, error: &Error) {
         match error.kind {
-            ErrorKind::LinkDown => {
+            ErrorKind::LinkDown | ErrorKind::NoWay(_) => {
                 let since = self.clock.now_ns();
-                // Reported once per lane: an outage is thousands of failed calls.
-                if !self.told_down.replace(true) {
+                let obstacle = match error.kind {
+                    ErrorKind::NoWay(obstacle) => Some(obstacle),
+                    _ => None,
+                };
+                // Reported once per lane and reason: an outage is thousands of failed calls.
+                let (bit, told) = (1 << obstacle.map_or(0, |of| 1 + of as u16), self.told_down.get());
+                if told & bit == 0 {
+                    self.told_down.set(told | bit);
                     self.control.device_down(format!("{error}; trying on"));
                 }
+                self.obstacle.set(obstacle);
                 let nap = Duration::from_millis(1);
                 self.idle.away.sleeps_until(since + nap.as_nanos() as u64);
                 std::thread::sleep(nap);
                 let napped = self.clock.now_ns().saturating_sub(since);
-                self.counters.down_ns.add(napped);
+                self.could_not_send(napped);
                 self.down.set(true);
                 self.napped_ns.set(self.napped_ns.get() + napped);
                 self.stages.napped(napped);
             }
             _ => self.control.device_gone(self.clock.now_ns(), &error.to_string()),
+        }
+    }
+
+    /// Counts time in which nothing could leave.
+    #[cold]
+    pub(crate) fn could_not_send(&self, ns: u64) {
+        match self.obstacle.get() {
+            Some(obstacle) => self.counters.no_way_ns[obstacle as usize].add(ns),
+            None => self.counters.down_ns.add(ns),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_trace::LatePacket;
-use mpps_wire::{Checker, Stamp};
+use mpps_wire::{Checker, IcmpError, Stamp};
 
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
@@ -22,6 +22,14 @@ const WINDOW_BYTES: usize = 16 << 20;
 pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
     SequenceWindows::bytes(flows, span / flows.max(1) + 64, WINDOW_BYTES)
 }
+
+/// Reasons that ICMP errors are counted by, in the order of [`IcmpError`].
+const ICMP: [Reason; 4] = [
+    Reason::IcmpPortUnreachable,
+    Reason::IcmpUnreachable,
+    Reason::IcmpTimeExceeded,
+    Reason::IcmpTooLong,
+];
 
 /// The receiving half of a lane.
 #[derive(Debug)]
@@ -34,6 +42,8 @@ pub(crate) struct Receiver<'r> {
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
     service: u64,
+    /// ICMP errors that quote packets of the test, by what they say.
+    icmp: [u64; 4],
     /// Of the trials before this one, where there were any.
     pub(crate) traces: Option<&'r Traces>,
     late_of_an_earlier: u64,
@@ -120,6 +130,7 @@ impl<'r> Receiver<'r> {
             foreign: [0; Foreign::ALL.len()],
             beyond_window: 0,
             service: 0,
+            icmp: [0; 4],
             traces: None,
             late_of_an_earlier: 0,
             known: Checker::default(),
@@ -366,6 +377,12 @@ impl<'r> Receiver<'r> {
         }
     }
 
+    /// Counts an ICMP error that quotes a packet of the test: no packet of others, and no answer.
+    #[cold]
+    pub(crate) fn quoted(&mut self, error: IcmpError) {
+        self.icmp[error as usize] += 1;
+    }
+
     /// What it did.
     pub(crate) fn told(self) -> Taken {
         let reasons = self.reasons();
@@ -386,6 +403,7 @@ impl<'r> Receiver<'r> {
             .collect();
         reasons.push((Reason::BeyondWindow, self.beyond_window));
         reasons.push((Reason::NeighborService, self.service));
+        reasons.extend(ICMP.into_iter().zip(self.icmp));
         reasons.push((Reason::LateOfAnEarlierTrial, self.late_of_an_earlier));
         reasons.retain(|(_, n)| *n > 0);
         reasons

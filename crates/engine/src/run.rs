@@ -4,6 +4,7 @@
 //! those between two, [`session`] any number of trials on open ports.
 
 pub(crate) mod across;
+pub(crate) mod around;
 pub(crate) mod collect;
 pub(crate) mod control;
 pub(crate) mod crew;

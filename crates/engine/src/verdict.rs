@@ -3,6 +3,7 @@
 mod cause;
 mod checks;
 pub(crate) mod host_drops;
+mod known;
 pub(crate) mod meanwhile;
 pub(crate) mod remarks;
 mod whose;
@@ -10,7 +11,8 @@ pub(crate) mod withheld;
 
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{LaneSummary, Shortfall, Stretches, Withheld, Workload};
+use mpps_io::around::Surroundings;
+use mpps_stats::{Known, LaneSummary, Shortfall, Stretches, Withheld, Workload};
 use mpps_sys::evidence::Rival;
 
 use cause::Causes;
@@ -32,6 +34,14 @@ pub(crate) struct Evidence {
     pub(crate) device_gone: bool,
     /// For how long the device was down, ns.
     pub(crate) link_down_ns: u64,
+    /// For how long packets could not leave for another reason, ns, by the number of the reason.
+    pub(crate) no_way_ns: [u64; 7],
+    /// What was seen around the ports; times are ns since the start.
+    pub(crate) around: Vec<Surroundings>,
+    /// ICMP messages that quote packets of the test.
+    pub(crate) icmp: Icmp,
+    /// Bytes of a frame, with FCS; 0: not known.
+    pub(crate) frame_size: usize,
     /// What the kernel drops may be super-packets of many packets each.
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
@@ -72,6 +82,15 @@ pub(crate) struct Evidence {
     pub(crate) untracked: u64,
 }
 
+/// ICMP messages that quote packets of the test, as far as the path sees them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Icmp {
+    pub(crate) port_unreachable: u64,
+    pub(crate) unreachable: u64,
+    pub(crate) time_exceeded: u64,
+    pub(crate) too_long: u64,
+}
+
 /// What one check has found.
 enum Finding {
     /// The numbers can't be believed.
@@ -96,6 +115,7 @@ struct Case<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
+    known: &'e [Known],
     causes: Causes<'e>,
 }
 
@@ -117,16 +137,20 @@ pub(crate) struct Verdict {
     /// Why they are not valid.
     pub(crate) reasons: Vec<String>,
     pub(crate) warnings: Vec<String>,
+    /// What is known of the surroundings: notes and reasons rest on it.
+    pub(crate) known: Vec<Known>,
     /// The one reason why they are not valid, where it is one of these.
     pub(crate) shortfall: Option<Shortfall>,
 }
 
 pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Verdict {
+    let known = known::known(e, lanes);
     let case = Case {
         workload,
         e,
         lanes,
-        causes: Causes::new(workload, e, lanes),
+        known: &known,
+        causes: Causes::new(workload, e, lanes).knowing(&known),
     };
     let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
     for finding in CHECKS.iter().filter_map(|check| check(&case)) {
@@ -136,8 +160,10 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
         }
     }
     warnings.extend(case.causes.notes());
+    let shortfall = case.causes.shortfall().filter(|_| reasons.len() == 1);
     Verdict {
-        shortfall: case.causes.shortfall().filter(|_| reasons.len() == 1),
+        shortfall,
+        known,
         reasons,
         warnings,
     }

@@ -6,6 +6,7 @@ use crate::queue::{Parts, UringQueue};
 use crate::receive::{Layout, Receiver};
 use crate::ring::{Ring, Setup};
 use crate::transmit::{NOWHERE, Sender, Sizes};
+use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Error, Fact, MAX_BURST, Port, QueueCounters, Result, Roles};
 use mpps_sockets::{Lane, Mode, Pool, Sockets};
 use mpps_sys::uring::Features;
@@ -160,6 +161,10 @@ impl Port for UringPort {
 
     fn coalesces(&self) -> bool {
         self.sockets.kind().gro
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        self.sockets.watches()
     }
 
     fn facts(&self) -> Vec<Fact> {

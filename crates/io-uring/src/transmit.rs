@@ -365,7 +365,7 @@ impl<'p> Sender<'p> {
                 let error = self
                     .sockets
                     .explain(self.sends.socket_of(slot), send_error(&error, len));
-                if error.kind == ErrorKind::LinkDown {
+                if matches!(error.kind, ErrorKind::LinkDown | ErrorKind::NoWay(_)) {
                     // The lane waits for the link, and so do the packets.
                     self.sends.again(slot, notification);
                 } else {

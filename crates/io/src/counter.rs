@@ -17,6 +17,8 @@ pub const NO_SOCKET: &str = "no_socket";
 /// Packets of the test that went to the host because the driver had no room for their time of arrival. The run is not
 /// valid.
 pub const NO_ROOM_FOR_RX_TIME: &str = "no_room_for_rx_time";
+/// Times that the kernel told the path that a packet found no room below: it was tried again.
+pub const TX_REFUSED: &str = "tx_refused";
 /// Queues that the device got since the run began. A warning.
 pub const QUEUES_ADDED: &str = "queues_added";
 /// Times that the destination told that nobody listens there (ICMP port unreachable). Explains why nothing came back.

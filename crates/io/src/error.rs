@@ -1,5 +1,6 @@
 //! Errors of the paths: the operation, the object, and what the engine may do about it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Result of a path's operation.
@@ -11,6 +12,8 @@ pub type Result<T> = core::result::Result<T, Error>;
 pub enum ErrorKind {
     /// The device is down; it may come back.
     LinkDown,
+    /// The device is there, and packets can't leave by it for another reason; that may pass.
+    NoWay(Obstacle),
     /// The device has vanished.
     Gone,
     /// The privilege is missing.
@@ -23,6 +26,64 @@ pub enum ErrorKind {
     Unsupported,
     /// Anything else.
     Other,
+}
+
+/// Reason why packets can't leave though the device is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The source address is on no interface of this host.
+    NoAddress,
+    /// This host has no route to the destination.
+    NoRoute,
+    /// Its route says `unreachable`.
+    Unreachable,
+    /// Its route says `blackhole`.
+    Blackhole,
+    /// Its route says `prohibit`.
+    Prohibit,
+    /// Packets are longer than the MTU of the interface or route.
+    TooLong,
+    /// The kernel refuses packets, and its tables do not show why.
+    Unknown,
+}
+
+impl Obstacle {
+    /// All there are, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::NoAddress,
+        Self::NoRoute,
+        Self::Unreachable,
+        Self::Blackhole,
+        Self::Prohibit,
+        Self::TooLong,
+        Self::Unknown,
+    ];
+
+    /// Says it of packets between two addresses.
+    pub fn cause(self, src: IpAddr, dst: IpAddr) -> String {
+        match self {
+            Self::NoAddress => format!("this host does not have the source address {src}"),
+            Self::NoRoute => format!("this host has no route to {dst}"),
+            Self::Unreachable => format!("this host's route to {dst} is of type unreachable"),
+            Self::Blackhole => format!("this host's route to {dst} is of type blackhole"),
+            Self::Prohibit => format!("this host's route to {dst} is of type prohibit"),
+            Self::TooLong => format!("packets to {dst} are longer than the MTU of the interface or route"),
+            Self::Unknown => format!("the kernel refuses to send to {dst}"),
+        }
+    }
+
+    /// A sentence on the time for which it was in the way: `for 2.000 s ...`.
+    pub const fn while_it_lasted(self) -> &'static str {
+        match self {
+            Self::NoAddress => "this host did not have the source address",
+            Self::NoRoute => "this host had no route to the destination",
+            Self::Unreachable => "this host's route to the destination was of type unreachable",
+            Self::Blackhole => "this host's route to the destination was of type blackhole",
+            Self::Prohibit => "this host's route to the destination was of type prohibit",
+            Self::TooLong => "packets were longer than the MTU of the interface or route",
+            Self::Unknown => "the kernel refused to send",
+        }
+    }
 }
 
 /// A failed operation on a path: says what was tried, on what, and why it failed.

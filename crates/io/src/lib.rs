@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod around;
 mod burst;
 mod capabilities;
 pub mod counter;
@@ -32,7 +33,7 @@ mod spec;
 pub use addresses::AddressRange;
 pub use burst::{Burst, MAX_BURST};
 pub use capabilities::{Capabilities, Layer};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Obstacle, Result};
 pub use flows::{Axis, FlowSet, Step};
 pub use frame::{Frame, RxChecksum};
 pub use mailbox::Mailbox;

@@ -1,5 +1,6 @@
 //! A port: a device opened through a path.
 
+use crate::around::Watch;
 use crate::{Capabilities, Queue, Result};
 
 /// What a lane will do with its queue: paths open only what is used.
@@ -102,6 +103,12 @@ pub trait Port: Sync {
     /// Whether a drop that [`QueueCounters::rx_dropped`] counts may be one of many packets, which came as one.
     fn coalesces(&self) -> bool {
         false
+    }
+
+    /// Watches of the interfaces that the port's packets leave by; none where it has none. Made once per trial, before
+    /// its start.
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        Vec::new()
     }
 
     /// Facts for the report (real buffer sizes, ring sizes, mode, driver).

@@ -3,7 +3,7 @@
 //! Messages are built and read as bytes, bounds-checked; offsets follow `include/uapi/linux/{netlink,rtnetlink}.h`.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Length of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -92,6 +92,52 @@ fn socket(protocol: libc::c_int) -> io::Result<OwnedFd> {
     }
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// News of the kernel's: messages that it sends unasked.
+pub(crate) struct News {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl News {
+    /// Subscribes to `groups` (`RTMGRP_…`).
+    pub(crate) fn of(groups: u32) -> io::Result<Self> {
+        let socket = socket(libc::NETLINK_ROUTE)?;
+        // SAFETY: sockaddr_nl is plain data, valid when zeroed.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = groups;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `address`, which outlives the call.
+        if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            socket,
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Calls `each` with the type and body of every message that has come. False: some may be missing.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(u16, &[u8])) -> bool {
+        loop {
+            let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
+            // SAFETY: pointer and length describe the buffer, which lives through the call.
+            let got = unsafe { libc::recv(fd, self.buffer.as_mut_ptr().cast(), self.buffer.len(), flags) };
+            let Ok(got) = usize::try_from(got) else {
+                let error = io::Error::last_os_error().raw_os_error();
+                return matches!(error, Some(libc::EAGAIN | libc::EINTR));
+            };
+            if got == 0 || answers(&self.buffer[..got.min(self.buffer.len())], &mut each).is_err() {
+                return false;
+            }
+        }
+    }
 }
 
 /// Walks one datagram of answers; true when the last of a dump was among them.

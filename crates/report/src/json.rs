@@ -2,8 +2,8 @@
 
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
-    CaptureSummary, Direction, Event, Expectation, Housekeeping, LaneSummary, Latency, LossTimes, Outage, PortSummary,
-    RingFill, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
+    CaptureSummary, Direction, Event, Expectation, Housekeeping, Known, LaneSummary, Latency, LossTimes, Outage,
+    PortSummary, RingFill, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
@@ -173,6 +173,7 @@ fn circumstances(s: &Summary) -> Value {
         "valid": s.valid,
         "invalid_reasons": s.invalid_reasons,
         "warnings": s.warnings,
+        "known": s.known.iter().map(known).collect::<Vec<_>>(),
         "interrupted": s.interrupted,
         "cpu_quota": s.withheld.as_ref().map(withheld),
         "open_ended": s.open_ended,
@@ -427,6 +428,18 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "run_delay_ns": l.run_delay_ns,
         "preempted": l.preempted,
         "path_counters": counters(&l.path_counters),
+    })
+}
+
+/// A piece of what is known of the run's surroundings.
+fn known(known: &Known) -> Value {
+    let seconds = |ns: u64| number(ns as f64 / 1e9);
+    json!({
+        "kind": known.kind.as_str(),
+        "sentence": known.sentence,
+        "packets": known.packets,
+        "from_s": known.when_ns.map(|(from, _)| seconds(from)),
+        "to_s": known.when_ns.map(|(_, to)| seconds(to)),
     })
 }
 

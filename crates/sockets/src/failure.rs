@@ -2,7 +2,7 @@
 
 use crate::counters::LaneCounters;
 use crate::pool::SocketFrame;
-use mpps_io::{Error, ErrorKind};
+use mpps_io::{Error, ErrorKind, Obstacle};
 use std::io;
 
 /// What becomes of a message that the kernel did not send.
@@ -53,7 +53,11 @@ pub fn unsent(error: &io::Error, listening: bool, frames: u64, counters: &LaneCo
             counters.unreachable.add(frames);
             Unsent::Refused
         }
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH) => Unsent::Route,
+        // By number the state of a route, an address that went, a lower MTU and an ICMP error of an earlier packet are
+        // the same.
+        Some(
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EMSGSIZE | libc::EINVAL | libc::EADDRNOTAVAIL,
+        ) => Unsent::Route,
         _ => Unsent::Fatal,
     }
 }
@@ -97,28 +101,25 @@ pub fn unreceived(error: &io::Error, counters: &LaneCounters) -> Unreceived {
     }
 }
 
-/// The error of a datagram of `len` bytes that can't be sent.
+/// The error of a datagram of `len` bytes that can't be sent, as far as its number tells:
+/// [`Sockets::explain`](crate::Sockets::explain) looks closer.
 #[cold]
 pub fn send_error(error: &io::Error, len: usize) -> Error {
     let object = format!("datagram of {len} bytes");
-    match error.raw_os_error() {
-        Some(libc::EMSGSIZE) => Error::new(
-            "send",
-            object,
-            "larger than the path's MTU less IP and UDP header: use a smaller payload or a larger MTU",
-            ErrorKind::Other,
-        ),
-        Some(libc::EINVAL | libc::EIO) => Error::new(
-            "send",
-            object,
-            format!(
-                "{error}: with gso=on a datagram must fit the MTU, and the route must not be encrypted or tunnelled: \
-                 try gso=off"
-            ),
-            ErrorKind::Unsupported,
-        ),
-        _ => Error::os("send", object, error),
-    }
+    let obstacle = match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => Obstacle::TooLong,
+        Some(libc::ENETUNREACH) => Obstacle::NoRoute,
+        Some(libc::EHOSTUNREACH) => Obstacle::Unreachable,
+        Some(libc::EACCES) => Obstacle::Prohibit,
+        Some(libc::EADDRNOTAVAIL) => Obstacle::NoAddress,
+        Some(libc::EINVAL) => Obstacle::Unknown,
+        Some(libc::EIO) => {
+            let cause = format!("{error}: the route is encrypted or tunnelled, which gso=on can't be: try gso=off");
+            return Error::new("send", object, cause, ErrorKind::Unsupported);
+        }
+        _ => return Error::os("send", object, error),
+    };
+    Error::new("send", object, error.to_string(), ErrorKind::NoWay(obstacle))
 }
 
 /// A frame to send on an unconnected socket that has no receiver: it was allocated, not received.

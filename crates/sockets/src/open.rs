@@ -6,7 +6,7 @@ use crate::message::{Gso, Kind};
 use crate::socket::{Socket, UDP_GRO, descriptor_limit};
 use crate::sockets::{Endpoint, Got, Lane, Sockets};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
-use mpps_netdev::{NetDev, owner};
+use mpps_netdev::{NetDev, Way, owner, way};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -117,7 +117,7 @@ fn connected(
         bind(&socket, local, scope)?;
         socket
             .connect(&RawAddr::new(peer.ip(), peer.port(), scope))
-            .map_err(|e| Error::os("connect", format!("{local} to {peer}"), &e))?;
+            .map_err(|e| unconnected(&e, (local, peer), iface.as_ref()))?;
         endpoints.push(Endpoint {
             socket,
             local,
@@ -140,6 +140,22 @@ fn connected(
         mtu,
         setup,
     )
+}
+
+/// Why a socket could not be connected: by the state of the interface and the kernel's routes where these tell.
+fn unconnected(error: &io::Error, (local, peer): (SocketAddr, SocketAddr), iface: Option<&NetDev>) -> Error {
+    let error = Error::os("connect", format!("{local} to {peer}"), error);
+    let route = way(local.ip(), peer.ip(), iface.map_or(0, |i| i.ifindex));
+    let (cause, kind) = match (iface, route) {
+        (Some(device), _) if !device.up => (format!("{} is switched off", device.name), ErrorKind::LinkDown),
+        (Some(device), Ok(Way::None(_))) if !device.running => (
+            format!("{} has no carrier, and there is no other way", device.name),
+            ErrorKind::LinkDown,
+        ),
+        (_, Ok(Way::None(obstacle))) => (obstacle.cause(local.ip(), peer.ip()), ErrorKind::NoWay(obstacle)),
+        _ => return error,
+    };
+    Error::new(error.op, error.object, cause, kind)
 }
 
 /// Sources of more than one flow: their sockets are told apart by what they are connected to.
@@ -243,6 +259,7 @@ fn finish(
     let got = Got {
         rcvbuf: setup.got_rcvbuf,
         sndbuf: setup.got_sndbuf,
+        ifindex: iface.as_ref().map_or(0, |i| i.ifindex),
         interface: iface.map(|i| i.name),
         mtu,
     };
@@ -257,6 +274,7 @@ fn finish(
         lanes,
         got,
         drops,
+        obstacle: Mutex::new(None),
     })
 }
 

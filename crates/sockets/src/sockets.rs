@@ -6,14 +6,29 @@ use crate::failure::{no_flow, no_receiver};
 use crate::message::{Gso, Kind, has_receiver};
 use crate::pool::{NO_FLOW, SocketFrame};
 use crate::socket::Socket;
-use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Result, counter};
-use std::net::SocketAddr;
+use mpps_io::around::Watch;
+use mpps_io::{Capabilities, Error, ErrorKind, Fact, Obstacle, QueueCounters, Result, counter};
+use mpps_netdev::{DeviceWatch, NetDev, WatchOptions, Way, interface_names, way, way_out};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Sockets whose drops are asked for at one reading: each is a system call, and a lane may have thousands.
 const SOCKETS_A_READING: usize = 64;
+
+/// How long an answer of the kernel's tables is used for errors that follow.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What stood in the way of sending when it was last looked up.
+pub(crate) struct Seen {
+    socket: u32,
+    by_number: Obstacle,
+    at: Instant,
+    kind: ErrorKind,
+    cause: Arc<str>,
+}
 
 /// What one lane serves.
 pub struct Lane {
@@ -48,6 +63,8 @@ pub(crate) struct Got {
     pub(crate) rcvbuf: usize,
     pub(crate) sndbuf: usize,
     pub(crate) interface: Option<String>,
+    /// Its index; 0: not known.
+    pub(crate) ifindex: u32,
     pub(crate) mtu: Option<usize>,
 }
 
@@ -62,6 +79,7 @@ pub struct Sockets {
     pub(crate) got: Got,
     /// Drops of each socket so far: the kernel's 32-bit count, extended.
     pub(crate) drops: Mutex<Box<[u64]>>,
+    pub(crate) obstacle: Mutex<Option<Seen>>,
 }
 
 impl Sockets {
@@ -142,7 +160,8 @@ impl Sockets {
         Err(no_flow(frame, flows))
     }
 
-    /// Adds to an error of sending on `socket` between which addresses it was.
+    /// Adds to an error of sending on `socket` between which addresses it was, and what stands in the way by the
+    /// kernel's tables: an error's number does not tell a route from an address. Looked up anew after [`LOOK_AGAIN`].
     #[cold]
     pub fn explain(&self, socket: u32, mut error: Error) -> Error {
         let endpoint = &self.endpoints[socket as usize];
@@ -151,7 +170,69 @@ impl Sockets {
             None => format!("{} from {}", error.object, endpoint.local),
         }
         .into();
+        let (ErrorKind::NoWay(by_number), Some(peer)) = (error.kind, endpoint.peer) else {
+            return error;
+        };
+        let mut last = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh =
+            |seen: &&Seen| (seen.socket, seen.by_number) == (socket, by_number) && seen.at.elapsed() < LOOK_AGAIN;
+        if last.as_ref().filter(fresh).is_none() {
+            let (kind, cause) = self.obstacle(endpoint.local.ip(), peer.ip(), by_number, &error.cause);
+            *last = Some(Seen {
+                socket,
+                by_number,
+                at: Instant::now(),
+                kind,
+                cause: cause.into(),
+            });
+        }
+        if let Some(seen) = &*last {
+            (error.kind, error.cause) = (seen.kind, seen.cause.clone());
+        }
         error
+    }
+
+    /// What stands in the way from `src` to `dst`, where the kernel refused with an error of this meaning.
+    fn obstacle(&self, src: IpAddr, dst: IpAddr, by_number: Obstacle, cause: &str) -> (ErrorKind, String) {
+        let device = NetDev::by_index(self.got.ifindex).ok();
+        let name = self.got.interface.as_deref().unwrap_or("the interface");
+        if let Some(device) = device.as_ref().filter(|device| !device.up) {
+            return (ErrorKind::LinkDown, format!("{} is switched off", device.name));
+        }
+        let no_way = |obstacle: Obstacle, what: String| (ErrorKind::NoWay(obstacle), what);
+        let mtu_fell = device
+            .as_ref()
+            .is_some_and(|device| self.got.mtu.is_some_and(|mtu| device.mtu < mtu));
+        // With segmentation too long a datagram is EINVAL.
+        if by_number == Obstacle::TooLong || by_number == Obstacle::Unknown && self.gso.is_some() && mtu_fell {
+            let now = match (&device, way(src, dst, self.got.ifindex)) {
+                (Some(device), _) if mtu_fell => {
+                    format!("the MTU of {name} is {} bytes now", device.mtu)
+                }
+                (_, Ok(Way::Out { mtu: Some(mtu), .. })) => format!("the route to {dst} has an MTU of {mtu} bytes"),
+                (Some(device), _) => format!("the MTU of {name} is {} bytes", device.mtu),
+                _ => cause.to_owned(),
+            };
+            return no_way(
+                Obstacle::TooLong,
+                format!("longer than the MTU less IP and UDP header: {now}"),
+            );
+        }
+        match way(src, dst, self.got.ifindex) {
+            Ok(Way::None(obstacle)) => {
+                let what = match obstacle {
+                    Obstacle::TooLong | Obstacle::Unknown => cause.to_owned(),
+                    obstacle => obstacle.cause(src, dst),
+                };
+                no_way(obstacle, what)
+            }
+            _ if by_number == Obstacle::Unknown && self.gso.is_some() => {
+                let cause = format!("{cause}: with gso=on a datagram must fit the MTU: try gso=off");
+                (ErrorKind::Unsupported, cause)
+            }
+            // The way is there by now, or the tables don't tell.
+            _ => no_way(by_number, cause.to_owned()),
+        }
     }
 
     fn queue_name(&self, queue: usize) -> String {
@@ -222,6 +303,48 @@ impl Sockets {
             self.drops_of(lane.rx[i % lane.rx.len()], &mut drops);
         }
         Some(lane.rx.iter().map(|&socket| drops[socket as usize]).sum())
+    }
+
+    /// Watches of the interfaces that the sockets send by: those of the ways of their flows, of their own address, or,
+    /// where they listen on all, of all there are.
+    pub fn watches(&self) -> Vec<Box<dyn Watch>> {
+        /// Interfaces that are watched, and flows whose way is asked for, at the most.
+        const MOST: usize = 8;
+        const MOST_FLOWS: usize = 64;
+        let mut devices: Vec<NetDev> = Vec::new();
+        let mut add = |device: Option<NetDev>| {
+            let new = device.filter(|of| devices.iter().all(|known| known.ifindex != of.ifindex));
+            devices.extend(new.filter(|_| devices.len() < MOST));
+        };
+        let mut path = None;
+        for endpoint in self.endpoints.iter().take(MOST_FLOWS) {
+            let local = endpoint.local.ip();
+            if let Some(peer) = endpoint.peer {
+                path = path.or(Some((local, peer.ip(), self.got.ifindex)));
+                add(way_out(local, peer.ip(), self.got.ifindex));
+            }
+        }
+        if !self.kind.wildcard {
+            // Packets come back to the address that they were sent from; without a way out it is all that is known.
+            add(NetDev::by_index(self.got.ifindex).ok());
+        } else {
+            interface_names()
+                .iter()
+                .for_each(|name| add(NetDev::by_name(name).ok().filter(|of| of.up)));
+        }
+        let watch = |(place, device): (usize, &NetDev)| {
+            let options = WatchOptions {
+                queues: true,
+                device: !self.kind.wildcard,
+                kernel: place == 0,
+                // With several ways the lost carrier of one does not concern all flows.
+                blind: !self.kind.listening && devices.len() == 1,
+                only_queues: self.kind.wildcard,
+                path: path.filter(|_| place == 0),
+            };
+            Box::new(DeviceWatch::new(device, options)) as Box<dyn Watch>
+        };
+        devices.iter().enumerate().map(watch).collect()
     }
 
     /// What is to be reported of the sockets.

@@ -74,6 +74,8 @@ pub struct LaneCounters {
     pub blocked_ns: Counter,
     /// Time in which the device was down and nothing could be done, ns.
     pub down_ns: Counter,
+    /// Time in which packets could not leave for another reason, ns: by the number of the reason.
+    pub no_way_ns: [Counter; 7],
     /// Times asleep.
     pub waits: Counter,
     /// Time in loops that moved something, ns.

@@ -12,6 +12,7 @@ mod fact;
 mod fill;
 mod gaps;
 mod histogram;
+mod known;
 mod lane;
 mod row;
 mod series;
@@ -29,6 +30,7 @@ pub use fact::HostFact;
 pub use fill::{FillGauge, FillUnit, RingFill, RowFill, WHOLE_PPM, share_ppm};
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
+pub use known::{Known, KnownKind};
 pub use lane::{BurstSizes, LaneCounters};
 pub use mpps_trace::count;
 pub use row::{

@@ -3,6 +3,7 @@
 use crate::HostFact;
 use crate::fill::{RingFill, RowFill};
 use crate::gaps::Gap;
+use crate::known::Known;
 use crate::stretches::Stretches;
 use crate::withheld::Withheld;
 use mpps_trace::{Cause, Kept, LatePacket, ProgramRow, SlowBurst, StageCost, StageRow};
@@ -405,6 +406,8 @@ pub struct Summary {
     pub latest: Vec<LatePacket>,
     /// Why packets were lost or late, and bursts slow: the worst first of each; as far as somebody has found out.
     pub causes: Vec<Cause>,
+    /// What is known of the run's surroundings.
+    pub known: Vec<Known>,
     /// What the run was to reach, and whether it did; in the order in which it was asked for.
     pub expectations: Vec<Expectation>,
     /// What the flight recorders kept, where there were any.

@@ -36,26 +36,47 @@ impl AsFd for Wake {
     }
 }
 
+/// Other descriptors that end a sleep, at the most.
+const OTHERS: usize = 8;
+
 /// Sleeps until one of two wakes comes, and takes note of it, or until `timeout` has passed.
 ///
 /// # Errors
 /// When the kernel can't wait.
 pub fn sleep(wakes: [&Wake; 2], timeout: Duration) -> io::Result<()> {
-    let mut polled = wakes.map(|wake| PollFd::new(&wake.0, PollFlags::IN));
+    sleep_beside(wakes, std::iter::empty(), timeout)
+}
+
+/// As [`sleep`], or until one of `others` can be read: of the first eight.
+///
+/// # Errors
+/// When the kernel can't wait.
+pub fn sleep_beside<'f>(
+    wakes: [&'f Wake; 2],
+    others: impl Iterator<Item = BorrowedFd<'f>>,
+    timeout: Duration,
+) -> io::Result<()> {
+    // Slots that nobody fills stand for a wake that is polled anyway.
+    let mut polled: [PollFd<'_>; 2 + OTHERS] =
+        std::array::from_fn(|slot| PollFd::new(&wakes[slot.min(1)].0, PollFlags::IN));
+    let mut filled = 2;
+    for (slot, fd) in polled[2..].iter_mut().zip(others) {
+        *slot = PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        filled += 1;
+    }
     let timeout = Timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    match poll(&mut polled, Some(&timeout)) {
+    match poll(&mut polled[..filled], Some(&timeout)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
         Ok(_) => {}
         Err(error) => return Err(error.into()),
     }
-    let came = polled.map(|fd| !fd.revents().is_empty());
     wakes
         .iter()
-        .zip(came)
-        .filter(|(_, came)| *came)
+        .zip(&polled)
+        .filter(|(_, fd)| !fd.revents().is_empty())
         .for_each(|(wake, _)| wake.clear());
     Ok(())
 }

@@ -280,6 +280,8 @@ pub struct Loss {
     /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
     /// many as were recorded.
     pub kernel_drops: Option<Vec<(String, u64)>>,
+    /// What else is known of the run that may explain loss, without a number of packets.
+    pub known: Vec<String>,
     /// Packets came back before it.
     pub answered: bool,
     /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
@@ -350,10 +352,16 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     });
     let dropped: u64 = parts.list.iter().map(|part| part.amount).sum();
     let beyond = match loss.kernel_drops {
-        Some(_) => "on the path or beyond it: nothing on this host dropped them",
-        None => "on the path or beyond it, as far as this run's own counters tell",
+        _ if !loss.known.is_empty() => format!(
+            "on the path or beyond it, where this is known: {}",
+            loss.known.join("; ")
+        ),
+        // Of the others nothing is denied: what one counter tells of is no more than it counted.
+        _ if dropped > 0 => "on the path or beyond it, as far as this run's own counters tell".to_owned(),
+        Some(_) => "on the path or beyond it: nothing on this host dropped them".to_owned(),
+        None => "on the path or beyond it, as far as this run's own counters tell".to_owned(),
     };
-    take(away.as_deref().unwrap_or(beyond).to_owned(), u64::MAX, &mut parts);
+    take(away.clone().unwrap_or(beyond), u64::MAX, &mut parts);
     let parts = parts.list;
     let mut named: Vec<String> = parts
         .iter()

@@ -1,6 +1,7 @@
 //! An opened port: its sockets, which each lane calls by itself.
 
 use crate::queue::UdpQueue;
+use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Error, Fact, Port, QueueCounters, Result, Roles};
 use mpps_sockets::{Config, Mode, Pool, Sockets};
 use std::net::SocketAddr;
@@ -70,6 +71,10 @@ impl Port for UdpPort {
 
     fn coalesces(&self) -> bool {
         self.sockets.kind().gro
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        self.sockets.watches()
     }
 
     fn facts(&self) -> Vec<Fact> {

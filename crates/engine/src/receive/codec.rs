@@ -3,8 +3,8 @@
 use crate::FlowSet;
 use mpps_io::{Frame, Reason, RxChecksum, addresses};
 use mpps_wire::{
-    Blank, Checker, PayloadTemplate, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp, udp_checksum_open,
-    verify_data,
+    Blank, Checker, IcmpError, PayloadTemplate, Quoted, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp,
+    parse_quoted, udp_checksum_open, verify_data,
 };
 use std::net::IpAddr;
 
@@ -75,6 +75,10 @@ pub(crate) trait Codec {
     }
     /// Changes the send time of a packet written before.
     fn restamp(&self, bytes: &mut [u8], time_ns: u64);
+    /// What an ICMP error says of a packet that this run has sent; `None`: it is no such thing.
+    fn quoted(&self, _frame: &[u8]) -> Option<IcmpError> {
+        None
+    }
     /// Reads a packet that came back. `known` remembers the headers of packets that did.
     fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class;
 }
@@ -189,7 +193,28 @@ pub(crate) fn left_open<F: Frame>(frame: &F, packet: &UdpPacket) -> bool {
     frame.rx_checksum() == RxChecksum::Unmarked && udp_checksum_open(frame.bytes(), packet)
 }
 
+impl EthernetCodec {
+    /// Whether packets from and to these ends are of the test, as they were sent.
+    fn sends(&self, quoted: &Quoted) -> bool {
+        let (src, dst, src_port, dst_port) = match self.turned {
+            false => (quoted.src, quoted.dst, quoted.src_port, quoted.dst_port),
+            true => (quoted.dst, quoted.src, quoted.dst_port, quoted.src_port),
+        };
+        let flows = &self.ends.flows;
+        let places = addresses::place(self.ends.src, src).zip(addresses::place(self.ends.dst, dst));
+        let counts = flows.address_counts();
+        let places = places.filter(|places| places.0 < counts.0 && places.1 < counts.1);
+        places.is_some_and(|places| flows.flow_at(src_port, dst_port, places).is_some())
+    }
+}
+
 impl Codec for EthernetCodec {
+    #[cold]
+    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
+        let quoted = parse_quoted(frame).filter(|quoted| self.sends(quoted))?;
+        Some(quoted.error)
+    }
+
     #[inline]
     fn frame_len(&self) -> usize {
         self.template.frame_len()

@@ -10,12 +10,13 @@ use crate::lane::Lane;
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, LanePlan, Link, TrafficPlan};
 use crate::run::crew::{Order, run_job};
-use crate::run::job::{Desk, Job, LaneWays, resolve, told};
+use crate::run::job::{Desk, Job, LaneWays, resolve, told, watches_of};
 use crate::run::outcome::LaneOutcome;
 use crate::run::solo::traffic;
 use crate::run::traces::{self, Traces};
 use crate::workload::forward::{in_one, join};
 use crate::workload::{TrafficTrial, TrafficWork, Work, WorkFacts, send_and_take};
+use mpps_io::around::Watch;
 use mpps_io::{Port, QueueCounters, Result, counter};
 use mpps_stats::{HostFact, Recorder, Sink, Summary};
 use mpps_sys::clock::Clock;
@@ -234,6 +235,11 @@ impl<A: Port, B: Port> Desk for Across<'_, A, B> {
     fn path(&self) -> String {
         let paths = [self.from.capabilities().path, self.to.capabilities().path];
         in_one(paths.into_iter().map(str::to_owned))
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        let to = self.to.watches().into_iter().map(|watch| (1, watch));
+        watches_of([self.from]).into_iter().chain(to).collect()
     }
 
     fn port_facts(&self) -> Vec<HostFact> {

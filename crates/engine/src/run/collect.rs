@@ -12,6 +12,7 @@ use crate::run::job::Desk;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::withheld::Quotas;
+use mpps_io::around::Watch;
 use mpps_stats::{Collector, Event, FillGauge, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::{sched, signal, wake};
@@ -89,6 +90,7 @@ pub(crate) fn collect(
     (control, common, counters): (&Control, &Common, &[LaneCounters]),
     collector: &mut Collector<'_>,
     (drops, quotas, away, keeper): (&mut [HostDrops<'_>], &mut Quotas<'_>, &Away<'_>, &mut Keeper<'_>),
+    watches: &mut Watches,
     clocks: &mut ClockSource,
     timing: Timing,
     host: &mut HostWait,
@@ -119,10 +121,11 @@ pub(crate) fn collect(
         }
         collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
         away.sleeps_until(until.max(now));
-        sleep(control, Duration::from_nanos(until.saturating_sub(now)));
+        sleep(control, watches, Duration::from_nanos(until.saturating_sub(now)));
         awake_since = sched::thread_cpu_ns();
         now = clock.now_ns();
         away.look(now);
+        look_around(watches, now, control);
         if !lanes_work && now >= timing.start_ns {
             lanes_work = true;
             host.restart();
@@ -201,12 +204,23 @@ pub(crate) fn collect(
     }
 }
 
-/// Sleeps for `timeout`, or until a signal comes or a lane ends.
-fn sleep(control: &Control, timeout: Duration) {
+/// Watches of interfaces, each with the place of its port.
+pub(crate) type Watches = Vec<(usize, Box<dyn Watch>)>;
+
+/// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word.
+fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
+    let look = |may: bool, (_, watch): &mut (usize, Box<dyn Watch>)| watch.look(now_ns) && may;
+    let may_send = watches.iter_mut().fold(true, look);
+    control.set_may_send(may_send);
+}
+
+/// Sleeps for `timeout`, or until a signal comes, a lane ends or an interface changes.
+fn sleep(control: &Control, watches: &Watches, timeout: Duration) {
     let lanes = control.waker();
     let signals = signal::waker().unwrap_or(lanes);
     // Where even this can't be done, there is nothing to fall back on but to look again soon.
-    if wake::sleep([lanes, signals], timeout).is_err() {
+    let news = watches.iter().filter_map(|(_, watch)| watch.descriptor());
+    if wake::sleep_beside([lanes, signals], news, timeout).is_err() {
         std::thread::sleep(timeout.min(Duration::from_millis(1)));
     }
 }

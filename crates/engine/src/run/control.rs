@@ -16,6 +16,8 @@ pub struct Control {
     settle_end_ns: AtomicU64,
     gone: AtomicBool,
     down: AtomicBool,
+    /// Packets that the path takes would be lost without a word.
+    no_carrier: AtomicBool,
     notes: Mutex<Vec<String>>,
     /// Lanes that have ended, and whether one of them panicked.
     ended: AtomicUsize,
@@ -36,6 +38,7 @@ impl Control {
             settle_end_ns: AtomicU64::new(u64::MAX),
             gone: AtomicBool::new(false),
             down: AtomicBool::new(false),
+            no_carrier: AtomicBool::new(false),
             notes: Mutex::new(Vec::new()),
             ended: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
@@ -120,6 +123,17 @@ impl Control {
     pub fn device_down(&self, why: String) {
         self.down.store(true, Ordering::Relaxed);
         self.note(why);
+    }
+
+    /// Whether packets may be sent: false while the link of a path is down that would not notice.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        !self.no_carrier.load(Ordering::Relaxed)
+    }
+
+    /// See [`Control::may_send`].
+    pub(crate) fn set_may_send(&self, may: bool) {
+        self.no_carrier.store(!may, Ordering::Relaxed);
     }
 
     /// Whether the device was down at some time.

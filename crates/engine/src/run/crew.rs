@@ -19,6 +19,7 @@ use crate::lane::ring::LaneRing;
 use crate::lane::stages::{self, Flight, Stages, waited_of};
 use crate::lane::stamped::StampMemory;
 use crate::plan::{Common, LanePlan, Link, Opened};
+use crate::run::around;
 use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
 use crate::run::directions;
@@ -269,7 +270,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         }
         drop(ready);
         let resolves = (0..lanes).any(|lane| base.job.link_of(lane).is_some_and(Link::is_asked_for));
-        crew.gather(resolves, &is_ready, interruptions)?;
+        let gathered = crew.gather(resolves, &is_ready, interruptions);
+        gathered.map_err(|error| around::why_unresolved(error, job))?;
         Ok(crew)
     }
 
@@ -383,6 +385,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         // It takes as long as the host has threads: what the path counts in that time is not the trial's.
         let rivals = OthersRan::now();
         let baseline = PathCounters::read(job, lanes);
+        let mut watches = job.watches();
         let (clocks, host) = (&mut self.clocks, &mut self.host);
         let (steal, looked_from_ns) = (host.steal_ns(), clocks.clock().now_ns());
         let interval_ns = common.interval.as_nanos() as u64;
@@ -460,6 +463,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             (control, common, &trial.counters),
             &mut collector,
             (&mut drops, &mut quotas, &Away::new(&gaps), &mut keeper),
+            &mut watches,
             clocks,
             timing,
             host,
@@ -493,6 +497,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let ended_ns = clocks.clock().now_ns();
         quotas.look(ended_ns);
         let withheld = quotas.end();
+        let around = around::end(watches, ended_ns, start_ns);
         let mut did = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
         let totals: Totals = collector.finish(sinks);
         let totals_of_ways = collector.totals_of_ways();
@@ -526,6 +531,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             port_facts: job.port_facts(),
             coalesces: job.coalesces(),
             port_names: job.port_names(),
+            around: around::of_way(&around, way),
             clock: clocks.name(),
             steal_ns: host.steal_ns().zip(steal).map(|(now, then)| now.saturating_sub(then)),
             sink_notes: &notes,
@@ -764,6 +770,7 @@ fn run_lane<J: Job>(
         dest_mac,
         arrivals: (ways.takes != ways.sends).then(|| recorder_in(ways.takes)),
         told_down: Default::default(),
+        obstacle: Default::default(),
         down: Default::default(),
         napped_ns: Default::default(),
     };

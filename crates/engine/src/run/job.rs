@@ -10,6 +10,7 @@ use crate::plan::{Common, Link};
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::Traces;
 use crate::workload::{Work, WorkFacts};
+use mpps_io::around::Watch;
 use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;
@@ -71,6 +72,10 @@ pub(crate) trait Desk: Sync {
     /// Whether one drop of the port may be of many packets.
     fn coalesces(&self) -> bool {
         false
+    }
+    /// Watches of the interfaces that packets leave by, each with the place of its port.
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        Vec::new()
     }
     /// The ports by name, where the report tells them apart; else none.
     fn port_names(&self) -> Vec<String> {
@@ -189,6 +194,13 @@ pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
     facts.into_iter().map(told).collect()
 }
 
+/// The watches of ports, each with the place of its port.
+pub(crate) fn watches_of<'p, P: Port + 'p>(ports: impl IntoIterator<Item = &'p P>) -> Vec<(usize, Box<dyn Watch>)> {
+    let all = ports.into_iter().enumerate();
+    all.flat_map(|(place, port)| port.watches().into_iter().map(move |watch| (place, watch)))
+        .collect()
+}
+
 /// A workload on one port: a lane owns one queue of it.
 pub(crate) struct Solo<'r, P, W> {
     pub(crate) port: &'r P,
@@ -214,6 +226,10 @@ impl<P: Port, W: Work> Desk for Solo<'_, P, W> {
 
     fn path(&self) -> String {
         self.port.capabilities().path.to_owned()
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        watches_of([self.port])
     }
 
     fn port_facts(&self) -> Vec<HostFact> {

@@ -7,8 +7,9 @@ use crate::run::outage;
 use crate::run::outcome::{LaneOutcome, SourceCounts};
 use crate::verdict::meanwhile::LaneTime;
 use crate::verdict::remarks::{Heard, remarks};
-use crate::verdict::{Evidence, Verdict, judge};
+use crate::verdict::{Evidence, Icmp, Verdict, judge};
 use crate::workload::WorkFacts;
+use mpps_io::around::{Outage, Surroundings};
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{
     AwaySummary, FillGauge, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments,
@@ -44,6 +45,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) latency_note: Option<&'static str>,
     pub(crate) port_facts: Vec<HostFact>,
     pub(crate) coalesces: bool,
+    /// What was seen around the ports.
+    pub(crate) around: Vec<Surroundings>,
     /// Empty where the report does not tell ports apart.
     pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
@@ -93,7 +96,16 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         scheduled,
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
-        link_down_ns: m.counters.iter().map(|lane| lane.down_ns.get()).max().unwrap_or(0),
+        link_down_ns: link_down_ns(m),
+        no_way_ns: std::array::from_fn(|of| longest(m.counters.iter().map(|lane| lane.no_way_ns[of].get()))),
+        around: m.around.clone(),
+        icmp: Icmp {
+            port_unreachable: reason(Reason::IcmpPortUnreachable),
+            unreachable: reason(Reason::IcmpUnreachable),
+            time_exceeded: reason(Reason::IcmpTimeExceeded),
+            too_long: reason(Reason::IcmpTooLong),
+        },
+        frame_size: m.work.frame_size,
         coalesced: m.coalesces,
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,
@@ -122,6 +134,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let Verdict {
         reasons: invalid_reasons,
         mut warnings,
+        known,
         shortfall,
     } = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
@@ -197,9 +210,30 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         slowest: slowest(m),
         latest: latest(m),
         causes: Vec::new(),
+        known,
         expectations: Vec::new(),
         kept: None,
     }
+}
+
+/// For how long the link was down, as far as lanes could not send for it. A lane that sends rarely looks rarely: the time
+/// is then that of the link itself.
+fn link_down_ns(m: &Measured<'_>) -> u64 {
+    let by_lanes = longest(m.counters.iter().map(|lane| lane.down_ns.get()));
+    let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns);
+    let ns = |of: &Outage| of.to_ns.min(run_ns).saturating_sub(of.from_ns);
+    let by_links = m.around.iter().map(|seen| {
+        let outages = seen.off.iter().chain(&seen.no_carrier);
+        outages.map(ns).sum::<u64>()
+    });
+    match by_lanes {
+        0 => 0,
+        ns => ns.max(longest(by_links)),
+    }
+}
+
+fn longest(all: impl Iterator<Item = u64>) -> u64 {
+    all.max().unwrap_or(0)
 }
 
 /// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.

@@ -7,7 +7,7 @@
 
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Gap, LaneSummary, Shortfall, Stretch, Withheld, Workload, count};
+use mpps_stats::{Gap, Known, KnownKind, LaneSummary, Shortfall, Stretch, Withheld, Workload, count};
 use std::cell::Cell;
 
 /// A lane that works for this share of its time has none left.
@@ -23,10 +23,12 @@ pub(super) struct Causes<'e> {
     lanes: &'e [LaneSummary],
     /// When all of mpps stood still for no reason that is known.
     others: Vec<Gap>,
+    known: &'e [Known],
     /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
     told_host: Cell<bool>,
+    told_links: Cell<bool>,
     /// Why departures are missing, where it is one of these.
     shortfall: Cell<Option<Shortfall>>,
 }
@@ -43,11 +45,18 @@ impl<'e> Causes<'e> {
             e,
             lanes,
             others: e.still.others.iter().filter(unknown).copied().collect(),
+            known: &[],
             told_stops: Cell::new(false),
             told_others: Cell::new(false),
             told_host: Cell::new(false),
+            told_links: Cell::new(false),
             shortfall: Cell::new(None),
         }
+    }
+
+    /// With what is known of the surroundings.
+    pub(super) fn knowing(self, known: &'e [Known]) -> Self {
+        Self { known, ..self }
     }
 
     /// Why departures are missing, as far as [`Self::of_missing`] has found that to be no fault of the host's.
@@ -82,8 +91,9 @@ impl<'e> Causes<'e> {
         if due_then(lasted(&self.others)) {
             return self.stood_still(&self.others);
         }
-        if due_then(self.e.link_down_ns as f64 / self.e.duration_ns.max(1) as f64) {
-            return format!("the link was down for {}", span(self.e.link_down_ns));
+        let no_way_ns: u64 = self.e.no_way_ns.iter().sum();
+        if due_then((self.e.link_down_ns + no_way_ns) as f64 / self.e.duration_ns.max(1) as f64) {
+            return self.could_not_leave();
         }
         let off = time.waited.max(time.away);
         if explains(off) && self.quota_took(&[whole], sum(&self.e.sending, off_ns)) {
@@ -228,6 +238,42 @@ impl<'e> Causes<'e> {
             "a socket buffer or ring was full, and the cause is not known: {}. A larger buffer or ring may help",
             time.measured(&format!("of {of} the lanes concerned"))
         )
+    }
+
+    /// Why nothing could leave, part by part: a link that was down is not an address that was missing afterwards.
+    pub(super) fn could_not_leave(&self) -> String {
+        self.told_links.set(true);
+        let mut parts = Vec::new();
+        if self.e.link_down_ns > 0 {
+            let links = self.known.iter().filter(|of| is_link(of.kind));
+            let links: Vec<&str> = links.map(|of| of.sentence.as_str()).collect();
+            let details = match links.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", links.join("; ")),
+            };
+            parts.push(format!("the link was down for {}{details}", span(self.e.link_down_ns)));
+        }
+        let others = self.known.iter().filter(|of| {
+            matches!(
+                of.kind,
+                KnownKind::NoWay | KnownKind::AddressMissing | KnownKind::MtuChanged
+            )
+        });
+        parts.extend(others.map(|of| of.sentence.clone()));
+        parts.join("; ")
+    }
+
+    /// What happened to links, addresses and MTUs, where no reason has said it.
+    pub(super) fn of_links(&self) -> Option<String> {
+        let worth = |of: &&Known| {
+            is_link(of.kind)
+                || matches!(
+                    of.kind,
+                    KnownKind::AddressMissing | KnownKind::MtuChanged | KnownKind::NoWay
+                )
+        };
+        let told: Vec<&str> = self.known.iter().filter(worth).map(|of| of.sentence.as_str()).collect();
+        (!told.is_empty() && !self.told_links.replace(true)).then(|| told.join("; "))
     }
 
     /// What the user should know about the host even if it did no harm. Call it after the causes, which are left out.
@@ -446,6 +492,10 @@ impl Shares {
             [one, ..] => format!("{whose} {one}"),
         }
     }
+}
+
+fn is_link(kind: KnownKind) -> bool {
+    matches!(kind, KnownKind::LinkOff | KnownKind::NoCarrier)
 }
 
 fn hypervisor(share: f64) -> String {

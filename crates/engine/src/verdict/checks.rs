@@ -3,7 +3,7 @@
 use super::cause::span;
 use super::{Case, Finding};
 use mpps_io::counter;
-use mpps_stats::{LEAST_NS, Workload, count};
+use mpps_stats::{Known, KnownKind, LEAST_NS, Workload, count};
 
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
@@ -27,8 +27,11 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.too_short(),
     |c| c.missed_departures(),
     |c| c.link_down(),
+    |c| c.around(),
     |c| c.refused_afterwards(),
     |c| c.interface_dropped(),
+    |c| c.own_queues(),
+    |c| c.own_devices(),
     |c| c.queues_added(),
     |c| {
         let why = "they came in on queues of the device that the run does not use (queues=, first=, or queues made \
@@ -117,11 +120,16 @@ impl Case<'_> {
                  lies between the ports"
             )));
         }
-        let told = self.workload.generates() && e.link_down_ns > 0 && !e.device_gone && e.scheduled.is_none();
+        let no_way_ns: u64 = e.no_way_ns.iter().sum();
+        let down = e.link_down_ns + no_way_ns > 0;
+        let told = self.workload.generates() && down && !e.device_gone && e.scheduled.is_none();
         told.then(|| {
-            let much = e.link_down_ns as f64 > e.tolerance * e.duration_ns as f64;
-            let span = span(e.link_down_ns);
-            let text = format!("the link was down for {span}: rates are means over a time that includes it");
+            let down_ns = e.link_down_ns + no_way_ns;
+            let much = down_ns as f64 > e.tolerance * e.duration_ns as f64;
+            let text = format!(
+                "{}: rates are means over a time that includes it",
+                self.causes.could_not_leave()
+            );
             Finding::by(much, text)
         })
     }
@@ -159,6 +167,63 @@ impl Case<'_> {
                 "the interface dropped {} packets that it should have sent, of the test or of others: {whose}",
                 count(dropped)
             ))
+        })
+    }
+
+    /// What happened to links and addresses while the run went on.
+    fn around(&self) -> Option<Finding> {
+        self.causes.of_links().map(Finding::Warning)
+    }
+
+    /// Sentences on evidence of a kind, with its packets.
+    fn known_of(&self, of: impl Fn(KnownKind) -> bool) -> (Vec<&str>, u64) {
+        let known = || self.known.iter().filter(|known| of(known.kind));
+        let sentences = known().map(|known| known.sentence.as_str()).collect();
+        (sentences, known().filter_map(|known| known.packets).sum())
+    }
+
+    /// Of packets that this host dropped on the way out, those that may be of the test.
+    fn of_the_test(&self, dropped: u64) -> u64 {
+        match self.workload {
+            Workload::SendRecv => dropped.min(self.e.lost.max(0).unsigned_abs()),
+            Workload::Send => dropped.min(self.e.tx),
+            _ => 0,
+        }
+    }
+
+    /// Packets that queues of this host dropped after they were counted as sent.
+    fn own_queues(&self) -> Option<Finding> {
+        let (told, dropped) = self.known_of(|kind| kind == KnownKind::QueueDropped);
+        let told = told.join("; ");
+        if dropped == 0 {
+            return None;
+        }
+        if self.workload.passes_on() {
+            return Some(Finding::Warning(format!(
+                "{told}: packets counted as passed on may be among them, and are lost to their sender"
+            )));
+        }
+        let ours = self.of_the_test(dropped);
+        (ours > 0).then(|| {
+            let text = format!(
+                "{told}, after they were counted as sent: they did not leave this host, so loss is not the path's alone"
+            );
+            Finding::by(ours as f64 > self.e.tolerance * self.e.tx as f64, text)
+        })
+    }
+
+    /// Packets that a device of this host dropped instead of sending them. Where that is nearly all, nothing was sent.
+    fn own_devices(&self) -> Option<Finding> {
+        const NEARLY_ALL: f64 = 0.99;
+        let (told, dropped) = self.known_of(|kind| kind == KnownKind::DeviceDropped);
+        let ours = self.of_the_test(dropped);
+        (ours > 0).then(|| {
+            let all = self.e.rx == 0 && ours as f64 >= NEARLY_ALL * self.e.tx as f64;
+            let text = match all {
+                true => format!("{}: nothing was sent", told.join("; ")),
+                false => format!("{}: packets of the test may be among them", told.join("; ")),
+            };
+            Finding::by(all, text)
         })
     }
 
@@ -292,20 +357,28 @@ impl Case<'_> {
         if self.workload != Workload::SendRecv || e.tx == 0 || e.rx > 0 || e.late > 0 {
             return None;
         }
-        Some(Finding::Warning(match self.counter(counter::REFUSED) {
-            0 if e.across => {
+        let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
+        Some(Finding::Warning(match explains.is_empty() {
+            true if e.across => {
                 "nothing arrived at the other port: does what lies between pass these frames on, by their \
                               MAC addresses (--dest-mac) or as a router (--gateway)?"
                     .to_owned()
             }
-            0 => {
+            true => {
                 "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
             }
-            n => format!(
-                "nothing came back: nobody listens at the destination ({} times ICMP port unreachable)",
-                count(n)
-            ),
+            false => format!("nothing came back: {}", explains.join("; ")),
         }))
+    }
+
+    /// What explains packets that were lost: drops of this host, and what other hosts reported.
+    fn explanations(&self) -> impl Iterator<Item = &Known> {
+        let explains = |known: &&Known| match known.kind {
+            KnownKind::MtuChanged => false,
+            KnownKind::DeviceDropped | KnownKind::QueueDropped => known.packets > Some(0),
+            _ => true,
+        };
+        self.known.iter().filter(explains)
     }
 
     fn late(&self) -> Option<Finding> {
@@ -333,8 +406,13 @@ impl Case<'_> {
         }
         let here = self.sum(|lane| lane.rx_dropped);
         let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
+        let (_, known) = self.known_of(KnownKind::dropped_here);
+        let imitated = self.known_of(|kind| kind == KnownKind::PathImitated);
         let many = count(lost);
-        Some(Finding::Warning(match here + refused {
+        let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
+        Some(Finding::Warning(match here + refused + known {
+            0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
+            0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),
             0 if e.host_drops_known => format!(
                 "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
                  other end (see the counters there)"

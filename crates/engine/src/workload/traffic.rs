@@ -6,7 +6,7 @@ use crate::receive::Receiver;
 use crate::receive::codec::Codec;
 use crate::run::outcome::LaneOutcome;
 use crate::send::generate::Generator;
-use mpps_io::{Burst, Frame, Queue, Result, RxRoom, Wait};
+use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use std::time::Duration;
@@ -107,7 +107,11 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         let mut next = u64::MAX;
         let mut blocked = false;
         if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
-            match generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder) {
+            let stepped = match lane.control.may_send() {
+                true => generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder),
+                false => Err(no_carrier()),
+            };
+            match stepped {
                 Ok(sent) => {
                     busy |= sent;
                     lane.down.set(lane.down.get() && !sent);
@@ -190,6 +194,13 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
     }
 }
 
+/// The path would take packets and lose them: the collector has seen the link go down.
+#[cold]
+fn no_carrier() -> Error {
+    let cause = "the interface that packets leave by has no carrier: is the other end up?";
+    Error::new("send", "test packets", cause, ErrorKind::LinkDown)
+}
+
 /// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when
 /// that is done, 0 where it takes again.
 #[cold]
@@ -198,7 +209,7 @@ fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recor
     if blocked_to != 0 && now > blocked_to {
         let ns = now - blocked_to;
         if lane.down.get() {
-            lane.counters.down_ns.add(ns.saturating_sub(napped));
+            lane.could_not_send(ns.saturating_sub(napped));
         } else {
             lane.counters.blocked_ns.add(ns);
             recorder.blocked(now, ns);
@@ -247,6 +258,10 @@ fn attend<Q: Queue, C: Codec>(
             codec.classify(&frame, &mut receiver.known),
             crate::receive::codec::Class::SlowPath
         ) {
+            continue;
+        }
+        if let Some(error) = codec.quoted(frame.bytes()) {
+            receiver.quoted(error);
             continue;
         }
         let attended = lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame));

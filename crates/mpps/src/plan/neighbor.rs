@@ -66,6 +66,14 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
             return Err(failed("interrupted before the first packet"));
         }
         if begun.elapsed() >= PATIENCE {
+            // As it is by now: the link may have gone since the port was opened.
+            match NetDev::by_index(device.ifindex) {
+                Ok(now) if !now.up => return Err(failed(format!("{} is switched off: no packet can leave", now.name))),
+                Ok(now) if !now.running => {
+                    return Err(failed(format!("{} has no carrier: is the other end up?", now.name)));
+                }
+                _ => {}
+            }
             return Err(failed(format!(
                 "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the \
                  question; --gateway IP asks a router instead)",

@@ -468,16 +468,42 @@ impl Draft {
                 Some(size) => ("--frame-size", size, size - self.payload_len + most),
                 None => ("--payload-size", self.payload_len, most),
             };
-            let what = if limited {
-                "what the path can send on"
-            } else {
-                "the MTU of"
+            let what = match (self.path_mtu(capabilities), limited) {
+                (Some(text), _) => text,
+                (None, true) => format!("what the path can send on {spec}"),
+                (None, false) => format!("the MTU of {spec}"),
             };
             return Err(usage(format!(
-                "{option} {given}: above {what} {spec}: want {limit} at the most"
+                "{option} {given}: above {what}: want {limit} at the most"
             )));
         }
         Ok(())
+    }
+
+    /// Says whose MTU it is that limits sockets, where that is not the interface's.
+    fn path_mtu(&self, capabilities: &Capabilities) -> Option<String> {
+        if capabilities.layer != Layer::Payload {
+            return None;
+        }
+        let (dst, owner) = (self.dest.ip, netdev::owner(self.src)?);
+        let netdev::Way::Out {
+            mtu: Some(mtu),
+            learned,
+            ..
+        } = netdev::way(self.src, dst, owner.ifindex).ok()?
+        else {
+            return None;
+        };
+        let whose = match learned {
+            true => "which this host has learned from a router on the way (ICMP) and keeps for some minutes",
+            false => "which its route sets",
+        };
+        ((mtu as usize) < owner.mtu).then(|| {
+            format!(
+                "the MTU of {mtu} bytes of the path to {dst}, {whose} ({} itself has {})",
+                owner.name, owner.mtu
+            )
+        })
     }
 
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {

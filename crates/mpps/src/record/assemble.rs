@@ -4,7 +4,7 @@ use super::rows::Rows;
 use super::watched::{Dropping, Watched};
 use super::withheld::Spans;
 use crate::profile::Samples;
-use mpps_stats::{LaneSummary, Shortfall, Stretch, Summary};
+use mpps_stats::{Known, KnownKind, LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
 use mpps_trace::missed::{Missed, missed};
 use mpps_trace::why::{self, Loss};
@@ -86,7 +86,8 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             from_ns: start_ns + from_ns,
             to_ns: start_ns + to_ns,
             packets: stretch.packets,
-            host_drops: host_drops.into_iter().collect(),
+            host_drops: host_drops.into_iter().chain(known_drops(summary, stretch)).collect(),
+            known: hints(summary, stretch),
             kernel_drops: watched
                 .saw_drops
                 .then(|| kernel_drops(watched, &copies, dropped_in(summary, stretch))),
@@ -141,6 +142,40 @@ fn worst_first(causes: &mut [Cause]) {
         Subject::Late => 3,
     };
     causes.sort_by_key(|cause| (Some(cause.subject) != cited, rank(cause.subject)));
+}
+
+/// Packets of a stretch that this host dropped by what is known of its surroundings, which is known of the whole run
+/// only: all of them where those are as many as were lost, else those of the one stretch there is.
+fn known_drops(summary: &Summary, stretch: &Stretch) -> Vec<(String, u64)> {
+    let dropped = |known: &&Known| known.packets.is_some_and(|n| n > 0);
+    let (here, path) = (KnownKind::dropped_here, |kind| kind == KnownKind::PathImitated);
+    let all: Vec<&Known> = summary
+        .known
+        .iter()
+        .filter(dropped)
+        .filter(|known| here(known.kind) || path(known.kind))
+        .collect();
+    let sum: u64 = all.iter().filter_map(|known| known.packets).sum();
+    let whole = one_stretch(summary) || sum >= summary.lost;
+    let mut left = stretch.packets;
+    let part = |known: &Known| {
+        let n = known.packets.filter(|_| whole)?.min(left);
+        left -= n;
+        (n > 0).then(|| (format!("by what this host counted over the run: {}", known.sentence), n))
+    };
+    all.into_iter().filter_map(part).collect()
+}
+
+/// What is known that may explain a stretch of loss, and has no number of packets, or one of the whole run only.
+fn hints(summary: &Summary, stretch: &Stretch) -> Vec<String> {
+    let then = |known: &&Known| {
+        let at = |(from, to): (u64, u64)| from < stretch.to_ns && to > stretch.from_ns;
+        known.when_ns.is_none_or(at) && known.kind != KnownKind::MtuChanged
+    };
+    let counted = known_drops(summary, stretch);
+    let told = |known: &&Known| !counted.iter().any(|(told, _)| told.ends_with(&known.sentence));
+    let known = summary.known.iter().filter(then).filter(told);
+    known.map(|known| known.sentence.clone()).collect()
 }
 
 /// Why departures were missed, stretch by stretch.

@@ -7,8 +7,9 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::plan::{ForwardPlan, ForwardSeat};
 use crate::run::crew::{Order, run_job};
-use crate::run::job::{Desk, Job, told};
+use crate::run::job::{Desk, Job, told, watches_of};
 use crate::run::outcome::LaneOutcome;
+use mpps_io::around::Watch;
 use mpps_io::{Port, Queue, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use std::time::Instant;
@@ -113,6 +114,10 @@ impl<P: Port> Desk for Alike<'_, P> {
 
     fn path(&self) -> String {
         in_one(self.ports.iter().map(|port| port.capabilities().path.to_owned()))
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        watches_of(self.ports)
     }
 
     fn port_facts(&self) -> Vec<HostFact> {
@@ -222,6 +227,11 @@ impl<A: Port, B: Port> Desk for Unlike<'_, A, B> {
 
     fn path(&self) -> String {
         in_one([self.a.capabilities().path, self.b.capabilities().path].map(str::to_owned))
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        let to = self.b.watches().into_iter().map(|watch| (1, watch));
+        watches_of([self.a]).into_iter().chain(to).collect()
     }
 
     fn port_facts(&self) -> Vec<HostFact> {

@@ -180,6 +180,7 @@ fn with_frames<S>(
             dest_mac: None,
             arrivals: None,
             told_down: Default::default(),
+            obstacle: Default::default(),
             down: Default::default(),
             napped_ns: Default::default(),
         },

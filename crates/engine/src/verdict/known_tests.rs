@@ -1,0 +1,144 @@
+use super::*;
+use mpps_io::around::MtuChange;
+
+const S: u64 = 1_000_000_000;
+
+fn seen() -> Surroundings {
+    Surroundings {
+        interface: "eth7".to_owned(),
+        ..Surroundings::default()
+    }
+}
+
+fn outage(from_ns: u64, to_ns: u64) -> Outage {
+    Outage {
+        from_ns,
+        to_ns,
+        from_start: false,
+        to_end: false,
+    }
+}
+
+fn told(around: Surroundings) -> Vec<(KnownKind, String)> {
+    let e = Evidence {
+        around: vec![around],
+        duration_ns: 10 * S,
+        frame_size: 1418,
+        ..Evidence::default()
+    };
+    known(&e, &[]).into_iter().map(|of| (of.kind, of.sentence)).collect()
+}
+
+#[test]
+fn nothing_is_known_of_surroundings_in_which_nothing_happened() {
+    assert_eq!(told(seen()), []);
+    let queues = Some(Vec::new());
+    let quiet = Surroundings {
+        queues,
+        device_dropped: Some(0),
+        path_mtu: Some(([10, 0, 0, 2].into(), 1400)),
+        ..seen()
+    };
+    assert_eq!(told(quiet), [], "packets of 1,400 bytes fit");
+}
+
+#[test]
+fn a_link_an_address_and_a_queue_are_each_named_with_their_own_time_and_number() {
+    let around = Surroundings {
+        no_carrier: vec![outage(S, 3 * S), outage(4 * S, 4 * S + S / 4), outage(11 * S, 12 * S)],
+        off: vec![Outage {
+            from_start: true,
+            ..outage(0, S / 2)
+        }],
+        addresses: vec![(
+            "fd99::1".parse().expect("an address"),
+            Outage {
+                to_end: true,
+                ..outage(2 * S, 10 * S)
+            },
+        )],
+        mtu: vec![MtuChange {
+            at_ns: 3 * S / 2,
+            from: 1500,
+            to: 1280,
+        }],
+        queues: Some(vec![
+            QueueDrops {
+                name: "tbf 8001:".to_owned(),
+                packets: 86_834,
+                imitates: false,
+            },
+            QueueDrops {
+                name: "netem 1:".to_owned(),
+                packets: 1,
+                imitates: true,
+            },
+        ]),
+        ..seen()
+    };
+    let expected = [
+        (
+            KnownKind::QueueDropped,
+            "the queue tbf 8001: of eth7 dropped 86,834 packets",
+        ),
+        (
+            KnownKind::PathImitated,
+            "the queue netem 1: of eth7, which imitates a path, dropped 1 packet",
+        ),
+        (
+            KnownKind::LinkOff,
+            "eth7 was switched off for 500.0 ms, from the start to 0.500 s",
+        ),
+        (
+            KnownKind::NoCarrier,
+            "eth7 had no carrier 2 times, for 2.250 s in all, the longest from 1.000 to 3.000 s",
+        ),
+        (
+            KnownKind::AddressMissing,
+            "eth7 was without its address fd99::1 for 8.000 s, from 2.000 s to the end",
+        ),
+        (
+            KnownKind::MtuChanged,
+            "the MTU of eth7 was changed from 1500 to 1280 bytes at 1.500 s",
+        ),
+    ];
+    assert_eq!(told(around), expected.map(|(kind, text)| (kind, text.to_owned())));
+}
+
+#[test]
+fn a_learned_path_mtu_explains_only_packets_that_are_longer() {
+    let around = Surroundings {
+        path_mtu: Some(([10, 0, 0, 2].into(), 1399)),
+        ..seen()
+    };
+    let told = told(around);
+    assert!(
+        told.len() == 1 && told[0].1.contains("no packets longer than 1399 bytes"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn drops_that_the_path_was_told_of_and_tried_again_are_none() {
+    let lane = LaneSummary {
+        path_counters: vec![(counter::TX_REFUSED.to_owned(), 70)],
+        ..LaneSummary::default()
+    };
+    let queues = |packets| Surroundings {
+        queues: Some(vec![QueueDrops {
+            name: "fq_codel 8001:".to_owned(),
+            packets,
+            imitates: false,
+        }]),
+        ..seen()
+    };
+    let told = |packets| {
+        let e = Evidence {
+            around: vec![queues(packets)],
+            ..Evidence::default()
+        };
+        let known = known(&e, std::slice::from_ref(&lane));
+        known.iter().filter_map(|of| of.packets).collect::<Vec<_>>()
+    };
+    assert_eq!((told(70), told(75)), (vec![], vec![5]));
+}

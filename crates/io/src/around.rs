@@ -1,0 +1,90 @@
+//! Events around a port during a run: its link, its addresses, the queues and the counters of this host's kernel.
+//!
+//! A path that drives an interface of the host makes a [`Watch`] per port. The collector asks it, off the packet path.
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+/// Records what happens around a port while it is used.
+pub trait Watch {
+    /// A descriptor that can be read once something has changed; `None` where the kernel reports nothing.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Reads what has changed by `now_ns`. Returns false while the port's link is down and its path would not notice:
+    /// packets that are sent then are lost silently.
+    fn look(&mut self, now_ns: u64) -> bool;
+
+    /// Ends the watch, and returns what it has seen.
+    fn end(self: Box<Self>, now_ns: u64) -> Surroundings;
+}
+
+/// A time in which an interface could not move packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Begin, ns of `CLOCK_MONOTONIC`: when it was first seen.
+    pub from_ns: u64,
+    /// End, ns.
+    pub to_ns: u64,
+    /// It began before the watch did.
+    pub from_start: bool,
+    /// It had not ended when the watch did.
+    pub to_end: bool,
+}
+
+/// Packets that a queueing discipline dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDrops {
+    /// Its kind and handle, as `tc qdisc` has them: `tbf 8001:`.
+    pub name: String,
+    /// Packets, of the test or of others.
+    pub packets: u64,
+    /// It imitates a path on purpose (`netem`): its drops are that path's.
+    pub imitates: bool,
+}
+
+/// A change of an interface's largest packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MtuChange {
+    /// When it was seen, ns.
+    pub at_ns: u64,
+    /// Bytes before.
+    pub from: u32,
+    /// Bytes since.
+    pub to: u32,
+}
+
+/// A counter of the kernel's for the whole network namespace, whoever's packets they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelCount {
+    /// Packets dropped by the reverse path filter (`IPReversePathFilter`).
+    ReversePathFilter,
+    /// ICMP time exceeded received.
+    TimeExceeded,
+    /// ICMP destination unreachable received, port unreachable and too long packets (IPv4) among it.
+    Unreachable,
+    /// ICMPv6 packet too big received.
+    TooBig,
+}
+
+/// What was seen around one interface in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Name of the interface.
+    pub interface: String,
+    /// Times in which it was switched off (`ip link set down`).
+    pub off: Vec<Outage>,
+    /// Times in which it was on and had no carrier: the other end was down.
+    pub no_carrier: Vec<Outage>,
+    /// Addresses that it had at the start and lost, with the time for which each was missing.
+    pub addresses: Vec<(IpAddr, Outage)>,
+    /// Changes of its MTU.
+    pub mtu: Vec<MtuChange>,
+    /// Largest packet on the way to a destination that this host has learned from a router (ICMP), bytes.
+    pub path_mtu: Option<(IpAddr, u32)>,
+    /// Drops of its queueing disciplines; `None`: not read, or packets of the test do not go through them.
+    pub queues: Option<Vec<QueueDrops>>,
+    /// Packets that the device itself dropped instead of sending them, of the test or of others; `None`: not read.
+    pub device_dropped: Option<u64>,
+    /// The kernel's counters, as far as they changed; empty where packets of the test bypass the kernel's stack.
+    pub kernel: Vec<(KernelCount, u64)>,
+}

@@ -1,0 +1,370 @@
+//! Watches an interface while a run uses it: link, addresses and MTU as they change, queues and counters before and
+//! after.
+//!
+//! The kernel announces changes at once, but may hold back a lost carrier for up to a second after another link has
+//! changed (linkwatch). So the carrier is also read, every [`READ_EVERY_NS`].
+
+use crate::netlink::{News, Request, attributes, u32_at};
+use crate::{
+    Drops, IFADDRMSG, IFINFOMSG, KernelCounts, NetDev, Qdisc, Way, assigned, dropped_between, drops, qdiscs, text, way,
+};
+use mpps_io::around::{MtuChange, Outage, QueueDrops, Surroundings, Watch};
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+const READ_EVERY_NS: u64 = 50_000_000;
+/// Changes that are kept of each kind, at the most.
+const MOST: usize = 64;
+/// Times that news end the collector's sleep: at once, and per second. A host whose links come and go without end must
+/// not keep it busy.
+const WAKES: u64 = 50;
+const WAKE_NS: u64 = 10_000_000;
+
+/// What is watched beside link, addresses and MTU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WatchOptions {
+    /// Packets go through the interface's queueing disciplines.
+    pub queues: bool,
+    /// The device's own drops are read.
+    pub device: bool,
+    /// Packets go through the kernel's stack: its counters are read.
+    pub kernel: bool,
+    /// The path does not notice that the carrier is lost.
+    pub blind: bool,
+    /// The interface may have nothing to do with the run: only its queues are looked at.
+    pub only_queues: bool,
+    /// Source and destination of a packet, and the interface of link-local ones (or 0): what was learned of the path
+    /// between them is read.
+    pub path: Option<(IpAddr, IpAddr, u32)>,
+}
+
+/// Watches one interface.
+pub struct DeviceWatch {
+    options: WatchOptions,
+    ifindex: u32,
+    news: Option<News>,
+    now: Link,
+    /// Began, and still last.
+    off_since: Option<(u64, bool)>,
+    no_carrier_since: Option<(u64, bool)>,
+    /// Addresses at the start, and since when each is gone.
+    addresses: Vec<(IpAddr, Option<u64>)>,
+    seen: Surroundings,
+    before: Before,
+    begun: bool,
+    read_ns: u64,
+    /// When the budget of wakes is used up, ns.
+    wakes_to_ns: u64,
+    looked_ns: u64,
+}
+
+/// Counters as they were before the run.
+struct Before {
+    qdiscs: Option<Vec<Qdisc>>,
+    drops: Option<Drops>,
+    kernel: Option<KernelCounts>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link {
+    up: bool,
+    carrier: bool,
+    mtu: u32,
+}
+
+impl DeviceWatch {
+    /// Begins to watch an interface.
+    pub fn new(device: &NetDev, options: WatchOptions) -> Self {
+        const GROUPS: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        // Before the state is read: what changes in between is announced.
+        let news = News::of(GROUPS as u32).ok();
+        let now = read_link(device.ifindex).unwrap_or(Link {
+            up: device.up,
+            carrier: device.running,
+            mtu: device.mtu as u32,
+        });
+        Self {
+            options,
+            ifindex: device.ifindex,
+            news,
+            now,
+            off_since: None,
+            no_carrier_since: None,
+            addresses: used(device, &options).map(|ip| (ip, None)).collect(),
+            seen: Surroundings {
+                interface: device.name.clone(),
+                ..Surroundings::default()
+            },
+            before: Before {
+                qdiscs: options.queues.then(|| qdiscs(device.ifindex).ok()).flatten(),
+                drops: options.device.then(|| drops(device.ifindex).ok()).flatten(),
+                kernel: options.kernel.then(KernelCounts::now),
+            },
+            begun: false,
+            read_ns: 0,
+            wakes_to_ns: 0,
+            looked_ns: 0,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.now.up && self.now.carrier
+    }
+
+    fn link(&mut self, link: Link, now_ns: u64) {
+        if self.now.mtu != link.mtu && self.seen.mtu.len() < MOST {
+            self.seen.mtu.push(MtuChange {
+                at_ns: now_ns,
+                from: self.now.mtu,
+                to: link.mtu,
+            });
+        }
+        self.now = link;
+        follow(&mut self.off_since, !link.up, now_ns, &mut self.seen.off);
+        let no_carrier = link.up && !link.carrier;
+        follow(
+            &mut self.no_carrier_since,
+            no_carrier,
+            now_ns,
+            &mut self.seen.no_carrier,
+        );
+    }
+
+    fn address(&mut self, ip: IpAddr, there: bool, now_ns: u64) {
+        let Some((_, gone)) = self.addresses.iter_mut().find(|(of, _)| *of == ip) else {
+            return;
+        };
+        match (*gone, there) {
+            (None, false) => *gone = Some(now_ns),
+            (Some(since), true) => {
+                *gone = None;
+                if self.seen.addresses.len() < MOST {
+                    self.seen.addresses.push((ip, outage((since, false), now_ns, false)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads all that is announced; what may be missing is read from the tables.
+    fn read_news(&mut self, now_ns: u64) {
+        let Some(news) = &mut self.news else { return };
+        let ifindex = self.ifindex;
+        let mut changes = Vec::new();
+        let complete = news.read(|kind, body| changes.extend(Change::of(kind, body, ifindex)));
+        if !changes.is_empty() {
+            self.wakes_to_ns = self.wakes_to_ns.max(now_ns.saturating_sub(WAKES * WAKE_NS)) + WAKE_NS;
+        }
+        for change in changes {
+            match change {
+                Change::Link(link) => self.link(link, now_ns),
+                Change::Address(ip, there) => self.address(ip, there, now_ns),
+            }
+        }
+        if !complete {
+            self.read_ns = 0;
+            if let Ok(device) = NetDev::by_index(self.ifindex) {
+                let has = |ip: &IpAddr| device.addresses.iter().any(|(of, _)| of == ip);
+                let all: Vec<_> = self.addresses.iter().map(|(ip, _)| (*ip, has(ip))).collect();
+                all.into_iter().for_each(|(ip, there)| self.address(ip, there, now_ns));
+            }
+        }
+    }
+}
+
+impl Watch for DeviceWatch {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let news = self.news.as_ref().filter(|_| self.wakes_to_ns <= self.looked_ns);
+        news.filter(|_| !self.options.only_queues).map(News::descriptor)
+    }
+
+    fn look(&mut self, now_ns: u64) -> bool {
+        self.looked_ns = now_ns;
+        if self.options.only_queues {
+            return true;
+        }
+        if !self.begun {
+            self.begun = true;
+            (self.off_since, self.no_carrier_since) = (
+                (!self.now.up).then_some((now_ns, true)),
+                (self.now.up && !self.now.carrier).then_some((now_ns, true)),
+            );
+        }
+        self.read_news(now_ns);
+        if now_ns >= self.read_ns + READ_EVERY_NS {
+            self.read_ns = now_ns;
+            if let Some(link) = read_link(self.ifindex) {
+                self.link(link, now_ns);
+            }
+        }
+        !self.options.blind || self.is_open()
+    }
+
+    fn end(mut self: Box<Self>, now_ns: u64) -> Surroundings {
+        self.look(now_ns);
+        let mut seen = std::mem::take(&mut self.seen);
+        seen.off.extend(self.off_since.map(|since| outage(since, now_ns, true)));
+        seen.no_carrier
+            .extend(self.no_carrier_since.map(|since| outage(since, now_ns, true)));
+        let gone = self.addresses.iter().filter_map(|(ip, gone)| Some((*ip, (*gone)?)));
+        seen.addresses
+            .extend(gone.map(|(ip, since)| (ip, outage((since, false), now_ns, true))));
+        let queues = self.before.qdiscs.as_ref().zip(qdiscs(self.ifindex).ok());
+        seen.queues = queues.map(|(before, now)| {
+            let dropped = dropped_between(before, &now).into_iter();
+            let told = dropped.map(|(qdisc, packets)| QueueDrops {
+                name: qdisc.name(),
+                packets,
+                imitates: qdisc.kind == "netem",
+            });
+            told.collect()
+        });
+        let device = self.before.drops.zip(drops(self.ifindex).ok());
+        seen.device_dropped = device.map(|(before, now)| {
+            let transmitted = now.transmitted.saturating_sub(before.transmitted);
+            // An ifb drops packets that were not redirected to it, and counts them as received ones.
+            match kind(self.ifindex).as_deref() {
+                Some("ifb") => transmitted + now.received.saturating_sub(before.received),
+                _ => transmitted,
+            }
+        });
+        let kernel = self.before.kernel.as_ref();
+        seen.kernel = kernel.map_or_else(Vec::new, |before| KernelCounts::now().since(before));
+        seen.path_mtu = self
+            .options
+            .path
+            .and_then(|(src, dst, scope)| match way(src, dst, scope) {
+                Ok(Way::Out {
+                    mtu: Some(mtu),
+                    learned: true,
+                    ..
+                }) => Some((dst, mtu)),
+                _ => None,
+            });
+        seen
+    }
+}
+
+/// Addresses that packets of the run may be from or to: link-local ones only if it names them, none where it makes its
+/// own headers.
+fn used(device: &NetDev, options: &WatchOptions) -> impl Iterator<Item = IpAddr> {
+    let named = options.path.map(|(src, ..)| src);
+    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let all = device.addresses.iter().map(|(ip, _)| *ip).filter(|_| options.kernel);
+    all.filter(move |ip| !link_local(ip) || named == Some(*ip))
+}
+
+/// Opens or closes a stretch of time.
+fn follow(since: &mut Option<(u64, bool)>, lasts: bool, now_ns: u64, all: &mut Vec<Outage>) {
+    match (*since, lasts) {
+        (None, true) => *since = Some((now_ns, false)),
+        (Some(began), false) => {
+            *since = None;
+            if all.len() < MOST {
+                all.push(outage(began, now_ns, false));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn outage((from_ns, from_start): (u64, bool), to_ns: u64, to_end: bool) -> Outage {
+    Outage {
+        from_ns,
+        to_ns,
+        from_start,
+        to_end,
+    }
+}
+
+/// A change of the interface that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Link(Link),
+    Address(IpAddr, bool),
+}
+
+impl Change {
+    fn of(kind: u16, body: &[u8], ifindex: u32) -> Option<Self> {
+        if u32_at(body, 4)? != ifindex {
+            return None;
+        }
+        match kind {
+            libc::RTM_NEWLINK => link_of(body).map(Self::Link),
+            libc::RTM_NEWADDR => assigned(body).map(|ip| Self::Address(ip, true)),
+            libc::RTM_DELADDR => assigned(body).map(|ip| Self::Address(ip, false)),
+            _ => None,
+        }
+    }
+}
+
+fn link_of(body: &[u8]) -> Option<Link> {
+    // libc has IFLA_CARRIER for some targets only.
+    const IFLA_CARRIER: u16 = 33;
+    // Messages about a port of a bridge (AF_BRIDGE) lack the half of it.
+    if libc::c_int::from(*body.first()?) != libc::AF_UNSPEC {
+        return None;
+    }
+    let find = |kind| attributes(body, IFINFOMSG).find(|(k, _)| *k == kind).map(|(_, v)| v);
+    let flags = u32_at(body, 8)? as libc::c_int;
+    let carrier = find(IFLA_CARRIER).and_then(|value| value.first()).copied();
+    Some(Link {
+        up: flags & libc::IFF_UP != 0,
+        carrier: carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0),
+        mtu: u32_at(find(libc::IFLA_MTU)?, 0)?,
+    })
+}
+
+fn read_link(ifindex: u32) -> Option<Link> {
+    const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
+    let mut link = None;
+    ask(ifindex, RTEXT_FILTER_SKIP_STATS, &mut |body| link = link_of(body));
+    link
+}
+
+/// The kind of a virtual interface, such as `veth`; `None` where it is none, or the kernel does not tell.
+fn kind(ifindex: u32) -> Option<String> {
+    const IFLA_INFO_KIND: u16 = 1;
+    let mut kind = None;
+    ask(ifindex, 0, &mut |body| {
+        let info = attributes(body, IFINFOMSG).find(|(k, _)| *k == libc::IFLA_LINKINFO);
+        let mut info = info.into_iter().flat_map(|(_, nested)| attributes(nested, 0));
+        kind = info.find(|(k, _)| *k == IFLA_INFO_KIND).map(|(_, value)| text(value));
+    });
+    kind
+}
+
+fn ask(ifindex: u32, mask: u32, each: &mut dyn FnMut(&[u8])) {
+    let mut head = [0; IFINFOMSG];
+    head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let request = Request::new(libc::RTM_GETLINK, 0, &head);
+    // A failure leaves it unknown.
+    let _ = request
+        .attribute(libc::IFLA_EXT_MASK, &mask.to_ne_bytes())
+        .run(|_, body| each(body));
+}
+
+const _: () = assert!(IFADDRMSG == 8, "the index of an interface is at 4 in both headers");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_outage_has_a_begin_an_end_and_what_the_watch_did_not_see_of_it() {
+        let (mut since, mut all) = (Some((5, true)), Vec::new());
+        follow(&mut since, true, 7, &mut all);
+        follow(&mut since, false, 9, &mut all);
+        follow(&mut since, false, 11, &mut all);
+        follow(&mut since, true, 20, &mut all);
+        assert_eq!((since, all), (Some((20, false)), vec![outage((5, true), 9, false)]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_news_are_survived(kind in 0u16..40, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Change::of(kind, &bytes, 0);
+        }
+    }
+}

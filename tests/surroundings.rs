@@ -1,0 +1,497 @@
+//! What a run says of its surroundings: links, addresses, routes, MTUs, queues of this host, and what routers report.
+//! Each test brings one thing about and asks for that one, and for no other.
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Background, Net, Report, Scratch, has, inside, listen, net_of, returning, run_command, skip, wait_for_more,
+    wait_until,
+};
+use rustix::process::Signal;
+
+/// Sentences of a kind in what is known.
+fn known(report: &Report, kind: &str) -> Vec<String> {
+    let all = report.json["known"].as_array().expect("a list");
+    let of = all.iter().filter(|known| known["kind"] == kind);
+    of.map(|known| known["sentence"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// All kinds in what is known.
+fn kinds(report: &Report) -> Vec<&str> {
+    let all = report.json["known"].as_array().expect("a list");
+    all.iter().filter_map(|known| known["kind"].as_str()).collect()
+}
+
+/// Packets that evidence of a kind accounts for.
+fn packets(report: &Report, kind: &str) -> u64 {
+    let all = report.json["known"].as_array().expect("a list");
+    let of = all.iter().filter(|known| known["kind"] == kind);
+    of.filter_map(|known| known["packets"].as_u64()).sum()
+}
+
+/// Rows that nothing was sent in, after the first that something was.
+fn idle_rows(scratch: &Scratch) -> usize {
+    let text = std::fs::read_to_string(scratch.file("run.csv")).unwrap_or_default();
+    let whole = &text[..text.rfind('\n').unwrap_or(0)];
+    let sent = whole.lines().skip(1).map(|row| row.split(',').nth(1) != Some("0"));
+    sent.skip_while(|sent| !sent).filter(|sent| !sent).count()
+}
+
+/// A sender on host a that is under way.
+fn sending(net: &Net, scratch: &Scratch, words: &str) -> Background {
+    let words = format!("{words} --rate 2kpps --duration 1h --settle 50ms --interval 20ms --quiet");
+    let sender = Background::start(scratch.results(net.a(&words)));
+    wait_for_more("rows with packets", || scratch.busy_rows());
+    sender
+}
+
+/// Runs such a sender, has `begin` done, and once it sends no more, `end`, until it sends again.
+fn interrupted(net: &Net, words: &str, begin: impl FnOnce(), end: impl FnOnce()) -> Report {
+    let scratch = Scratch::new();
+    let sender = sending(net, &scratch, words);
+    begin();
+    let before = idle_rows(&scratch);
+    wait_until("rows without a packet", || idle_rows(&scratch) >= before + 10);
+    end();
+    wait_for_more("rows with packets again", || scratch.busy_rows());
+    let report = scratch.read(sender.end(Signal::INT));
+    report.assert_accounted();
+    assert!(report.count("missed") > 0, "{words}: {:#}", report.json);
+    let missed = report.json["invalid_reasons"].to_string();
+    assert!(missed.contains("departures missed"), "{words}: {missed}");
+    report
+}
+
+#[test]
+fn a_sender_without_a_carrier_waits_for_it_and_names_the_interface_and_the_time() {
+    let Some(net) = net_of(1) else { return };
+    for words in [
+        "send udp:10.99.0.1 --dest 10.99.0.2:9000",
+        "send io_uring:10.99.0.1 --dest 10.99.0.2:9000",
+        "send af_packet:eth1,qdisc=kernel --src 10.99.0.1 --dest 10.99.0.2:9000",
+        "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+        "sendrecv udp:fd99::1 --dest [fd99::2]:9000",
+    ] {
+        let report = interrupted(
+            &net,
+            words,
+            || drop(net.on(Host::B, "ip link set eth1 down")),
+            || {
+                net.on(Host::B, "ip link set eth1 up");
+                // Its other end loses its IPv6 address with the link.
+                net.on(Host::B, "ip address replace fd99::2/64 dev eth1 nodad");
+            },
+        );
+        let reasons = report.json["invalid_reasons"].to_string();
+        assert!(reasons.contains("the link was down for"), "{words}: {reasons}");
+        let told = known(&report, "no_carrier");
+        assert!(
+            told.len() == 1 && told[0].starts_with("eth1 had no carrier for"),
+            "{words}: {told:?}"
+        );
+        let named = report.json["known"].as_array().expect("a list");
+        let outage = named.iter().find(|known| known["kind"] == "no_carrier").expect("told");
+        assert!(outage["from_s"].as_f64() > Some(0.0), "{outage}");
+        assert!(outage["to_s"].as_f64() > outage["from_s"].as_f64(), "{outage}");
+        for other in ["address_missing", "no_way", "link_off"] {
+            assert!(!kinds(&report).contains(&other), "{words}: {:#}", report.json["known"]);
+        }
+        assert!(!reasons.contains("generator could not keep up"), "{words}: {reasons}");
+    }
+}
+
+#[test]
+fn an_address_that_went_with_the_link_is_told_apart_from_the_link() {
+    let Some(net) = net_of(1) else { return };
+    for words in [
+        "send udp:fd99::1 --dest [fd99::2]:9000",
+        "send io_uring:fd99::1 --dest [fd99::2]:9000",
+    ] {
+        let report = interrupted(
+            &net,
+            words,
+            || {
+                net.on(Host::A, "ip link set eth1 down");
+                net.on(Host::A, "ip link set eth1 up");
+            },
+            || drop(net.on(Host::A, "ip address replace fd99::1/64 dev eth1 nodad")),
+        );
+        let reasons = report.json["invalid_reasons"].to_string();
+        let missing = known(&report, "address_missing");
+        assert!(
+            missing.len() == 1 && missing[0].starts_with("eth1 was without its address fd99::1 for"),
+            "{words}: {missing:?}"
+        );
+        assert!(reasons.contains(&missing[0]), "{words}: {reasons}");
+        let no_way = known(&report, "no_way").join(" ");
+        assert!(
+            no_way.contains("this host did not have the source address for"),
+            "{words}: {no_way}"
+        );
+        let off = known(&report, "link_off");
+        assert_eq!(off.len(), 1, "{words}: {:#}", report.json["known"]);
+    }
+}
+
+#[test]
+fn a_route_that_leads_nowhere_is_waited_for_and_named_by_its_type() {
+    let Some(net) = net_of(1) else { return };
+    let cases = [
+        ("udp:10.99.0.1", "10.77.0.2", "blackhole"),
+        ("udp:10.99.0.1", "10.77.0.3", "prohibit"),
+        ("io_uring:10.99.0.1", "10.77.0.4", "blackhole"),
+        ("io_uring:10.99.0.1", "10.77.0.5", "unreachable"),
+        ("udp:fd99::1", "fd77::2", "prohibit"),
+        ("udp:fd99::1", "fd77::3", "blackhole"),
+        ("io_uring:fd99::1", "fd77::4", "prohibit"),
+    ];
+    for (port, to, kind) in cases {
+        let v6 = to.contains(':');
+        let (family, gateway, prefix) = match v6 {
+            true => ("-6", "fd99::2", 128),
+            false => ("-4", "10.99.0.2", 32),
+        };
+        let dest = if v6 {
+            format!("[{to}]:9000")
+        } else {
+            format!("{to}:9000")
+        };
+        net.on(
+            Host::A,
+            &format!("ip {family} route add {to}/{prefix} via {gateway} metric 50"),
+        );
+        let route = format!("{kind} {to}/{prefix} metric 10");
+        let report = interrupted(
+            &net,
+            &format!("send {port} --dest {dest}"),
+            || drop(net.on(Host::A, &format!("ip {family} route add {route}"))),
+            || drop(net.on(Host::A, &format!("ip {family} route del {route}"))),
+        );
+        let told = known(&report, "no_way");
+        let expected = format!("this host's route to the destination was of type {kind} for");
+        assert!(
+            told.len() == 1 && told[0].starts_with(&expected),
+            "{port} {kind}: {told:?}"
+        );
+        let reasons = report.json["invalid_reasons"].to_string();
+        assert!(reasons.contains(&told[0]), "{port} {kind}: {reasons}");
+        for wrong in ["the link was down", "gso", "failed or vanished"] {
+            assert!(!report.said().contains(wrong), "{port} {kind}: {}", report.said());
+        }
+    }
+}
+
+#[test]
+fn a_route_that_is_missing_is_no_link_that_is_down() {
+    let Some(net) = net_of(1) else { return };
+    net.on(Host::A, "ip route add 10.78.0.0/24 via 10.99.0.2");
+    let report = interrupted(
+        &net,
+        "send udp:10.99.0.1 --dest 10.78.0.9:9000",
+        || drop(net.on(Host::A, "ip route del 10.78.0.0/24")),
+        || drop(net.on(Host::A, "ip route add 10.78.0.0/24 via 10.99.0.2")),
+    );
+    let told = known(&report, "no_way");
+    assert!(
+        told.len() == 1 && told[0].starts_with("this host had no route to the destination for"),
+        "{told:?}"
+    );
+    assert!(!report.said().contains("the link was down"), "{}", report.said());
+}
+
+#[test]
+fn an_mtu_that_is_lowered_under_a_run_is_waited_for_and_named() {
+    let Some(net) = net_of(1) else { return };
+    for words in [
+        "send udp:10.99.0.1 --dest 10.99.0.2:9000 --payload-size 1400",
+        "send io_uring:10.99.0.1 --dest 10.99.0.2:9000 --payload-size 1300",
+        "send udp:fd99::1 --dest [fd99::2]:9000 --payload-size 1400",
+    ] {
+        let report = interrupted(
+            &net,
+            words,
+            || drop(net.on(Host::A, "ip link set eth1 mtu 1290")),
+            || drop(net.on(Host::A, "ip link set eth1 mtu 1500")),
+        );
+        let no_way = known(&report, "no_way").join(" ");
+        assert!(
+            no_way.starts_with("packets were longer than the MTU of the interface or route for"),
+            "{words}: {no_way}"
+        );
+        let changes = known(&report, "mtu_changed");
+        assert_eq!(changes.len(), 2, "{words}: {changes:?}");
+        assert!(changes[0].starts_with("the MTU of eth1 was changed from 1500 to 1290 bytes at"));
+        let said = report.said();
+        assert!(said.contains("the MTU of eth1 is 1290 bytes now"), "{words}: {said}");
+        assert!(
+            !said.contains("gso=off") && !said.contains("vanished"),
+            "{words}: {said}"
+        );
+    }
+}
+
+#[test]
+fn drops_of_the_senders_own_queue_are_counted_named_and_void_the_run() {
+    if !has("tc") {
+        return skip("tc is not installed (package iproute2)");
+    }
+    let Some(net) = net_of(1) else { return };
+    // A tenth of what is sent leaves: the queue holds two packets.
+    net.on(
+        Host::A,
+        "tc qdisc replace dev eth1 root tbf rate 1mbit burst 3000 limit 3000",
+    );
+    let reflect = [
+        ("reflect udp:10.99.0.2:9000", "udp:10.99.0.1", "10.99.0.2:9000"),
+        ("reflect udp:10.99.0.2:9000", "io_uring:10.99.0.1", "10.99.0.2:9000"),
+        ("reflect udp:[fd99::2]:9000", "udp:fd99::1", "[fd99::2]:9000"),
+    ];
+    for (reflect, port, dest) in reflect {
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let reflector = listen(&net, &there, reflect);
+        let words = format!(
+            "sendrecv {port} --dest {dest} --rate 20kpps --payload-size 200 --duration 500ms --settle 200ms --quiet"
+        );
+        let sent = here.measure(net.a(&words));
+        let reflected = there.read(reflector.end(Signal::INT));
+        let lost = sent.count("lost");
+        assert!(lost > 0, "{words}: {:#}", sent.json);
+        assert_eq!(
+            lost,
+            sent.count("tx_packets") - reflected.count("rx_packets"),
+            "{words}"
+        );
+        // As many as the queue itself says; others of this host may be among them.
+        let dropped = packets(&sent, "queue_dropped");
+        assert!(
+            dropped >= lost && dropped < lost + 50,
+            "{words}: {dropped} dropped, {lost} lost"
+        );
+        let reasons = sent.json["invalid_reasons"].to_string();
+        assert!(
+            reasons.contains("the queue tbf ") && reasons.contains("of eth1 dropped"),
+            "{words}: {reasons}"
+        );
+        let said = sent.said();
+        assert!(!said.contains("none of the"), "{words}: {said}");
+        let why = sent.json["why"].to_string();
+        assert!(why.contains("the queue tbf "), "{words}: {why}");
+        assert!(!why.contains("on the path or beyond it"), "{words}: {why}");
+    }
+    // A packet socket is told of each drop, and tries again: nothing is lost that was counted as sent.
+    let words = "send af_packet:eth1,qdisc=kernel --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps \
+                 --payload-size 200 --duration 300ms --quiet";
+    let sent = Scratch::new().measure(net.a(words));
+    let reasons = sent.json["invalid_reasons"].to_string();
+    assert!(!reasons.contains("the queue tbf"), "{reasons}");
+}
+
+#[test]
+fn a_reflectors_own_queue_is_named_by_the_reflector_and_a_queue_that_imitates_a_path_voids_nothing() {
+    if !has("tc") {
+        return skip("tc is not installed (package iproute2)");
+    }
+    let Some(net) = net_of(1) else { return };
+    net.on(
+        Host::B,
+        "tc qdisc replace dev eth1 root tbf rate 1mbit burst 3000 limit 3000",
+    );
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000");
+    let words = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps --payload-size 200 --duration 500ms \
+                 --settle 200ms --quiet";
+    let sent = here.measure(net.a(words));
+    let reflected = there.read(reflector.end(Signal::INT));
+    assert!(sent.count("lost") > 0 && known(&sent, "queue_dropped").is_empty());
+    let warnings = reflected.json["warnings"].to_string();
+    assert!(
+        warnings.contains("the queue tbf ") && warnings.contains("are lost to their sender"),
+        "{warnings}"
+    );
+    net.on(Host::B, "tc qdisc del dev eth1 root");
+    let netem = inside(&net.lab, Host::A, "tc qdisc replace dev eth1 root netem loss 20%");
+    if run_command(netem).code != Some(0) {
+        return skip("this kernel has no netem: that half of the test is left out");
+    }
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000");
+    let sent = here.measure(net.a(words));
+    reflector.end(Signal::INT);
+    assert!(packets(&sent, "path_imitated") >= sent.count("lost"), "{:#}", sent.json);
+    let reasons = sent.json["invalid_reasons"].to_string();
+    assert!(!reasons.contains("netem"), "{reasons}");
+    assert!(!sent.said().contains("none of the"), "{}", sent.said());
+}
+
+/// Host b routes to a network of its own, 10.N.0.0/24 and fdN::/64, whose link has this MTU.
+fn far_network(net: &Net, n: &str, mtu: u32) {
+    for words in [
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".to_owned(),
+        format!("ip link add far{n} mtu {mtu} type veth peer name near{n}"),
+        format!("ip link set near{n} up"),
+        format!("ip link set far{n} up"),
+        format!("ip address add 10.{n}.0.1/24 dev far{n}"),
+        format!("ip address add fd{n}::1/64 dev far{n} nodad"),
+        format!("ip neighbour add 10.{n}.0.9 lladdr 02:00:00:00:00:09 dev far{n}"),
+        format!("ip neighbour add 10.{n}.0.10 lladdr 02:00:00:00:00:09 dev far{n}"),
+        format!("ip neighbour add fd{n}::9 lladdr 02:00:00:00:00:09 dev far{n}"),
+    ] {
+        net.on(Host::B, &words);
+    }
+    net.on(Host::A, &format!("ip route add 10.{n}.0.0/24 via 10.99.0.2"));
+    net.on(Host::A, &format!("ip -6 route add fd{n}::/64 via fd99::2"));
+}
+
+#[test]
+fn routers_reports_on_the_tests_packets_are_read_on_raw_paths_as_on_sockets() {
+    let Some(net) = net_of(1) else { return };
+    // Host b is a router to two networks: one of no route, and one where nobody is.
+    far_network(&net, "67", 1500);
+    // As many reports as there are reasons for.
+    net.on(
+        Host::B,
+        "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv4.icmp_msgs_per_sec=100000 net.ipv6.icmp.ratelimit=0",
+    );
+    net.on(
+        Host::B,
+        "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+    );
+    net.on(Host::B, "ip route add unreachable 10.66.0.0/24");
+    net.on(Host::B, "ip -6 route add unreachable fd66::/64");
+    net.on(Host::A, "ip route add 10.66.0.0/24 via 10.99.0.2");
+    net.on(Host::A, "ip -6 route add fd66::/64 via fd99::2");
+    let sent = |words: &str| {
+        let words = format!("sendrecv {words} --rate 500pps --duration 300ms --settle 100ms --quiet");
+        let report = Scratch::new().measure(net.a(&words));
+        assert_eq!(report.count("rx_packets"), 0, "{words}: {:#}", report.json);
+        (words, report)
+    };
+    let raw = [
+        (
+            "icmp_time_exceeded",
+            "time_exceeded",
+            "--src 10.99.0.1 --dest 10.67.0.9:9000 --gateway 10.99.0.2 --ttl 1",
+        ),
+        (
+            "icmp_time_exceeded",
+            "time_exceeded",
+            "--src fd99::1 --dest [fd67::9]:9000 --gateway fd99::2 --ttl 1",
+        ),
+        (
+            "icmp_unreachable",
+            "unreachable",
+            "--src 10.99.0.1 --dest 10.66.0.9:9000 --gateway 10.99.0.2",
+        ),
+        (
+            "icmp_unreachable",
+            "unreachable",
+            "--src fd99::1 --dest [fd66::9]:9000 --gateway fd99::2",
+        ),
+        // Addresses that the kernel of a does not have, on ports where nobody listens.
+        (
+            "icmp_port_unreachable",
+            "nobody_listens",
+            "--src 10.99.0.77 --dest 10.99.0.2:9",
+        ),
+    ];
+    for (reason, kind, words) in raw {
+        for path in ["af_packet:eth1", "af_xdp:eth1"] {
+            let (words, report) = sent(&format!("{path} {words}"));
+            assert!(report.reason(reason) > 0, "{words}: {:#}", report.json["reasons"]);
+            assert_eq!(
+                report.reason("foreign_not_udp"),
+                0,
+                "{words}: {:#}",
+                report.json["reasons"]
+            );
+            assert_eq!(kinds(&report), [kind], "{words}: {:#}", report.json["known"]);
+            let said = report.said();
+            assert!(!said.contains("is a reflector running"), "{words}: {said}");
+            assert!(said.contains("nothing came back: "), "{words}: {said}");
+        }
+    }
+    for (words, kind) in [
+        ("udp:10.99.0.1 --dest 10.67.0.9:9000 --ttl 1", "time_exceeded"),
+        ("io_uring:10.99.0.1 --dest 10.67.0.9:9000 --ttl 1", "time_exceeded"),
+        ("udp:fd99::1 --dest [fd67::9]:9000 --ttl 1", "time_exceeded"),
+        ("udp:10.99.0.1 --dest 10.66.0.9:9000", "unreachable"),
+        ("udp:10.99.0.1 --dest 10.99.0.2:9", "nobody_listens"),
+    ] {
+        let (words, report) = sent(words);
+        assert!(kinds(&report).contains(&kind), "{words}: {:#}", report.json["known"]);
+        let said = report.said();
+        assert!(!said.contains("is a reflector running"), "{words}: {said}");
+        let why = report.json["why"].to_string();
+        assert!(why.contains(&known(&report, kind)[0]), "{words}: {why}");
+    }
+}
+
+#[test]
+fn a_narrower_link_behind_a_router_is_named_and_the_next_start_says_whose_mtu_it_is() {
+    let Some(net) = net_of(1) else { return };
+    far_network(&net, "55", 1280);
+    for (port, to) in [("udp", "10.55.0.9"), ("io_uring", "10.55.0.10")] {
+        let words = format!(
+            "sendrecv {port}:10.99.0.1 --dest {to}:9000 --payload-size 1400 --rate 500pps --duration 500ms --quiet"
+        );
+        let report = Scratch::new().measure(net.a(&words));
+        report.assert_accounted();
+        let told = known(&report, "too_long").join(" ");
+        assert!(
+            told.contains(&format!("a router on the way to {to}"))
+                && told.contains("no packets longer than 1280 bytes"),
+            "{words}: {:#}",
+            report.json["known"]
+        );
+        let said = report.said();
+        assert!(
+            !said.contains("is a reflector running") && !said.contains("gso"),
+            "{words}: {said}"
+        );
+        let again = run_command(net.a(&words));
+        assert_eq!(again.code, Some(2), "{}", again.stderr);
+        for word in ["--payload-size 1400", "1280", "learned"] {
+            assert!(again.stderr.contains(word), "{words}: {word}: {}", again.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_device_that_drops_everything_has_sent_nothing() {
+    let Some(net) = net_of(1) else { return };
+    let made = run_command(inside(&net.lab, Host::A, "ip link add void type ifb"));
+    if made.code != Some(0) {
+        return skip(&format!("this kernel has no ifb: {}", made.stderr));
+    }
+    net.on(Host::A, "ip link set void up");
+    net.on(Host::A, "ip address add 10.44.0.1/24 dev void");
+    net.on(Host::A, "ip neighbour add 10.44.0.2 lladdr 02:00:00:00:00:02 dev void");
+    for words in [
+        "af_packet:void --src 10.44.0.1 --dest-mac 02:00:00:00:00:02",
+        "af_packet:void,qdisc=kernel --src 10.44.0.1 --dest-mac 02:00:00:00:00:02",
+        "udp:10.44.0.1",
+        "io_uring:10.44.0.1",
+    ] {
+        let words = format!("send {words} --dest 10.44.0.2:9000 --rate 1kpps --duration 300ms --quiet");
+        let report = Scratch::new().measure(net.a(&words));
+        let reasons = report.json["invalid_reasons"].to_string();
+        assert!(
+            reasons.contains("the device void dropped") && reasons.contains("nothing was sent"),
+            "{words}: {reasons}"
+        );
+    }
+}
+
+#[test]
+fn a_quiet_run_knows_of_nothing() {
+    let Some(net) = net_of(1) else { return };
+    let (here, there) = (Scratch::new(), Scratch::new());
+    let reflector = listen(&net, &there, "reflect udp:10.99.0.2:9000");
+    let words = "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 1kpps --duration 300ms --quiet";
+    let sent = here.measure(net.a(words));
+    assert!(returning(&here) > 0);
+    let reflected = there.read(reflector.end(Signal::INT));
+    for report in [&sent, &reflected] {
+        assert_eq!(kinds(report), [""; 0], "{:#}", report.json["known"]);
+    }
+}
