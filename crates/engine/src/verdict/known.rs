@@ -193,24 +193,24 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
     };
     let received = |n: u64, what: &str| {
         format!(
-            "this host received {} ICMP message{} {what}, about packets of the test or of others",
+            "this host received {} ICMP message{} {what}, on packets of the test or of others",
             count(n),
             if n == 1 { "" } else { "s" }
         )
     };
     let exceeded = kernel(KernelCount::TimeExceeded);
     if exceeded > 0 {
-        let sentence = received(exceeded, "\"time exceeded\" (too many routers on the way: --ttl)");
+        let sentence = received(exceeded, "of type time exceeded (too many routers on the way: --ttl)");
         all.push(plain(KnownKind::TimeExceeded, sentence));
     }
     let unreachable = kernel(KernelCount::Unreachable);
     if unreachable > refused + sum("icmp_errors") {
-        let sentence = received(unreachable, "\"destination unreachable\"");
+        let sentence = received(unreachable, "of type destination unreachable");
         all.push(plain(KnownKind::Unreachable, sentence));
     }
     let too_big = kernel(KernelCount::TooBig);
     if too_big > 0 && e.around.iter().all(|seen| seen.path_mtu.is_none()) {
-        all.push(plain(KnownKind::TooLong, received(too_big, "\"packet too big\"")));
+        all.push(plain(KnownKind::TooLong, received(too_big, "of type packet too big")));
     }
     let filtered = kernel(KernelCount::ReversePathFilter);
     if filtered > 0 {
