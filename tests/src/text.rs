@@ -1,7 +1,10 @@
 //! What holds for the text of every source and page: the width of its lines, and where its links lead.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Columns of a line, comments and texts in quotes too; rustfmt breaks neither.
 const COLUMNS: usize = 120;
@@ -12,27 +15,57 @@ const NOT_OURS: [&str; 4] = ["target", "corpus", "artifacts", "coverage"];
 /// Pages that a program writes.
 const GENERATED: [&str; 1] = ["bench/RESULTS.md"];
 
-/// Every file of the repository with one of these extensions, by its path from the top.
+/// Every file of the repository with one of these extensions, by its path from the top. Results that somebody keeps in
+/// the folder, as `make demo` does, are not the repository's: where git answers, only the files that it tracks count.
 fn files(extensions: &[&str]) -> Vec<(String, String)> {
     let top = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let (mut folders, mut found) = (vec![top.clone()], Vec::new());
+    let all = tracked(&top).unwrap_or_else(|| walked(&top));
+    let ours = all.into_iter().filter(|path| {
+        let folders = path.parent().into_iter().flat_map(Path::components);
+        let ours = |part: std::path::Component| !NOT_OURS.iter().any(|name| part.as_os_str() == *name);
+        folders.into_iter().all(ours) && path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x))
+    });
+    let mut found: Vec<_> = ours
+        // A file that was removed and is not committed yet is still tracked; a link is read where it leads.
+        .filter(|path| top.join(path).symlink_metadata().is_ok_and(|about| about.is_file()))
+        .map(|path| {
+            let text = std::fs::read_to_string(top.join(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            (path.display().to_string(), text)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The files that git tracks below `top`, from there; `None` without git, or where `top` has no repository of its own.
+fn tracked(top: &Path) -> Option<Vec<PathBuf>> {
+    top.join(".git").exists().then_some(())?;
+    let listed = Command::new("git").arg("-C").arg(top).args(["ls-files", "-z"]).output();
+    let listed = listed
+        .ok()
+        .filter(|done| done.status.success() && !done.stdout.is_empty())?;
+    let names = listed.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Some(names.map(|name| OsStr::from_bytes(name).into()).collect())
+}
+
+/// All files below `top`, from there: the sources as an archive has them.
+fn walked(top: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![PathBuf::new()], Vec::new());
     while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let entries = std::fs::read_dir(top.join(&folder)).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         for entry in entries.flatten() {
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let (path, name) = (folder.join(entry.file_name()), entry.file_name());
+            let name = name.to_string_lossy();
             let kind = entry.file_type().expect("a kind");
             if kind.is_dir() && !name.starts_with(['.']) && !name.starts_with("target-") {
-                if !NOT_OURS.contains(&name.as_str()) {
+                if !NOT_OURS.contains(&&*name) {
                     folders.push(path);
                 }
-            } else if kind.is_file() && path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
-                let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                let path = path.strip_prefix(&top).expect("below the top");
-                found.push((path.display().to_string(), text));
+            } else if kind.is_file() {
+                found.push(path);
             }
         }
     }
-    found.sort();
     found
 }
 
@@ -126,4 +159,93 @@ fn every_link_from_page_to_page_leads_to_a_file_and_a_heading_that_are_there() {
         }
     }
     assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
+}
+
+/// Folders of one machine: where somebody lives, and where work is done for a while.
+const OF_A_MACHINE: [&str; 7] = ["home", "root", "work", "Users", "mnt", "srv", "scratch"];
+
+/// The paths in a text that are those of one machine. Names that only explain (`/home/user-1`, `/home/ada`) are none.
+fn machine_paths(text: &str) -> Vec<&str> {
+    let inside = |c: char| c.is_ascii_alphanumeric() || "._-~$}*<>".contains(c);
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('/') {
+        // In the middle of a path, or of an address.
+        if text[..at].ends_with(|c: char| inside(c) || c == '/' || c == ']') {
+            continue;
+        }
+        let end = text[at..]
+            .find(|c: char| !inside(c) && c != '/')
+            .map_or(text.len(), |len| at + len);
+        let path = &text[at..end];
+        let mut parts = path[1..].split('/');
+        let (first, second) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let temporary = first == "tmp" && parts.next().is_some();
+        let somebody = ["user", "ada", "you", "me", "NAME"]
+            .iter()
+            .any(|name| second.starts_with(name));
+        if (OF_A_MACHINE.contains(&first) && !second.is_empty() && !somebody) || temporary {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn no_page_and_no_result_names_a_path_of_the_machine_that_it_was_made_on() {
+    let mut named = Vec::new();
+    let extensions = [
+        "md", "json", "jsonl", "csv", "txt", "html", "svg", "ipynb", "toml", "yml", "yaml", "sh", "py", "tex", "bib",
+    ];
+    for (file, text) in files(&extensions) {
+        let found = machine_paths(&text).into_iter();
+        named.extend(found.map(|path| format!("{file}: {path}")));
+    }
+    assert!(named.is_empty(), "paths of a machine:\n{}", named.join("\n"));
+}
+
+#[test]
+fn a_path_of_a_machine_is_told_from_one_that_every_machine_has() {
+    for (text, want) in [
+        (
+            "cc -o xsk /root/.cache/bench/xsk_links x.c",
+            "/root/.cache/bench/xsk_links",
+        ),
+        ("(`/home/grace/mpps/target`)", "/home/grace/mpps/target"),
+        ("in \"/work/main\"", "/work/main"),
+        ("/tmp/wt/x/run.csv", "/tmp/wt/x/run.csv"),
+        ("cd /Users/x", "/Users/x"),
+    ] {
+        assert_eq!(machine_paths(text), [want], "{text}");
+    }
+    for text in [
+        "/usr/lib/x /proc/self/mem /sys/fs/bpf /dev/shm /etc/os-release",
+        "/tmp/package.deb, /home/ada/x.json and /home/user-1/x",
+        "https://example.org/home/page, docs/work/main, ~/work/x, $HOME/root/x, ../root/x",
+        "one/two, 10.0.0.0/8, /",
+    ] {
+        assert_eq!(machine_paths(text), Vec::<&str>::new(), "{text}");
+    }
+}
+
+#[test]
+fn what_git_does_not_track_is_nobodys_text() {
+    let top = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let Some(all) = tracked(&top) else {
+        return println!("SKIPPED: the sources are in no repository of git's");
+    };
+    for name in ["README.md", "tests/src/text.rs", "bench/RESULTS.md"] {
+        assert!(all.iter().any(|path| path == Path::new(name)), "{name}");
+    }
+    let results = top.join(format!("demo-results-of-a-test-{}", std::process::id()));
+    std::fs::create_dir(&results).expect("a folder");
+    std::fs::write(results.join("report.md"), "x ".repeat(100)).expect("a file");
+    let found = files(&["md"]);
+    let walked = walked(&top);
+    let _ = std::fs::remove_dir_all(&results);
+    let is_there = |path: &str| path.contains("demo-results-of-a-test");
+    assert!(!found.iter().any(|(path, _)| is_there(path)));
+    assert!(
+        walked.iter().any(|path| is_there(&path.display().to_string())),
+        "the walk sees all"
+    );
 }
