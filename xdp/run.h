@@ -60,6 +60,8 @@ enum {
 	ACROSS = 1 << 14,
 	/* The way back of two: packets go from each flow's destination to its source. */
 	TURNED = 1 << 15,
+	/* Without a schedule lanes send a number of packets, and no more. */
+	LIMITED = 1 << 16,
 };
 
 struct plan {

@@ -202,6 +202,8 @@ SEC("xdp") int send(struct xdp_md *ctx)
 		if (PLAN.flags & RECEIVE)
 			note_slip(flow, seq, now, now - lane->due_ns);
 		depart(lane);
+	} else if (PLAN.flags & LIMITED && !--lane->remaining) {
+		lane->done = 1;
 	}
 	return XDP_TX;
 }

@@ -236,11 +236,21 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
     }
 
     fn schedules(&self, way: usize) -> Vec<LaneSchedule> {
+        let lanes = self.exits[way].len() as u32;
         let Some((plan, rate)) = self.traffic.and_then(|plan| Some((plan, plan.rate?))) else {
-            return Vec::new();
+            let share = |lane| {
+                Some(LaneSchedule {
+                    first: 0,
+                    step: 0,
+                    unit: 1,
+                    packets: self.traffic?.share(lane, lanes)?,
+                    random: None,
+                })
+            };
+            // As fast as they go, and no more than were asked for; without a count there is no schedule.
+            return (0..lanes).filter_map(share).collect();
         };
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
-        let lanes = self.exits[way].len() as u32;
         let seed = plan.common.seed.wrapping_add(way as u64);
         (0..lanes)
             .map(|lane| schedule(duration, rate, plan.pacing, (lane, lanes), seed))
@@ -446,7 +456,18 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     ) -> LaneOutcome {
         let Seat { way, sender } = self.seat(index);
         match sender {
-            Some(number) => sender::run(self.ports[way], number, &lane, recorder, &self.exits[way][number]),
+            Some(number) => {
+                let lanes = self.exits[way].len() as u32;
+                let counted = self.traffic.and_then(|plan| plan.share(number as u32, lanes));
+                sender::run(
+                    self.ports[way],
+                    number,
+                    &lane,
+                    recorder,
+                    &self.exits[way][number],
+                    counted,
+                )
+            }
             None => reader::run(self, way, &lane, recorder),
         }
     }

@@ -53,6 +53,9 @@ pub struct Common {
     pub lanes: Vec<LanePlan>,
     /// Length of the sending (or receiving) phase; `None`: until interrupted.
     pub duration: Option<Duration>,
+    /// Test packets to send, over all lanes of a way: sending ends with the last of them. `None`: as many as there is
+    /// time for.
+    pub count: Option<u64>,
     /// Length of a row.
     pub interval: Duration,
     /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
@@ -142,6 +145,7 @@ impl Default for Common {
         Self {
             lanes: Vec::new(),
             duration: None,
+            count: None,
             interval: Duration::from_millis(10),
             settle: Duration::ZERO,
             burst: 32,
@@ -245,6 +249,13 @@ pub struct TrafficPlan {
 }
 
 impl TrafficPlan {
+    /// Packets of send lane `lane` of `lanes`, where the plan counts them and no schedule does. `None`: no limit.
+    pub(crate) fn share(&self, lane: u32, lanes: u32) -> Option<u64> {
+        let count = self.common.count.filter(|_| self.rate.is_none())?;
+        let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
+        Some(count / lanes + u64::from(count % lanes > lane))
+    }
+
     /// The rate over time; `None`: as fast as the path takes packets.
     pub fn rates(&self) -> Option<Rates> {
         let then = self.then;

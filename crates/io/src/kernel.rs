@@ -70,6 +70,8 @@ pub struct LaneTotals {
     pub waits: u64,
     /// The schedule is at its end: nothing more will be sent.
     pub done: bool,
+    /// When the last packet left, as [`KernelTimes`] count; 0: none has.
+    pub last_ns: u64,
 }
 
 /// Running totals of a source that receives.

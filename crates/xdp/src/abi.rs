@@ -31,6 +31,7 @@ pub(crate) mod flag {
     pub(crate) const ANSWER_OWN: u32 = 1 << 13;
     pub(crate) const ACROSS: u32 = 1 << 14;
     pub(crate) const TURNED: u32 = 1 << 15;
+    pub(crate) const LIMITED: u32 = 1 << 16;
 }
 
 /// Addresses in a list of [`Loops`].

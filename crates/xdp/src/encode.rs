@@ -322,6 +322,9 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
                 .max(8) as u32;
         }
     }
+    if spec.counted && spec.rate_pps.is_none() {
+        plan.flags |= flag::LIMITED;
+    }
     if spec.random {
         plan.flags |= flag::RANDOM;
     }

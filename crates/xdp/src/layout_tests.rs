@@ -329,6 +329,7 @@ fn flags_and_sizes_are_the_programs() {
         (flag::ANSWER_OWN, "ANSWER_OWN"),
         (flag::ACROSS, "ACROSS"),
         (flag::TURNED, "TURNED"),
+        (flag::LIMITED, "LIMITED"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));

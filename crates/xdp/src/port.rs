@@ -420,6 +420,7 @@ impl KernelPort for XdpPort {
             bursts: lane.bursts.load(Relaxed),
             waits: lane.waits.load(Relaxed),
             done: lane.done.load(Relaxed) != 0,
+            last_ns: lane.last_ns.load(Relaxed),
         })
     }
 

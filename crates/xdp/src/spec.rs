@@ -64,6 +64,8 @@ pub struct TrafficSpec {
     pub arrival: Arrival,
     /// Packets/s over all lanes; `None`: as fast as they go.
     pub rate_pps: Option<f64>,
+    /// Without a rate: lanes send as many packets as their schedules say, and no more.
+    pub counted: bool,
     /// Gaps are drawn at random.
     pub random: bool,
     /// Departures that are overdue by more than this are given up, ns.

@@ -46,13 +46,15 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Runs lane `index` until its schedule is at its end or it is asked to leave.
+/// Runs lane `index` until its schedule is at its end or it is asked to leave. `counted`: it sends so many packets,
+/// and the last one of all lanes ends the run.
 pub(super) fn run<P: KernelPort>(
     port: &P,
     index: usize,
     lane: &Lane<'_>,
     recorder: Recorder<'_>,
     exit: &Exit,
+    counted: Option<u64>,
 ) -> LaneOutcome {
     let preempted = mpps_sys::sched::preemptions();
     // The reader books what this lane sends, so no row waits for the lane.
@@ -64,7 +66,12 @@ pub(super) fn run<P: KernelPort>(
             Err(_) if exit.is_asked() => break,
             Err(error) => trouble(lane, &error),
         }
-        if port.lane_totals(index).done {
+        let totals = port.lane_totals(index);
+        if totals.done {
+            // The time may have been over before.
+            if counted.is_some_and(|share| totals.packets >= share) {
+                lane.control.sent_all(totals.last_ns);
+            }
             break;
         }
     }

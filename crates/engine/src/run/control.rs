@@ -14,6 +14,9 @@ pub struct Control {
     end_ns: AtomicU64,
     /// End of settling, where it is to be earlier than planned, ns.
     settle_end_ns: AtomicU64,
+    /// Lanes that have packets of a count left to send, and when the last packet of one left, ns.
+    still_sending: AtomicUsize,
+    last_sent_ns: AtomicU64,
     gone: AtomicBool,
     down: AtomicBool,
     /// Packets that the path takes would be lost without a word.
@@ -36,6 +39,8 @@ impl Control {
         Ok(Self {
             end_ns: AtomicU64::new(u64::MAX),
             settle_end_ns: AtomicU64::new(u64::MAX),
+            still_sending: AtomicUsize::new(0),
+            last_sent_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             down: AtomicBool::new(false),
             no_carrier: AtomicBool::new(false),
@@ -95,6 +100,21 @@ impl Control {
     pub fn end_at(&self, at_ns: u64) {
         if self.end_ns.fetch_min(at_ns, Ordering::Relaxed) > at_ns {
             self.tell_moved();
+        }
+    }
+
+    /// So many lanes send a number of packets and no more. Said before any of them runs.
+    pub(crate) fn count_senders(&self, lanes: usize) {
+        self.still_sending.store(lanes, Ordering::Relaxed);
+    }
+
+    /// A lane has sent the packets that it was to send, the last at `last_ns`. With the last packet of the last lane
+    /// sending ends.
+    #[cold]
+    pub(crate) fn sent_all(&self, last_ns: u64) {
+        self.last_sent_ns.fetch_max(last_ns, Ordering::Relaxed);
+        if self.still_sending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.end_at(self.last_sent_ns.load(Ordering::Relaxed) + 1);
         }
     }
 

@@ -404,6 +404,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         timing.start_ns = start_ns;
         rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
         let series = Arc::new(rings);
+        if common.count.is_some() {
+            control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
+        }
         if let Some(duration) = common.duration {
             control.end_at(start_ns + duration.as_nanos() as u64);
         }

@@ -142,6 +142,8 @@ pub(crate) struct Generator<'r> {
     log: Option<&'r SentLog>,
     catch_up_ns: u64,
     burst: usize,
+    /// Packets left of the lane's share of a count; without a count more than there is time for.
+    left_of_count: u64,
     /// A burst is of one flow, because the path wants it or because there is one.
     by_burst: bool,
     last_departure_ns: u64,
@@ -208,6 +210,7 @@ impl<'r> Generator<'r> {
             log: share.log,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
             burst: plan.tx_burst,
+            left_of_count: plan.share(share.lane, share.lanes).unwrap_or(u64::MAX),
             by_burst,
             last_departure_ns: 0,
             gaps: Histogram::default(),
@@ -269,10 +272,10 @@ impl<'r> Generator<'r> {
         if pending.is_empty() {
             let want = match &self.pacer {
                 Some(pacer) => pacer.due(now, self.burst),
-                None => self.burst,
+                None => (self.burst as u64).min(self.left_of_count) as usize,
             };
             if want == 0 {
-                self.done |= self.pacer.as_ref().is_some_and(|p| p.next_due().is_none());
+                self.rest(lane);
                 return Ok(false);
             }
             if lane.stages.is_on() {
@@ -295,6 +298,7 @@ impl<'r> Generator<'r> {
             lane.mark_at(Stage::Allocate, now);
             lane.stamped(now);
             self.write(codec, pending, now);
+            self.left_of_count -= pending.len() as u64;
             lane.mark(Stage::Write);
         } else {
             // They leave later than their first stamp says, and have slipped by as much more.
@@ -376,6 +380,18 @@ impl<'r> Generator<'r> {
             && let Some(departures) = &mut self.departures
         {
             departures.turns(now);
+        }
+    }
+
+    /// Nothing is due: for now, or because all packets have left.
+    #[inline]
+    fn rest(&mut self, lane: &Lane<'_>) {
+        match &self.pacer {
+            Some(pacer) => self.done |= pacer.next_due().is_none(),
+            None => {
+                self.done = true;
+                lane.control.sent_all(self.last_departure_ns);
+            }
         }
     }
 
@@ -502,6 +518,7 @@ mod tests {
             log: Some(log),
             catch_up_ns: u64::MAX,
             burst: 32,
+            left_of_count: u64::MAX,
             by_burst: by_burst || flows == 1,
             last_departure_ns: 0,
             departures: None,

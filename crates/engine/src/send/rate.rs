@@ -79,6 +79,20 @@ impl Rates {
         }
     }
 
+    /// The longest time, ns, in which no more than `packets` departures are due: the last of them has its gap in it.
+    pub fn time_for(&self, packets: u64) -> u64 {
+        // The longest time that a run may take, several times over.
+        let (mut fits, mut beyond) = (0u64, u64::MAX >> 2);
+        while beyond - fits > 1 {
+            let middle = fits + (beyond - fits) / 2;
+            match self.packets_in(middle) <= packets {
+                true => fits = middle,
+                false => beyond = middle,
+            }
+        }
+        fits
+    }
+
     /// The mean over the first `duration_ns`, packets a second.
     pub fn mean_pps(&self, duration_ns: u64) -> f64 {
         match self.then {
@@ -119,6 +133,22 @@ mod tests {
             let at = (rate.time_of(k) >> 64) as u64;
             prop_assert!(rate.packets_in(at + 1) > k);
             prop_assert!(rate.packets_in(at) <= k + 1);
+        }
+
+        #[test]
+        fn the_time_for_a_number_of_packets_has_exactly_so_many(
+            pps in 1u64..100_000_000, then in 1u64..100_000_000, after_ns in 1u64..10_000_000_000,
+            packets in 1u64..1_000_000,
+        ) {
+            let first = Rate::new(pps, 1).unwrap();
+            let step = RateStep { after_ns, rate: Rate::new(then, 1).unwrap() };
+            for then in [None, Some(step)] {
+                let rates = Rates { first, then };
+                let ns = rates.time_for(packets);
+                prop_assert_eq!(rates.packets_in(ns), packets);
+                prop_assert!(rates.packets_in(ns + 1) > packets);
+            }
+            prop_assert_eq!(Rates::from(Rate::new(1000, 1).unwrap()).time_for(packets), packets * 1_000_000);
         }
     }
 }

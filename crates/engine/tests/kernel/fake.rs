@@ -353,6 +353,7 @@ impl KernelPort for Fake {
             bursts: lane.sent,
             waits: 7,
             done: lane.schedule.is_some_and(|s| lane.sent == s.packets) || monotonic_ns() >= state.end_ns,
+            last_ns: monotonic_ns().min(state.end_ns),
         }
     }
 

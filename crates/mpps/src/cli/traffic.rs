@@ -96,6 +96,11 @@ pub(crate) struct Traffic {
     /// Another rate from TIME after the start to the end, in one run with --rate: 500kpps@60s; not on xdp
     #[arg(long, value_name = "RATE@TIME", value_parser = rate::step, allow_hyphen_values = true)]
     pub(crate) then: Option<StepText>,
+    /// Send N packets in all, over all lanes, and end; with --both-ways N each way. With --rate N departures are due,
+    /// and those missed are among them. A --duration that is over first ends the run [default: as many packets as the
+    /// duration allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_hyphen_values = true)]
+    pub(crate) count: Option<u64>,
     /// How departures are spread: constant, poisson, or burst=N (N packets back to back)
     #[arg(long, value_name = "HOW", default_value = "constant", value_parser = values::pacing)]
     pub(crate) pacing: Pacing,
@@ -137,11 +142,8 @@ pub(crate) struct Traffic {
         allow_hyphen_values = true
     )]
     pub(crate) ttl: u8,
-    /// DSCP, 0 to 63 (Ethernet paths)
-    #[arg(
-        long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64),
-        allow_hyphen_values = true
-    )]
+    /// DSCP: 0 to 63, or the name of a class, such as EF, AF41 or CS6 (Ethernet paths)
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::dscp, allow_hyphen_values = true)]
     pub(crate) dscp: u8,
     #[command(flatten)]
     pub(crate) run: Run,

@@ -196,6 +196,58 @@ pub(crate) fn ratio(text: &str) -> Parsed<f64> {
     }
 }
 
+/// Names of classes, and their code points (RFC 2474, RFC 2597, RFC 3246, RFC 5865, RFC 8622).
+pub(crate) const CLASSES: [(&str, u8); 26] = [
+    ("BE", 0),
+    ("DF", 0),
+    ("LE", 1),
+    ("CS0", 0),
+    ("CS1", 8),
+    ("CS2", 16),
+    ("CS3", 24),
+    ("CS4", 32),
+    ("CS5", 40),
+    ("CS6", 48),
+    ("CS7", 56),
+    ("AF11", 10),
+    ("AF12", 12),
+    ("AF13", 14),
+    ("AF21", 18),
+    ("AF22", 20),
+    ("AF23", 22),
+    ("AF31", 26),
+    ("AF32", 28),
+    ("AF33", 30),
+    ("AF41", 34),
+    ("AF42", 36),
+    ("AF43", 38),
+    ("VA", 44),
+    ("EF", 46),
+    ("VOICE-ADMIT", 44),
+];
+
+/// A code point by its number or by the name of its class.
+pub(crate) fn dscp(text: &str) -> Parsed<u8> {
+    let class = CLASSES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let number = || text.parse().ok().filter(|dscp| *dscp < 64);
+    class.map(|(_, dscp)| *dscp).or_else(number).ok_or_else(|| {
+        "want a DSCP from 0 to 63, or the name of a class: EF, AF11 to AF43, CS0 to CS7, VA, LE, BE".to_owned()
+    })
+}
+
+/// A share with its unit, as `--expect` wants it: 0.1%. Only 0 needs none: 0.1 may be meant as 0.1 % or as 10 %.
+pub(crate) fn share(text: &str) -> Parsed<f64> {
+    let share = ratio(text).map_err(|_| "want a share from 0 to 100%, such as 0.1%".to_owned())?;
+    if share == 0.0 || text.ends_with('%') {
+        return Ok(share);
+    }
+    // Rounded: a hundred times 0.07 is 7, not 7.000000000000001.
+    let percent = (share * 1e11).round() / 1e9;
+    Err(format!(
+        "want its unit: {text}%, or {percent}% if {text} is a part of one"
+    ))
+}
+
 pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
     text.parse()
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
@@ -411,6 +463,33 @@ pub(crate) fn burst_frames(text: &str) -> Parsed<u32> {
 mod tests {
     use super::*;
     use ranges::one;
+
+    #[test]
+    fn a_code_point_is_read_by_its_number_or_by_its_class() {
+        for (text, want) in [
+            ("46", 46),
+            ("0", 0),
+            ("EF", 46),
+            ("af21", 18),
+            ("AF43", 38),
+            ("cs6", 48),
+            ("LE", 1),
+        ] {
+            assert_eq!(dscp(text), Ok(want), "{text}");
+        }
+        for text in ["64", "-1", "AF14", "AF51", "CS8", "", "E F", "46.0"] {
+            assert!(dscp(text).unwrap_err().contains("EF, AF11 to AF43"), "{text}");
+        }
+        // RFC 2597, section 6, and RFC 2474, section 4.2.2.1.
+        for (name, dscp) in CLASSES {
+            let digit = |at: usize| name.as_bytes()[at] - b'0';
+            match &name[..2] {
+                "AF" => assert_eq!(dscp, 8 * digit(2) + 2 * digit(3), "{name}"),
+                "CS" => assert_eq!(dscp, 8 * digit(2), "{name}"),
+                _ => {}
+            }
+        }
+    }
 
     #[test]
     fn times_are_read_with_their_units_and_refused_without() {

@@ -339,6 +339,7 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Resu
         receive: plan.receive,
         arrival,
         rate_pps: plan.rate.map(|rate| rate.pps()),
+        counted: plan.common.count.is_some(),
         random: plan.pacing == Pacing::Poisson,
         catch_up_ns: plan.catch_up.as_nanos() as u64,
         answer: answer(link),

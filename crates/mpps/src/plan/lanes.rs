@@ -214,6 +214,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     Ok(Common {
         lanes,
         duration,
+        count: None,
         interval: run.interval,
         settle: Duration::ZERO,
         burst: run.burst.unwrap_or(burst),

@@ -9,7 +9,7 @@ use crate::cli::{RateText, StepText, Traffic};
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
-use mpps_engine::{FlowSet, Link, Pacing, RateStep, TrafficPlan};
+use mpps_engine::{FlowSet, Link, Pacing, RateStep, Rates, TrafficPlan};
 use mpps_io::selection::From;
 use mpps_io::{
     AddressRange, Capabilities, Ends, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges,
@@ -384,15 +384,9 @@ impl Draft {
             } else {
                 1
             };
-            kernel::common(
-                &args.run,
-                &self.roles,
-                readers,
-                Some(DEFAULT_DURATION),
-                capabilities.path,
-            )?
+            kernel::common(&args.run, &self.roles, readers, lasts(args), capabilities.path)?
         } else {
-            lanes::common(&args.run, &self.roles, Some(DEFAULT_DURATION), burst)?
+            lanes::common(&args.run, &self.roles, lasts(args), burst)?
         };
         let tx_burst = args.tx_burst.unwrap_or(common.burst);
         common.burst = args.rx_burst.unwrap_or(common.burst);
@@ -426,6 +420,12 @@ impl Draft {
             })
         };
         let then = args.then.as_ref().map(step).transpose()?;
+        common.count = args.count;
+        if let (Some(count), Some(first)) = (args.count, rate) {
+            // A schedule of so many departures is one of the time that they take.
+            let takes = Duration::from_nanos(Rates { first, then }.time_for(count));
+            common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
+        }
         Ok(TrafficPlan {
             common,
             receive: self.receive,
@@ -557,7 +557,9 @@ fn fill(
     (flows, moved): (&FlowSet, bool),
     payload_len: usize,
 ) {
-    lanes::fill(&mut args.run, roles, "10s");
+    // So many packets take as long as they take.
+    let duration = if args.count.is_some() { "0" } else { "10s" };
+    lanes::fill(&mut args.run, roles, duration);
     let plan = &mut args.run.plan;
     plan.fill("traffic", "src", ranges::text(srcs));
     let ip = bracketed(&dest.ips());
@@ -590,6 +592,12 @@ pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
     }
 }
 
+/// Length of a run for which none is given: until its packets are sent, if they are counted.
+fn lasts(args: &Traffic) -> Option<Duration> {
+    let default = args.count.is_none().then_some(DEFAULT_DURATION);
+    args.run.duration.or(default)
+}
+
 /// Checks a step of the rate; returns the higher of the two rates, as far as they are known.
 fn check_step(args: &Traffic, step: &StepText, pps: Option<f64>, frame_size: usize) -> Result<f64> {
     let Some(pps) = pps else {
@@ -597,7 +605,7 @@ fn check_step(args: &Traffic, step: &StepText, pps: Option<f64>, frame_size: usi
             "--then {step}: without --rate there is no rate before it: want --rate RATE as well"
         )));
     };
-    let lasts = args.run.duration.unwrap_or(DEFAULT_DURATION);
+    let lasts = lasts(args).unwrap_or_default();
     if !lasts.is_zero() && step.after >= lasts {
         return Err(usage(format!(
             "--then {step}: the run ends before, after {lasts:?} (--duration): want an earlier time"

@@ -4,7 +4,7 @@
 //! a field that is not in the table below does not exist. A field that is `null` is left to the path or to the host.
 
 use super::traffic::{DEFAULT_SRC_PORTS, dashed};
-use crate::cli::Cli;
+use crate::cli::{Cli, values};
 use crate::paths::has_sockets;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -63,6 +63,7 @@ const FIELDS: &[Field] = &[
     field("traffic", "vlan", "vlan", Kind::Count),
     field("traffic", "step", "step", Kind::Text),
     field("traffic", "flows", "flows", Kind::Count),
+    field("traffic", "count", "count", Kind::Count),
     field("traffic", "payload_size", "payload-size", Kind::Count),
     field("traffic", "frame_size", "frame-size", Kind::Count),
     field("traffic", "ttl", "ttl", Kind::Count),
@@ -174,6 +175,10 @@ impl Plan {
                 (Kind::Flag, _) => matches.get_flag(arg.get_id().as_str()).into(),
                 (Kind::Texts, _) => texts.into(),
                 (_, None) => Value::Null,
+                // A class by its name is a number all the same.
+                (Kind::Count, Some(text)) if field.option == "dscp" => {
+                    values::dscp(text).map_or(Value::Null, Value::from)
+                }
                 (Kind::Count, Some(text)) => text.parse::<u64>().map_or(Value::Null, Value::from),
                 (Kind::Integer, Some(text)) => text.parse::<i64>().map_or(Value::Null, Value::from),
                 (Kind::Text, Some(text)) => text.as_str().into(),
