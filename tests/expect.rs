@@ -85,7 +85,16 @@ fn demands_that_nothing_measures_are_refused_before_anything_is_opened() {
         command.args(["--expect", demand]);
         assert_refused(command, 2, &["--expect", part]);
     }
-    assert_refused(mpps("ndr loop: --expect loss<1%"), 2, &["--expect", "--goal"]);
+    assert_refused(
+        mpps("ndr loop: --expect loss<1%"),
+        2,
+        &["--expect", "a demand on ndr, pdr"],
+    );
+    assert_refused(
+        mpps("sendrecv loop: --expect ndr>1kpps"),
+        2,
+        &["--expect", "a run finds no ndr", "rfc2544"],
+    );
 }
 
 #[test]

@@ -129,6 +129,32 @@ fn shells_read_their_completions() {
             .output()
             .expect("bash");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--busy-poll");
+        // Values of options that have a few, and the names of paths.
+        for (words, value) in [
+            ("sendrecv --pacing", "constant poisson burst=32"),
+            ("send --dscp", "EF"),
+            ("forward --mode", "io macswap 5tswap l2fwd"),
+            ("reflect --on-full", "wait drop"),
+            ("compare --metric", "p99"),
+            ("demo --path", "af_xdp"),
+            ("ndr --goal", "rfc2544"),
+            ("rfc2544", "throughput"),
+        ] {
+            let (sub, before) = words.split_once(' ').unwrap_or((words, words));
+            let line = format!(
+                "source \"$1\"; COMP_WORDS=(mpps {words} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _mpps mpps '' \
+                 {before}; echo \"${{COMPREPLY[@]}}\""
+            );
+            let output = Command::new("bash")
+                .args(["-c", &line, "bash"])
+                .arg(scratch.file("bash"))
+                .output()
+                .expect("bash");
+            let offered = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(offered.contains(value), "{sub}: {words}: {offered}");
+        }
+        let script = std::fs::read_to_string(scratch.file("bash")).expect("a script");
+        assert!(script.contains("af_packet:"), "names of paths");
     }
     if read < 3 {
         skip("completions are read by those of bash, zsh and fish that are there");

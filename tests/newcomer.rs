@@ -161,3 +161,109 @@ fn a_program_that_can_not_be_started_in_the_lab_is_named_by_mpps() {
     let finished = run(&format!("lab exec --name {} a -- false", lab.name()));
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""));
 }
+
+#[test]
+fn words_of_other_tools_lead_to_the_command_and_what_is_not_near_is_not_offered() {
+    for (words, part) in [
+        ("recv udp:", "'recv'; tip: there is 'drop' (Receive"),
+        ("server udp:", "tip: there is 'reflect' ("),
+        ("sedrecv loop:", "tip: there is 'sendrecv' ("),
+        ("xyzzy", "tip: `mpps help` lists the commands"),
+        ("sendrecv loop: --time 3s", "exists: '--duration'"),
+        ("sendrecv loop: --size 64", "exists: '--frame-size', '--payload-size'"),
+        ("sendrecv loop: --dst 10.0.0.1:9", "exists: '--dest'"),
+        ("help recv", "tip: there is 'drop' (Receive"),
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.code, Some(2), "{words}: {}", refused.stderr);
+        assert!(refused.stderr.contains(part), "{words}: {}", refused.stderr);
+    }
+    for words in [
+        "drop null: --count 3",
+        "reflect null: --foobar",
+        "capture null: -o x --zzz 1",
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.code, Some(2), "{words}: {}", refused.stderr);
+        assert!(!refused.stderr.contains("tip:"), "{words}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn help_on_an_option_prints_it_with_the_commands_that_have_it() {
+    for (name, head, of) in [
+        ("rate", "--rate <RATE>", "Option of sendrecv, send."),
+        ("--settle", "--settle <TIME>", "sendrecv"),
+        ("mode", "--mode <MODE>", "Option of forward."),
+        ("sizes", "--frame-sizes <BYTES,…>", "Option of rfc2544."),
+        ("count", "--count <N>", "Option of capture."),
+    ] {
+        let help = run(&format!("help {name}"));
+        assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""), "{name}");
+        assert!(
+            help.stdout.starts_with(head) && help.stdout.contains(of),
+            "{name}: {}",
+            help.stdout
+        );
+    }
+    assert!(run("help sendrecv").stdout.contains("Usage: mpps sendrecv"));
+}
+
+#[test]
+fn a_class_of_service_is_taken_by_its_name_and_recorded_by_its_number() {
+    for (class, number) in [("EF", 46), ("af41", 34), ("CS6", 48), ("46", 46), ("LE", 1)] {
+        let plan = run(&format!(
+            "send af_packet:lo --dest 10.99.0.2:9000 --dscp {class} --print-plan"
+        ));
+        // A plan needs a route on some hosts: the option itself is what counts.
+        if plan.code == Some(0) {
+            assert!(
+                plan.stdout.contains(&format!("\"dscp\": {number}")),
+                "{class}: {}",
+                plan.stdout
+            );
+        }
+        assert!(!plan.stderr.contains("--dscp"), "{class}: {}", plan.stderr);
+    }
+    for class in ["AF14", "64", "gold"] {
+        let refused = run(&format!("send null: --dscp {class}"));
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(class) && refused.stderr.contains("EF, AF11 to AF43"),
+            "{}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
+fn a_folder_of_results_is_reported_as_its_files_are() {
+    let scratch = Scratch::new();
+    let out = scratch.file("results");
+    let mut measure = mpps("sendrecv loop: --rate 5kpps --duration 300ms --settle 100ms --catch-up 5s --quiet --out");
+    measure.arg(&out);
+    run_command(measure);
+    let report = |inputs: &[&std::path::Path], page: &str| {
+        let mut command = mpps("report");
+        command.args(inputs).arg("-o").arg(scratch.file(page));
+        let done = run_command(command);
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{inputs:?}");
+        std::fs::read_to_string(scratch.file(page)).expect("a page")
+    };
+    let of_folder = report(&[&out], "folder.md");
+    let of_files = report(&[&out.join("result.json"), &out.join("rows.csv")], "files.md");
+    assert_eq!(of_folder, of_files);
+    // The terminal's words.
+    for word in ["| min |", "| p50 |", "| max |"] {
+        assert!(of_folder.contains(word), "{word}: {of_folder}");
+    }
+    let mut empty = mpps("report");
+    empty.arg(scratch.path()).arg("-o").arg(scratch.file("x.md"));
+    let refused = run_command(empty);
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.stderr.contains("no result.json is in this folder"),
+        "{}",
+        refused.stderr
+    );
+}

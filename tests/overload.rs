@@ -217,3 +217,44 @@ fn what_can_not_be_is_refused_before_anything_is_opened() {
         assert_refused(mpps(&format!("overload loop: {words}")), 2, parts);
     }
 }
+
+#[test]
+fn a_device_that_loses_nothing_forwards_that_much_or_more() {
+    for (more, capped) in [("--max-rate 60kpps", false), ("--max-rate 3kpps", true)] {
+        let scratch = Scratch::new();
+        let out = scratch.file("results");
+        let line = format!(
+            "overload loop: --reference 2kpps {more} --quick --trial 100ms --settle 300ms --catch-up 60ms --quiet \
+             --expect mfr>1kpps --expect frmol>1kpps"
+        );
+        let mut done = run_command(mpps_first(&format!("{line} --out {}", out.display())));
+        for _ in 0..20 {
+            if done.code != Some(3) {
+                break;
+            }
+            done = run_command(mpps_first(&format!("{line} --out {} --resume", out.display())));
+        }
+        // FRMOL is not known, and meets nothing.
+        assert_eq!(done.code, Some(4), "{}{}", done.stdout, done.stderr);
+        for part in [
+            "pps or more: nothing was lost at any load",
+            "FRMOL is not known: the highest load, ",
+            "expected, met: mfr>1kpps: ",
+            "expected, NOT met: frmol>1kpps: not found",
+        ] {
+            assert!(done.stdout.contains(part), "{part}: {}", done.stdout);
+        }
+        assert_eq!(
+            done.stdout.contains("--max-rate allows no more"),
+            capped,
+            "{}",
+            done.stdout
+        );
+        let found = &json(&out.join("result.json"))["results"][0];
+        assert_eq!(found["limit_reached"], false, "{found:#}");
+        assert!(
+            found["collapses"].is_null() && found["frmol_by_mfr"].is_null(),
+            "{found:#}"
+        );
+    }
+}

@@ -85,6 +85,15 @@ fn all_tests_tell_what_the_device_is() {
     assert_eq!(mpps_tests::unheaded(&result), Vec::<String>::new());
     assert_eq!(result["complete"], true, "{result:#}");
     assert_accounted(&result);
+    // RFC 2544, 26.1.
+    assert_eq!(result["params"]["protocol"], "UDP over IPv4", "{:#}", result["params"]);
+    let report = std::fs::read_to_string(out.join("report.md")).expect("a report");
+    for part in [
+        "UDP over IPv4 on not known: the path loop names no interface; in each UDP payload 16 bytes",
+        "by seed 1",
+    ] {
+        assert!(report.contains(part), "{part}: {report}");
+    }
     let of = &result["results"][0];
     assert_eq!(of["frame_size_bytes"], 64);
     assert_throughput(of);
@@ -210,7 +219,7 @@ fn a_reset_command_that_hangs_ends_with_the_test() {
 fn the_throughput_of_bursts_is_found_with_the_pause_between_them() {
     let (_alone, scratch) = (alone(), Scratch::new());
     let out = scratch.file("results");
-    tested("throughput", &out, &format!("--sizes 64 {CLOSE} --bursts 16"));
+    tested("throughput", &out, &format!("--frame-sizes 64 {CLOSE} --bursts 16"));
     let result = json(&out.join("result.json"));
     assert_accounted(&result);
     let burst = &result["results"][0]["bursts"][0];
@@ -241,7 +250,7 @@ fn a_size_above_the_mtu_has_a_throughput_of_0() {
     let out = scratch.file("results");
     let device = DEVICE.replace("queue=200", "queue=200,mtu=600");
     let line = format!(
-        "rfc2544 throughput {device} {CLOSE} --sizes 512,1518 --out {}",
+        "rfc2544 throughput {device} {CLOSE} --frame-sizes 512,1518 --out {}",
         out.display()
     );
     let mut done = run_command(mpps_first(&line));
@@ -314,8 +323,13 @@ fn what_can_t_be_tested_is_refused() {
             "throughput loop: --rate 1kpps",
             &["--rate", "the method chooses it"][..],
         ),
-        ("throughput loop: --frame-size 64", &["--frame-size", "--sizes"]),
-        ("throughput loop: --sizes 20", &["--sizes", "20"]),
+        ("throughput loop: --frame-size 64", &["--frame-size", "--frame-sizes"]),
+        ("throughput loop: --frame-sizes 20", &["--frame-sizes", "20"]),
+        ("throughput loop: --sizes 20", &["--frame-sizes", "20"]),
+        (
+            "throughput loop: --loss 0.05",
+            &["--loss", "want its unit: 0.05%, or 5%"],
+        ),
         ("throughput loop: --strict --quick", &["--strict", "--quick"]),
         ("throughput loop: --resolution 0", &["--resolution", "0.001%"]),
         ("throughput loop: --loss 50%", &["--loss", "10%"]),
@@ -341,6 +355,14 @@ fn what_can_t_be_tested_is_refused() {
         ("loss loop: --bursts 16", &["--bursts", "does not use it"]),
         ("reset loop: --quiet", &["--quiet", "--reset-cmd"]),
         ("speed loop:", &["speed", "throughput"]),
+        (
+            "loss loop: --expect throughput>1kpps",
+            &["--expect 'throughput>1kpps'", "a demand on loss"],
+        ),
+        (
+            "throughput loop: --expect p99<1ms",
+            &["--expect 'p99<1ms'", "a demand on throughput"],
+        ),
     ] {
         assert_refused(mpps(&format!("rfc2544 {words}")), 2, parts);
     }

@@ -1,5 +1,6 @@
 //! How the program fails: one line on standard error, and the exit code that the Contract gives it.
 
+use crate::cli::{Cli, near};
 use crate::plan::holders::held;
 use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
@@ -246,7 +247,10 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
-    let first = first.replace("\n\n  tip:", "; tip:");
+    // clap's tips go by letters alone, and offer `--junit` for `--count`.
+    let first = first.split("\n\n  tip:").next().unwrap_or(first);
+    let tip = tip(error).map_or_else(String::new, |tip| format!("; tip: {tip}"));
+    let first = format!("{first}{tip}");
     let line = printable(&first.replace('\n', " "));
     let line = line
         .trim_start_matches("error: ")
@@ -257,14 +261,48 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
     mpps_io::hide_secrets(&line)
 }
 
-/// What is said to who gives `mpps run` an option of the run itself: that is in the plan.
-fn of_the_plan(error: &clap::Error) -> Option<String> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let text = |kind| match error.get(kind) {
+/// A text of an error of the argument parser.
+fn context(error: &clap::Error, kind: clap::error::ContextKind) -> Option<String> {
+    use clap::error::ContextValue;
+    match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::StyledStr(text)) => Some(text.to_string()),
         _ => None,
-    };
+    }
+}
+
+/// Command or option that was likely meant; `None` if none is near.
+fn tip(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let root = Cli::definition();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let typed = context(error, ContextKind::InvalidSubcommand)?;
+            Some(match near::command(&root, &typed) {
+                Some(meant) => format!("there is {meant}"),
+                None => "`mpps help` lists the commands".to_owned(),
+            })
+        }
+        ErrorKind::UnknownArgument => {
+            let typed = context(error, ContextKind::InvalidArg)?;
+            let sub = near::of_usage(&root, &context(error, ContextKind::Usage).unwrap_or_default());
+            let name = typed.split('=').next()?.strip_prefix("--")?;
+            let meant = near::option(sub, name)?;
+            Some(format!("a similar argument exists: {meant}"))
+        }
+        // clap knows all values of such an option, and suggests near ones only.
+        ErrorKind::InvalidValue => match error.get(ContextKind::SuggestedValue)? {
+            ContextValue::String(near) => Some(format!("a similar value exists: '{near}'")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What is said to who gives `mpps run` an option of the run itself: that is in the plan.
+fn of_the_plan(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ErrorKind};
+    let text = |kind| context(error, kind);
     let of_run = || text(ContextKind::Usage).is_some_and(|usage| usage.contains("mpps run "));
     let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument && of_run())?;
     let field = field_of(option.split('=').next()?)?;
@@ -319,6 +357,25 @@ mod tests {
             told.contains("'--ratte' found; tip: a similar argument exists: '--rate'"),
             "{told}"
         );
+        for (words, tip) in [
+            (&["sendrecv", "loop:", "--juni", "x"][..], "exists: '--junit'"),
+            (&["sendrecv", "loop:", "--time", "5s"], "exists: '--duration'"),
+            (
+                &["sendrecv", "loop:", "--size=64"],
+                "exists: '--frame-size', '--payload-size'",
+            ),
+            (&["recv", "udp:"], "tip: there is 'drop' (Receive"),
+            (&["help", "recv"], "tip: there is 'drop' (Receive"),
+            (&["rfc2544", "troughput", "loop:"], "exists: 'throughput'"),
+        ] {
+            assert!(line(words).contains(tip), "{words:?}: {}", line(words));
+        }
+        for words in [
+            &["drop", "loop:", "--foobar"][..],
+            &["sendrecv", "loop:", "--nonesuch=1"],
+        ] {
+            assert!(!line(words).contains("tip:"), "{words:?}: {}", line(words));
+        }
         assert!(printable("a\u{1b}b\u{9b}").eq("a\\u{1b}b\\u{9b}"));
     }
 

@@ -51,6 +51,15 @@ pub fn program() -> ExitCode {
     }
     commands::end_with_parent();
     mpps_sys::signal::survive_file_size_limit();
+    let words: Vec<_> = std::env::args_os().collect();
+    let is_help = words.get(1).is_some_and(|word| word == "help");
+    if let Some(text) = is_help
+        .then(|| cli::near::help(&cli::Cli::definition(), &words))
+        .flatten()
+    {
+        let printed = fail::print(|out| out.write_all(text.as_bytes()));
+        return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+    }
     let ended = match cli::Cli::of_program() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => fail::of_arguments(&error),

@@ -30,6 +30,75 @@ enum What {
     Sent,
     Received,
     Latency(Of, Stat),
+    /// Result of a method.
+    Found(Found),
+}
+
+/// Result of a method, by the name that a demand has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Highest rate without loss.
+    Ndr,
+    /// Highest rate within the loss that a goal allows.
+    Pdr,
+    /// Throughput of RFC 2544, at each frame size.
+    Throughput,
+    /// Typical latency of RFC 2544 (RFC 8219): the median over the runs of each run's median.
+    Latency,
+    /// Share of the packets lost at the highest load of RFC 2544's test of loss.
+    Loss,
+    /// Mean longest burst without loss, frames.
+    BackToBack,
+    /// Mean time until nothing is lost after an overload.
+    Recovery,
+    /// Mean time without traffic at a reset.
+    Reset,
+    /// Highest forwarding rate.
+    Mfr,
+    /// Forwarding rate at the highest load.
+    Frmol,
+}
+
+/// Names of what methods find.
+const FOUND: [(&str, Found, &[Unit]); 9] = [
+    ("ndr", Found::Ndr, &[Unit::Pps, Unit::Bps]),
+    ("pdr", Found::Pdr, &[Unit::Pps, Unit::Bps]),
+    ("throughput", Found::Throughput, &[Unit::Pps, Unit::Bps]),
+    ("latency", Found::Latency, &[Unit::Time]),
+    ("back_to_back", Found::BackToBack, &[Unit::Packets]),
+    ("recovery", Found::Recovery, &[Unit::Time]),
+    ("reset", Found::Reset, &[Unit::Time]),
+    ("mfr", Found::Mfr, &[Unit::Pps, Unit::Bps]),
+    ("frmol", Found::Frmol, &[Unit::Pps, Unit::Bps]),
+];
+
+impl Found {
+    /// Its name in a demand.
+    pub fn name(self) -> &'static str {
+        let found = FOUND.iter().find(|(_, found, _)| *found == self);
+        // The one name that runs have as well.
+        found.map_or("loss", |(name, ..)| name)
+    }
+}
+
+/// A result of a method: it lies between two bounds, which are the same where it was measured. Packets per second,
+/// packets, or ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Between {
+    /// It is this or more.
+    pub lower: Option<f64>,
+    /// It is below this, or this where both bounds are the same.
+    pub upper: Option<f64>,
+}
+
+impl Between {
+    /// A value that was measured, if it was.
+    pub fn exactly(value: Option<f64>) -> Self {
+        Self {
+            lower: value,
+            upper: value,
+        }
+    }
 }
 
 /// Of which times.
@@ -140,7 +209,8 @@ const UNITS: [(&str, Unit, f64); 16] = [
 ];
 
 const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, foreign, missed, host_dropped, sent, \
-    received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99";
+    received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99; of a method ndr, pdr, \
+    throughput, latency, back_to_back, recovery, reset, mfr, frmol";
 
 impl Expect {
     /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`.
@@ -191,6 +261,55 @@ impl Expect {
         }
     }
 
+    /// The result of a method that it is a demand on; `None` where it is one on a run.
+    pub fn found(&self) -> Option<Found> {
+        match self.what {
+            What::Found(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// Result that the demand names in a method: `loss` is one of runs and of a method.
+    pub fn in_method(&self) -> Option<Found> {
+        let loss = self.what == What::Lost && self.unit == Unit::Ratio;
+        self.found().or(loss.then_some(Found::Loss))
+    }
+
+    /// Judges a demand on the result of a method, at a frame size in bytes with FCS. An unknown bound meets nothing: a
+    /// rate that is "this or more" is not below any other.
+    pub fn judge_found(&self, found: Between, frame_size: usize) -> Expectation {
+        let in_unit = |value: Option<f64>| match self.unit {
+            Unit::Bps => layer1_bps(value?, frame_size),
+            _ => value,
+        };
+        let finite = |value: Option<f64>| in_unit(value).filter(|value| value.is_finite());
+        let (lower, upper) = (finite(found.lower), finite(found.upper));
+        let exact = lower.is_some() && lower == upper;
+        let met = match self.compare {
+            Compare::Greater => lower.is_some_and(|lower| lower > self.bound),
+            Compare::GreaterOrEqual => lower.is_some_and(|lower| lower >= self.bound),
+            Compare::Equal => exact && lower == Some(self.bound),
+            Compare::LessOrEqual => upper.is_some_and(|upper| upper <= self.bound),
+            // It is below its upper bound, unless it is that itself.
+            Compare::Less if exact => upper.is_some_and(|upper| upper < self.bound),
+            Compare::Less => upper.is_some_and(|upper| upper <= self.bound),
+        };
+        let told = |value: f64| self.unit.told(value);
+        Expectation {
+            expected: self.text.clone(),
+            measured: lower.or(upper),
+            told: match (lower, upper) {
+                (Some(lower), Some(_)) if exact => told(lower),
+                (Some(lower), Some(upper)) => format!("{}, and less than {}", told(lower), told(upper)),
+                (Some(lower), None) => format!("{} or more", told(lower)),
+                (None, Some(upper)) => format!("less than {}", told(upper)),
+                (None, None) => "not found".to_owned(),
+            },
+            met,
+            note: None,
+        }
+    }
+
     fn measured(&self, s: &Summary) -> Option<f64> {
         // Others send without receiving, or pass on what they get.
         let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && s.tx + s.rx > 0 && verifies(s);
@@ -225,6 +344,8 @@ impl Expect {
             What::Received if s.workload == Workload::Send => None,
             What::Received => amount(s.rx, s.received_pps, judges.then_some(sent)),
             What::Latency(of, stat) => stat.of(of.latency(s)?),
+            // A run finds none of them.
+            What::Found(_) => None,
         }
     }
 
@@ -328,6 +449,9 @@ impl Unit {
 fn named(name: &str) -> Option<(What, &'static [Unit])> {
     if let Some((_, what, units)) = NAMES.into_iter().find(|(names, ..)| names.contains(&name)) {
         return Some((what, units));
+    }
+    if let Some((_, found, units)) = FOUND.into_iter().find(|(known, ..)| *known == name) {
+        return Some((What::Found(found), units));
     }
     TIMES.into_iter().find_map(|(prefixes, of)| {
         prefixes.iter().find_map(|prefix| {
@@ -465,6 +589,47 @@ mod tests {
         for text in ["loss<100%", "lost==0", "p99<1s", "late==0"] {
             assert!(!met(text, &Summary::default()), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_method_finds_lies_between_bounds_and_only_a_known_one_meets_a_demand() {
+        let of = |text: &str, lower, upper| {
+            let told = Expect::parse(text).unwrap().judge_found(Between { lower, upper }, 64);
+            (told.met, told.told)
+        };
+        let (low, high) = (Some(600_000.0), Some(640_000.0));
+        for (text, lower, upper, met) in [
+            ("ndr>1kpps", low, high, true),
+            ("ndr>600kpps", low, high, false),
+            ("ndr>=600kpps", low, high, true),
+            ("ndr>=620kpps", low, high, false),
+            ("ndr<640kpps", low, high, true),
+            ("ndr<630kpps", low, high, false),
+            ("ndr<1Gpps", low, None, false),
+            ("ndr>1pps", None, high, false),
+            ("pdr>1pps", None, None, false),
+            ("ndr>400Mbps", low, high, true),
+            ("throughput>410Mbps", low, high, false),
+            ("recovery<=2ms", Some(2e6), Some(2e6), true),
+            ("recovery<2ms", Some(2e6), Some(2e6), false),
+            ("back_to_back==64", Some(64.0), Some(64.0), true),
+            ("mfr==600kpps", low, high, false),
+        ] {
+            let (is, told) = of(text, lower, upper);
+            assert_eq!(is, met, "{text}: {told}");
+        }
+        assert_eq!(of("ndr>1kpps", low, None).1, "600.000 kpps or more");
+        assert_eq!(of("ndr>1kpps", low, high).1, "600.000 kpps, and less than 640.000 kpps");
+        assert_eq!(of("ndr>1kpps", None, None).1, "not found");
+        // A run finds none of them, a method none of a run's.
+        assert!(!met("ndr>1pps", &run(10_000, 0)));
+        assert_eq!(Expect::parse("ndr>1pps").unwrap().found().map(Found::name), Some("ndr"));
+        assert_eq!(Expect::parse("loss<1%").unwrap().found(), None);
+        assert!(
+            Expect::parse("ndr>1")
+                .unwrap_err()
+                .contains("want a rate such as 1Mpps")
+        );
     }
 
     #[test]

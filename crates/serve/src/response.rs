@@ -22,9 +22,10 @@ pub(crate) fn whole(content_type: &str, body: &[u8], head: bool) -> Vec<u8> {
     of("200 OK", content_type, "", body, head)
 }
 
-/// That there is nothing of this name.
-pub(crate) fn not_found(head: bool) -> Vec<u8> {
-    of("404 Not Found", PLAIN, "", b"nothing here\n", head)
+/// That there is nothing of this name, and where something is.
+pub(crate) fn not_found(elsewhere: &str, head: bool) -> Vec<u8> {
+    let body = format!("nothing here\n{elsewhere}");
+    of("404 Not Found", PLAIN, "", body.as_bytes(), head)
 }
 
 /// That there are too many connections.
@@ -66,7 +67,7 @@ mod tests {
         let all = [
             stream(),
             whole("text/html; charset=utf-8", b"x", false),
-            not_found(false),
+            not_found("x\n", false),
             busy(),
             refused(Refusal::Bad),
             refused(Refusal::ForeignHost),

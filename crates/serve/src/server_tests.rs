@@ -35,6 +35,9 @@ fn serve(limits: Limits) -> Served {
         fn stream(&self, request: &crate::request::Request) -> Option<Box<Feed>> {
             self.1.stream(request)
         }
+        fn elsewhere(&self) -> &'static str {
+            self.1.elsewhere()
+        }
     }
     let site = Both(MetricsSite(board.clone()), PageSite::new(board.clone(), token));
     let listener = Listener::new(socket, site).expect("a listener");
@@ -98,6 +101,13 @@ fn requests_are_answered_or_refused_and_the_answer_is_whole() {
             "{request:.80}: {answer}"
         );
     }
+    // The address without its path says where the page is, and not its word.
+    let top = ask(served.at, &GET.replace("/metrics", "/"));
+    assert!(
+        top.contains("/t/WORD/") && top.contains("mpps: live page: http"),
+        "{top}"
+    );
+    assert!(!top.contains(served.page.trim_matches('/')), "{top}");
     served.server.finish();
 }
 

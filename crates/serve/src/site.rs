@@ -21,6 +21,10 @@ pub trait Site: Send {
     #[doc(hidden)]
     fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)>;
 
+    /// Text at every address where there is nothing: where something is.
+    #[doc(hidden)]
+    fn elsewhere(&self) -> &'static str;
+
     /// The stream of this request, if it is one.
     #[doc(hidden)]
     fn stream(&self, _request: &Request) -> Option<Box<Feed>> {
@@ -35,7 +39,7 @@ pub(crate) fn answer(site: &dyn Site, request: &Request) -> Answer {
     }
     Answer::Whole(match site.bytes(request) {
         Some((content_type, body)) => response::whole(content_type, &body, request.head),
-        None => response::not_found(request.head),
+        None => response::not_found(site.elsewhere(), request.head),
     })
 }
 
@@ -46,6 +50,10 @@ impl Site for MetricsSite {
     fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)> {
         let text = || metrics::text(&self.0.newest()).into_bytes();
         (request.path == "/metrics").then(|| (metrics::CONTENT_TYPE, text()))
+    }
+
+    fn elsewhere(&self) -> &'static str {
+        "The metrics of this run are at /metrics.\n"
     }
 }
 
@@ -106,6 +114,12 @@ impl Site for PageSite {
     fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)> {
         let (content_type, text) = page::file(self.token.file(&request.path)?)?;
         Some((content_type, text.as_bytes().to_vec()))
+    }
+
+    /// The word of the address is for those who see the terminal of the run.
+    fn elsewhere(&self) -> &'static str {
+        "The live page of this run is at an address that nobody can guess, /t/WORD/. The run has printed it on \
+         standard error: \"mpps: live page: http://...\".\n"
     }
 
     fn stream(&self, request: &Request) -> Option<Box<Feed>> {

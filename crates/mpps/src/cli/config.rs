@@ -1,6 +1,7 @@
 //! `--config FILE`: options from a TOML file, made words of the command line before that is read. So whatever is
 //! checked of an option is checked of one from a file, which somebody else may have written. What is typed wins.
 
+use super::near::distance;
 use super::serve;
 use crate::fail::{Result as Checked, argument_line, usage};
 use crate::plan::author::{Author, leads_away};
@@ -114,7 +115,9 @@ pub(crate) fn recorded_command() -> Vec<String> {
 }
 
 fn named<'c>(command: &'c Command, long: &str) -> Option<&'c Arg> {
-    command.get_arguments().find(|arg| arg.get_long() == Some(long))
+    let is_called =
+        |arg: &&Arg| arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|a| a.contains(&long));
+    command.get_arguments().find(is_called)
 }
 
 /// What a command line says without its file.
@@ -330,24 +333,6 @@ fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
         Some((_, long)) => format!("no option of {command}: did you mean {long}?"),
         None => format!("no option of {command}: want a long option without its hyphens (mpps {command} --help)"),
     }
-}
-
-/// Letters to insert, leave out or exchange (Levenshtein). A key may be as long as the file.
-fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 2 * b.len() + 8 {
-        return usize::MAX;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in b.iter().enumerate() {
-            let changed = corner + usize::from(a != *b);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// A text of the file, short and on one line.

@@ -24,7 +24,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "flows",
             "payload-size",
             "frame-size",
-            "sizes",
+            "frame-sizes",
             "ttl",
             "dscp",
             "seed",
@@ -32,10 +32,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
     ),
     ("Selection", &["ip", "port", "proto", "take", "no-verify", "max-flows"]),
     ("Forwarding", &["mode", "drain", "split-directions"]),
-    (
-        "Packets kept",
-        &["snap-len", "rotate-size", "max-files", "count", "buffer"],
-    ),
+    ("Packets kept", &["snap-len", "rotate-size", "max-files", "buffer"]),
     (
         "Test",
         &[
@@ -70,6 +67,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "min-rate",
             "max-rate",
             "then",
+            "count",
             "pacing",
             "catch-up",
             "duration",
@@ -135,7 +133,8 @@ static HEADINGS: [(&str, &[&str]); 18] = [
 ];
 
 /// Options that mean something else in one command.
-static ELSEWHERE: [(&str, &str, &str); 4] = [
+static ELSEWHERE: [(&str, &str, &str); 5] = [
+    ("capture", "count", "Packets kept"),
     ("forward", "dest-mac", "Forwarding"),
     ("compare", "rounds", "Comparison"),
     ("compare", "pause", "Comparison"),
@@ -377,7 +376,7 @@ static EXAMPLES: &[(&str, &[Example])] = &[
             ("A run, with its rows", "mpps report run.json run.csv -o run.html"),
             (
                 "A test, without names and addresses",
-                "mpps report ndr-results/result.json -o public.html --redact",
+                "mpps report ndr-results -o public.html --redact",
             ),
         ],
     ),
@@ -456,7 +455,9 @@ fn hinted(arg: Arg) -> Arg {
         arg.get_value_names()
             .is_some_and(|names| names.iter().any(|name| name == what))
     };
-    if named("FILE") || named("PLAN") || named("OUT") {
+    if named("FILE|DIR") {
+        arg.value_hint(ValueHint::AnyPath)
+    } else if named("FILE") || named("PLAN") || named("OUT") {
         arg.value_hint(ValueHint::FilePath)
     } else if named("DIR") {
         arg.value_hint(ValueHint::DirPath)

@@ -48,7 +48,7 @@ pub(crate) struct Ndr {
     /// Duration sums of 5 s at the most, and bounds 2 % apart: an estimate within a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// How long all trials together may take, without settling and pauses
+    /// How long all trials together may take, void ones and the waits after those too, without settling and pauses
     #[arg(
         long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
     )]
@@ -115,7 +115,10 @@ pub(crate) struct Rfc2544 {
     #[arg(value_enum, value_name = "TEST")]
     pub(crate) test: Rfc2544Test,
     /// Frame sizes with FCS, bytes [default: 64,128,256,512,1024,1280,1518; --quick: 64,512,1518]
-    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', value_parser = values::frame_size)]
+    #[arg(
+        long = "frame-sizes", visible_alias = "sizes", value_name = "BYTES,…", value_delimiter = ',',
+        value_parser = values::frame_size
+    )]
     pub(crate) sizes: Vec<usize>,
     /// The RFC's times: hours for all tests of all sizes
     #[arg(long, conflicts_with = "quick")]
@@ -143,7 +146,8 @@ pub(crate) struct Rfc2544 {
     /// Which trials find the throughput
     #[arg(long, value_enum, value_name = "HOW", default_value = "mlrsearch")]
     pub(crate) search: SearchBy,
-    /// How long the trials of one search may take together, without settling and pauses
+    /// How long the trials of one search may take together, void ones and the waits after those too, without settling
+    /// and pauses
     #[arg(
         long, value_name = "TIME", default_value = "2h", value_parser = values::duration, allow_hyphen_values = true
     )]
@@ -173,7 +177,7 @@ pub(crate) struct Rfc2544 {
 
 /// A share that may be lost.
 fn loss(text: &str) -> Parsed<Ratio> {
-    Ratio::of_share(values::ratio(text)?)
+    Ratio::of_share(values::share(text)?)
         .filter(|share| share.share() <= 0.1)
         .ok_or_else(|| "want a share from 0 to 10%, such as 0.5%".to_owned())
 }
@@ -196,18 +200,23 @@ fn share(text: &str) -> Parsed<f64> {
 const OUT: &str = "Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, \
                    report.md, and tables (CSV) and charts (SVG)";
 
+/// `--expect` in a method.
+const EXPECT: &str = "Demand on what the method finds, such as 'ndr>1Mpps': ndr, pdr (ndr); throughput, latency, \
+                      loss, back_to_back, recovery, reset (rfc2544); mfr, frmol (overload); several may be given. \
+                      Exit code 4: done and valid, but not reached";
+
 /// Hides from the help of a method what it chooses itself, and what it has no rows for.
 pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hidden = [
         "rate",
         "then",
+        "count",
         "duration",
         "interval",
         "csv",
         "lanes_csv",
         "json",
         "json_lines",
-        "expect",
         "junit",
         "markdown",
         "hdr",
@@ -226,6 +235,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hide = hidden.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
         "out" => arg.help(OUT),
+        "expect" => arg.help(EXPECT),
         "settle" => arg.default_value("200ms"),
         // What a lane makes up for at once is a burst, which a device with a short queue loses.
         "catch_up" => arg.default_value("1ms"),
@@ -275,7 +285,7 @@ fn goal(text: &str) -> Parsed<Goal> {
             continue;
         };
         let share = || -> Parsed<Ratio> {
-            let share = values::ratio(value).map_err(|want| format!("{key}={value}: {want}"))?;
+            let share = values::share(value).map_err(|want| format!("{key}={value}: {want}"))?;
             Ratio::of_share(share).ok_or_else(|| format!("{key}={value}: want a share from 0 to below 1, such as 0.5%"))
         };
         let time = || -> Parsed<u64> {
@@ -286,15 +296,7 @@ fn goal(text: &str) -> Parsed<Goal> {
             }
         };
         match key {
-            "loss" => {
-                goal.loss = share()?;
-                if goal.loss.share() > 0.1 && !value.ends_with('%') {
-                    return Err(format!(
-                        "loss={value}: that is {}: want {value}% or {}",
-                        goal.loss, goal.loss
-                    ));
-                }
-            }
+            "loss" => goal.loss = share()?,
             "exceed" => goal.exceed = share()?,
             "width" => goal.width = share()?.share(),
             "initial" => goal.initial_ns = time()?,
@@ -322,7 +324,8 @@ mod tests {
         let half = Ratio::of_share(0.005).unwrap();
         assert_eq!(goal("loss=0").unwrap(), Goal::csit(Ratio::ZERO));
         assert_eq!(goal("loss=0.5%").unwrap(), Goal::csit(half));
-        assert_eq!(goal("csit,loss=0.005").unwrap(), Goal::csit(half));
+        assert_eq!(goal("csit,loss=0.50%").unwrap(), Goal::csit(half));
+        assert_eq!(goal("loss=0.0,exceed=0").unwrap().exceed, Ratio::ZERO);
         assert_eq!(goal("tst009").unwrap(), Goal::TST009);
         let short = goal("rfc2544,final=10s,sum=10s,width=1%").unwrap();
         assert_eq!((short.final_ns, short.initial_ns), (10_000_000_000, 10_000_000_000));
@@ -335,7 +338,13 @@ mod tests {
             ("loss", "'loss': want rfc2544"),
             ("loss=100%", "loss=100%: want"),
             ("loss=-1", "loss=-1: "),
-            ("loss=0.5", "that is 50 %: want 0.5%"),
+            ("loss=0.5", "want its unit: 0.5%, or 50% if 0.5 is a part of one"),
+            ("loss=0.1", "loss=0.1: want its unit: 0.1%, or 10% if"),
+            ("csit,loss=0.005", "0.005%, or 0.5% if"),
+            ("loss=0,exceed=0.07", "exceed=0.07: want its unit: 0.07%, or 7% if"),
+            ("width=0.02", "width=0.02: want its unit"),
+            ("loss=1", "loss=1: want its unit: 1%, or 100% if"),
+            ("loss=5", "loss=5: want a share from 0 to 100%"),
             ("loss=0,csit", "'csit': want"),
             ("speed=1", "speed=: want"),
             ("final=0s", "final=0s: want a time above 0"),

@@ -12,6 +12,7 @@ pub(crate) mod lab;
 mod listen;
 mod manual;
 mod method;
+pub(crate) mod near;
 mod rate;
 mod results;
 mod run;

@@ -17,8 +17,9 @@ pub(crate) struct Plot {
 /// `report`.
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// result.json of a test; or JSON summaries of runs (--json), with the CSVs of these runs if there are any
-    #[arg(value_name = "FILE", required = true)]
+    /// result.json of a test, or the folder of a test or a run (--out DIR), whose result.json and rows.csv are read; or
+    /// JSON summaries of runs (--json), with the CSVs of these runs if there are any
+    #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// File to write: .html, .md, or .json (the result as a test writes it)
     #[arg(short, long, value_name = "FILE")]

@@ -1,15 +1,17 @@
 //! The folder of `--out`: a record that grows by a line as each part of a test ends, and files that are written whole.
 
+use crate::cli::version;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::privilege::Clerk;
 use mpps_sys::private;
 use rustix::fs::OFlags;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Borrow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The record's file.
 pub(crate) const FILE: &str = "trials.jsonl";
@@ -17,6 +19,64 @@ pub(crate) const FILE: &str = "trials.jsonl";
 pub(crate) const SCHEMA: &str = "mpps.trials/1";
 /// Of a file that is something else.
 pub(crate) const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
+
+/// Key of a record's first line for the place that it was measured on.
+const MEASURED_ON: &str = "measured_on";
+/// Keys that must be equal in two places, and how people call them.
+const PLACE: [(&str, &str); 4] = [
+    ("host", "host"),
+    ("kernel", "kernel"),
+    ("cpu", "processor"),
+    ("version", "mpps"),
+];
+
+/// The first line of a record, with the place that it is measured on: name of the host, release of the kernel, model of
+/// the processor (null if it can't be read), version of this program.
+pub(crate) fn with_place(mut header: Value) -> Value {
+    static PLACE: OnceLock<Value> = OnceLock::new();
+    let place = PLACE.get_or_init(|| {
+        let uname = rustix::system::uname();
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
+        let model = model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
+        json!({
+            "host": uname.nodename().to_string_lossy(),
+            "kernel": uname.release().to_string_lossy(),
+            "cpu": model,
+            "version": version::short(),
+        })
+    });
+    header[MEASURED_ON] = place.clone();
+    header
+}
+
+/// Refuses a record that was begun elsewhere: on another host, kernel or processor, or by another version. Trials of
+/// two of these are no one result.
+///
+/// # Errors
+/// One line that names what differs.
+pub(crate) fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String> {
+    let want = "want it gone on with there, or another folder: two of these are no one result";
+    let (there, here) = (&there[MEASURED_ON], &here[MEASURED_ON]);
+    if !there.is_object() {
+        return Err(format!(
+            "line 1: a version of mpps before {} wrote it, which did not note where it was: {want}",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    for (key, name) in PLACE {
+        // A value that one of the two could not read is not known to differ.
+        if let (Some(there), Some(here)) = (there[key].as_str(), here[key].as_str())
+            && there != here
+        {
+            let there = mpps_sys::text::plain(&there.chars().take(80).collect::<String>(), '?');
+            return Err(format!(
+                "line 1: it was begun on another {name}, {there}; this is {here}: {want}"
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// Reads the record in `folder`, if there is one, up to one byte more than `longest`.
 ///
@@ -134,4 +194,39 @@ fn unwritable(folder: &Path, why: &impl std::fmt::Display) -> Failure {
         "--out {}: {why}: want a folder that can be made and written",
         folder.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_place_is_refused_by_what_differs_and_what_is_not_known_does_not_differ() {
+        let here = with_place(json!({ "schema": SCHEMA }));
+        assert_eq!(same_place(&here, &here), Ok(()));
+        for (key, value, told) in [
+            ("host", "elsewhere", "begun on another host, elsewhere; this is "),
+            ("kernel", "2.6.32", "begun on another kernel, 2.6.32; this is "),
+            ("cpu", "Z80", "begun on another processor, Z80; this is "),
+            ("version", "0.0.9 (abc)", "begun on another mpps, 0.0.9 (abc); this is "),
+        ] {
+            let mut there = here.clone();
+            there[MEASURED_ON][key] = value.into();
+            let why = same_place(&there, &here).unwrap_err();
+            assert!(here[MEASURED_ON][key].is_null() || why.contains(told), "{why}");
+            there[MEASURED_ON][key] = Value::Null;
+            assert_eq!(same_place(&there, &here), Ok(()), "{key}");
+        }
+        let mut old = here.clone();
+        old.as_object_mut().unwrap().remove(MEASURED_ON);
+        assert!(
+            same_place(&old, &here)
+                .unwrap_err()
+                .contains("did not note where it was")
+        );
+        let mut hostile = here.clone();
+        hostile[MEASURED_ON]["host"] = "a\u{1b}[31m\n".into();
+        let why = same_place(&hostile, &here).unwrap_err();
+        assert!(!why.contains(char::is_control), "{why:?}");
+    }
 }

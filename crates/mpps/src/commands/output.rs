@@ -230,6 +230,14 @@ impl Output {
         let (sinks, own) = match host.sinks() {
             Some(sinks) => (sinks, None),
             None => {
+                let of_method = |expect: &Expect| Some((expect.clone(), expect.found()?));
+                if let Some((expect, found)) = run.tell.expect.iter().find_map(of_method) {
+                    return Err(usage(format!(
+                        "--expect '{expect}': a run finds no {}: want a method (ndr, rfc2544, overload), or a demand \
+                         on loss, received, p99 and the like",
+                        found.name()
+                    )));
+                }
                 Own::open(run, file, kind).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?
             }
         };

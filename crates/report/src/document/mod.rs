@@ -12,7 +12,7 @@ mod write;
 pub use files::{RESULT, files, is_plain};
 pub use read::{Found, find, read};
 pub use report::report;
-pub use show::shown;
+pub use show::{headed, shown};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

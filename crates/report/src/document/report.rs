@@ -1,6 +1,6 @@
 //! `mpps report`: the page of files that are there.
 
-use super::{Document, Found, find, redact, runs};
+use super::{Document, Found, RESULT, find, redact, runs};
 use crate::page::{self, Source};
 use crate::{JsonTarget, ReportError, plot};
 use std::fs::File;
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the longest result that is read.
 const LONGEST: u64 = 64 << 20;
+/// Rows of a run, in its folder.
+const ROWS: &str = "rows.csv";
 const ENDINGS: &str = ".html, .md or .json";
 
 /// Writes the page (`.html`), the text (`.md`) or the record (`.json`) of these files: `result.json` of a test, or JSON
@@ -27,7 +29,12 @@ pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportE
         });
     };
     let target = JsonTarget::prepare(out)?;
-    let (mut document, mut sources) = read(files)?;
+    let files = files
+        .iter()
+        .map(|file| of_folder(file))
+        .collect::<Result<Vec<_>, _>>()?
+        .concat();
+    let (mut document, mut sources) = read(&files)?;
     if hidden {
         let mut redactor = redact::Redactor::of(&document);
         document = redactor.document(&document);
@@ -41,6 +48,22 @@ pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportE
         _ => document.text(),
     };
     target.write_bytes(text.as_bytes())
+}
+
+/// The results in the folder of a test or a run (`--out DIR`); a file is itself.
+fn of_folder(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let result = path.join(RESULT);
+    if !result.exists() {
+        let want = format!("no {RESULT} is in this folder: want one that --out DIR made, or a file of results");
+        return Err(ReportError::malformed(path, want));
+    }
+    // A run has its rows beside it; of a test the result is all.
+    let is_run = contents(&result).is_ok_and(|bytes| matches!(find(&bytes), Ok(Found::Run(_))));
+    let rows = Some(path.join(ROWS)).filter(|rows| is_run && rows.is_file());
+    Ok([result].into_iter().chain(rows).collect())
 }
 
 fn read(files: &[PathBuf]) -> Result<(Document, Vec<Source>), ReportError> {

@@ -141,7 +141,7 @@ fn texts(table: &Table, at: usize, column: &Column) -> bool {
 const ROWS_SHOWN: usize = 100;
 
 /// A heading, a label or a sentence with a large letter first, if it begins with a word and not with a name.
-pub(crate) fn headed(text: &str) -> String {
+pub fn headed(text: &str) -> String {
     let word = text
         .split(' ')
         .next()

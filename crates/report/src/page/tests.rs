@@ -191,12 +191,12 @@ fn the_answer_comes_first_and_a_chart_before_its_table() {
 fn of_a_run_that_it_is_not_valid_comes_before_its_numbers_and_warnings() {
     let mut document = of("x", 20, 2);
     document.test = "run".to_owned();
-    document.verdict = vec!["sent something.".to_owned(), "Warning: a warning.".to_owned()];
+    document.verdict = vec!["sent something.".to_owned(), "Note: a warning.".to_owned()];
     document.incomplete = Some("not valid: a reason".to_owned());
     for text in [page_of(&document), markdown(&document, &[])] {
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("no {words}: {text}"));
         assert!(at("Not valid: a reason") < at("Sent something."), "{text}");
-        assert!(at("Sent something.") < at("Warning: a warning."), "{text}");
+        assert!(at("Sent something.") < at("Note: a warning."), "{text}");
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
     let percentiles = runs.iter().any(|(_, run)| run.percentiles);
     let columns: [Latency; 2] = match percentiles {
         true => [("p50", P50, Band::mean), ("p99", P99, Band::highest)],
-        false => [("mean", MEAN, Band::mean), ("largest", MAX, Band::highest)],
+        false => [("mean", MEAN, Band::mean), ("max", MAX, Band::highest)],
     };
     let of =
         |(name, column, value): Latency| some(each(name, &|bin| value(&bin.latency[column]).filter(|ns| *ns > 0.0)));

@@ -19,7 +19,7 @@ mod unlike;
 pub(crate) use child::{end_with_parent, last_words, of_this_process};
 
 use crate::cli::{Compare, Metric, Setting};
-use crate::commands::folder::SCHEMA;
+use crate::commands::folder::{self, SCHEMA};
 use crate::commands::method::bench::repeats;
 use crate::fail::{Failure, Result, failed, print, say, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
@@ -112,7 +112,8 @@ impl Setup<'_> {
             json!({ "name": variant.name, "command": variant.text, "plan": plan })
         };
         let variants: Vec<_> = self.variants.iter().map(variant).collect();
-        json!({ "schema": SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants })
+        let header = json!({ "schema": SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants });
+        folder::with_place(header)
     }
 
     /// How long the rest takes, if as many runs are not valid, and repeated, as so far.

@@ -15,7 +15,14 @@ pub(super) fn play(setup: &Setup<'_>, trials: &mut Vec<Trial>, mut record: Optio
     if !setup.args.quiet {
         let count = setup.rounds * setup.variants.len();
         let left = tell::about(setup.left(trials));
-        say!("{count} runs in {} rounds, in turns; left: about {left}", setup.rounds);
+        let pause = match setup.pause() {
+            Duration::ZERO => String::new(),
+            pause => format!(", a pause of {} s between two (--pause)", pause.as_secs_f64()),
+        };
+        say!(
+            "{count} runs in {} rounds, in turns{pause}; left: about {left}",
+            setup.rounds
+        );
     }
     let mut rested = true;
     loop {

@@ -23,10 +23,22 @@ fn parse(text: &[u8], header: &Value, names: &[String]) -> std::result::Result<O
         let value: Value = serde_json::from_str(line).map_err(|e| format!("line {}: no JSON: {e}", at + 1))?;
         if at > 0 {
             let trial = Trial::of_line(&value, names);
-            trials.push(trial.ok_or_else(|| format!("line {}: no run of this comparison", at + 1))?);
+            let trial = trial.ok_or_else(|| format!("line {}: no run of this comparison", at + 1))?;
+            if let Some(why) = trial.figures.contradiction() {
+                let want = "want the record as it was written, or another folder";
+                return Err(format!(
+                    "line {}: its numbers contradict each other ({why}): {want}",
+                    at + 1
+                ));
+            }
+            trials.push(trial);
         } else if value.get("schema") != header.get("schema") {
             return Err(NO_RECORD.to_owned());
-        } else if value != *header {
+        } else {
+            folder::same_place(&value, header)?;
+            if value == *header {
+                continue;
+            }
             return Err("line 1: it is of another comparison: want the same command as before, with --resume".into());
         }
     }
@@ -79,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     fn header() -> Value {
-        json!({ "schema": SCHEMA, "test": "compare", "variants": ["A", "B"] })
+        folder::with_place(json!({ "schema": SCHEMA, "test": "compare", "variants": ["A", "B"] }))
     }
 
     fn names() -> [String; 2] {

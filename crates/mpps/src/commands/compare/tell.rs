@@ -211,7 +211,7 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         let [median, least, most, mad, void] = cells;
         format!("{metric:<12}  {name:<wide$}  {median:>12}  {least:>12}  {most:>12}  {mad:>12}  {void:>9}")
     };
-    let mut lines = vec![line("", "", ["median", "least", "most", "MAD", "not valid"])];
+    let mut lines = vec![line("", "", ["median", "min", "max", "MAD", "not valid"])];
     let many = found.of.len() * setup.metrics.len() > MOST_VALUES;
     let metrics = if many { &setup.metrics[..1] } else { &setup.metrics[..] };
     for (at, metric) in metrics.iter().enumerate() {

@@ -3,6 +3,7 @@
 use crate::cli::Metric;
 use crate::commands::method::measure::in_short;
 use mpps_method::compare::{Outcome, Turn};
+use mpps_stats::count;
 use serde_json::{Value, json};
 
 /// Of the latency, in this order.
@@ -90,6 +91,21 @@ impl Figures {
             reasons: vec![why],
             ..Self::default()
         }
+    }
+
+    /// Why the numbers of a run can't all be right; `None` where they can. What is lost was sent, by this host or, as a
+    /// receiver alone knows it, by another.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        let [sent, received, lost, late] = [self.sent, self.received, self.lost, self.late].map(|n| n.unwrap_or(0));
+        let gone = lost.saturating_add(late);
+        let too_many = match sent {
+            0 => received == 0,
+            sent => gone.saturating_add(received) > sent,
+        };
+        (gone > 0 && too_many).then(|| {
+            let [sent, received, lost, late] = [sent, received, lost, late].map(count);
+            format!("{received} received, {lost} lost and {late} late of {sent} sent")
+        })
     }
 
     /// Who had the cores, where no reason tells that.

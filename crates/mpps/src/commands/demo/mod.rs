@@ -126,8 +126,8 @@ fn play(args: &Demo, tell: &mut Teller, folder: &Folder, stage: &Stage) -> Resul
         compare(tell, stage, folder, paced)?;
     }
     if !interrupted() {
-        let most = fastest.as_ref().map(|found| found.offered_pps);
-        throughput::search(tell, stage, folder, most)?;
+        let flat_out = fastest.as_ref().map(|found| found.received_pps);
+        throughput::search(tell, stage, folder, flat_out)?;
     }
     what_to_look_at(tell, folder, stage);
     if !main.valid {

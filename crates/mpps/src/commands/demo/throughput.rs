@@ -7,7 +7,6 @@ use super::stage::{Stage, Words, words};
 use super::tell::{Teller, say};
 use crate::fail::{Result, failed};
 use mpps_host::lab::Host;
-use mpps_stats::count;
 use serde_json::Value;
 
 /// What is searched for: an estimate, which its title says.
@@ -15,18 +14,16 @@ const GOAL: &str = "loss=0,initial=200ms,final=300ms,sum=900ms,width=5%";
 /// How long all trials together may take.
 const SEARCH_TIME: &str = "8s";
 
-/// Searches on the path of the main run, up to what it could send (`most`, packets/s) where that is known. A host that
-/// can't do it is told of, and is no failure of the demo.
-pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, most: Option<f64>) -> Result<()> {
+/// Searches on the path of the main run, to above what came back as fast as it goes (`flat_out`, packets/s) where that
+/// is known. A host that can't do it is reported, and is no failure of the demo.
+pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, flat_out: Option<f64>) -> Result<()> {
     let path = stage.path();
     tell.step("Search for the highest rate without loss (an estimate, not RFC 2544)");
     let ends = stage.ends(path)?;
     let reflect = reflector(&ends.reflect) + ends.core(stage, Host::B);
     let reflect = reflect + words(["--json", &folder.file("throughput-reflect.json")]);
     let _reflector = Reflector::start(tell, stage, &reflect)?;
-    let most = most
-        .filter(|pps| *pps >= 1000.0)
-        .map(|pps| rate_text(two_digits(pps as u64)));
+    let most = flat_out.filter(|pps| *pps >= 1000.0).map(|pps| rate_text(bracket(pps)));
     let limits = words(["--goal", GOAL, "--search-time", SEARCH_TIME, "--settle", "100ms"]);
     let limits = limits + words(["--out", &folder.name(), "--quiet"]);
     let (code, last) = match quietly(tell, stage, &ends.search(stage, most.as_deref(), limits)) {
@@ -74,29 +71,27 @@ fn folded(line: &str) -> Vec<String> {
     lines
 }
 
-/// A rate rounded down to two significant digits.
-fn two_digits(pps: u64) -> u64 {
+/// Up to which rate is searched: clearly above what came back flat out, so that the answer lies between two rates that
+/// were tried. Rounded up to two significant digits.
+fn bracket(flat_out_pps: f64) -> u64 {
+    let pps = (flat_out_pps * 1.5) as u64;
     let scale = 10u64.pow(pps.checked_ilog10().unwrap_or(0).saturating_sub(1));
-    pps / scale * scale
+    pps.div_ceil(scale) * scale
 }
 
-/// What the search has found, in a line or two.
+/// Returns the first sentence of the search's page, and how many trials there were.
 fn in_words(result: &Value) -> Vec<String> {
-    let bound = |name: &str| result["results"][0][name].as_u64();
-    let bytes = result["params"]["frame_size_bytes"].as_u64().unwrap_or(0);
-    let found = match (bound("lower_pps"), bound("upper_pps")) {
-        (Some(lower), Some(upper)) => format!("no loss at {} pps, loss at {} pps", count(lower), count(upper)),
-        (Some(lower), None) => format!("no loss at {} pps, the highest rate that was tried", count(lower)),
-        (None, Some(upper)) => format!("loss at {} pps, and no lower rate without", count(upper)),
-        (None, None) => "no rate has passed or failed".to_owned(),
-    };
+    let headline = result["verdict"][0].as_str().unwrap_or("no rate is known");
     let trials = result["trials"].as_array().map_or(&[][..], Vec::as_slice);
     let void = trials.iter().filter(|trial| trial["outcome"] == "void").count();
     let void = match void {
         0 => String::new(),
         void => format!(", {void} of them void: this host was in the way"),
     };
-    let mut lines = vec![format!("{found} ({bytes} bytes; {} trials{void})", trials.len())];
+    let mut lines = vec![
+        mpps_report::document::headed(headline),
+        format!("({} trials{void})", trials.len()),
+    ];
     if let Some(why) = result["incomplete"].as_str() {
         // The whole reason is in the report.
         let why = why.split(" (").next().unwrap_or(why);
@@ -111,31 +106,34 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_search_is_told_in_two_lines_and_void_trials_are_named() {
+    fn a_search_is_told_by_the_first_sentence_of_its_page_and_void_trials_are_named() {
         let mut result = json!({
             "incomplete": null,
-            "params": { "frame_size_bytes": 64 },
-            "results": [{ "lower_pps": 190_000, "upper_pps": 200_000 }],
+            "verdict": ["highest rate without loss: 190,000 pps (64 bytes)", "loss 0 %  190,000 pps"],
             "trials": [{ "outcome": "void" }, { "outcome": "counted" }],
         });
         let told = in_words(&result);
         assert_eq!(
             told,
-            [concat!(
-                "no loss at 190,000 pps, loss at 200,000 pps ",
-                "(64 bytes; 2 trials, 1 of them void: this host was in the way)"
-            )]
+            [
+                "Highest rate without loss: 190,000 pps (64 bytes)",
+                "(2 trials, 1 of them void: this host was in the way)"
+            ]
         );
         result["incomplete"] = "this host could not: it slept (a lot)".into();
-        result["results"][0]["upper_pps"] = Value::Null;
         let told = in_words(&result);
-        assert!(told[0].starts_with("no loss at 190,000 pps, the highest"), "{told:?}");
-        assert_eq!(told[1], "not complete: this host could not: it slept");
+        assert_eq!(told[2], "not complete: this host could not: it slept");
         assert!(
             folded(&"word ".repeat(60))
                 .iter()
                 .all(|line| line.chars().count() <= 77)
         );
-        assert_eq!((two_digits(545_473), two_digits(9)), (540_000, 9));
+    }
+
+    #[test]
+    fn a_search_goes_clearly_above_what_came_back_flat_out() {
+        for (flat_out, most) in [(640_000.0, 960_000), (545_473.0, 820_000), (1_000.0, 1_500), (7.0, 10)] {
+            assert_eq!(bracket(flat_out), most, "{flat_out}");
+        }
     }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) serving: Option<Serving>,
     /// How long what comes after the current test takes, as estimated, ns.
     pub(crate) later_ns: u64,
+    /// Time spent waiting after void trials, beyond the pause between any two, ns.
+    pub(crate) waited_ns: u64,
     /// A trial has run here.
     begun: bool,
 }
@@ -89,6 +91,7 @@ impl<'b, 's> Bench<'b, 's> {
             watch: None,
             serving: None,
             later_ns: 0,
+            waited_ns: 0,
             begun: false,
         }
     }
@@ -233,6 +236,7 @@ impl<'b, 's> Bench<'b, 's> {
         // What was in the way of a void trial may be over in a while.
         let void = self.void_at_last().len().min(MOST_VOID);
         let pause = self.setup.pause.max(AFTER_VOID * void as u32);
+        self.waited_ns += (pause - self.setup.pause).as_nanos() as u64;
         if !self.trials.is_empty() && !self.wait(pause) || self.session.interrupted() {
             return Err(Stop::Interrupted);
         }

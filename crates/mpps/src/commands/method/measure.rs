@@ -130,6 +130,8 @@ pub(crate) struct Measured {
     pub(crate) late: u64,
     /// Due and not taken by the path.
     pub(crate) refused: u64,
+    /// Departures that were due and did not leave, for any reason; refused ones are among them.
+    pub(crate) missed: u64,
     /// As measured, to the end of sending.
     pub(crate) sending_ns: u64,
     /// Of the slower way where packets went both ways.
@@ -249,6 +251,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         lost: summary.lost,
         late: summary.late,
         refused,
+        missed: summary.missed,
         sending_ns: summary.duration_ns,
         offered_pps: each(|told| told.offered_pps),
         received_pps: each(|told| told.received_pps),

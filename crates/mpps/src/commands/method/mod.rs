@@ -1,6 +1,7 @@
 //! Test methods on ports that stay open: trials, their record, searches, and what is made of the results.
 
 pub(crate) mod bench;
+pub(crate) mod expect;
 pub(crate) mod limits;
 pub(crate) mod measure;
 pub(crate) mod outcome;
@@ -135,6 +136,40 @@ impl<'a> Setup<'a> {
         self.pause + self.settle + learning
     }
 
+    /// Media type, protocol and format of the data, which RFC 2544 (26.1) wants beside a rate.
+    pub(crate) fn stream(&self) -> [(&'static str, String); 3] {
+        let medium = match self.draft.port.interface() {
+            Some(device) => {
+                let driver = Some(device.driver.as_str()).filter(|driver| !driver.is_empty());
+                let driver = driver.map_or_else(String::new, |driver| format!(" ({driver})"));
+                match (device.is_virtual, device.speed_bps) {
+                    (true, _) => format!("virtual Ethernet{driver}"),
+                    (false, Some(bps)) => format!("Ethernet, {}{driver}", mpps_report::units::bps(bps as f64)),
+                    (false, None) => format!("Ethernet of unknown rate{driver}"),
+                }
+            }
+            None => format!("not known: the path {} names no interface", self.draft.port.spec.path),
+        };
+        let version = if self.draft.src.is_ipv6() { "IPv6" } else { "IPv4" };
+        let vlan = self
+            .draft
+            .args
+            .vlan
+            .map_or_else(String::new, |id| format!(", VLAN {id}"));
+        let seed = self.args.traffic.run.seed;
+        [
+            ("medium", medium),
+            ("protocol", format!("UDP over {version}{vlan}")),
+            (
+                "data_format",
+                format!(
+                    "in each UDP payload 16 bytes of sequence number and send time, then pseudo-random bytes by seed \
+                     {seed} and sequence number"
+                ),
+            ),
+        ]
+    }
+
     /// Bytes of a frame of the plan, with FCS.
     pub(crate) fn frame_size(&self) -> usize {
         self.draft.frame_size
@@ -225,6 +260,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
+            "--count",
+            args.traffic.count.is_some(),
+            "a trial is of a time, and its packets are the method's: want sendrecv … --count N",
+        ),
+        (
             "--duration",
             run.duration.is_some(),
             "the method has times of its own: see its --help",
@@ -236,11 +276,6 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "--json-lines",
             run.tell.json_lines.is_some(),
             "a method has trials, each a line of --out DIR's trials.jsonl as it ends: want --out DIR",
-        ),
-        (
-            "--expect",
-            !run.tell.expect.is_empty(),
-            "a method finds what is reached: want its --goal or --loss-limit",
         ),
         ("--junit", run.tell.junit.is_some(), A_FOLDER),
         ("--markdown", run.tell.markdown.is_some(), A_FOLDER),

@@ -54,6 +54,17 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
     }
 }
 
+/// The rate in a few words, for a headline.
+pub(crate) fn in_short(outcome: &Outcome, found: &Found) -> String {
+    match (outcome.bounds.lower, outcome.bounds.upper) {
+        _ if outcome.none_passes => format!("none from {} pps up", count(found.limits().min)),
+        (Some(lower), Some(_)) => format!("{} pps", count(lower)),
+        (Some(lower), None) => format!("{} pps or more", count(lower)),
+        (None, Some(upper)) => format!("below {} pps", count(upper)),
+        (None, None) => "not known".to_owned(),
+    }
+}
+
 /// An irregular result's mark; empty for a regular one.
 pub(crate) fn mark(outcome: &Outcome, found: &Found) -> &'static str {
     match outcome {

@@ -8,6 +8,7 @@ use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines
 use crate::fail::{Result, usage};
 use crate::privilege::Clerk;
 use mpps_method::{Input, Trial, Verdict};
+use mpps_stats::count;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +32,7 @@ pub(crate) struct Header {
 impl Header {
     fn json(&self) -> Value {
         let plan: Value = serde_json::from_str(&self.plan).unwrap_or_default();
-        json!({ "schema": SCHEMA, "test": self.test, "params": self.params, "plan": plan })
+        folder::with_place(json!({ "schema": SCHEMA, "test": self.test, "params": self.params, "plan": plan }))
     }
 }
 
@@ -79,6 +80,7 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "lost": measured.lost,
         "late": measured.late,
         "refused": measured.refused,
+        "missed": measured.missed,
         "sending_ns": measured.sending_ns,
         "offered_pps": measured.offered_pps,
         "received_pps": measured.received_pps,
@@ -150,6 +152,7 @@ fn trial_of(line: &Value) -> Option<Measured> {
         lost: count("lost")?,
         late: count("late")?,
         refused: count("refused")?,
+        missed: count("missed")?,
         sending_ns: count("sending_ns")?,
         offered_pps: number("offered_pps")?,
         received_pps: number("received_pps")?,
@@ -165,6 +168,37 @@ fn trial_of(line: &Value) -> Option<Measured> {
         reasons: texts("reasons")?,
         notes: texts("notes")?,
     })
+}
+
+/// Why the numbers of a trial can't all be right; `None` where they can.
+fn contradiction(told: &Measured) -> Option<String> {
+    let sum = |parts: &[u64]| parts.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
+    let back = sum(&[told.received, told.lost, told.late]);
+    if back != told.sent {
+        return Some(format!(
+            "{} received, {} lost and {} late of {} sent",
+            count(told.received),
+            count(told.lost),
+            count(told.late),
+            count(told.sent)
+        ));
+    }
+    if let Verdict::Counted { due, missing } = told.trial.verdict {
+        let (all, gone) = (
+            sum(&[told.sent, told.refused]),
+            sum(&[told.lost, told.late, told.refused]),
+        );
+        if (due, missing) != (all, gone) {
+            let [due, missing, all, gone] = [due, missing, all, gone].map(count);
+            return Some(format!("{missing} missing of {due} due, where {gone} of {all} are"));
+        }
+    }
+    if told.offered_pps < 0.0 || told.received_pps < 0.0 {
+        return Some("a rate below 0".to_owned());
+    }
+    let delay = told.latency.as_ref()?;
+    let fits = [delay.p50, delay.p99, delay.p999].is_sorted() && delay.min <= delay.max && delay.mean >= 0.0;
+    (!fits).then(|| "percentiles of the latency that do not ascend".to_owned())
 }
 
 /// Reads the latency of a trial's line.
@@ -208,6 +242,7 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
     if first.1.get("schema") != want.get("schema") {
         return Err(NO_RECORD.to_owned());
     }
+    folder::same_place(&first.1, &want)?;
     for key in ["test", "params", "plan"] {
         let (there, here) = (first.1.get(key), want.get(key));
         if there != here {
@@ -226,7 +261,14 @@ fn read(text: &[u8], header: &Header) -> std::result::Result<Option<Earlier>, St
             tester = facts.iter().map(|(name, value)| (shown(name), text(value))).collect();
             continue;
         }
-        trials.push(trial_of(&value).ok_or_else(|| format!("line {at}: no trial of this record's schema"))?);
+        let trial = trial_of(&value).ok_or_else(|| format!("line {at}: no trial of this record's schema"))?;
+        if let Some(why) = contradiction(&trial) {
+            return Err(format!(
+                "line {at}: its numbers contradict each other ({why}): want the record as it was written, or another \
+                 folder"
+            ));
+        }
+        trials.push(trial);
     }
     if trials.is_empty() {
         return Ok(None);
@@ -336,6 +378,7 @@ mod tests {
             lost: 1,
             late: 0,
             refused: 0,
+            missed: 3,
             // Read by halves these would be others in their last bit.
             offered_pps: 39_999.400_008_999_86,
             received_pps: 31_415.926_535_897_93 / 7.0,
@@ -368,6 +411,7 @@ mod tests {
     }
 
     fn trials() -> Vec<Measured> {
+        // 100 sent, one of them lost.
         let counted = Verdict::Counted { due: 100, missing: 1 };
         let void = Measured {
             latency: None,
@@ -432,6 +476,41 @@ mod tests {
             let why = read(wrong.as_bytes(), &header()).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
+    }
+
+    #[test]
+    fn trials_whose_numbers_contradict_each_other_are_refused() {
+        let text = record(&trials());
+        for (good, bad, told) in [
+            (
+                "\"lost\":1,",
+                "\"lost\":4001,",
+                "99 received, 4,001 lost and 0 late of 100 sent",
+            ),
+            (
+                "\"sent\":100,",
+                "\"sent\":0,",
+                "99 received, 1 lost and 0 late of 0 sent",
+            ),
+            (
+                "\"missing\":1,",
+                "\"missing\":7,",
+                "7 missing of 100 due, where 1 of 100 are",
+            ),
+            ("\"due\":100,", "\"due\":99,", "1 missing of 99 due, where 1 of 100 are"),
+            ("\"late\":0,", "\"late\":18446744073709551615,", "late of 100 sent"),
+            ("\"p50\":2,", "\"p50\":9,", "do not ascend"),
+        ] {
+            assert!(text.contains(good), "{good}: {text}");
+            let why = read(text.replacen(good, bad, 1).as_bytes(), &header()).unwrap_err();
+            assert!(
+                why.contains("line 2: its numbers contradict each other") && why.contains(told),
+                "{why}"
+            );
+        }
+        let elsewhere = text.replacen("\"kernel\":\"", "\"kernel\":\"other-", 1);
+        let why = read(elsewhere.as_bytes(), &header()).unwrap_err();
+        assert!(why.contains("another kernel, other-"), "{why}");
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::measure::Measured;
 use super::record::trial_json;
 use super::{Setup, Stop};
-use crate::fail::{Result, say, usage};
+use crate::fail::{Result, print, say, usage};
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_report::rfc3339;
@@ -183,6 +183,11 @@ fn of_trials(trials: &[Measured]) -> Table {
             told.trial.loss().into(),
             told.refused.into(),
             told.late.into(),
+            // Counted in every trial, a void one too: these decide nothing there, and happened.
+            told.sent.into(),
+            told.received.into(),
+            told.lost.into(),
+            told.missed.into(),
             delay.map(|delay| delay.p50).into(),
             delay.map(|delay| delay.p99).into(),
             match told.counts() {
@@ -206,6 +211,10 @@ fn of_trials(trials: &[Measured]) -> Table {
             column("loss_ratio", "loss", Unit::Ratio),
             column("refused", "refused", Unit::Count),
             column("late", "late", Unit::Count),
+            column("sent", "sent", Unit::Count),
+            column("received", "received", Unit::Count),
+            column("lost", "not back", Unit::Count),
+            column("missed", "not sent", Unit::Count),
             column("latency_p50_ns", "p50", Unit::Ns),
             column("latency_p99_ns", "p99", Unit::Ns),
             column("outcome", "outcome", Unit::Plain),
@@ -228,10 +237,27 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
         "pacing": setup.pacing,
         "link_bps": setup.link_bps,
     });
+    let stream = setup.stream().map(|(name, text)| (name.to_owned(), Value::from(text)));
     match of {
-        Value::Object(of) => of,
+        Value::Object(of) => of.into_iter().chain(stream).collect(),
         _ => Map::new(),
     }
+}
+
+/// Prints the result: its lines, how it stands to the standard, and how long it took.
+pub(crate) fn print_lines(document: &Document) -> Result<()> {
+    print(|out| {
+        for line in &document.verdict {
+            writeln!(out, "{line}")?;
+        }
+        if let Some(compliance) = &document.compliance {
+            writeln!(out, "{compliance}")?;
+        }
+        match &document.incomplete {
+            Some(why) => writeln!(out, "not complete: {why}"),
+            None => writeln!(out, "{} trials in {:.0} s", document.trials.len(), document.took_s),
+        }
+    })
 }
 
 /// Writes the files of a result; the exit code, 1 where one could not be written.

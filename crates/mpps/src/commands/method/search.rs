@@ -12,11 +12,9 @@ use std::time::Duration;
 /// Of a rate at which this host was disturbed three times in a row: the highest that is tried after it. A lane that has
 /// time to spare catches up after a disturbance that ends a trial at the limit.
 const LOWER: f64 = 0.8;
-/// Of the first rate that was given up in a row of void trials: no lower one is tried. What a host can offer only so
-/// far below what it sends says nothing of a device.
-const LEAST: f64 = 0.01;
-/// Departures of a full trial below which it shows no disturbance: the tolerance of a valid one is a thousandth.
-const SEEN: f64 = 1000.0;
+/// Rates that are given up one after another, with no trial between them that held, before the disturbance is taken
+/// not to depend on the rate: the highest one, and the two below it that were tried to find that out.
+const MOST_GIVEN_UP: usize = 3;
 
 /// A search as far as it has come.
 pub(crate) struct Found {
@@ -31,6 +29,10 @@ pub(crate) struct Found {
     /// Void trials before this place count no more: they were an earlier command's, or at a highest rate that was given
     /// up.
     forgiven: usize,
+    /// Highest rate before a disturbance lowered it, and what that rate is limited by.
+    undisturbed: Option<(Limits, LimitedBy)>,
+    /// A trial has held at a lowered rate, and the rate before it has had another try.
+    tried_again: bool,
 }
 
 impl Found {
@@ -43,6 +45,8 @@ impl Found {
             trials: Vec::new(),
             numbers: Vec::new(),
             forgiven: 0,
+            undisturbed: None,
+            tried_again: false,
         }
     }
 
@@ -100,7 +104,8 @@ impl Found {
     /// After void trials at a rate, a lower one as the highest: by what was reached where that rate is this host's own
     /// limit, else a step down, since a disturbance may do no harm there. Where a rate above that has passed already,
     /// one between it and the void one is left to try, until they are as close as the goal asks. What is known above
-    /// the highest rate stays known. False where no goal has a lower rate left.
+    /// the highest rate stays known. False where no goal has a lower rate left, or where trials are void at lower rates
+    /// as well: the disturbance does not depend on the rate then, and the highest rate is again what it was.
     fn lower_max(&mut self) -> bool {
         let (void, limits) = (self.void_at_last(), self.limits());
         let outpaced = void.iter().all(|trial| trial.outpaced);
@@ -108,9 +113,9 @@ impl Found {
         let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
         let step = match outpaced {
             true => (reached * OF_CEILING) as u64,
-            false => (load as f64 * LOWER.powi(self.given_up())) as u64,
+            false => (load as f64 * LOWER.powi(self.given_up() as i32)) as u64,
         };
-        let in_vain = !outpaced && step < self.least();
+        let in_vain = !outpaced && self.given_up() >= MOST_GIVEN_UP;
         // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
         let outcomes = self.outcomes();
         let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
@@ -121,12 +126,18 @@ impl Found {
             (passed < load && !hopeless && !known).then_some(max)
         });
         let Some(max) = wants.max().filter(|max| *max < limits.max) else {
+            if in_vain && outcomes.iter().all(|outcome| outcome.bounds.lower.is_none()) {
+                self.raise_max();
+            }
             return false;
         };
         let Ok(search) = self.search.within(Limits { max, ..limits }) else {
             return false;
         };
         self.search = search;
+        if !outpaced && self.undisturbed.is_none() {
+            self.undisturbed = Some((limits, self.limited_by));
+        }
         // Once others were in the way, what is found is less than it might be.
         if self.limited_by != LimitedBy::Host {
             self.limited_by = if outpaced {
@@ -139,22 +150,37 @@ impl Found {
         true
     }
 
-    /// How often a highest rate has been given up since a trial last held, this time included; three at the most. On a
-    /// host that is disturbed at any rate the end comes within minutes.
-    fn given_up(&self) -> i32 {
-        let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
-        (void / MOST_VOID).clamp(1, 3) as i32
+    /// Makes the highest rate what it was before a disturbance lowered it. False where none has.
+    fn raise_max(&mut self) -> bool {
+        let Some((limits, limited_by)) = self.undisturbed.take() else {
+            return false;
+        };
+        let Ok(search) = self.search.within(limits) else {
+            return false;
+        };
+        (self.search, self.limited_by) = (search, limited_by);
+        self.forgiven = self.trials.len();
+        true
     }
 
-    /// The lowest rate that is worth a try after the void trials since one last held.
-    fn least(&self) -> u64 {
-        let void = self.trials.iter().rev().take_while(|trial| !trial.counts());
-        let first = void.map(|trial| trial.trial.input.load).max().unwrap_or(0) as f64;
-        let longest_ns = self.search.goals().iter().map(|goal| goal.final_ns).max();
-        let seen = SEEN * 1e9 / longest_ns.unwrap_or(1).max(1) as f64;
-        // Where the first rate was as low, there is no other way to learn anything.
-        let seen = if first > seen { seen } else { 0.0 };
-        (first * LEAST).max(seen) as u64
+    /// After a trial: where it held at the rate that a disturbance has lowered the highest one to, that one is tried
+    /// once more. The disturbance may be over; where it is not, it depends on the rate.
+    fn try_again(&mut self) -> bool {
+        let held = self
+            .trials
+            .last()
+            .is_some_and(|trial| trial.counts() && trial.trial.input.load == self.limits().max && trial.loss().1 == 0);
+        if !held || self.tried_again || self.undisturbed.is_none() {
+            return false;
+        }
+        self.tried_again = true;
+        self.raise_max()
+    }
+
+    /// How often a highest rate has been given up since a trial last held, this time included.
+    fn given_up(&self) -> usize {
+        let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
+        (void / MOST_VOID).max(1)
     }
 
     /// What this host was in the way of, in a sentence; `None` where each goal's answer is the device's.
@@ -225,11 +251,24 @@ impl Found {
         ns + u64::from(trials) * between.as_nanos() as u64
     }
 
+    /// Time that the search has taken, ns: its trials, void ones too, and the waits after those.
+    fn spent_ns(&self, waited_ns: u64) -> u64 {
+        let trials = self.trials.iter().map(|trial| trial.trial.effective_ns);
+        trials.fold(waited_ns, u64::saturating_add)
+    }
+
     /// Goes through the trials; `tell` is called after each.
     pub(crate) fn go(&mut self, bench: &mut Bench<'_, '_>, tell: &mut dyn FnMut(&Bench<'_, '_>, &Self)) -> Step<()> {
+        let waited = bench.waited_ns;
         loop {
             let trials = self.trials();
-            let input = match self.search.next(&trials) {
+            let next = self.search.next(&trials);
+            let over = self.spent_ns(bench.waited_ns - waited) >= self.search.most_ns();
+            // Void trials decide nothing, and take as long as others.
+            if over && next != Next::Done(End::Found) {
+                return Err(Stop::OutOfTime);
+            }
+            let input = match next {
                 Next::Trial(input) => input,
                 // Bounds that are as close as asked for hold whatever was in the way above them.
                 Next::Done(End::Found) if self.limited_by == LimitedBy::Host && !self.is_regular() => {
@@ -264,6 +303,13 @@ impl Found {
             }
             tell(bench, self);
             bench.check_answers()?;
+            if self.try_again() {
+                bench.say(&format!(
+                    "{} bytes: a trial held: trying {} pps again",
+                    self.frame_size,
+                    count(self.limits().max)
+                ));
+            }
         }
     }
 }
@@ -384,39 +430,60 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_where_the_lowest_rates_are_void_too() {
-        let mut found = found(vec![void(1000, 900.0, false); 3]);
-        let steady = found.left_ns(Duration::ZERO);
-        assert!(steady > 0, "void trials are repeated, and no end");
-        while found.lower_max() {
-            assert!(found.trials.len() < 60, "the end is near");
-            let load = found.limits().max;
-            found.trials.extend(vec![void(load, 1.0, false); 3]);
+    fn a_disturbance_at_lower_rates_as_well_does_not_depend_on_the_rate_and_lowers_none() {
+        for top in [1000, 637_000] {
+            let mut found = found(vec![void(top, 900.0, false); 3]);
+            found.search = found.search.within(Limits { min: 1, max: top }).unwrap();
+            let mut tried = vec![top];
+            while found.lower_max() {
+                let load = found.limits().max;
+                tried.push(load);
+                found.trials.extend(vec![void(load, 1.0, false); 3]);
+            }
+            assert_eq!(tried, [top, top * 4 / 5, top * 512 / 1000]);
+            assert_eq!((found.limits().max, found.limited_by), (top, LimitedBy::MaxRate));
+            assert_eq!(
+                found.hindered().unwrap(),
+                format!(
+                    "this host could offer no rate undisturbed, from {} pps down to {} pps: why",
+                    count(top),
+                    count(top * 512 / 1000)
+                )
+            );
+            let told = crate::commands::method::outcome::verdict(&found.outcomes()[0], &found);
+            assert_eq!(told, "not known: no rate has passed or failed");
         }
-        let most = found.limits().max;
-        assert!(
-            (10..20).contains(&most),
-            "a hundredth of the first, and no less: {most}"
-        );
-        assert_eq!(
-            found.hindered().unwrap(),
-            format!("this host could offer no rate undisturbed, from 1,000 pps down to {most} pps: why")
-        );
-        let told = crate::commands::method::outcome::verdict(&found.outcomes()[0], &found);
-        assert_eq!(told, "not known: no rate has passed or failed");
     }
 
     #[test]
-    fn a_rate_of_so_few_packets_that_nothing_is_seen_in_a_trial_is_not_tried_for_void_ones_above() {
-        let mut found = found(vec![void(20_000, 900.0, false); 3]);
-        let limits = Limits { min: 20, max: 20_000 };
-        found.search = found.search.within(limits).unwrap();
-        while found.lower_max() {
-            let load = found.limits().max;
-            found.trials.extend(vec![void(load, 1.0, false); 3]);
-        }
-        let most = found.limits().max;
-        assert!((1000..2000).contains(&most), "{most}");
+    fn a_rate_given_up_is_tried_once_more_after_a_lower_one_has_held() {
+        let mut found = found(vec![void(1000, 900.0, false); 3]);
+        assert!(found.lower_max());
+        assert_eq!(found.limits().max, 800);
+        assert!(!found.try_again(), "nothing has held yet");
+        found.trials.push(passed(800));
+        assert!(found.try_again());
+        assert_eq!((found.limits().max, found.limited_by), (1000, LimitedBy::MaxRate));
+        // There the disturbance comes again, which shows that it depends on the rate.
+        found.trials.extend(vec![void(1000, 900.0, false); 3]);
+        assert!(found.lower_max());
+        let max = found.limits().max;
+        assert!((800..1000).contains(&max), "{max}");
+        found.trials.push(passed(max));
+        assert!(!found.try_again(), "once is enough");
+        assert_eq!((found.limits().max, found.limited_by), (max, LimitedBy::Host));
+    }
+
+    #[test]
+    fn void_trials_and_the_waits_after_them_take_time_of_the_search() {
+        let mut trials = vec![passed(700)];
+        let mut long = void(800, 700.0, false);
+        long.trial.effective_ns = 2_000_000_000;
+        trials.extend(vec![long; 3]);
+        let mut found = found(trials);
+        assert_eq!(found.spent_ns(500_000_000), 7_500_000_000);
+        assert!(found.lower_max(), "what is forgiven has taken its time all the same");
+        assert_eq!(found.spent_ns(0), 7_000_000_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod tell;
 
 use super::method::bench::Bench;
 use super::method::search::{Found, search_of};
-use super::method::{Setup, Step, Stop, no_tolerance, rates_json, report};
+use super::method::{Setup, Step, Stop, expect, no_tolerance, rates_json, report};
 use crate::cli::Ndr;
 use crate::fail::{Result, usage};
 use mpps_method::{Goal, Ratio};
@@ -26,13 +26,14 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
     let goals = goals(args);
     let frame_size = setup.frame_size();
     setup.rates(frame_size, None)?;
+    expect::check(&args.method, "ndr", &tell::finds(&goals))?;
     let params = json!({ "goals": goals_json(&goals), "rates": rates_json(&args.method) });
     let began = Instant::now();
     let mut code = 0;
     setup.on_bench("ndr", params, &mut || Ok(()), &mut |bench| {
         let mut found = None;
         let stop = search(args, &goals, frame_size, bench, &mut found).err();
-        let document = tell::document(
+        let mut document = tell::document(
             &setup,
             args,
             bench,
@@ -41,9 +42,15 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
             began.elapsed(),
             stop.as_ref(),
         );
+        let reached = found
+            .as_ref()
+            .map(|found| tell::reached(&goals, found))
+            .unwrap_or_default();
+        let judged = expect::judged(&args.method.traffic.run.tell.expect, &reached);
+        let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
-        tell::result(&goals, found.as_ref(), bench, began.elapsed(), stop.as_ref())?;
-        code = report::write(bench, &document, stop.as_ref().map_or(0, Stop::code));
+        report::print_lines(&document)?;
+        code = report::write(bench, &document, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))

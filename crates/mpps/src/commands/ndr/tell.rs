@@ -3,13 +3,14 @@
 use super::goals_json;
 use crate::cli::Ndr;
 use crate::commands::method::bench::Bench;
-use crate::commands::method::outcome::{bounds, mark, outcome_json, trace, verdict};
+use crate::commands::method::expect::Reached;
+use crate::commands::method::outcome::{bounds, in_short, mark, outcome_json, trace, verdict};
 use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::search::Found;
 use crate::commands::method::{Setup, Stop};
-use crate::fail::{Result, print};
 use mpps_method::{Goal, Outcome, Ratio, Verdict};
 use mpps_report::document::{Document, Table, Unit};
+use mpps_report::{Between, Found as What};
 use mpps_stats::count;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -159,31 +160,47 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
     }
 }
 
-/// The result in words: what this host was in the way of, and a line per goal.
+/// The result in words: a headline, or what this host was in the way of; then a line per goal.
 fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
     let outcomes = found.outcomes();
     let of =
         |(goal, outcome): (&Goal, &Outcome)| format!("loss {:>5}  {}", goal.loss.to_string(), verdict(outcome, found));
-    let hindered = found.hindered().into_iter().chain(found.remedy().map(str::to_owned));
-    hindered.chain(goals.iter().zip(&outcomes).map(of)).collect()
+    let hindered = found.hindered();
+    // A result that this host bounds is no answer of the device.
+    let headline = hindered.is_none().then(|| headline(goals, found));
+    let first = hindered.into_iter().chain(headline);
+    let first = first.chain(found.remedy().map(str::to_owned));
+    first.chain(goals.iter().zip(&outcomes).map(of)).collect()
 }
 
-/// Tells the result.
-pub(super) fn result(
-    goals: &[Goal],
-    found: Option<&Found>,
-    bench: &Bench<'_, '_>,
-    took: Duration,
-    stop: Option<&Stop>,
-) -> Result<()> {
-    print(|out| {
-        let unknown = || vec!["no rate is known: the search had not begun".to_owned()];
-        for line in found.map_or_else(unknown, |found| lines(goals, found)) {
-            writeln!(out, "{line}")?;
-        }
-        match stop {
-            Some(stop) => writeln!(out, "not complete: {}", stop.why()),
-            None => writeln!(out, "{} trials in {:.0} s", bench.trials.len(), took.as_secs_f64()),
-        }
-    })
+/// All goals in one line.
+fn headline(goals: &[Goal], found: &Found) -> String {
+    let of = |(goal, outcome): (&Goal, Outcome)| match goal.loss.share() > 0.0 {
+        true => format!("with loss up to {}: {}", goal.loss, in_short(&outcome, found)),
+        false => format!("without loss: {}", in_short(&outcome, found)),
+    };
+    let all: Vec<_> = goals.iter().zip(found.outcomes()).map(of).collect();
+    format!("highest rate {} ({} bytes)", all.join(", "), found.frame_size)
+}
+
+/// Results of the goals that a demand can name.
+pub(super) fn finds(goals: &[Goal]) -> Vec<What> {
+    let of = |goal: &Goal| if goal.loss.share() > 0.0 { What::Pdr } else { What::Ndr };
+    let mut all: Vec<_> = goals.iter().map(of).collect();
+    // Each of several goals of a kind is judged.
+    all.dedup();
+    all
+}
+
+/// Values of these results after the search, for each goal.
+pub(super) fn reached(goals: &[Goal], found: &Found) -> Vec<Reached> {
+    let of = |(goal, outcome): (&Goal, Outcome)| Reached {
+        what: finds(std::slice::from_ref(goal))[0],
+        frame_size: found.frame_size,
+        between: Between {
+            lower: outcome.bounds.lower.map(|load| load as f64),
+            upper: outcome.bounds.upper.map(|load| load as f64),
+        },
+    };
+    goals.iter().zip(found.outcomes()).map(of).collect()
 }

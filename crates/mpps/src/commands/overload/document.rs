@@ -98,8 +98,10 @@ impl Told<'_> {
             "frmol_pps": self.rates.map(|rates| rates.frmol),
             "mfr_pps": self.rates.map(|rates| rates.mfr),
             "mfr_oload_pps": self.rates.map(|rates| rates.mfr_oload),
-            "frmol_by_mfr": self.rates.map(|rates| rates.ratio()),
-            "collapses": self.rates.map(|rates| rates.collapses()),
+            "frmol_by_mfr": self.rates.filter(|_| loss.is_some()).map(|rates| rates.ratio()),
+            // Without any loss the rates are what was offered, and the device's are those or more.
+            "limit_reached": self.rates.map(|_| loss.is_some()),
+            "collapses": self.rates.filter(|_| loss.is_some()).map(|rates| rates.collapses()),
             "first_loss_iload_pps": loss.map(|point| self.iload(point)),
             "first_loss_ratio": loss.and_then(|point| point.all.loss()),
             "hysteresis_iload_pps": hysteresis.map(|(point, _)| self.iload(point)),

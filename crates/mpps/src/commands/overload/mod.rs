@@ -10,7 +10,7 @@ use super::method::bench::Bench;
 use super::method::limits::LimitedBy;
 use super::method::measure::{Ask, Measured, Phase};
 use super::method::search::{Found, search_of};
-use super::method::{Setup, Step, Stop, rates_json, report, time};
+use super::method::{Setup, Step, Stop, expect, rates_json, report, time};
 use crate::cli::Overload;
 use crate::fail::{Result, failed, usage};
 use device::Lanes;
@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
     )?;
     setup.rates(setup.frame_size(), None)?;
     let given = given(args, &setup)?;
+    expect::check(&args.method, "overload", &tell::FINDS)?;
     let lanes = args.device.as_deref().map(Lanes::open).transpose()?;
     let params = json!({
         "reference": args.reference.as_ref().map(ToString::to_string),
@@ -92,10 +93,12 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let mut test = Test::default();
         let stop = go(args, &setup, (times, given), bench, &mut test).err();
         let told = tell::Told::new(&setup, times, bench, &test, lanes.as_ref());
-        let document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
+        let mut document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
+        let judged = expect::judged(&args.method.traffic.run.tell.expect, &told.reached(setup.frame_size()));
+        let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
-        told.print(bench, began.elapsed(), stop.as_ref())?;
-        code = report::write(bench, &document, stop.as_ref().map_or(0, Stop::code));
+        told.print(&document, bench, began.elapsed(), stop.as_ref())?;
+        code = report::write(bench, &document, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))

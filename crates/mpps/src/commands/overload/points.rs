@@ -225,6 +225,7 @@ mod tests {
             lost: load - received,
             late: 0,
             refused: 0,
+            missed: 0,
             sending_ns: input.duration_ns,
             offered_pps: load as f64,
             received_pps: received as f64,

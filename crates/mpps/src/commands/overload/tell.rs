@@ -4,12 +4,18 @@ use super::device::{ByLane, Did, Lanes};
 use super::points::{Point, Result as Rates, first_loss, hysteresis, points};
 use super::{Test, Times};
 use crate::commands::method::bench::Bench;
+use crate::commands::method::expect::Reached;
 use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::measure::Measured;
 use crate::commands::method::{Setup, Stop};
 use crate::fail::{Result, print};
+use mpps_report::document::Document;
+use mpps_report::{Between, Found};
 use mpps_stats::count;
 use std::time::Duration;
+
+/// Results of an overload test that a demand can name.
+pub(super) const FINDS: [Found; 2] = [Found::Mfr, Found::Frmol];
 
 /// A difference between rising and falling loads that is worth a word, of the larger.
 const HYSTERESIS: f64 = 0.05;
@@ -164,46 +170,86 @@ impl<'t> Told<'t> {
         self.rates.map(|rates| rates.mol)
     }
 
+    /// Values of the results that a demand can name.
+    pub(super) fn reached(&self, frame_size: usize) -> Vec<Reached> {
+        let limit_reached = first_loss(&self.points).is_some();
+        let between = |rate: Option<f64>, known: bool| match limit_reached {
+            true => Between::exactly(rate),
+            // Nothing was lost: the device may forward more.
+            false => Between {
+                lower: rate.filter(|_| known),
+                upper: None,
+            },
+        };
+        let reached = |what, between| Reached {
+            what,
+            frame_size,
+            between,
+        };
+        vec![
+            reached(Found::Mfr, between(self.rates.map(|rates| rates.mfr), true)),
+            reached(Found::Frmol, between(self.rates.map(|rates| rates.frmol), false)),
+        ]
+    }
+
     /// What was found, a sentence each.
     pub(super) fn lines(&self) -> Vec<String> {
         let Some(rates) = self.rates else {
             return vec!["no load was tried to its end".to_owned()];
         };
         let pps = |pps: f64| format!("{} pps", count(pps.round() as u64));
-        let collapse = match rates.collapses() {
-            true => "it collapses under overload",
-            false => "no collapse",
+        let first = first_loss(&self.points);
+        let mut lines = match first {
+            Some(_) => vec![
+                format!("FRMOL {} at MOL {}", pps(rates.frmol), pps(rates.mol)),
+                format!(
+                    "MFR {} at an Oload of {}; FRMOL ÷ MFR {:.3}: {}",
+                    pps(rates.mfr),
+                    pps(rates.mfr_oload),
+                    rates.ratio(),
+                    match rates.collapses() {
+                        true => "it collapses under overload",
+                        false => "no collapse",
+                    }
+                ),
+            ],
+            // The device's highest rate lies above all that was offered.
+            None => vec![
+                format!("MFR {} or more: nothing was lost at any load", pps(rates.mfr)),
+                format!(
+                    "FRMOL is not known: the highest load, {}, did not reach the device's limit{}",
+                    pps(rates.mol),
+                    match self
+                        .test
+                        .limited_by
+                        .filter(|_| self.points.iter().any(|point| point.load.capped))
+                    {
+                        Some(limit) => format!(", and {} allows no more", limit.subject()),
+                        None => String::new(),
+                    }
+                ),
+            ],
         };
-        let mut lines = vec![
-            format!("FRMOL {} at MOL {}", pps(rates.frmol), pps(rates.mol)),
+        let loss = first.map(|point| {
             format!(
-                "MFR {} at an Oload of {}; FRMOL ÷ MFR {:.3}: {collapse}",
-                pps(rates.mfr),
-                pps(rates.mfr_oload),
-                rates.ratio()
-            ),
-        ];
-        let loss = match first_loss(&self.points) {
-            None => "nothing lost at any load".to_owned(),
-            Some(point) => format!(
                 "first loss at {} % ({}): {:.4} %",
                 point.load.percent,
                 pps(self.iload(point) as f64),
                 point.all.loss().unwrap_or_default() * 100.0
-            ),
-        };
-        let hysteresis = match hysteresis(&self.points) {
-            Some((point, gap)) if gap.abs() > HYSTERESIS => format!(
-                "; hysteresis: at {} % rising {}, falling {} ({:+.1} %)",
+            )
+        });
+        let hysteresis = hysteresis(&self.points).map(|(point, gap)| match gap.abs() > HYSTERESIS {
+            true => format!(
+                "hysteresis: at {} % rising {}, falling {} ({:+.1} %)",
                 point.load.percent,
                 pps(point.rising.fr().unwrap_or_default()),
                 pps(point.falling.fr().unwrap_or_default()),
                 gap * 100.0
             ),
-            Some(_) => "; rising and falling loads alike".to_owned(),
-            None => String::new(),
-        };
-        lines.push(loss + &hysteresis);
+            false => "rising and falling loads alike".to_owned(),
+        });
+        let parts: Vec<_> = loss.into_iter().chain(hysteresis).collect();
+        lines.extend((!parts.is_empty()).then(|| parts.join("; ")));
         if let Some(why) = &self.no_device {
             lines.push(format!("nothing is known of the device's lanes: {why}"));
         }
@@ -211,7 +257,13 @@ impl<'t> Told<'t> {
     }
 
     /// Tells it on standard output: 25 lines at the most, but for what went wrong.
-    pub(super) fn print(&self, bench: &Bench<'_, '_>, took: Duration, stop: Option<&Stop>) -> Result<()> {
+    pub(super) fn print(
+        &self,
+        document: &Document,
+        bench: &Bench<'_, '_>,
+        took: Duration,
+        stop: Option<&Stop>,
+    ) -> Result<()> {
         let device = !self.lanes.is_empty() && self.no_device.is_none();
         print(|out| {
             write!(
@@ -262,7 +314,7 @@ impl<'t> Told<'t> {
                     None => writeln!(out)?,
                 }
             }
-            for line in self.lines() {
+            for line in &document.verdict {
                 writeln!(out, "{line}")?;
             }
             match stop {

@@ -136,7 +136,7 @@ impl Choice {
             ("--payload-size", traffic.payload_size.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
-            return Err(usage(format!("{option}: want --sizes BYTES,…, frames with FCS")));
+            return Err(usage(format!("{option}: want --frame-sizes BYTES,…, frames with FCS")));
         }
         for (option, zero) in [
             ("--search-time", args.search_time.is_zero()),

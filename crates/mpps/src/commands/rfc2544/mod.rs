@@ -13,7 +13,7 @@ use super::method::bench::Bench;
 use super::method::limits::LimitedBy;
 use super::method::measure::Measured;
 use super::method::search::Found;
-use super::method::{Setup, Step, Stop, report};
+use super::method::{Setup, Step, Stop, expect, report};
 use crate::cli::{Rfc2544, Rfc2544Test};
 use crate::fail::{Failure, Result, usage};
 use choice::{Choice, Test};
@@ -98,6 +98,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
     let mut setup = Setup::new(&args.method, choice.sizes.first().copied(), choice.pause, choice.settle)?;
     setup.learning = choice.learning;
     let left_out = without_recovery(args, &mut choice, &setup)?;
+    expect::check(&args.method, "rfc2544", &result::finds(&choice))?;
     in_kernel(&choice, &setup)?;
     for size in &choice.sizes {
         setup.rates(*size, None)?;
@@ -135,10 +136,12 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             took: began.elapsed(),
             stop: stop.as_ref(),
         };
-        let document = result::document(&told);
+        let mut document = result::document(&told);
+        let judged = expect::judged(&args.method.traffic.run.tell.expect, &result::reached(&choice, &sizes));
+        let done = expect::add_to(&mut document, &judged, result::code(&told));
         bench.leave_screen();
-        result::print_lines(&document)?;
-        code = report::write(bench, &document, result::code(&told));
+        report::print_lines(&document)?;
+        code = report::write(bench, &document, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))
@@ -169,7 +172,7 @@ fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
         return Ok(());
     }
     let why = if choice.sizes.len() > 1 {
-        format!("--sizes: {} of them", choice.sizes.len())
+        format!("--frame-sizes: {} of them", choice.sizes.len())
     } else if choice.has(Test::BackToBack) || choice.has(Test::Recovery) {
         "this test".to_owned()
     } else {
@@ -177,7 +180,7 @@ fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
     };
     Err(usage(format!(
         "{why}: on this path programs are loaded for one frame size and settle time, and more take privileges: want \
-         one of --sizes and throughput, loss or latency, or --keep-privileges"
+         one of --frame-sizes and throughput, loss or latency, or --keep-privileges"
     )))
 }
 

@@ -3,11 +3,12 @@
 use super::choice::{Choice, Test};
 use super::{OfSize, burst, latency, loss, recovery, reset, throughput};
 use crate::commands::method::bench::Bench;
+use crate::commands::method::expect::Reached;
 use crate::commands::method::outcome::{outcome_json, trace, verdict};
 use crate::commands::method::report::document as of_all;
 use crate::commands::method::{Setup, Stop};
-use crate::fail::{Result, print};
 use mpps_report::document::Document;
+use mpps_report::{Between, Found};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -53,6 +54,11 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
         ));
     }
     document.verdict = sentences(choice, sizes);
+    // RFC 2544, 26.1: these belong to the reported rate.
+    let of = |name: &str| told.params[name].as_str().unwrap_or("not known").to_owned();
+    document
+        .verdict
+        .push(format!("{} on {}; {}", of("protocol"), of("medium"), of("data_format")));
     if told.stop.is_none() {
         document.verdict.extend(notes());
     }
@@ -90,6 +96,54 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     document.tables.splice(0..0, tables);
     document.charts = charts;
     document
+}
+
+/// Results of the tests that a demand can name.
+pub(super) fn finds(choice: &Choice) -> Vec<Found> {
+    let of = |test: &Test| match test {
+        Test::Throughput => Found::Throughput,
+        Test::Latency => Found::Latency,
+        Test::Loss => Found::Loss,
+        Test::BackToBack => Found::BackToBack,
+        Test::Recovery => Found::Recovery,
+        Test::Reset => Found::Reset,
+    };
+    choice.tests.iter().map(of).collect()
+}
+
+/// Values of these results after the tests, at each frame size.
+pub(super) fn reached(choice: &Choice, sizes: &[OfSize]) -> Vec<Reached> {
+    let at_size = |of: &OfSize| {
+        let json = of_size(choice, of);
+        let number = |pointer: &str| json.pointer(pointer).and_then(Value::as_f64);
+        let between = |what: Found| match what {
+            Found::Latency => Between::exactly(number("/latency/typical_ns/median")),
+            Found::Loss => Between::exactly(number("/loss/0/loss_ratio")),
+            Found::BackToBack => Between::exactly(number("/back_to_back/mean_frames")),
+            Found::Recovery => Between::exactly(number("/recovery/mean_recovery_ns")),
+            Found::Reset => Between::exactly(number("/reset/mean_by_loss_ns")),
+            _ => Between {
+                lower: number("/throughput/lower_pps"),
+                upper: number("/throughput/upper_pps"),
+            },
+        };
+        let reached = |what: Found| Reached {
+            what,
+            frame_size: of.frame_size,
+            between: between(what),
+        };
+        finds(choice).into_iter().map(reached).collect::<Vec<_>>()
+    };
+    let mut all: Vec<_> = sizes.iter().flat_map(at_size).collect();
+    // A reset is at one size alone.
+    let resets = |reached: &Reached| reached.what == Found::Reset;
+    if all
+        .iter()
+        .any(|reached| resets(reached) && reached.between.lower.is_some())
+    {
+        all.retain(|reached| !resets(reached) || reached.between.lower.is_some());
+    }
+    all
 }
 
 /// What was found, test by test, a sentence per size.
@@ -173,21 +227,5 @@ fn of_size(choice: &Choice, of: &OfSize) -> Value {
         "recovery": recovery::json(choice, of),
         "reset": reset::json(choice, of),
         "notes": of.notes,
-    })
-}
-
-/// Tells the result.
-pub(super) fn print_lines(document: &Document) -> Result<()> {
-    print(|out| {
-        for line in &document.verdict {
-            writeln!(out, "{line}")?;
-        }
-        if let Some(compliance) = &document.compliance {
-            writeln!(out, "{compliance}")?;
-        }
-        match &document.incomplete {
-            Some(why) => writeln!(out, "not complete: {why}"),
-            None => writeln!(out, "{} trials in {:.0} s", document.trials.len(), document.took_s),
-        }
     })
 }

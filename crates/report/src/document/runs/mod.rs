@@ -319,7 +319,7 @@ fn verdict(runs: &[Run]) -> Vec<String> {
         lines.push("The runs did not alternate: drift of the host is in what differs between them.".to_owned());
     }
     let warnings = runs.iter().flat_map(|run| warnings(run, one));
-    lines.extend(warnings.map(|text| format!("Warning: {text}.")));
+    lines.extend(warnings.map(|text| format!("Note: {text}.")));
     lines
 }
 

@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 /// Keys of a distribution, what they are called, and which part of all is not above them.
 pub(super) const PERCENTILES: [(&str, &str, f64); 7] = [
-    ("min", "least", 0.0),
+    ("min", "min", 0.0),
     ("mean", "mean", f64::NAN),
-    ("p50", "median", 0.5),
+    ("p50", "p50", 0.5),
     ("p90", "p90", 0.9),
     ("p99", "p99", 0.99),
     ("p999", "p99.9", 0.999),
-    ("max", "largest", f64::NAN),
+    ("max", "max", f64::NAN),
 ];
 pub(super) fn column(key: &str, title: &str, unit: Unit) -> Column {
     Column {
@@ -71,7 +71,7 @@ pub(super) fn comparison(runs: &[Run]) -> Table {
         ("received_bps", "Received", Unit::Bps, "/received_bps"),
         ("latency_mean_ns", "Mean latency", Unit::Ns, "/latency_ns/mean"),
         ("latency_p99_ns", "p99", Unit::Ns, "/latency_ns/p99"),
-        ("latency_max_ns", "Largest", Unit::Ns, "/latency_ns/max"),
+        ("latency_max_ns", "max", Unit::Ns, "/latency_ns/max"),
     ];
     let rows = runs.iter().map(|run| {
         let valid = match run.summary.get("valid").and_then(Value::as_bool) {
@@ -199,9 +199,9 @@ pub(super) fn stages(runs: &[Run]) -> Option<Table> {
         ("packets_per_call", "Packets a call", Unit::Plain),
         ("ns_per_packet", "ns a packet", Unit::Plain),
         ("ns_per_call", "ns a call", Unit::Plain),
-        ("p50_ns", "Median", Unit::Ns),
+        ("p50_ns", "p50", Unit::Ns),
         ("p99_ns", "p99", Unit::Ns),
-        ("max_ns", "Longest", Unit::Ns),
+        ("max_ns", "max", Unit::Ns),
         ("share", "Share", Unit::Ratio),
     ];
     let caption = "What the lanes did with their time: shares of a lane add up to 100 %";
