@@ -180,7 +180,7 @@ fn a_name_that_turns_the_direction_of_writing_is_escaped_wherever_it_is_shown() 
         ("ev\u{202e}il", '\u{202e}'),
         ("a\u{2066}b\u{2069}", '\u{2066}'),
         ("r\u{200f}l", '\u{200f}'),
-        ("e\u{1b}[8mx", '\u{1b}'),
+        ("w\u{202d}x\u{202c}", '\u{202d}'),
     ] {
         net.on(Host::A, &format!("ip link add {name} type veth peer name away"));
         net.on(Host::A, "ip link set away up");

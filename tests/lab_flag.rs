@@ -273,7 +273,8 @@ fn while_the_run_goes_on_its_parent_has_no_rights_in_force() {
                 .env("SUDO_UID", user.to_string())
                 .env("SUDO_GID", user.to_string());
         }
-        let run = Background::start(command).wait_to_hear("removed at the end");
+        // Once it counts, its processes end in good order when they are asked to.
+        let run = Background::start(command).wait_to_hear("1 s  sent");
         let lab = lab_of(&run.stderr());
         assert_bare(&run, user, 2, "--lab");
         let finished = run.end(Signal::INT);

@@ -498,7 +498,7 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 	return NULL;
 }
 
-/* What a client has offered beyond the rings that were agreed on; NULL: nothing.
+/* Reason to refuse a client that shares more memory than its rings need; NULL: none.
  *
  * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client that
  * moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the client can

@@ -1,8 +1,8 @@
-//! What runs of `mpps` have left that were killed (`kill -9`, a full memory): namespaces of `--lab`, folders that DPDK
+//! Removes what killed runs of `mpps` (`kill -9`, a full memory) have left: namespaces of `--lab`, folders that DPDK
 //! made for a process, folders of `mpps trace peer`.
 //!
-//! All of it is recognised by a name that holds the process it was made for, and is removed only once that process is
-//! gone. What cannot be removed with this process's rights stays, and is not reported: it is another user's.
+//! Each has a name that holds the number of the process it was made for, and is removed only if that process is gone.
+//! Leftovers of other users stay, and are not reported.
 
 use crate::lab::ScratchLab;
 use mpps_sys::private;
@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Removes all of that. Returns what was removed, one line each.
+/// Removes all such leftovers. Returns one line for each that was removed.
 pub fn remove() -> Vec<String> {
     // In another PID namespace a number means another process, or none.
     if !sees_processes() {

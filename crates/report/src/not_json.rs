@@ -1,4 +1,4 @@
-//! What is wrong with a text that is no JSON, where a spreadsheet, an editor or a habit left its mark.
+//! Names the reason why a text is no JSON, if a spreadsheet, an editor or a habit left its mark.
 
 use mpps_sys::text::byte_order_mark;
 
@@ -15,7 +15,7 @@ pub fn no_json(bytes: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// What stands where the parser stopped in a line; columns count from 1.
+/// Names the mark at which the parser stopped in a line, if it is one; columns count from 1.
 fn habit(line: &[u8], column: usize) -> Option<&'static str> {
     let at = column.checked_sub(1)?;
     if line.get(at) == Some(&b';') {

@@ -227,7 +227,7 @@ impl Keep {
     }
 }
 
-/// What the calling thread has put aside ([`aside`]): it has it again when this is dropped.
+/// Rights that the calling thread has put aside ([`aside`]). The thread has them again when this is dropped.
 #[derive(Debug)]
 #[must_use = "dropped, the thread has its rights again"]
 pub struct Aside {
@@ -238,9 +238,9 @@ pub struct Aside {
     _here: std::marker::PhantomData<*const ()>,
 }
 
-/// Puts aside what the calling thread has beyond its user: no capability is in force, and it is `user` to the files
-/// that it opens and to whoever looks. It keeps what it takes to have all of that again. For a thread that waits for
-/// processes of its own, and has to start or undo something afterwards.
+/// Puts aside the rights that the calling thread has beyond its user: no capability is in force, and the thread opens
+/// files as `user`. The thread keeps in reserve what it takes to have these rights again. For threads that wait for
+/// processes of their own, and start or undo something afterwards.
 ///
 /// # Errors
 /// When the kernel refuses: the thread then has what it had.

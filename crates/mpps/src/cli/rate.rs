@@ -69,6 +69,10 @@ impl RateText {
         {
             return Err(format!("{WANT}: did you mean {rest}?"));
         }
+        let comma = comma_in_number(text);
+        if !comma.is_empty() {
+            return Err(format!("{WANT}{comma}"));
+        }
         let Fraction { num, den } = decimal(number).ok_or_else(|| WANT.to_owned())?;
         if num == 0 {
             return Err(format!("{WANT}; without --rate as fast as the path takes packets"));
@@ -81,7 +85,6 @@ impl RateText {
             (None, "%") if num > 100 * den => return Err("at most 100%".to_owned()),
             (None, "%") => Amount::Share(Fraction { num, den: 100 * den }),
             (None, "") => return Err(format!("{WANT} (the unit is missing)")),
-            (None, _) if !comma_in_number(text).is_empty() => return Err(format!("{WANT}{}", comma_in_number(text))),
             (None, _) => {
                 // `m` is milli: nobody means that, but a unit in another case is a slip to be asked about.
                 let like = UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit));

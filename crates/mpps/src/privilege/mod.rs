@@ -62,8 +62,8 @@ pub(crate) fn begin() -> Result<()> {
     privilege::limit(USEFUL).map_err(closed)
 }
 
-/// Puts aside what this thread has beyond the user who called, until the value is dropped: for the parent of runs while
-/// they go on. `None` where there is nothing to put aside, or the host forbids it.
+/// Puts aside the rights that this thread has beyond the user who called, until the value is dropped. For the parent of
+/// runs while they go on. `None` if there is nothing to put aside, or if the host forbids it.
 pub(crate) fn aside() -> Option<privilege::Aside> {
     if privilege::held().is_empty() && caller().is_none() {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn aside() -> Option<privilege::Aside> {
     privilege::aside(caller()).ok()
 }
 
-/// Gives up all of that for good: for a thread that reads what processes say.
+/// Gives up all rights beyond the user who called, for good. For threads that read the output of processes.
 pub(crate) fn shed() {
     let keep = privilege::Keep {
         user: caller().cloned(),
