@@ -29,6 +29,9 @@ const BUSY_OFFER_NS: u64 = 50_000;
 const RETURN_NS: u64 = 2_000;
 /// For so long after a visit the core is offered in each idle loop.
 const EAGER_NS: u64 = 1_000_000_000;
+/// For so long after a visit the lane spins no longer than it does while it knows nothing. Another lane on the core
+/// comes with each packet; the collector and the kernel's threads come less often.
+const WANTED_NS: u64 = 2_000_000;
 /// Visits closer than this are of a thread that works beside the lane, after so many of them.
 const CLOSE_NS: u64 = 500_000;
 const CLOSE_VISITS: u32 = 3;
@@ -174,7 +177,11 @@ impl<'r> Idle<'r> {
         let shared = self.always_share || (now_ns < self.shared_until && !rival);
         let until = next_ns.saturating_sub(now_ns).min(MAX_SLEEP_NS);
         self.for_packets = until == MAX_SLEEP_NS;
-        let spin_ns = if self.for_packets { self.spin.ns() } else { SPIN_NS };
+        let spin_ns = match self.for_packets {
+            true if self.is_wanted(now_ns) => self.spin.ns().min(SPIN_NS),
+            true => self.spin.ns(),
+            false => SPIN_NS,
+        };
         if !shared && (now_ns - self.idle_since < spin_ns || until < SPIN_NS) {
             self.spin(now_ns);
             return Ok(None);
@@ -188,6 +195,12 @@ impl<'r> Idle<'r> {
         self.looked_at = 0;
         self.away.sleeps_until(now_ns + sleep);
         sleep_for(Duration::from_nanos(sleep)).map(|()| Some(now_ns + sleep))
+    }
+
+    /// Whether another thread had the core within the last `WANTED_NS`: then the core is not free for longer spinning.
+    #[inline]
+    fn is_wanted(&self, now_ns: u64) -> bool {
+        self.eager_until.saturating_sub(now_ns) > EAGER_NS - WANTED_NS
     }
 
     /// Stays awake, and now and then lets another thread that is ready have the core.
@@ -297,6 +310,42 @@ mod tests {
             }
         });
         idle_loops.into_inner() / HANDOVERS
+    }
+
+    /// Whether a lane sleeps when it has waited for so long; recent waits took 100 µs. `next_ns`: from now to what it
+    /// waits for beside packets; `visited`: another thread has just had its core.
+    fn sleeps_after(waited_ns: u64, next_ns: u64, visited: bool) -> bool {
+        let (counters, clocks) = (LaneCounters::default(), ClockSource::new());
+        let clock = clocks.clock();
+        let began = clock.now_ns();
+        let mut idle = Idle::new(false, false, false, clock, &counters);
+        (0..4).for_each(|_| idle.spin.waited(100_000));
+        let mut slept = false;
+        for now in [began, began + waited_ns] {
+            if visited {
+                idle.eager_until = now + EAGER_NS;
+            }
+            let result = idle.rest(now, now.saturating_add(next_ns), &counters, |_| {
+                slept = true;
+                Ok(())
+            });
+            result.expect("no error");
+        }
+        slept
+    }
+
+    #[test]
+    fn a_lane_spins_through_waits_like_the_last_ones_while_its_core_is_free() {
+        let (never, departure) = (u64::MAX, 1_000_000);
+        // On a busy host another thread may really have taken the core.
+        let spins_for = |ns, next_ns, visited| (0..100).any(|_| !sleeps_after(ns, next_ns, visited));
+        assert!(spins_for(60_000, never, false));
+        assert!(sleeps_after(201_000, never, false));
+        // Another thread wants the core, or a departure is next: not longer than ever.
+        assert!(sleeps_after(60_000, never, true));
+        assert!(sleeps_after(60_000, departure, false));
+        assert!(spins_for(40_000, never, true));
+        assert!(spins_for(40_000, departure, false));
     }
 
     #[test]
