@@ -375,9 +375,52 @@ def queues(setting, tally):
     bridged(setting, tally, Bridged.limit, ["(a queueing discipline"])
 
 
+GROUPS = "/sys/fs/cgroup"
+
+
+class Quota:
+    """A control group with a CPU quota of 10 ms per 100 ms, of version 1 or 2."""
+
+    def __init__(self):
+        one = os.path.join(GROUPS, "cpu")
+        version_1 = os.path.isdir(one)
+        self.name = f"mpps-causes-{os.getpid()}"
+        self.folder = os.path.join(one if version_1 else GROUPS, self.name)
+        os.mkdir(self.folder)
+        values = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "10000"} if version_1 else {
+            "cpu.max": "10000 100000"}
+        for file, value in values.items():
+            with open(os.path.join(self.folder, file), "w", encoding="utf-8") as out:
+                out.write(value)
+        self.inside = ["sh", "-c", 'echo $$ >"$0"/cgroup.procs && exec "$@"', self.folder]
+
+    def close(self):
+        for _ in range(100):
+            try:
+                return os.rmdir(self.folder)
+            except OSError:
+                sleep_ms(10)
+
+
+def quotas(setting, tally):
+    """A CPU quota that is used up in each period: a run each. Who has the core meanwhile is not to blame."""
+    group = Quota()
+    try:
+        for _ in range(setting.times):
+            run = Run(setting, "send null: --src 10.0.0.1 --dest 10.0.0.2:9000 --rate 1Mpps --duration 500ms",
+                      group.inside)
+            summary = run.end(interrupt=False)
+            start = summary["start_monotonic_ns"]
+            tally.judge(summary, [(start, start + int(summary["duration_s"] * 1e9))],
+                        [f"the CPU quota of control group /{group.name}"], ("missed",))
+    finally:
+        group.close()
+
+
 CAUSES = {
     "stop": stops, "spinner": spinners, "buffer": small_buffers, "killed": killed, "closed": closed, "loss": losses,
     "capacity": capacities, "delay": delays, "bridge": bridges, "stranger": strangers, "queue": queues,
+    "quota": quotas,
 }
 
 

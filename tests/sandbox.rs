@@ -265,3 +265,60 @@ fn doctor_offers_no_cores_that_a_cpuset_refuses() {
     let finished = run_command(narrowed);
     assert!(finished.stdout.contains("taskset -c 0-"), "{}", finished.stdout);
 }
+
+#[test]
+fn a_guard_that_bpf_can_not_make_is_left_out_by_name() {
+    let Some(net) = net_of(1) else { return };
+    let reflect = net.b("reflect af_packet:eth1 --duration 200ms");
+    let Some(command) = answered(Call::Bpf, Answer::NotPermitted, &reflect) else {
+        return;
+    };
+    let finished = run_command(command);
+    assert_eq!(finished.code, Some(1), "{}", finished.stderr);
+    assert_one_line(&finished, &["bpf", "sandbox", "guard=off"]);
+    // And that does it.
+    let reflect = net.b("reflect af_packet:eth1,guard=off --duration 200ms");
+    let Some(command) = answered(Call::Bpf, Answer::NotPermitted, &reflect) else {
+        return;
+    };
+    assert_eq!(run_command(command).code, Some(0));
+}
+
+#[test]
+fn doctor_says_yes_or_no_to_nothing_that_is_hidden_and_offers_no_setting_that_is_read_only() {
+    let findings = |finished: &Finished| -> Vec<serde_json::Value> {
+        let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+        json["findings"].as_array().expect("findings").clone()
+    };
+    for (folders, area, item) in [
+        ("/proc", "network stack", "irqbalance"),
+        ("/proc", "hypervisor", "virtual"),
+        ("/sys", "cores", "SMT"),
+        ("/sys", "memory", "NUMA"),
+    ] {
+        let Some(finished) = hidden(folders, "doctor --json") else {
+            return;
+        };
+        let all = findings(&finished);
+        let found = all
+            .iter()
+            .find(|finding| finding["area"] == area && finding["item"] == item);
+        let found = found.unwrap_or_else(|| panic!("no {area}/{item}"));
+        assert_eq!(found["finding"], format!("not known: {folders} is hidden here"));
+    }
+    let script = r#"mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys || exit 99; exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(program());
+    command.args(["doctor", "--json"]);
+    let finished = run_command(command);
+    if finished.code == Some(99) {
+        return skip("nothing can be mounted here");
+    }
+    for finding in findings(&finished) {
+        let command = finding["command"].as_str().unwrap_or_default();
+        assert!(
+            !command.starts_with("sysctl -w") && !command.contains("> /proc/sys/"),
+            "{finding:#}"
+        );
+    }
+}

@@ -42,8 +42,8 @@ pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-/// The error with the limit that was met, if the host shows one.
-fn explained(error: io::Error) -> io::Error {
+/// The error of a thread or process that could not be started, with the limit that was met, if the host shows one.
+pub fn explained(error: io::Error) -> io::Error {
     let why = match error.raw_os_error() {
         Some(libc::EAGAIN) => limit(),
         Some(libc::EPERM | libc::ENOSYS) => sandbox(),

@@ -80,6 +80,16 @@ pub struct Counts {
 /// Item of the finding that tells of an interface that is not there.
 pub(super) const ABSENT: &str = "interface";
 
+/// The file that a command writes, if that is all it does: `sysctl -w KEY=VALUE`, `echo VALUE > FILE`.
+fn written(command: &str) -> Option<String> {
+    if let Some(setting) = command.strip_prefix("sysctl -w ") {
+        let (key, _) = setting.split_once('=')?;
+        return Some(format!("/proc/sys/{}", key.replace('.', "/")));
+    }
+    let (_, file) = command.strip_prefix("echo ")?.split_once(" > ")?;
+    (!file.contains(' ')).then(|| file.to_owned())
+}
+
 /// Collects the findings of one area.
 pub(super) struct Area<'a> {
     report: &'a mut Report,
@@ -114,6 +124,19 @@ impl Report {
         for line in lines {
             let why = "runs that are killed (kill -9) can't remove what they have made";
             area.add(Status::Info, "removed", line.as_str(), why, "");
+        }
+    }
+
+    /// Takes back commands that write what can't be written here, which the finding then says.
+    pub(super) fn drop_impossible(&mut self, can_be_set: impl Fn(&str) -> bool) {
+        for finding in &mut self.findings {
+            let Some(path) = finding.command.as_deref().and_then(written) else {
+                continue;
+            };
+            if !can_be_set(&path) {
+                finding.command = None;
+                finding.finding += &format!(" (it can't be set here: {path} is read-only or hidden)");
+            }
         }
     }
 
@@ -290,6 +313,33 @@ mod tests {
         assert!(failed(&[]) && failed(&["xdp"]) && failed(&["udp", "xdp"]));
         assert!(!failed(&["udp"]) && !failed(&["eth1"]));
         assert_eq!(report.absent(), None);
+    }
+
+    #[test]
+    fn a_command_that_writes_what_is_read_only_is_taken_back() {
+        let mut report = Report::default();
+        let mut area = report.area("memory");
+        for (item, command) in [
+            ("a", "sysctl -w net.core.rmem_max=67108864"),
+            ("b", "echo 1024 > /proc/sys/vm/nr_hugepages"),
+            ("c", "echo max > /sys/fs/cgroup/x/cpu.max"),
+            ("d", "cpupower frequency-set -g performance"),
+        ] {
+            area.add(Status::Warn, item, "so much", "", command);
+        }
+        report.drop_impossible(|path| !path.starts_with("/proc/sys/"));
+        let has: Vec<_> = report
+            .findings
+            .iter()
+            .map(|finding| finding.command.is_some())
+            .collect();
+        assert_eq!(has, [false, false, true, true]);
+        let told = &report.findings[0].finding;
+        assert_eq!(
+            told,
+            "so much (it can't be set here: /proc/sys/net/core/rmem_max is read-only or hidden)"
+        );
+        assert_eq!(report.findings[3].finding, "so much");
     }
 
     #[test]

@@ -136,6 +136,20 @@ impl Machine {
         }
     }
 
+    /// Whether a file system of the kernel's is hidden: not mounted, or something else in its place. A sample says so by
+    /// `hidden/proc` and `hidden/sys`.
+    pub(super) fn hides(&self, root: &str) -> bool {
+        let sign = if root == "/proc" {
+            "/proc/self"
+        } else {
+            "/sys/devices/system"
+        };
+        match self.live {
+            true => !self.exists(sign),
+            false => self.exists(&format!("/hidden{root}")),
+        }
+    }
+
     /// Whether a value can be written there by root: the file is there, and not on what is mounted to be read only.
     pub(super) fn can_be_set(&self, path: &str) -> bool {
         match self.live {

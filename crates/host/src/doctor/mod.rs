@@ -14,6 +14,7 @@ mod dpdk;
 mod dpdk_tests;
 mod ethtool;
 mod finding;
+mod hidden;
 mod isolation;
 mod kernel;
 mod machine;
@@ -78,5 +79,7 @@ fn examine_machine(machine: &Machine, options: &Options) -> Report {
     dpdk::examine(&facts, &mut report);
     nic::examine(machine, &options.interfaces, &facts, &mut report);
     bind::detached(&facts, &options.interfaces, &mut report);
+    hidden::examine(machine, &mut report);
+    report.drop_impossible(|path| machine.can_be_set(path));
     report
 }

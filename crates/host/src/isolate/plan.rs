@@ -234,7 +234,7 @@ fn moved(before: &Cpus, cores: &Cpus, rest: &Cpus) -> Option<Cpus> {
 pub(super) fn said(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "permission denied: want root".to_owned(),
-        io::ErrorKind::NotFound => "not in this kernel".to_owned(),
+        io::ErrorKind::NotFound => "not in this kernel, or hidden".to_owned(),
         _ if error.raw_os_error() == Some(EROFS) => "mounted read-only, as containers have it".to_owned(),
         _ => error.to_string(),
     }

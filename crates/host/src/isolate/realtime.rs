@@ -25,7 +25,11 @@ pub enum Share {
         lost_us: u64,
         /// Length of a period, µs.
         period_us: u64,
+        /// Both were read; else they are what Linux sets, and debugfs, which would tell, is not mounted.
+        read: bool,
     },
+    /// Nothing tells.
+    Unknown,
 }
 
 /// The first Linux with a fair server.
@@ -41,22 +45,30 @@ impl Share {
 
     /// Of a host whose files are in `tree`; on core 0, as the cores are alike unless somebody changed one.
     pub fn of(tree: &Tree) -> Self {
-        let release = tree.read("proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = match tree.is_live() {
+            true => mpps_sys::probe::kernel_release(),
+            false => tree.read("proc/sys/kernel/osrelease").unwrap_or_default(),
+        };
         let number = |path: &str| tree.read(path).ok().and_then(|text| text.trim().parse::<i64>().ok());
         if crate::doctor::kernel_version(&release).is_some_and(|version| version >= FAIR_SERVER) {
             let file = |key: &str| number(&format!("sys/kernel/debug/sched/fair_server/cpu0/{key}"));
             let us = |ns: i64| u64::try_from(ns / 1000).unwrap_or(0);
-            let (lost_us, period_us) = match (file("runtime"), file("period")) {
-                (Some(runtime), Some(period)) => (us(runtime), us(period)),
-                _ => FAIR_DEFAULT,
-            };
+            let found = file("runtime").zip(file("period"));
+            let read = found.is_some();
+            let (lost_us, period_us) = found.map_or(FAIR_DEFAULT, |(runtime, period)| (us(runtime), us(period)));
             return match lost_us {
                 0 => Self::Nothing,
-                _ => Self::WhereOneWaits { lost_us, period_us },
+                _ => Self::WhereOneWaits {
+                    lost_us,
+                    period_us,
+                    read,
+                },
             };
         }
-        let runtime = number("proc/sys/kernel/sched_rt_runtime_us").unwrap_or(950_000);
-        let period = number("proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000);
+        let of_sysctl = |key: &str| number(&format!("proc/sys/kernel/sched_rt_{key}_us"));
+        let Some((runtime, period)) = of_sysctl("runtime").zip(of_sysctl("period")) else {
+            return Self::Unknown;
+        };
         match u64::try_from(runtime) {
             Ok(runtime) if (runtime as i64) < period => Self::Always {
                 lost_us: period as u64 - runtime,
@@ -77,24 +89,57 @@ impl Share {
                 ms(lost_us),
                 ms(period_us)
             )),
-            Self::WhereOneWaits { lost_us, period_us } => Some(format!(
+            Self::WhereOneWaits {
+                lost_us,
+                period_us,
+                read,
+            } => Some(format!(
                 "where a normal thread waits for its core, the kernel takes the core from a real-time thread that \
-                 never sleeps for {} ms of each {} ms (fair server)",
+                 never sleeps for {} ms of each {} ms (fair server{})",
                 ms(lost_us),
-                ms(period_us)
+                ms(period_us),
+                if read {
+                    ""
+                } else {
+                    ", unless /sys/kernel/debug/sched, which can't be read here, has other values"
+                }
             )),
+            Self::Unknown => Some(
+                "how long the kernel stops a real-time thread that never sleeps can't be read here \
+                 (kernel.sched_rt_runtime_us)"
+                    .to_owned(),
+            ),
         }
     }
 
     /// The command that switches it off; `None` where it is off.
     pub fn off(&self) -> Option<&'static str> {
         match self {
-            Self::Nothing => None,
+            Self::Nothing | Self::Unknown => None,
             Self::Always { .. } => Some("sysctl -w kernel.sched_rt_runtime_us=-1"),
             Self::WhereOneWaits { .. } => {
                 Some("for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done")
             }
         }
+    }
+}
+
+impl Share {
+    /// As [`off`](Self::off), where this host has what the command writes, and lets root write it.
+    pub fn off_here(&self) -> Option<&'static str> {
+        let path = match self {
+            Self::Nothing | Self::Unknown => return None,
+            Self::Always { .. } => "/proc/sys/kernel/sched_rt_runtime_us",
+            // Debugfs, which is often not mounted.
+            Self::WhereOneWaits { .. } => "/sys/kernel/debug/sched/fair_server/cpu0/runtime",
+        };
+        let refused = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err();
+        // Others than root are told what root may do.
+        let possible = matches!(
+            refused,
+            None | Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
+        );
+        self.off().filter(|_| possible)
     }
 }
 
@@ -125,10 +170,18 @@ mod tests {
         fake.put("proc/sys/kernel/sched_rt_runtime_us", "-1");
         assert_eq!(Share::of(&fake.tree()), Share::Nothing);
         fake.put("proc/sys/kernel/osrelease", "6.18.44");
-        assert_eq!(Share::of(&fake.tree()), Share::WhereOneWaits { lost_us, period_us });
+        let fair = |read| Share::WhereOneWaits {
+            lost_us,
+            period_us,
+            read,
+        };
+        assert_eq!(Share::of(&fake.tree()), fair(false));
+        assert!(fair(false).told().expect("a share").contains("can't be read here"));
         fake.put("sys/kernel/debug/sched/fair_server/cpu0/runtime", "0");
         fake.put("sys/kernel/debug/sched/fair_server/cpu0/period", "1000000000");
         assert_eq!(Share::of(&fake.tree()), Share::Nothing);
         assert_eq!((Share::Nothing.told(), Share::Nothing.off()), (None, None));
+        let hidden = Share::of(&Fake::new().tree());
+        assert_eq!((hidden, hidden.off()), (Share::Unknown, None));
     }
 }

@@ -140,23 +140,31 @@ pub(crate) fn ranks_first(priority: &Priority) -> bool {
 ///
 /// # Errors
 /// Where such lanes would lose their core for long, or never leave it to each other.
-fn check_fifo(rank: u32, busy_poll: bool, share_cores: bool, share: Share) -> Result<Vec<String>> {
+fn check_fifo(
+    rank: u32,
+    busy_poll: bool,
+    share_cores: bool,
+    (share, off): (Share, Option<&str>),
+) -> Result<Vec<String>> {
     if share_cores {
         return Err(usage(format!(
             "--fifo {rank}: with more lanes than cores the first lane of a core never leaves it to the others: want no \
              more lanes than cores, or --nice"
         )));
     }
-    let (Some(told), Some(off)) = (share.told(), share.off()) else {
+    let Some(told) = share.told() else {
         return Ok(vec![format!(
             "--fifo {rank}: the limit of real-time threads is switched off: a lane that never sleeps keeps its core \
              from all other threads"
         )]);
     };
     if busy_poll {
+        let want = match off {
+            Some(off) => format!("--busy-poll left out, --nice -20, or that switched off (as root: {off})"),
+            None => "--busy-poll left out, or --nice -20".to_owned(),
+        };
         return Err(usage(format!(
-            "--fifo {rank}: with --busy-poll lanes never sleep, and {told}: want --busy-poll left out, --nice -20, or \
-             that switched off (as root: {off})"
+            "--fifo {rank}: with --busy-poll lanes never sleep, and {told}: want {want}"
         )));
     }
     Ok(vec![format!(
@@ -190,7 +198,8 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     }
     let priority = priority(run);
     if let Some(Priority::Fifo(rank)) = priority {
-        warnings.extend(check_fifo(rank, run.busy_poll, share_cores, Share::live())?);
+        let share = Share::live();
+        warnings.extend(check_fifo(rank, run.busy_poll, share_cores, (share, share.off_here()))?);
     }
     if let Some(trap) = priority.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
         warnings.push(format!("{}: {trap}", priority.map(asked).unwrap_or_default()));
@@ -240,7 +249,7 @@ mod tests {
             lost_us: 50_000,
             period_us: 1_000_000,
         };
-        let refused = check_fifo(5, true, false, throttled).expect_err("a trap");
+        let refused = check_fifo(5, true, false, (throttled, throttled.off())).expect_err("a trap");
         for part in [
             "--fifo 5",
             "--busy-poll",
@@ -250,11 +259,18 @@ mod tests {
         ] {
             assert!(refused.line().contains(part), "{part}: {}", refused.line());
         }
-        let told = check_fifo(5, false, false, throttled).expect("lanes sleep");
-        assert!(told[0].contains("50 ms of each 1000 ms"), "{told:?}");
-        assert!(check_fifo(5, true, false, Share::Nothing).expect("off")[0].contains("switched off"));
+        // Where root can't either, nobody is asked to.
+        let refused = check_fifo(5, true, false, (throttled, None)).expect_err("a trap");
         assert!(
-            check_fifo(5, false, true, Share::Nothing).is_err(),
+            refused.line().ends_with("--busy-poll left out, or --nice -20"),
+            "{}",
+            refused.line()
+        );
+        let told = check_fifo(5, false, false, (throttled, None)).expect("lanes sleep");
+        assert!(told[0].contains("50 ms of each 1000 ms"), "{told:?}");
+        assert!(check_fifo(5, true, false, (Share::Nothing, None)).expect("off")[0].contains("switched off"));
+        assert!(
+            check_fifo(5, false, true, (Share::Nothing, None)).is_err(),
             "two lanes on one core"
         );
     }

@@ -93,7 +93,10 @@ pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
             parts.push(Part::new(
                 format!("port option {option}={count} with --lanes {n}: they take"),
                 one * count as u64,
-                move |bytes| format!("{option}={} at most", bytes / one),
+                move |bytes| match bytes / one {
+                    0 => "a higher limit of memory".to_owned(),
+                    most => format!("{option}={most} at most"),
+                },
             ));
         }
     }

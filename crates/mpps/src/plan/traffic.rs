@@ -730,7 +730,10 @@ fn check_memory(
         }
     };
     parts.push(memory::Part::new(says, bytes(count), move |left| {
-        format!("--flows N, {} at most", memory::count(memory::most(count, left, bytes)))
+        match memory::most(count, left, bytes) {
+            0 => "a higher limit of memory".to_owned(),
+            most => format!("--flows N, {} at most", memory::count(most)),
+        }
     }));
     memory::check(&parts)?;
     Ok(bytes(count))

@@ -4,6 +4,7 @@ use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
 use crate::privilege::{aside, shed};
 use mpps_sys::signal;
+use mpps_sys::thread::explained;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -51,7 +52,7 @@ pub(super) enum Ended {
 
 /// Runs a command line, without a word of its own. Must be called by the main thread: the run ends with its thread.
 pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
-    let unable = |e: io::Error| failed(format!("start a run: {e}"));
+    let unable = |e: io::Error| failed(format!("start a run: {}", explained(e)));
     let mut command = Command::new(executable());
     let (workload, rest) = words.split_first().ok_or_else(|| failed("start a run: no words"))?;
     command.arg(workload).args(["--json", "-"]);

@@ -9,6 +9,7 @@ use crate::privilege::{aside, shed};
 use mpps_host::lab::Host;
 use mpps_report::{LIVE_GROUP, own_group};
 use mpps_sys::signal;
+use mpps_sys::thread::explained;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -173,7 +174,9 @@ pub(in crate::commands) fn interrupted() -> bool {
 /// while packets are still under way, and a second signal would cut the sender's wait for them short.
 fn spawn(mut command: Command, what: &str) -> Result<Child> {
     command.process_group(0);
-    command.spawn().map_err(|e| failed(format!("start the {what}: {e}")))
+    command
+        .spawn()
+        .map_err(|e| failed(format!("start the {what}: {}", explained(e))))
 }
 
 /// Waits for a sender, and passes on each request to end.

@@ -4,6 +4,7 @@ use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
 use mpps_sys::child::{Came, Happened, Place, Signals};
 use mpps_sys::signal::ignores_hang_up;
+use mpps_sys::thread::explained;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::Read;
@@ -93,7 +94,7 @@ impl Runner {
         place.of(&mut command);
         let child = command
             .spawn()
-            .map_err(|e| failed(format!("isolate: start {program:?}: {e}")))?;
+            .map_err(|e| failed(format!("isolate: start {program:?}: {}", explained(e))))?;
         Ok(Ran::Through(self.attend(child)?.0))
     }
 
@@ -108,7 +109,7 @@ impl Runner {
         command.args(["isolate", cores, "--probe", "--measure", &length]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         place.of(&mut command);
-        let unable = |e| failed(format!("isolate: measure from cores {cores}: {e}"));
+        let unable = |e| failed(format!("isolate: measure from cores {cores}: {}", explained(e)));
         let mut child = command.spawn().map_err(unable)?;
         let out = child.stdout.take();
         // All the time: on a large host it is more than a pipe holds.

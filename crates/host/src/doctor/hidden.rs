@@ -1,0 +1,82 @@
+//! What `doctor` does not know where `/proc` or `/sys` is hidden, as some sandboxes have it. A file that is not there
+//! says "no" on a host that shows its files, and nothing on one that hides them.
+
+use super::finding::{Report, Status};
+use super::machine::Machine;
+
+/// Findings, by area and item, that rest on what is *not* in a file system.
+const OF_PROC: [(&str, &str); 7] = [
+    ("hypervisor", "virtual"),
+    ("isolation", "interrupts"),
+    ("isolation", "sysctls"),
+    ("isolation", "cpuset"),
+    ("isolation", "boot"),
+    ("isolation", "--fifo"),
+    ("network stack", "irqbalance"),
+];
+const OF_SYS: [(&str, &str); 14] = [
+    ("cores", "SMT"),
+    ("cores", "isolated"),
+    ("cores", "nohz_full"),
+    ("frequency", "governor"),
+    ("frequency", "turbo"),
+    ("frequency", "idle states"),
+    ("hypervisor", "mitigations"),
+    ("isolation", "workqueues"),
+    ("isolation", "boot"),
+    ("hugepages", "sizes"),
+    ("memory", "transparent"),
+    ("memory", "NUMA"),
+    ("dpdk", "memory"),
+    ("dpdk", "vfio"),
+];
+
+/// Says of findings that rest on a hidden file system that they are not known.
+pub(super) fn examine(machine: &Machine, report: &mut Report) {
+    for (root, items) in [("/proc", &OF_PROC[..]), ("/sys", &OF_SYS)] {
+        if !machine.hides(root) {
+            continue;
+        }
+        let concerned = |area: &str, item: &str| items.contains(&(area, item));
+        for finding in report.findings.iter_mut().filter(|f| concerned(&f.area, &f.item)) {
+            finding.status = Status::Info;
+            finding.finding = format!("not known: {root} is hidden here");
+            finding.command = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{find, sample};
+    use super::*;
+
+    #[test]
+    fn what_rests_on_a_file_that_is_not_there_is_not_known_where_all_are_hidden() {
+        let found = |files: &[(&str, &str)]| {
+            let folder = sample(files);
+            let mut report = Report::default();
+            report
+                .area("network stack")
+                .add(Status::Ok, "irqbalance", "not running", "", "");
+            report
+                .area("cores")
+                .add(Status::Ok, "SMT", "no sibling threads visible", "", "");
+            report.area("cores").add(Status::Ok, "online", "2 cores", "", "");
+            examine(&Machine::sample(folder.path()), &mut report);
+            let of = |area, item| find(&report, area, item).finding.clone();
+            [
+                of("network stack", "irqbalance"),
+                of("cores", "SMT"),
+                of("cores", "online"),
+            ]
+        };
+        assert_eq!(found(&[("run/empty", "")])[0], "not running");
+        let [balance, threads, online] = found(&[("hidden/proc", ""), ("hidden/sys", "")]);
+        assert_eq!(balance, "not known: /proc is hidden here");
+        assert_eq!(
+            (threads.as_str(), online.as_str()),
+            ("not known: /sys is hidden here", "2 cores")
+        );
+    }
+}
