@@ -478,7 +478,7 @@ fn commas_semicolons_and_byte_order_marks_of_other_programs_are_named() {
             "e.json",
             marked(&json),
             "report FILE -o HTML",
-            2,
+            1,
             "a byte order mark (EF BB BF)",
         ),
         (

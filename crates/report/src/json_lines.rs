@@ -150,6 +150,7 @@ impl Sink for LinesSink {
         match event {
             Event::Start(start) => {
                 open.zero.store(start.started.utc_ns, Ordering::Relaxed);
+                open.spool.begin();
                 let mut line = Map::new();
                 line.insert("event".to_owned(), "start".into());
                 line.insert("schema".to_owned(), LINES_SCHEMA.into());

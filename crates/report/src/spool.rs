@@ -43,8 +43,10 @@ pub(crate) struct Limits {
 struct Inbox<T> {
     records: Vec<T>,
     accepted: u64,
-    /// The run has begun: an earlier one's file may go.
+    /// The run has begun, or has failed before: an earlier one's file may go.
     begun: bool,
+    /// The run has begun: its file is to be there at the end. A refused run takes its new files back.
+    stays: bool,
     closing: bool,
     abandoned: bool,
     /// The output has failed: records are only counted.
@@ -95,6 +97,7 @@ impl<T: Record> Spool<T> {
                 records: Vec::with_capacity(limits.records),
                 accepted: 0,
                 begun: false,
+                stays: false,
                 closing: false,
                 abandoned: false,
                 failed: false,
@@ -139,7 +142,8 @@ impl<T: Record> Spool<T> {
 
     /// The run begins: what an earlier one has left in the file goes, not before.
     pub(crate) fn begin(&mut self) {
-        self.shared.inbox().begun = true;
+        let mut inbox = self.shared.inbox();
+        (inbox.begun, inbox.stays) = (true, true);
     }
 
     /// Takes a record; never waits for the output.
@@ -322,7 +326,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
     /// Why a reader does not find what was written, if so.
     fn misplaced(&self) -> Option<Stopped> {
         let inbox = self.shared.inbox();
-        if !inbox.begun || inbox.abandoned {
+        if !inbox.stays || inbox.abandoned {
             return None;
         }
         let written = units::count(inbox.written);
