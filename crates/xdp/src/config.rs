@@ -17,7 +17,7 @@ pub enum Mode {
 /// How often the time of arrival is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// Once a poll loop of the driver, and anew after 16 packets of it.
+    /// Once per poll loop of the driver, and again after 16 packets of it; of a reflector, after 64.
     #[default]
     Poll,
     /// For each packet.

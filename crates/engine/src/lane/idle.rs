@@ -58,7 +58,7 @@ pub(crate) struct Idle<'r> {
     busy_poll: bool,
     always_share: bool,
     idle_since: u64,
-    /// Nothing but packets ends the wait at hand.
+    /// Whether only packets end the wait at hand.
     for_packets: bool,
     spin: Spin,
     /// Last look at the clock; 0: asleep since.
