@@ -7,6 +7,8 @@ use mpps_tests::{
     wait_until,
 };
 use rustix::process::Signal;
+use std::net::UdpSocket;
+use std::time::Duration;
 
 /// Whether this host has io_uring at all; said where not.
 fn possible() -> bool {
@@ -228,6 +230,35 @@ fn what_the_kernel_can_not_have_is_refused_in_one_line_that_names_the_option() {
         refused.stderr
     );
     assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{}", refused.stderr);
+}
+
+#[test]
+fn datagrams_of_no_bytes_are_sent_back_and_end_nothing() {
+    if !possible() {
+        return;
+    }
+    for (address, ip) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("0.0.0.0", "127.0.0.7")] {
+        for options in [",multishot=off", ",multishot=off,gro=on,buffers=16", ""] {
+            let (port, there) = (free_port(), Scratch::new());
+            let words = format!("reflect io_uring:{address}:{port}{options} --quiet");
+            let reflector = Background::start(there.results(mpps(&words)));
+            wait_until("a row of the reflector", || there.rows_so_far() > 0);
+            let peer = UdpSocket::bind((if ip == "::1" { "::1" } else { "0.0.0.0" }, 0)).expect("a socket");
+            peer.connect((ip, port)).expect("an address");
+            peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+            let mut buffer = [0; 64];
+            for payload in [&b""[..], b"", b"hello", b"", b"x", b""] {
+                peer.send(payload).expect("sent");
+                let came = peer
+                    .recv(&mut buffer)
+                    .unwrap_or_else(|e| panic!("{words}: {payload:?}: {e}"));
+                assert_eq!(&buffer[..came], payload, "{words}");
+            }
+            let report = there.read(reflector.end(Signal::INT));
+            let counts = ["rx_packets", "tx_packets", "lost"].map(|key| report.count(key));
+            assert_eq!(counts, [6, 6, 0], "{words}: {:#}", report.json);
+        }
+    }
 }
 
 #[test]

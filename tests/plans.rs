@@ -44,7 +44,9 @@ fn a_plan_does_what_its_command_line_does_and_so_does_the_result() {
 
 #[test]
 fn a_printed_plan_has_every_default_that_does_not_depend_on_the_device() {
-    let plan = json(&printed("sendrecv af_packet:lo --src 127.0.0.1 --dest 127.0.0.1:9000"));
+    let plan = json(&printed(
+        "sendrecv af_packet:lo --src 127.0.0.1 --dest 127.0.0.1:9000 --dest-mac 02:00:00:00:00:02",
+    ));
     for (section, key, value) in [
         ("traffic", "src_ports", Value::from("10000-10063")),
         ("traffic", "flows", 64.into()),

@@ -55,5 +55,26 @@ pub(crate) struct VirtioNetHdr {
     pub(crate) csum_offset: u16,
 }
 
+impl VirtioNetHdr {
+    /// Whether the packet is a merged one: `VIRTIO_NET_HDR_GSO_NONE` is 0.
+    #[inline]
+    pub(crate) fn is_merged(&self) -> bool {
+        self.gso_type != 0
+    }
+
+    /// Whether the packet is UDP datagrams in one (`VIRTIO_NET_HDR_GSO_UDP_L4`, Linux 6.2).
+    pub(crate) fn is_merged_udp(&self) -> bool {
+        self.gso_type == 5
+    }
+
+    /// Where the header begins whose checksum is unfinished, if one is.
+    pub(crate) fn open_checksum(&self) -> Option<usize> {
+        (self.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM != 0).then_some(self.csum_start.into())
+    }
+}
+
+/// Bytes of [`VirtioNetHdr`].
+pub(crate) const VNET_LEN: usize = size_of::<VirtioNetHdr>();
+
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum from `csum_start` on is to be completed by the device.
 pub(crate) const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;

@@ -21,8 +21,12 @@ enum Home<'p> {
         status: NonNull<AtomicU32>,
         checksum: RxChecksum,
     },
-    /// A buffer of the pool.
-    Pool { pool: &'p AfPacketPool, index: u32 },
+    /// A buffer of the pool. `received`: what is known of its checksum, of a packet that came; `None`: allocated.
+    Pool {
+        pool: &'p AfPacketPool,
+        index: u32,
+        received: Option<RxChecksum>,
+    },
 }
 
 impl<'p> AfPacketFrame<'p> {
@@ -61,14 +65,34 @@ impl<'p> AfPacketFrame<'p> {
             len: capacity,
             capacity,
             wire_len: 0,
-            home: Home::Pool { pool, index },
+            home: Home::Pool {
+                pool,
+                index,
+                received: None,
+            },
         }
+    }
+
+    /// Makes a frame of the pool one that was received: its packet begins `start` bytes into the buffer, has `len`
+    /// bytes there, and had `wire_len` when it came.
+    pub(crate) fn came(&mut self, start: usize, len: usize, wire_len: usize, checksum: RxChecksum) {
+        let Home::Pool { received, .. } = &mut self.home else {
+            return;
+        };
+        *received = Some(checksum);
+        let start = start.min(self.capacity as usize);
+        // SAFETY: `start` is at most the capacity, so the pointer stays within the buffer or one past its end, and what
+        // is left of the capacity lies behind it.
+        self.data = unsafe { self.data.add(start) };
+        self.capacity -= start as u32;
+        self.len = len.min(self.capacity as usize) as u32;
+        self.wire_len = wire_len.min(u32::MAX as usize) as u32;
     }
 
     /// True for a frame that was allocated, not received.
     #[inline]
     pub(crate) fn is_allocated(&self) -> bool {
-        matches!(self.home, Home::Pool { .. })
+        matches!(self.home, Home::Pool { received: None, .. })
     }
 }
 
@@ -79,7 +103,7 @@ impl Drop for AfPacketFrame<'_> {
             // SAFETY: `status` points into the ring mapping, which lives for 'p (of_slot's contract). Release: our
             // reads and writes of the slot come before the kernel may reuse it.
             Home::Ring { status, .. } => unsafe { status.as_ref() }.store(libc::TP_STATUS_KERNEL, Ordering::Release),
-            Home::Pool { pool, index } => pool.give_back(index),
+            Home::Pool { pool, index, .. } => pool.give_back(index),
         }
     }
 }
@@ -112,7 +136,7 @@ impl Frame for AfPacketFrame<'_> {
     fn rx_checksum(&self) -> RxChecksum {
         match self.home {
             Home::Ring { checksum, .. } => checksum,
-            Home::Pool { .. } => RxChecksum::Unverified,
+            Home::Pool { received, .. } => received.unwrap_or(RxChecksum::Unverified),
         }
     }
 

@@ -16,6 +16,9 @@
 //!   socket buffer is linear instead of pointing into ring pages, which saves page references and atomics.
 //! - **A lane that receives at a high rate naps instead of being woken.** Waking a sleeper costs the sender's core more
 //!   than the packet itself, for every packet; see [`Queue::wait`](AfPacketQueue).
+//! - **Merged frames (GSO, TSO, GRO) are split again.** On virtual links they never become packets: a sender's 64
+//!   datagrams arrive as one frame. `PACKET_VNET_HDR` says how long each datagram is. A frame longer than a slot waits
+//!   whole in the socket's own queue (`PACKET_COPY_THRESH`), so slots need not be larger than the MTU.
 //! - **The host's stack is kept away from test packets** by [`guard`]: a small program on the interface that drops
 //!   them after the socket has seen them.
 
@@ -32,7 +35,7 @@ mod rx;
 mod socket;
 mod tx;
 
-pub use config::{Checksum, Config, Fanout, GuardMode, check};
+pub use config::{Checksum, Config, Fanout, GuardMode, MergedFrames, check};
 pub use frame::AfPacketFrame;
 pub use guard::{GuardFilter, GuardStatus};
 pub use mpps_netdev as netdev;

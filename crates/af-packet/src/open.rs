@@ -1,6 +1,6 @@
 //! Making the sockets and rings of a queue.
 
-use crate::config::{Config, Fanout};
+use crate::config::{Config, Fanout, MergedFrames};
 use crate::ring::{Geometry, Mapping, max_frame};
 use crate::rx::{self, RxSocket};
 use crate::socket::{Socket, address};
@@ -17,6 +17,8 @@ const RX_FRAMES: usize = 8192;
 const TX_FRAMES: usize = 2 * MAX_BURST;
 /// Slots of rings that carry only ARP and neighbour discovery.
 const CONTROL_FRAMES: u32 = 64;
+/// Memory for packets that are longer than a slot: 500 of 64 KiB. Only those that wait take any.
+const LONG_BYTES: usize = 32 << 20;
 /// What a socket buffer of a small packet costs beside its data (`struct sk_buff` and its shared info).
 const SKB_OVERHEAD: usize = 1024;
 /// Groups that are joined one by one.
@@ -70,7 +72,16 @@ impl Opener<'_> {
         } else {
             self.config.ring
         };
-        let geometry = Geometry::new(rx::slot_bytes(max_frame(self.device.mtu)), wanted, RX_FRAMES);
+        let split = !control_only && self.config.merged == MergedFrames::Split;
+        if split {
+            set(libc::PACKET_VNET_HDR, 1).map_err(self.failed("set PACKET_VNET_HDR on"))?;
+        }
+        if !control_only {
+            // Packets longer than a slot wait in the socket's own queue as well.
+            set(libc::PACKET_COPY_THRESH, 1).map_err(self.failed("set PACKET_COPY_THRESH on"))?;
+            socket.raise_receive_buffer(LONG_BYTES);
+        }
+        let geometry = Geometry::new(rx::slot_bytes(max_frame(self.device.mtu), split), wanted, RX_FRAMES);
         socket
             .set(packet, libc::PACKET_RX_RING, geometry.request())
             .map_err(self.failed("set PACKET_RX_RING on"))?;
@@ -103,6 +114,7 @@ impl Opener<'_> {
             socket,
             geometry,
             control_only,
+            split,
         })
     }
 

@@ -25,8 +25,14 @@ pub(crate) struct Counters {
     pub(crate) tx_failed: AtomicU64,
     /// Lane: send calls that found no buffer memory or a full device queue; the frames stayed in the burst.
     pub(crate) tx_refused: AtomicU64,
-    /// Lane: received frames longer than a slot.
+    /// Lane: received frames longer than any buffer.
     pub(crate) rx_cut: AtomicU64,
+    /// Lane: merged frames that were split.
+    pub(crate) rx_merged: AtomicU64,
+    /// Lane: merged frames that could not be split.
+    pub(crate) rx_unsplit: AtomicU64,
+    /// Lane: packets of merged frames that there was no room for, or that could not be split.
+    pub(crate) rx_unread: AtomicU64,
     /// Collector: packets that the ring had no slot for.
     rx_dropped: AtomicU64,
     /// Collector: packets that reached the socket.
@@ -54,7 +60,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Packets that the ring had no slot for. Asks the kernel: one system call.
+    /// Packets that the ring had no slot for, or the socket no memory. Asks the kernel: one system call.
     fn dropped(&self) -> u64 {
         let c = &self.counters;
         if let Some(rx) = &self.rx
@@ -66,7 +72,7 @@ impl Lane {
             c.rx_dropped.fetch_add(fresh.tp_drops.into(), Ordering::Relaxed);
             c.rx_seen.fetch_add(fresh.tp_packets.into(), Ordering::Relaxed);
         }
-        c.rx_dropped.load(Ordering::Relaxed)
+        c.rx_dropped.load(Ordering::Relaxed) + c.rx_unread.load(Ordering::Relaxed)
     }
 }
 
@@ -250,7 +256,9 @@ impl Port for AfPacketPort {
             tx_failed: c.tx_failed.load(Ordering::Relaxed),
             other: vec![
                 ("rx_seen", c.rx_seen.load(Ordering::Relaxed)),
-                ("rx_cut", c.rx_cut.load(Ordering::Relaxed)),
+                (counter::CUT, c.rx_cut.load(Ordering::Relaxed)),
+                ("rx_merged", c.rx_merged.load(Ordering::Relaxed)),
+                (counter::UNSPLIT, c.rx_unsplit.load(Ordering::Relaxed)),
                 (counter::TX_REFUSED, c.tx_refused.load(Ordering::Relaxed)),
             ],
         }
@@ -270,6 +278,11 @@ impl Port for AfPacketPort {
             ..WatchOptions::default()
         };
         vec![Box::new(DeviceWatch::new(&self.device, options))]
+    }
+
+    fn coalesces(&self) -> bool {
+        let merged = |lane: &Lane| lane.counters.rx_merged.load(Ordering::Relaxed) > 0;
+        self.lanes.iter().any(merged)
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -119,13 +119,10 @@ impl<'p> Queue for AfPacketQueue<'p> {
     #[inline]
     fn receive(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize> {
         let Some(rx) = &mut self.rx else { return Ok(0) };
-        let (received, cut) = rx.receive(burst);
+        let received = rx.receive(burst, self.pool, &self.lane.counters);
         if received > 0 {
             self.empty = 0;
             self.received = self.received.saturating_add(received as u32);
-            if cut > 0 {
-                Counters::add(&self.lane.counters.rx_cut, cut as u64);
-            }
             return Ok(received);
         }
         self.empty = self.empty.wrapping_add(1);
@@ -203,6 +200,9 @@ impl<'p> Queue for AfPacketQueue<'p> {
 
 impl AfPacketQueue<'_> {
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()> {
+        if what.rx && self.rx.as_ref().is_some_and(RxRing::holds_back) {
+            return Ok(());
+        }
         let failed = |e: io::Error| Error::os("wait on", self.lane.name.clone(), &e);
         if self.down.is_some() {
             poll(&[], timeout.min(DOWN)).map_err(failed)?;

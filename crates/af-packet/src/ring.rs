@@ -1,7 +1,7 @@
 //! The shape of a packet ring, and the memory behind rings and pools.
 
-use crate::Config;
 use crate::abi::ETH_HLEN;
+use crate::{Config, MergedFrames};
 use mpps_netdev::NetDev;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -115,7 +115,7 @@ impl Geometry {
 }
 
 /// Largest frame in bytes of a device with this MTU: Ethernet header and one VLAN tag included, FCS not.
-pub(crate) fn max_frame(mtu: usize) -> usize {
+pub(crate) const fn max_frame(mtu: usize) -> usize {
     mtu + ETH_HLEN + crate::abi::VLAN_HLEN
 }
 
@@ -126,7 +126,11 @@ pub fn slot_bytes(config: &Config) -> Option<(usize, usize)> {
         let ring = Geometry::new(slot, None, 1);
         ring.block.div_ceil(ring.per_block)
     };
-    Some((bytes(crate::rx::slot_bytes(frame)), bytes(crate::tx::slot_bytes(frame))))
+    let split = config.merged == MergedFrames::Split;
+    Some((
+        bytes(crate::rx::slot_bytes(frame, split)),
+        bytes(crate::tx::slot_bytes(frame)),
+    ))
 }
 
 /// A mapping of memory, shared with the kernel or private; unmapped on drop.

@@ -1,10 +1,16 @@
 //! The receiving half of a queue: slots of a TPACKET_V2 ring handed out as frames.
 //!
 //! Protocol (Documentation/networking/packet_mmap.rst): the kernel fills slots in order and sets `TP_STATUS_USER`
-//! last; we give a slot back by storing `TP_STATUS_KERNEL`, in any order.
+//! last; we give a slot back by storing `TP_STATUS_KERNEL`, in any order. `TP_STATUS_COPY` says that the packet was cut
+//! to the slot and waits whole in the socket's queue, in the order of the slots (`tpacket_rcv` adds to both under one
+//! lock).
 
-use crate::abi::{ETH_HLEN, RX_DATA, TP_STATUS_TAKEN, TPACKET2_HDRLEN, VLAN_HLEN};
+mod long;
+
+use crate::abi::{ETH_HLEN, RX_DATA, TP_STATUS_TAKEN, TPACKET2_HDRLEN, VLAN_HLEN, VNET_LEN, VirtioNetHdr};
 use crate::frame::AfPacketFrame;
+use crate::pool::AfPacketPool;
+use crate::port::Counters;
 use crate::ring::{Cursor, Geometry, Mapping};
 use crate::socket::Socket;
 use mpps_io::{Burst, RxChecksum};
@@ -20,17 +26,31 @@ pub(crate) struct RxSocket {
     pub(crate) geometry: Geometry,
     /// Receives ARP and ICMPv6 only, from the start.
     pub(crate) control_only: bool,
+    /// Merged frames are split: a virtio header is in front of each packet.
+    pub(crate) split: bool,
 }
 
 /// Bytes of a slot that holds frames up to `max_frame`.
-pub(crate) fn slot_bytes(max_frame: usize) -> usize {
-    RX_DATA + max_frame
+pub(crate) fn slot_bytes(max_frame: usize, split: bool) -> usize {
+    RX_DATA + max_frame + if split { VNET_LEN } else { 0 }
 }
 
 /// The reader of one ring.
 pub(crate) struct RxRing<'p> {
     pub(crate) from: &'p RxSocket,
     cursor: Cursor,
+    /// A merged frame that is being handed out.
+    merged: Option<long::Pending<'p>>,
+}
+
+/// A packet in a slot.
+struct Slot<'p> {
+    frame: AfPacketFrame<'p>,
+    status: u32,
+    /// What the kernel says of a merged packet; all zero where merged frames are not split.
+    vnet: VirtioNetHdr,
+    /// Its VLAN tag, which the kernel has taken out.
+    tag: Option<[u8; VLAN_HLEN]>,
 }
 
 impl<'p> RxRing<'p> {
@@ -39,14 +59,28 @@ impl<'p> RxRing<'p> {
         Self {
             from,
             cursor: from.geometry.start(),
+            merged: None,
         }
     }
 
-    /// Appends what has arrived to `burst`; returns the number of frames and how many of them were cut.
+    /// Whether packets wait here that the ring no longer shows.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.merged.is_some()
+    }
+
+    /// Appends what has arrived to `burst`; returns the number of frames.
     #[inline]
-    pub(crate) fn receive(&mut self, burst: &mut Burst<AfPacketFrame<'p>>) -> (usize, usize) {
-        let (mut received, mut cut) = (0, 0);
-        for _ in 0..burst.room() {
+    pub(crate) fn receive(
+        &mut self,
+        burst: &mut Burst<AfPacketFrame<'p>>,
+        pool: &'p AfPacketPool,
+        counters: &Counters,
+    ) -> usize {
+        let before = burst.len();
+        if self.merged.is_some() && !self.split(burst, pool) {
+            return burst.len() - before;
+        }
+        while burst.room() > 0 {
             // SAFETY: the cursor's offset is that of a slot within the mapping (Geometry), which lives for 'p.
             let slot = unsafe { self.from.ring.base().add(self.cursor.offset) };
             let status_word: NonNull<AtomicU32> = slot.cast();
@@ -54,20 +88,22 @@ impl<'p> RxRing<'p> {
             let word = unsafe { status_word.as_ref() };
             // Acquire pairs with the kernel's write barrier before it sets the status.
             let status = word.load(Ordering::Acquire);
-            if status & libc::TP_STATUS_USER == 0 {
+            if status & libc::TP_STATUS_USER == 0 || status & libc::TP_STATUS_COPY != 0 && !pool.has_large() {
                 break;
             }
             word.store(TP_STATUS_TAKEN, Ordering::Relaxed);
             // SAFETY: with TP_STATUS_USER seen, and the status now TAKEN, header and data of the slot are ours alone.
-            let frame = unsafe { frame_of(slot, status_word, status, self.from.geometry.slot) };
-            cut += usize::from(is_cut(&frame));
-            received += 1;
+            let slot = unsafe { slot_of(slot, status_word, status, &self.from.geometry, self.from.split) };
             self.cursor = self.from.geometry.next(self.cursor);
-            if burst.push(frame).is_err() {
+            if slot.vnet.is_merged() || is_cut(&slot.frame) {
+                if !self.long(slot, burst, pool, counters) {
+                    break;
+                }
+            } else if burst.push(slot.frame).is_err() {
                 break;
             }
         }
-        (received, cut)
+        burst.len() - before
     }
 
     /// Slots that the kernel has filled and nobody has taken, from the next one on. The kernel fills them in order, so
@@ -115,14 +151,16 @@ fn is_cut(frame: &AfPacketFrame<'_>) -> bool {
 /// Makes the frame of a filled slot, with the VLAN tag back in its place.
 ///
 /// # Safety
-/// `slot` must be a filled slot of `slot_bytes` bytes that the caller owns, with its status word at the start.
+/// `slot` must be a filled slot of this geometry that the caller owns, with its status word at the start.
 #[inline]
-unsafe fn frame_of<'p>(
+unsafe fn slot_of<'p>(
     slot: NonNull<u8>,
     status_word: NonNull<AtomicU32>,
     status: u32,
-    slot_bytes: usize,
-) -> AfPacketFrame<'p> {
+    geometry: &Geometry,
+    split: bool,
+) -> Slot<'p> {
+    let slot_bytes = geometry.slot;
     // SAFETY: the header's fields lie within the slot, aligned (slots start on cache lines), and are ours to read.
     let (len, snap, mac, tci, tpid) = unsafe {
         (
@@ -143,6 +181,13 @@ unsafe fn frame_of<'p>(
     let mut start = (mac as usize).clamp(TPACKET2_HDRLEN, slot_bytes);
     let mut snap = (snap as usize).min(slot_bytes - start);
     let mut wire = len;
+    let mut vnet = VirtioNetHdr::default();
+    if split && start >= TPACKET2_HDRLEN + VNET_LEN {
+        // SAFETY: the kernel has written the header in front of the packet, which is within the slot and behind its
+        // own header; it is read unaligned.
+        vnet = unsafe { slot.add(start - VNET_LEN).cast::<VirtioNetHdr>().read_unaligned() };
+    }
+    let mut tag = None;
     if status & libc::TP_STATUS_VLAN_VALID != 0 && snap >= ETH_HLEN && start >= TPACKET2_HDRLEN + VLAN_HLEN {
         let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
             tpid
@@ -152,14 +197,13 @@ unsafe fn frame_of<'p>(
         start -= VLAN_HLEN;
         snap += VLAN_HLEN;
         wire += VLAN_HLEN as u32;
-        // SAFETY: [start, start + snap) lies within the slot, behind its header: both MAC addresses move up by four
-        // bytes (overlapping, hence `copy`), and the tag goes between them and the EtherType.
-        unsafe {
-            let to = slot.add(start);
-            std::ptr::copy(to.add(VLAN_HLEN).as_ptr(), to.as_ptr(), 12);
-            to.add(12).cast::<[u8; 2]>().write(tpid.to_be_bytes());
-            to.add(14).cast::<[u8; 2]>().write(tci.to_be_bytes());
-        }
+        let ([a, b], [c, d]) = (tpid.to_be_bytes(), tci.to_be_bytes());
+        tag = Some([a, b, c, d]);
+        // SAFETY: [start, start + snap) lies within the slot, behind its header, and is ours to read and write.
+        put_tag(
+            unsafe { std::slice::from_raw_parts_mut(slot.add(start).as_ptr(), snap) },
+            [a, b, c, d],
+        );
     }
     let checksum = if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
         RxChecksum::Partial
@@ -170,7 +214,7 @@ unsafe fn frame_of<'p>(
     };
     // SAFETY: [start, slot_bytes) lies within the slot, which is ours until the frame's drop stores
     // TP_STATUS_KERNEL; the kernel has written the first `snap` bytes, and the mapping is zeroed when made.
-    unsafe {
+    let frame = unsafe {
         AfPacketFrame::of_slot(
             slot.add(start),
             snap as u32,
@@ -179,6 +223,23 @@ unsafe fn frame_of<'p>(
             checksum,
             status_word,
         )
+    };
+    Slot {
+        frame,
+        status,
+        vnet,
+        tag,
+    }
+}
+
+/// Puts a VLAN tag into a frame that has room for it in front: both MAC addresses move up, and the tag goes between
+/// them and the EtherType.
+#[inline]
+fn put_tag(frame: &mut [u8], tag: [u8; VLAN_HLEN]) {
+    const MACS: usize = 12;
+    if let Some(head) = frame.first_chunk_mut::<{ MACS + VLAN_HLEN }>() {
+        head.copy_within(VLAN_HLEN.., 0);
+        head[MACS..].copy_from_slice(&tag);
     }
 }
 

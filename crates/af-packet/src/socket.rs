@@ -80,15 +80,38 @@ impl Socket {
 
     /// Makes the socket's send buffer at least `bytes`, beyond the system's limit where allowed; never smaller.
     pub(crate) fn raise_send_buffer(&self, bytes: usize) {
+        self.raise(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, bytes);
+    }
+
+    /// As [`Socket::raise_send_buffer`], of the receive buffer: memory that packets beside the ring may take.
+    pub(crate) fn raise_receive_buffer(&self, bytes: usize) {
+        self.raise(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, bytes);
+    }
+
+    fn raise(&self, option: libc::c_int, beyond: libc::c_int, bytes: usize) {
         let bytes = bytes.min(libc::c_int::MAX as usize / 2) as libc::c_int;
         // The kernel stores and reports twice the value. Failing to raise it costs throughput, not correctness.
         if self
-            .get::<libc::c_int>(libc::SOL_SOCKET, libc::SO_SNDBUF)
+            .get::<libc::c_int>(libc::SOL_SOCKET, option)
             .is_ok_and(|now| now < bytes)
-            && self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_err()
+            && self.set(libc::SOL_SOCKET, beyond, bytes).is_err()
         {
-            let _ = self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
+            let _ = self.set(libc::SOL_SOCKET, option, bytes);
         }
+    }
+
+    /// Takes the next packet out of the socket's own queue, cut to `buffer`; returns its length before it was cut.
+    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: pointer and length describe `buffer`, which lives through the call.
+        let len = unsafe {
+            libc::recv(
+                self.0.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            )
+        };
+        usize::try_from(len).map_err(|_| io::Error::last_os_error())
     }
 
     /// Binds to the interface; `protocol` in host byte order, 0 to receive nothing.

@@ -204,10 +204,6 @@ mod tests {
             ("af_xdp:eth1,mode=skb,busy_budget=64", ["busy_budget", "mode=copy"]),
             ("af_xdp:eth1,rings=64", ["rings", "ring"]),
             ("af_xdp:", ["interface ''", "af_xdp:eth1"]),
-            (
-                "af_xdp:an_interface_name_too_long",
-                ["an_interface_name_too_long", "15"],
-            ),
         ] {
             let error = parse(text).expect_err(text).to_string();
             assert!(

@@ -294,7 +294,12 @@ impl<'p> Receiver<'p> {
             return Ok(());
         }
         self.armed -= 1;
-        self.unarmed.push_back(place);
+        // A datagram of no bytes came without a buffer. The sender's address stays in the socket's own memory, which
+        // the next request would overwrite: `empty_buffer` arms the socket again.
+        let address_waits = self.layout == Layout::Apart && result == 0 && buffer.is_none();
+        if !address_waits {
+            self.unarmed.push_back(place);
+        }
         if result < 0 {
             return self.ended(-result, counters);
         }
@@ -324,8 +329,8 @@ impl<'p> Receiver<'p> {
     fn keep_apart(&mut self, place: u32, buffer: u32) -> u32 {
         let at = place as usize;
         let meta = self.pool.meta(buffer);
-        // SAFETY: the request has completed, so header, name and control area of this socket are ours alone, and so is
-        // the meta data of a buffer that the kernel has filled and nobody was given.
+        // SAFETY: the request has completed and none is armed, so header, name and control area of this socket are ours
+        // alone, and so is the meta data of a buffer that the kernel has filled or never had, and nobody was given.
         unsafe {
             let header = &(*self.headers.at(at)).msg_hdr;
             clear(meta);
@@ -352,7 +357,7 @@ impl<'p> Receiver<'p> {
             let Some(arrival) = self.arrivals.front().copied() else {
                 break;
             };
-            let Some(buffer) = arrival.buffer.or_else(|| self.empty_buffer()) else {
+            let Some(buffer) = arrival.buffer.or_else(|| self.empty_buffer(arrival.place)) else {
                 break;
             };
             self.arrivals.pop_front();
@@ -413,12 +418,18 @@ impl<'p> Receiver<'p> {
         let _ = burst.push(frame);
     }
 
-    /// A buffer for a datagram of no bytes, which the kernel told of without one.
+    /// A buffer for a datagram of no bytes, which the kernel reported without one: with the sender's address, where the
+    /// kernel has written that apart.
     #[cold]
-    fn empty_buffer(&self) -> Option<u32> {
+    fn empty_buffer(&mut self, place: u32) -> Option<u32> {
         let (buffer, _) = self.pool.take_rx()?;
-        // SAFETY: the buffer was free, so nobody uses its meta data or its bytes.
-        unsafe { clear(self.pool.meta(buffer)) };
+        if self.layout == Layout::Apart {
+            self.keep_apart(place, buffer);
+            self.unarmed.push_back(place);
+        } else {
+            // SAFETY: the buffer was free, so nobody uses its meta data or its bytes.
+            unsafe { clear(self.pool.meta(buffer)) };
+        }
         Some(buffer)
     }
 

@@ -23,6 +23,10 @@ pub const TX_REFUSED: &str = "tx_refused";
 pub const QUEUES_ADDED: &str = "queues_added";
 /// Times that the destination told that nobody listens there (ICMP port unreachable). Explains why nothing came back.
 pub const REFUSED: &str = "refused";
+/// Frames that were longer than any buffer and came without their ends. A capture that has one is not valid.
+pub const CUT: &str = "rx_cut";
+/// Merged frames (GSO, TSO, GRO) that could not be split into their packets. A warning where the packets are counted.
+pub const UNSPLIT: &str = "rx_unsplit";
 /// Packets of the test that the path itself lost, and knows of: at random, in a burst of losses, from a queue that was
 /// full, by changing them, or because they could not be sent back. They say where a sender's loss was.
 pub const LOST: &str = "lost";

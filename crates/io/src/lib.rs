@@ -42,4 +42,4 @@ pub use queue::{Queue, RoomUnit, RxRoom, Wait};
 pub use reason::Reason;
 pub use request::{Ends, Request, Task};
 pub use selection::{Selection, To};
-pub use spec::{PortSpec, SpecError, SpecOptions, hide_secrets};
+pub use spec::{PortSpec, SpecError, SpecOptions, hide_secrets, path_name};

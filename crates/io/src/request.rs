@@ -1,7 +1,7 @@
 //! What a workload needs of a port, in words that no path owns. A path makes of it what it has.
 
 use crate::{AddressRange, FlowSet, PortSpec, Roles, Selection, addresses};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// What the packets of a port are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct Ends {
     pub dst: IpAddr,
     /// The flows between them.
     pub flows: FlowSet,
+    /// Index of the interface that link-local destinations are on, where it was named; else 0.
+    pub scope: u32,
 }
 
 impl Ends {
@@ -56,7 +58,11 @@ impl Ends {
     pub fn of(&self, flow: u32) -> (SocketAddr, SocketAddr) {
         let ((src_port, dst_port), (src, dst)) = (self.flows.ports(flow), self.flows.addresses(flow));
         let (src, dst) = (addresses::at(self.src, src), addresses::at(self.dst, dst));
-        (SocketAddr::new(src, src_port), SocketAddr::new(dst, dst_port))
+        let dst = match dst {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, dst_port, 0, self.scope).into(),
+            ip => SocketAddr::new(ip, dst_port),
+        };
+        (SocketAddr::new(src, src_port), dst)
     }
 }
 

@@ -14,13 +14,19 @@ pub struct PortSpec {
     pub options: Vec<(String, String)>,
 }
 
-/// Longest interface name (`IFNAMSIZ` less the terminating zero).
-const NAME_MAX: usize = 15;
+/// Longest name of an interface: an alternative one (`ALTIFNAMSIZ` less the terminating zero).
+const NAME_MAX: usize = 127;
 
 /// A port specification that can't be used; one line, naming what was wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(pub String);
+
+/// Name of the path that a text in front of a port's colon means: the kernel's headers and other tools write
+/// `AF_PACKET` and `af-xdp`.
+pub fn path_name(text: &str) -> String {
+    text.to_ascii_lowercase().replace('-', "_")
+}
 
 impl FromStr for PortSpec {
     type Err = SpecError;
@@ -34,7 +40,7 @@ impl FromStr for PortSpec {
         let mut parts = rest.split(',');
         let device = parts.next().unwrap_or_default().to_owned();
         let mut spec = Self {
-            path: path.to_owned(),
+            path: path_name(path),
             device,
             options: Vec::new(),
         };

@@ -1,5 +1,6 @@
 //! Interfaces as the kernel knows them: addresses, routes, neighbours.
 
+mod broadcast;
 mod capability;
 mod carrier;
 mod change;
@@ -20,6 +21,7 @@ mod watch;
 mod way;
 mod xdp_features;
 
+pub use broadcast::{Broadcast, broadcasts};
 pub use capability::{effective, lacks};
 pub use carrier::await_carrier;
 pub use change::{set_mac, set_mtu};
@@ -28,7 +30,7 @@ pub use kernel_counts::KernelCounts;
 pub use namespace::netns_cookie;
 pub use ntuple::{NtupleFilter, check_ntuple, ntuple_on, receive_rings};
 pub use ntuple_spec::{Above, Bitmatch, Fate, Headers, Ntuple};
-pub use owner::owner;
+pub use owner::{owner, owners};
 pub use packet_sockets::PacketSockets;
 pub use promiscuous::Promiscuous;
 pub use qdisc::{Qdisc, dropped_between, qdiscs};
@@ -51,6 +53,8 @@ const IFINFOMSG: usize = 16;
 const IFADDRMSG: usize = 8;
 const RTMSG: usize = 12;
 const NDMSG: usize = 12;
+/// Of `linux/if_link.h`; libc lacks it.
+const IFLA_ALT_IFNAME: u16 = 53;
 /// Of `linux/rtnetlink.h`; libc has it for glibc alone.
 const RTA_VIA: libc::c_ushort = 18;
 
@@ -150,13 +154,18 @@ pub fn assigned_addresses() -> Vec<(IpAddr, u8)> {
 }
 
 impl NetDev {
-    /// Looks an interface up.
+    /// Looks an interface up by its name or by an alternative one (`ip link property add … altname`).
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] when there is none of this name.
     pub fn by_name(name: &str) -> io::Result<Self> {
         let request = Request::new(libc::RTM_GETLINK, 0, &[0; IFINFOMSG]);
-        Self::asked(request.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat()))
+        // The kernel compares either attribute with names of both kinds; the first one has no room for long names.
+        let kind = match name.len() < libc::IFNAMSIZ {
+            true => libc::IFLA_IFNAME,
+            false => IFLA_ALT_IFNAME,
+        };
+        Self::asked(request.attribute(kind, &[name.as_bytes(), &[0]].concat()))
     }
 
     /// Looks an interface up by its index.
@@ -317,6 +326,29 @@ pub fn route_lookup(dst: IpAddr, ifindex: u32) -> io::Result<Route> {
             }
         })?;
     Ok(route)
+}
+
+/// Whether the kernel's routing tables have a route to `dst` by interface `ifindex`. [`route_lookup`] finds a way where
+/// they have none, too: the kernel then takes an IPv4 address for one on the link.
+///
+/// # Errors
+/// When the kernel does not say: a type of route that refuses packets, or a failure.
+pub fn has_route(dst: IpAddr, ifindex: u32) -> io::Result<bool> {
+    /// `RTM_F_FIB_MATCH`, linux/rtnetlink.h: the answer is the entry of the table (Linux 4.13).
+    const FIB_MATCH: u32 = 0x2000;
+    let (family, bits) = family(dst);
+    let mut fixed = [0; RTMSG];
+    (fixed[0], fixed[1]) = (family, bits);
+    fixed[8..12].copy_from_slice(&FIB_MATCH.to_ne_bytes());
+    let asked = Request::new(libc::RTM_GETROUTE, 0, &fixed)
+        .attribute(libc::RTA_DST, &octets(dst))
+        .attribute(libc::RTA_OIF, &ifindex.to_ne_bytes())
+        .run(|_, _| ());
+    match asked {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH)) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// The MAC address that the kernel knows for `ip` on interface `ifindex`, if it knows one.

@@ -21,6 +21,17 @@ pub fn owner(ip: IpAddr) -> Option<NetDev> {
     NetDev::by_index(found?).ok()
 }
 
+/// Names of the interfaces that have this address: a link-local one may be on several.
+pub fn owners(ip: IpAddr) -> Vec<String> {
+    let mut found = Vec::new();
+    // After a failure, the interfaces read so far are kept.
+    let _ = Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; IFADDRMSG]).run(|_, body| {
+        found.extend(u32_at(body, 4).filter(|_| assigned(body) == Some(ip)));
+    });
+    let names = found.into_iter().filter_map(|ifindex| NetDev::by_index(ifindex).ok());
+    names.map(|device| device.name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

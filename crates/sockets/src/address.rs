@@ -55,7 +55,16 @@ impl RawAddr {
         raw
     }
 
-    /// The address in Rust's form; `None` when there is none.
+    /// Whether it is an IPv4 address in the form that sockets of both families have it in (`::ffff:10.0.0.1`).
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.len == size_of::<libc::sockaddr_in6>() as u32
+            && Ipv6Addr::from(self.storage.sin6_addr.s6_addr)
+                .to_ipv4_mapped()
+                .is_some()
+    }
+
+    /// The address in Rust's form, IPv4 as IPv4; `None` when there is none.
     pub fn get(&self) -> Option<SocketAddr> {
         let s = &self.storage;
         let port = u16::from_be(s.sin6_port);
@@ -66,6 +75,9 @@ impl RawAddr {
             }
             libc::AF_INET6 if self.len >= 28 => {
                 let ip = Ipv6Addr::from(s.sin6_addr.s6_addr);
+                if let Some(ip) = ip.to_ipv4_mapped() {
+                    return Some(SocketAddr::V4(SocketAddrV4::new(ip, port)));
+                }
                 Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, s.sin6_scope_id)))
             }
             _ => None,
@@ -100,6 +112,18 @@ mod tests {
             let c = RawAddr::new(IpAddr::from(v4), port ^ 1, scope);
             prop_assert!(!a.same(&c));
         }
+    }
+
+    #[test]
+    fn an_ipv4_address_on_a_socket_of_both_families_is_ipv4() {
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
+        let raw = RawAddr::new(mapped, 9000, 0);
+        assert!(raw.is_mapped());
+        assert_eq!(raw.get(), Some("10.0.0.1:9000".parse().expect("an address")));
+        assert!(!RawAddr::new("fd00::1".parse().expect("an address"), 9000, 0).is_mapped());
+        assert!(
+            !RawAddr::new("10.0.0.1".parse().expect("an address"), 9000, 0).is_mapped() && !RawAddr::NONE.is_mapped()
+        );
     }
 
     #[test]

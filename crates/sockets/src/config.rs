@@ -14,6 +14,8 @@ const SPARE_DESCRIPTORS: usize = 64;
 pub struct Config {
     /// Local address; `None` when none was given: loopback for listeners, the source address for senders.
     pub address: Option<IpAddr>,
+    /// Interface that a link-local address is on, where it was written: `fe80::1%eth1`.
+    pub zone: Option<String>,
     /// UDP port to listen on, 1 to 65535; `None` when none was given ([`DEFAULT_PORT`]).
     pub port: Option<u16>,
     /// Receive buffer a socket, bytes of payload and overhead; `None`: chosen by the number of sockets.
@@ -38,10 +40,17 @@ impl Config {
     /// # Errors
     /// One line that names what was wrong and what would be right.
     pub fn read(spec: &PortSpec, options: &mut SpecOptions<'_>) -> Result<Self, SpecError> {
-        let (address, port) = parse_device(&spec.device).map_err(|want| SpecError(format!("port '{spec}': {want}")))?;
+        let (device, zone) = split_zone(&spec.device);
+        let (address, port) = parse_device(&device).map_err(|want| SpecError(format!("port '{spec}': {want}")))?;
+        if zone.is_some() && !address.is_some_and(is_link_local) {
+            return Err(SpecError(format!(
+                "port '{spec}': only link-local addresses (fe80::) are of one interface: want it without %"
+            )));
+        }
         let size = "a size from 2K to 1024M, such as 4M, 512K or 65536";
         Ok(Self {
             address,
+            zone,
             port,
             rcvbuf: options.get("rcvbuf", size, parse_size)?,
             sndbuf: options.get("sndbuf", size, parse_size)?,
@@ -64,6 +73,20 @@ impl Config {
     }
 }
 
+/// An address without the interface behind its `%`, and that interface.
+fn split_zone(device: &str) -> (String, Option<String>) {
+    let Some((address, rest)) = device.split_once('%') else {
+        return (device.to_owned(), None);
+    };
+    let (zone, port) = rest.split_at(rest.find(']').unwrap_or(rest.len()));
+    (format!("{address}{port}"), Some(zone.to_owned()))
+}
+
+/// Whether an address is known on one link only.
+pub fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// `""`, `ADDR`, `ADDR:PORT`, `[V6]`, `[V6]:PORT`. The error says what would be right.
 fn parse_device(device: &str) -> Result<(Option<IpAddr>, Option<u16>), String> {
     if device.is_empty() {
@@ -82,11 +105,15 @@ fn parse_device(device: &str) -> Result<(Option<IpAddr>, Option<u16>), String> {
     {
         (IpAddr::V6(ip), None)
     } else {
+        let port = device.strip_prefix("*:").or(device.strip_prefix(':')).unwrap_or(device);
+        let port = port.parse::<u16>().unwrap_or(DEFAULT_PORT);
         return Err(format!(
-            "address '{device}': want an IP address, with or without a port, such as 10.99.0.1, 10.99.0.1:9000 or \
-             [fd00::1]:9000"
+            "address '{device}': want an IP address, with or without a port, such as 10.99.0.1, 10.99.0.1:{port} or \
+             [fd00::1]:{port}; 0.0.0.0:{port} is all IPv4 addresses of this host, [::]:{port} all addresses"
         ));
     };
+    // An IPv4 address that is written as an IPv6 one is IPv4, as in the packets.
+    let address = address.to_canonical();
     if port == Some(0) {
         return Err(format!("address '{device}': port 0: want 1 to 65535"));
     }
@@ -139,6 +166,13 @@ mod tests {
         assert_eq!(of("udp:fd00::1"), (Some("fd00::1".into()), None));
         assert_eq!(of("udp:[fd00::1]"), (Some("fd00::1".into()), None));
         assert_eq!(of("udp:[fd00::1]:9000"), (Some("fd00::1".into()), Some(9000)));
+        assert_eq!(of("udp:[::ffff:10.0.0.1]:9000"), (Some("10.0.0.1".into()), Some(9000)));
+        assert_eq!(of("udp:[fe80::1%eth1]:9000"), (Some("fe80::1".into()), Some(9000)));
+        assert_eq!(of("udp:fe80::1%eth1"), (Some("fe80::1".into()), None));
+        assert_eq!(
+            parse("udp:[fe80::1%eth1.5]").expect("valid").zone.as_deref(),
+            Some("eth1.5")
+        );
     }
 
     #[test]
@@ -155,6 +189,8 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, named) in [
             ("udp:eth1", "want an IP address"),
+            ("udp:9001", "0.0.0.0:9001"),
+            ("udp:[fd00::1%eth1]:9000", "only link-local addresses"),
             ("udp:10.0.0.1:0", "port 0"),
             ("udp:10.0.0.1:70000", "want an IP address"),
             ("udp:224.0.0.1", "multicast"),
@@ -186,7 +222,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_device_makes_the_parser_panic(device in ".*") {
-            let _ = parse_device(&device);
+            let _ = parse_device(&split_zone(&device).0);
             let _ = parse_size(&device);
         }
 

@@ -5,6 +5,7 @@ use crate::pool::{Meta, SocketFrame};
 use crate::raw::Control;
 use crate::set_option;
 use crate::socket::{UDP_GRO, UDP_SEGMENT};
+use std::net::Ipv6Addr;
 use std::os::fd::RawFd;
 
 /// Datagrams up to this size are copied side by side before they go out as one packet: the kernel takes one piece of
@@ -120,7 +121,8 @@ pub unsafe fn write(place: Place, frames: &[SocketFrame<'_>], listening: bool, s
         let segment = if n > 1 { frames[0].len() as u16 } else { 0 };
         let local = listening && meta.has_local;
         let ttl = answer_ttl(meta);
-        let own_ttl = listening && ttl != socket_ttl && ttl > 0;
+        // On a socket of both families `socket_ttl` is that of IPv6.
+        let own_ttl = listening && ttl > 0 && (ttl != socket_ttl || meta.peer.is_mapped());
         header.msg_controllen = 0;
         header.msg_control = std::ptr::null_mut();
         if segment > 0 || local || own_ttl {
@@ -238,6 +240,9 @@ impl SocketTtl {
             return;
         };
         let wanted = answer_ttl(meta);
+        if meta.peer.is_mapped() {
+            return;
+        }
         if wanted == self.given {
             self.others = 0;
             return;
@@ -288,7 +293,7 @@ unsafe fn write_control(area: *mut Control, segment: u16, meta: &Meta, local: bo
     }
     if own_ttl {
         let ttl = libc::c_int::from(answer_ttl(meta));
-        let kind = match is_v6(meta) {
+        let kind = match is_v6(meta) && !meta.peer.is_mapped() {
             true => (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT),
             false => (libc::IPPROTO_IP, libc::IP_TTL),
         };
@@ -362,7 +367,11 @@ pub unsafe fn read_control(header: *const libc::msghdr, meta: *mut Meta) -> usiz
                     (*meta).local = info.ipi6_addr.s6_addr;
                     (*meta).interface = info.ipi6_ifindex;
                     (*meta).has_local = true;
-                    (*meta).to_group = info.ipi6_addr.s6_addr[0] == 0xff;
+                    (*meta).to_group = Ipv6Addr::from(info.ipi6_addr.s6_addr)
+                        .to_ipv4_mapped()
+                        .map_or(info.ipi6_addr.s6_addr[0] == 0xff, |ip| {
+                            ip.is_multicast() || ip.is_broadcast()
+                        });
                 }
                 (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                     let ttl = data.cast::<libc::c_int>().read_unaligned();

@@ -1,12 +1,12 @@
 //! Opening: from a checked configuration to bound sockets.
 
 use crate::address::RawAddr;
-use crate::config::{Config, DEFAULT_PORT};
+use crate::config::{Config, DEFAULT_PORT, is_link_local};
 use crate::message::{Gso, Kind};
 use crate::socket::{Socket, UDP_GRO, descriptor_limit};
 use crate::sockets::{Endpoint, Got, Lane, Sockets};
 use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
-use mpps_netdev::{NetDev, Way, owner, way};
+use mpps_netdev::{NetDev, Way, interface_names, owner, owners, way};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -98,8 +98,16 @@ fn connected(
     let shared = shared_sources(flows);
     let lanes = lanes(roles, flows.len());
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
-    let iface = owner(src);
-    let scope = iface.as_ref().map_or(0, |i| i.ifindex);
+    // A link-local destination is on the link that was named with it, if one was, and a link-local source, too.
+    let named = flows.iter().find_map(|(_, peer)| match peer {
+        SocketAddr::V6(peer) => Some(peer.scope_id()).filter(|&scope| scope > 0),
+        SocketAddr::V4(_) => None,
+    });
+    let iface = match named.filter(|_| is_link_local(src) && config.zone.is_none()) {
+        Some(ifindex) => NetDev::by_index(ifindex).ok(),
+        None => interface_of(src, &config)?,
+    };
+    let scope = named.unwrap_or(iface.as_ref().map_or(0, |i| i.ifindex));
     let mut setup = Setup::new(path, &config, flows.len(), receives, v6);
     let mut endpoints = Vec::with_capacity(flows.len());
     for local in &shared {
@@ -171,9 +179,19 @@ fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
 fn listening(path: &'static str, config: Config, roles: &[Roles]) -> Result<Sockets> {
     let ip = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let address = SocketAddr::new(ip, config.port.unwrap_or(DEFAULT_PORT));
-    let iface = owner(ip);
+    let iface = interface_of(ip, &config)?;
     let scope = iface.as_ref().map_or(0, |i| i.ifindex);
     let v6 = ip.is_ipv6();
+    // All addresses are those of IPv4, too.
+    let both = v6 && ip.is_unspecified();
+    let new_socket = |v6, wanted| {
+        let socket = new_socket(v6, wanted)?;
+        if both {
+            let failed = |e| Error::os("switch IPV6_V6ONLY off on", address.to_string(), &e);
+            socket.take_ipv4().map_err(failed)?;
+        }
+        Ok::<_, Error>(socket)
+    };
     // Without SO_REUSEPORT, so that another program's socket on this port is an error even if it has set it.
     bind(&new_socket(v6, roles.len())?, address, scope)?;
     let mut setup = Setup::new(path, &config, roles.len(), true, v6);
@@ -192,6 +210,9 @@ fn listening(path: &'static str, config: Config, roles: &[Roles]) -> Result<Sock
                 true => set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "set IPV6_RECVPKTINFO on")?,
                 false => set(libc::IPPROTO_IP, libc::IP_PKTINFO, "set IP_PKTINFO on")?,
             }
+        }
+        if answers && both {
+            set(libc::IPPROTO_IP, libc::IP_RECVTTL, "set IP_RECVTTL on")?;
         }
         if answers {
             match v6 {
@@ -216,6 +237,35 @@ fn listening(path: &'static str, config: Config, roles: &[Roles]) -> Result<Sock
         answers,
     };
     finish(config, kind, endpoints, lanes, iface, mtu, setup)
+}
+
+/// The interface that has an address of ours; of a link-local one the interface that was named with it.
+fn interface_of(ip: IpAddr, config: &Config) -> Result<Option<NetDev>> {
+    let named = |name: &str| {
+        NetDev::by_name(name).map_err(|_| {
+            let cause = format!(
+                "no such interface '{name}'; there are: {}",
+                interface_names().join(", ")
+            );
+            Error::new("bind", ip.to_string(), cause, ErrorKind::NotFound)
+        })
+    };
+    if !is_link_local(ip) {
+        return Ok(owner(ip));
+    }
+    let owners = owners(ip);
+    match (&config.zone, &owners[..]) {
+        (Some(name), _) => named(name).map(Some),
+        (None, []) => Ok(None),
+        (None, [one]) => named(one).map(Some),
+        (None, [one, ..]) => {
+            let cause = format!(
+                "{} have this link-local address: want the one that is meant, such as [{ip}%{one}]",
+                owners.join(" and ")
+            );
+            Err(Error::new("bind", ip.to_string(), cause, ErrorKind::Unsupported))
+        }
+    }
 }
 
 fn finish(
@@ -340,6 +390,16 @@ fn bind(socket: &Socket, address: SocketAddr, scope: u32) -> Result<()> {
     }
 }
 
+/// What may have been meant by an IPv6 address that ends like one with a port behind it: `fd00::1:9000`.
+fn meant_port(ip: IpAddr) -> String {
+    let text = ip.to_string();
+    let split = text.rsplit_once(':').filter(|_| ip.is_ipv6());
+    let meant = split.filter(|(host, port)| host.parse::<IpAddr>().is_ok() && port.parse::<u16>().is_ok());
+    meant.map_or_else(String::new, |(host, port)| {
+        format!("; an IPv6 address stands in brackets in front of a port: [{host}]:{port}")
+    })
+}
+
 fn unbound(error: &io::Error, address: SocketAddr) -> Error {
     match error.raw_os_error() {
         Some(libc::EADDRINUSE) => Error::new(
@@ -351,7 +411,7 @@ fn unbound(error: &io::Error, address: SocketAddr) -> Error {
         Some(libc::EADDRNOTAVAIL) => Error::new(
             "bind",
             address.to_string(),
-            "no interface of this host has this address",
+            format!("no interface of this host has this address{}", meant_port(address.ip())),
             ErrorKind::NotFound,
         ),
         _ => Error::os("bind", address.to_string(), error),

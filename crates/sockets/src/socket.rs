@@ -50,7 +50,7 @@ pub fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc:
 }
 
 impl Socket {
-    /// A new UDP socket of `family` (`AF_INET` or `AF_INET6`; the latter never takes IPv4).
+    /// A new UDP socket of `family` (`AF_INET` or `AF_INET6`; the latter takes no IPv4 unless [`Socket::take_ipv4`] is called).
     pub(crate) fn new(family: libc::c_int) -> io::Result<Self> {
         // SAFETY: socket() takes integers; its result, when not negative, is a descriptor that nobody else owns.
         let socket = unsafe {
@@ -64,6 +64,11 @@ impl Socket {
             socket.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
         Ok(socket)
+    }
+
+    /// Has a socket of IPv6 that is to be bound to all addresses take IPv4 as well.
+    pub(crate) fn take_ipv4(&self) -> io::Result<()> {
+        self.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
     }
 
     /// Its descriptor.
@@ -143,10 +148,10 @@ impl Socket {
     /// error to tell. `PROBE` rather than `DO`: no forged ICMP can shrink the packets of a test (ip(7)).
     pub(crate) fn forbid_fragments(&self, v6: bool) -> io::Result<()> {
         if v6 {
-            self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
-        } else {
-            self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+            self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
         }
+        // Of IPv4 that a socket of both families carries, too.
+        self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
     }
 
     /// Path MTU of a connected socket, bytes.

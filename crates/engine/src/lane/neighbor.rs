@@ -194,6 +194,7 @@ mod tests {
             unanswered: vec![other.into(), subnet[0].into(), subnet[1].into()],
             dest_mac: None,
             next_hop: None,
+            hint: String::new(),
         };
         let found = Found::new();
         let neighbor = Neighbor::new(&link, None, &found);

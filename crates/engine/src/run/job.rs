@@ -365,7 +365,8 @@ pub(crate) fn unresolved(link: &Link) -> String {
         .unwrap_or_default();
     format!(
         "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; \
-         --gateway IP asks a router instead){vlan}",
-        RESOLVE_NS / 1_000_000_000
+         --gateway IP asks a router instead){vlan}{}",
+        RESOLVE_NS / 1_000_000_000,
+        link.hint
     )
 }

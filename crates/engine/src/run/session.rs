@@ -33,7 +33,7 @@ use std::thread;
 /// # use std::time::Duration;
 /// # let ms = Duration::from_millis;
 /// # let link = Link { mac: MacAddr([2, 0, 0, 0, 0, 1]), vlan: None, answer_for: vec![], unanswered: vec![],
-/// #     dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])), next_hop: None };
+/// #     dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])), next_hop: None, hint: String::new() };
 /// # let common = Common { lanes: vec![LanePlan::BOTH], duration: Some(ms(50)), settle: ms(5), ..Common::default() };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,

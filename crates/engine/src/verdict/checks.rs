@@ -44,6 +44,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     |c| c.more_left_than_taken(),
     |c| c.dropped_by_this_host(),
+    |c| c.unsplit(),
+    |c| c.cut(),
     |c| c.rows_and_lanes_agree(),
     |c| c.more_than_sent(),
     |c| c.beyond_window(),
@@ -277,7 +279,7 @@ impl Case<'_> {
             ),
             _ => {
                 let coalesced = match self.e.coalesced {
-                    true => " (with gro=on coalesced ones, of up to 128 packets each)",
+                    true => " (merged ones, of up to 128 packets each, count as one)",
                     false => "",
                 };
                 format!(
@@ -287,6 +289,30 @@ impl Case<'_> {
             }
         };
         Some(Finding::by(!self.workload.passes_on(), text))
+    }
+
+    /// Merged frames that a path could not split. Those of the test are counted as dropped, too.
+    fn unsplit(&self) -> Option<Finding> {
+        let (unsplit, dropped) = (self.counter(counter::UNSPLIT), self.sum(|lane| lane.rx_dropped));
+        let tells = unsplit > 0 && (dropped > 0 || self.workload == Workload::Forward);
+        tells.then(|| {
+            Finding::Warning(format!(
+                "{} merged frames (GSO, TSO, GRO) are no plain UDP or hold packets above the MTU, and could not be \
+                 split: ethtool -K INTERFACE gro off here, and tso off gso off at their sender, keep packets apart",
+                count(unsplit)
+            ))
+        })
+    }
+
+    /// Frames without their ends; what a file lacks of them is judged with the file.
+    fn cut(&self) -> Option<Finding> {
+        let cut = self.counter(counter::CUT);
+        (cut > 0 && self.workload != Workload::Capture).then(|| {
+            Finding::Warning(format!(
+                "{} frames came without their ends, which found no room in this host's memory for long frames",
+                count(cut)
+            ))
+        })
     }
 
     fn rows_and_lanes_agree(&self) -> Option<Finding> {

@@ -8,7 +8,7 @@ use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::run::outcome::LaneOutcome;
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait};
+use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait, counter};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use mpps_trace::Stage;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,9 +172,27 @@ pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
     }
 }
 
+/// Why the file lacks the ends of frames that the path itself has cut, whatever `--snap-len` is.
+fn cut_frames(summary: &Summary) -> Option<String> {
+    let counters = summary.lanes.iter().flat_map(|lane| &lane.path_counters);
+    let cut: u64 = counters.filter(|(name, _)| name == counter::CUT).map(|(_, n)| n).sum();
+    let interface = summary.host.iter().find(|fact| fact.name == "interface");
+    let interface = interface.map_or("INTERFACE", |fact| &fact.value);
+    (cut > 0).then(|| {
+        format!(
+            "{} frames are in the file without their ends: merged frames (GSO, TSO, GRO) of more than 64 KiB, or more \
+             long ones at a time than there is memory for: ethtool -K {interface} gro off here, and ethtool -K \
+             INTERFACE tso off gso off at their sender, keep packets apart",
+            count(cut)
+        )
+    })
+}
+
 /// Completes the verdict with what became of the packets behind the ring.
 pub(crate) fn judge(summary: &mut Summary, capture: CaptureSummary) {
+    let cut = cut_frames(summary);
     let reasons = &mut summary.invalid_reasons;
+    reasons.extend(cut);
     if capture.dropped_ring > 0 {
         reasons.push(format!(
             "{} packets are not in the file because it was written more slowly than they came: enlarge the buffer \

@@ -14,6 +14,7 @@ pub(crate) fn link() -> Link {
         unanswered: Vec::new(),
         dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])),
         next_hop: None,
+        hint: String::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// `capture`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Capture {
-    #[arg(value_name = "PORT", help = crate::paths::port_help())]
+    #[arg(value_name = "PORT", help = crate::paths::port_help(), value_parser = values::port)]
     pub(crate) port: PortSpec,
     /// Write the packets to FILE as pcapng ('-': standard output, for a pipe: | tshark -r -)
     #[arg(long, short, value_name = "FILE")]

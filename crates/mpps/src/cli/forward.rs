@@ -20,7 +20,7 @@ const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_
 /// `forward`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Forward {
-    #[arg(value_name = "PORT", help = PORTS_HELP, required = true)]
+    #[arg(value_name = "PORT", help = PORTS_HELP, required = true, value_parser = values::port)]
     pub(crate) devices: Vec<PortSpec>,
     /// How to change frames: io (not at all), macswap (swap the MAC addresses), 5tswap (swap MAC addresses, IP
     /// addresses, and UDP or TCP ports), l2fwd (source MAC: the sending port's; destination MAC: --dest-mac) [default:

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 /// `drop`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Drop {
-    #[arg(value_name = "PORT", help = paths::port_help())]
+    #[arg(value_name = "PORT", help = paths::port_help(), value_parser = values::port)]
     pub(crate) port: PortSpec,
     /// Take only packets to this address, or to several (A-B, NET/BITS); mpps answers ARP and neighbour solicitation
     /// for them if the host does not (Ethernet paths)
@@ -33,7 +33,7 @@ pub(crate) struct Drop {
 /// `reflect`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Reflect {
-    #[arg(value_name = "PORT", help = paths::port_help())]
+    #[arg(value_name = "PORT", help = paths::port_help(), value_parser = values::port)]
     pub(crate) port: PortSpec,
     /// Take only packets to this address, or to several (A-B, NET/BITS); mpps answers ARP and neighbour solicitation
     /// for them if the host does not (Ethernet paths) [default: the interface's own]

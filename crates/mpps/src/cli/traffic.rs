@@ -35,10 +35,10 @@ pub(super) fn only_sends(arg: Arg) -> Arg {
 /// `sendrecv` and `send`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Traffic {
-    #[arg(value_name = "PORT", help = paths::port_help())]
+    #[arg(value_name = "PORT", help = paths::port_help(), value_parser = values::port)]
     pub(crate) port: PortSpec,
     /// Port to receive at, where packets are not sent back: what forwards them is between the two (sendrecv)
-    #[arg(value_name = "PORT", id = "far")]
+    #[arg(value_name = "PORT", id = "far", value_parser = values::port)]
     pub(crate) far: Option<PortSpec>,
     /// Make a lab for this command alone, run a reflector on its host b and the command on its host a, and remove it at
     /// the end (root): PORT is the name of a path (udp, io_uring, af_packet, af_xdp or xdp), with options behind a

@@ -1,7 +1,9 @@
 //! Values of options: from text to type, with one line on what would be right.
 
+use crate::paths::drives_interface;
 use mpps_engine::{OnFull, Pacing, Step};
-use mpps_io::{AddressRange, addresses as ranges};
+use mpps_io::{AddressRange, PortSpec, addresses as ranges};
+use mpps_netdev::NetDev;
 use mpps_sys::text::comma_in_number;
 use mpps_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,6 +21,8 @@ pub(crate) struct Cores(pub(crate) Vec<usize>);
 pub(crate) struct Target {
     pub(crate) host: Host,
     pub(crate) ports: RangeInclusive<u16>,
+    /// Interface that a link-local address is on: `[fe80::2%eth1]:9000`.
+    pub(crate) zone: Option<String>,
 }
 
 /// A host, or several, as they are written.
@@ -248,8 +252,10 @@ pub(crate) fn share(text: &str) -> Parsed<f64> {
     ))
 }
 
+/// An address; an IPv4 address that is written as an IPv6 one (::ffff:10.99.0.1) is IPv4, as in the packets.
 pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
     text.parse()
+        .map(|ip: IpAddr| ip.to_canonical())
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
@@ -260,9 +266,16 @@ const WANT_ADDRESSES: &str = "want an IP address, or several as FIRST-LAST or NE
 /// broadcast address (of /31 and /32 all, RFC 3021), in IPv6 all but the routers' anycast address (RFC 4291, section
 /// 2.6.1; of /127 and /128 all, RFC 6164).
 pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
-    let ip = |text: &str| text.parse::<IpAddr>().map_err(|_| WANT_ADDRESSES.to_owned());
+    let ip = |text: &str| ip(text).map_err(|_| WANT_ADDRESSES.to_owned());
     let range = if let Some((network, bits)) = text.split_once('/') {
-        prefix(ip(network)?, bits.parse().map_err(|_| WANT_ADDRESSES)?)?
+        let (first, bits) = (ip(network)?, bits.parse::<u32>().map_err(|_| WANT_ADDRESSES)?);
+        // Of an IPv4 address that is written as an IPv6 one, the prefix has 96 bits more.
+        let more = if first.is_ipv4() && network.contains(':') {
+            96
+        } else {
+            0
+        };
+        prefix(first, bits.checked_sub(more).ok_or(WANT_ADDRESSES)?)?
     } else if let Some((first, last)) = text.split_once('-') {
         ip(first)?..=ip(last)?
     } else {
@@ -370,21 +383,31 @@ pub(crate) fn target(text: &str) -> Parsed<Target> {
     const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000, or several \
                         addresses or ports, such as 10.99.0.2-10.99.0.9:9000, 10.99.0.0/24:9000 or \
                         [fd99::/120]:9000-9003";
-    let (host, port_text) = text.rsplit_once(':').ok_or(WANT)?;
+    let (host, port_text) = text
+        .rsplit_once(':')
+        .ok_or_else(|| without_port(text).unwrap_or_else(|| WANT.to_owned()))?;
     // Of each end of a range brackets may stand alone.
     let bare = host
         .strip_prefix('[')
         .and_then(|t| t.strip_suffix(']'))
         .map(|t| t.replacen("]-[", "-", 1));
     let several = |text: &str| text.contains('/') || text.split('-').all(|ip| ip.parse::<IpAddr>().is_ok());
+    let (bare, zone) = match bare.as_ref().and_then(|bare| bare.split_once('%')) {
+        Some((address, zone)) => (Some(address.to_owned()), Some(zone.to_owned())),
+        None => (bare, None),
+    };
     let host = if let Some(v6) = bare {
         let range = addresses(&v6).map_err(|told| if several(&v6) { told } else { WANT.to_owned() })?;
         match range.start() {
-            IpAddr::V6(_) => Host::Ips(range),
-            IpAddr::V4(_) => return Err(WANT.to_owned()),
+            IpAddr::V4(_) if !v6.contains(':') => return Err(WANT.to_owned()),
+            ip if zone.is_some() && !is_link_local(*ip) => {
+                return Err("only link-local addresses (fe80::) are of one interface: want it without %".to_owned());
+            }
+            _ => Host::Ips(range),
         }
-    } else if host.contains(':') {
-        return Err(WANT.to_owned());
+    } else if text.contains("::") || host.contains(':') {
+        let meant = without_brackets(host, port_text).or_else(|| without_port(text));
+        return Err(meant.unwrap_or_else(|| WANT.to_owned()));
     } else if several(host) {
         Host::Ips(addresses(host)?)
     } else if is_host_name(host) {
@@ -395,7 +418,43 @@ pub(crate) fn target(text: &str) -> Parsed<Target> {
     Ok(Target {
         host,
         ports: ports(port_text)?,
+        zone,
     })
+}
+
+/// What was meant by IPv6 addresses without brackets in front of a port.
+fn without_brackets(host: &str, port: &str) -> Option<String> {
+    let v6 = |text: &str| text.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
+    let whole = host.split('-').all(v6) || host.split_once('/').is_some_and(|(network, _)| v6(network));
+    let known = whole && ports(port).is_ok();
+    known.then(|| format!("an IPv6 address stands in brackets in front of a port: want [{host}]:{port}"))
+}
+
+/// What was meant by an address or a name without a port.
+fn without_port(text: &str) -> Option<String> {
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) => Some(format!("the port is missing: want [{bare}]:9000")),
+        Ok(IpAddr::V4(_)) => Some(format!("the port is missing: want {bare}:9000")),
+        Err(_) if is_host_name(text) => Some(format!("the port is missing: want {text}:9000")),
+        Err(_) => None,
+    }
+}
+
+/// Whether an address is known on one link only.
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// A port; an interface by its own name where an alternative one was given (`ip link property add … altname`).
+pub(crate) fn port(text: &str) -> Parsed<PortSpec> {
+    let mut spec = text.parse::<PortSpec>().map_err(|error| error.0)?;
+    if drives_interface(&spec)
+        && let Ok(device) = NetDev::by_name(&spec.device)
+    {
+        spec.device = device.name;
+    }
+    Ok(spec)
 }
 
 /// Whether an address can be one host's.

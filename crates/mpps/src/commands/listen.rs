@@ -70,7 +70,11 @@ fn announce(workload: &str, listener: &Listener, output: &mut Output) {
     if let Some(note) = listener.left_ports() {
         output.remark(&note);
     }
-    output.when_ready(format!("{workload} is ready on {}", listener.port.spec));
+    output.when_ready(format!(
+        "{workload} is ready on {}{}",
+        listener.port.spec,
+        listener.hears()
+    ));
 }
 
 struct DropRun<'a> {

@@ -4,7 +4,7 @@ use super::help::{Help, PROMISC, option};
 use super::rules::Steering;
 use super::{Buffers, Demo, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
-use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter};
+use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter, MergedFrames};
 use mpps_io::{PortSpec, Request, Task};
 
 pub(super) struct AfPacket;
@@ -59,6 +59,9 @@ impl Path for AfPacket {
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_packet::check(spec)?;
         config.promisc = Some(task.promiscuous(config.promisc));
+        if task == Task::Capture {
+            config.merged = MergedFrames::Whole;
+        }
         if task == Task::Forward {
             // Frames come with their sums, which a device would take for the pseudo-header's.
             if config.checksum == Checksum::Device {

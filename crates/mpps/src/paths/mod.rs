@@ -486,10 +486,14 @@ paths! {
 
 /// A path that is not in the list.
 fn unknown(spec: &PortSpec) -> crate::fail::Failure {
-    let have = names(|_| true).join(", ");
+    let have = names(|_| true);
+    let bare = |name: &str| name.replace('_', "");
+    let meant = have.iter().find(|name| bare(name) == bare(&spec.path));
+    let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
     usage(format!(
-        "port '{spec}': unknown path '{}': want one of {have}",
-        spec.path
+        "port '{spec}': unknown path '{}'{meant}: want one of {}",
+        spec.path,
+        have.join(", ")
     ))
 }
 

@@ -184,6 +184,7 @@ impl Far {
             unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
             dest_mac: None,
             next_hop: None,
+            hint: String::new(),
             answer_for,
         };
         if !self.both {

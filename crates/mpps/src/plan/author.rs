@@ -3,6 +3,7 @@
 
 use super::value::field_of;
 use crate::fail::{Result, usage};
+use mpps_io::path_name;
 use mpps_sys::private;
 use std::ffi::OsString;
 use std::fs::File;
@@ -65,7 +66,7 @@ fn decisive(words: &[OsString]) -> Option<String> {
         let (option, value) = word.split_once('=').unwrap_or((&word, ""));
         match option {
             "--" => ports = true,
-            _ if ports && word.starts_with("dpdk:") => {
+            _ if ports && word.split_once(':').is_some_and(|(path, _)| path_name(path) == "dpdk") => {
                 let port = mpps_io::hide_secrets(&word);
                 return Some(format!(
                     "ports: '{port}' loads and runs what DPDK's drivers are told to"
@@ -110,6 +111,10 @@ mod tests {
             (
                 "mpps drop -- null: dpdk:net_failsafe0,exec(x)",
                 "ports: 'dpdk:net_failsafe0,exec(x)'",
+            ),
+            (
+                "mpps drop -- null: DPDK:net_failsafe0,exec(x)",
+                "ports: 'DPDK:net_failsafe0,exec(x)'",
             ),
             (
                 "mpps drop -- dpdk:net_memif0,secret=swordfish",

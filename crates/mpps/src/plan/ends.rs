@@ -1,13 +1,13 @@
 //! The two addresses of a run that sends: given, looked up by name, or the interface's own.
 
-use super::family;
+use super::{family, reach};
 use crate::cli::Traffic;
-use crate::cli::values::{Host, Target, is_one_host};
+use crate::cli::values::{Host, Target, is_link_local, is_one_host};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use mpps_io::{AddressRange, addresses as ranges};
 use mpps_netdev::{self as netdev, NetDev};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::ops::RangeInclusive;
 
 /// Where packets are sent to.
@@ -19,6 +19,8 @@ pub(crate) struct Destination {
     pub(crate) ports: RangeInclusive<u16>,
     /// The name that was given for it.
     pub(crate) name: Option<String>,
+    /// Index of the interface that a link-local address is on, where it was named; else 0.
+    pub(crate) scope: u32,
 }
 
 /// The two ends of a test between two ports of ours, where none are given.
@@ -36,6 +38,7 @@ impl Destination {
             count: 1,
             ports,
             name: None,
+            scope: 0,
         }
     }
 
@@ -49,7 +52,7 @@ impl Destination {
 pub(super) fn addresses(
     args: &Traffic,
     port: &Checked,
-    device: Option<&NetDev>,
+    (device, far): (Option<&NetDev>, Option<&NetDev>),
     known: Option<&Destination>,
 ) -> Result<(AddressRange, Destination)> {
     let pathless = port.nobody_answers();
@@ -83,13 +86,14 @@ pub(super) fn addresses(
             ));
         }
     };
+    reach::check(args, port, (device, far), &dest)?;
     let src = match (given, dest.ip) {
         (Some(src), _) => src,
         (None, IpAddr::V4(_)) if apart => TEST_V4[0].into(),
         (None, IpAddr::V6(_)) if apart => TEST_V6[0].into(),
         (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
         (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
-        (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start())?,
+        (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start(), dest.scope)?,
         (None, ip) => own_address(ip, port, device)?,
     };
     let srcs = srcs.unwrap_or(ranges::one(src));
@@ -167,12 +171,24 @@ fn all_own(srcs: &AddressRange, flows: Option<u32>) -> Result<()> {
 const WANT: &str = "want --src IP, the address that packets are sent from";
 
 /// The address that the host would send datagrams from: it is asked by a socket that sends none.
-fn routed_address(to: IpAddr, port: u16) -> Result<IpAddr> {
+fn routed_address(to: IpAddr, port: u16, scope: u32) -> Result<IpAddr> {
+    if is_link_local(to) && scope == 0 {
+        let name = netdev::interface_names().into_iter().rfind(|name| name != "lo");
+        let name = name.unwrap_or_else(|| "eth0".to_owned());
+        return Err(usage(format!(
+            "--dest {to}: a link-local address is known on one link only: want its interface with it, such as \
+             [{to}%{name}]:{port}, or --src IP"
+        )));
+    }
     let any: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect((to, port)).map(|()| socket));
+    let at = match to {
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, scope).into(),
+        IpAddr::V4(_) => SocketAddr::new(to, port),
+    };
+    let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(at).map(|()| socket));
     let own = socket.and_then(|socket| socket.local_addr());
     own.map(|own| own.ip()).map_err(|e| {
         usage(format!(
@@ -232,6 +248,7 @@ fn resolved(
         Host::Ips(range) => {
             return Ok(Destination {
                 count: ranges::count(range),
+                scope: scope(target, range, device)?,
                 ..Destination::one(*range.start(), ports)
             });
         }
@@ -268,6 +285,26 @@ fn resolved(
         name: Some(name.clone()),
         ..Destination::one(ip, ports)
     })
+}
+
+/// Index of the interface that was named with an address; 0 where none was.
+fn scope(target: &Target, ips: &AddressRange, device: Option<&NetDev>) -> Result<u32> {
+    let Some(zone) = &target.zone else { return Ok(0) };
+    let ip = ips.start();
+    let named = NetDev::by_name(zone).map_err(|_| {
+        usage(format!(
+            "--dest {ip}%{zone}: no such interface '{zone}'; there are: {}",
+            netdev::interface_names().join(", ")
+        ))
+    })?;
+    match device.filter(|device| device.ifindex != named.ifindex) {
+        Some(device) => Err(usage(format!(
+            "--dest {ip}%{zone}: packets leave by {}, and the address is one of the link of {zone}: want both of one \
+             interface",
+            device.name
+        ))),
+        None => Ok(named.ifindex),
+    }
 }
 
 /// The resolver's order is that of RFC 6724: the first that can be used is the best.

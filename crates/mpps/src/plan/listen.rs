@@ -185,6 +185,24 @@ impl Listener {
         })
     }
 
+    /// Address and port that the port's socket listens on, where they are not written in the port.
+    pub(crate) fn hears(&self) -> String {
+        let Some(socket) = self
+            .port
+            .traits
+            .socket
+            .filter(|s| s.address.is_none() || s.port.is_none())
+        else {
+            return String::new();
+        };
+        let at = socket.listens;
+        match (socket.address, at.ip().is_loopback()) {
+            (None, _) => format!(" ({at}: this host only; {}:0.0.0.0 hears others)", self.port.spec.path),
+            (Some(_), true) => format!(" ({at}: this host only)"),
+            (Some(_), false) => format!(" ({at})"),
+        }
+    }
+
     /// Refuses more flows than memory has room for.
     fn check_flows(&self, args: &Drop) -> Result<()> {
         /// Bytes that the kernel's maps take of a flow: the table, twice, its state and its window.
@@ -284,6 +302,7 @@ impl Listener {
                 unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
                 dest_mac: None,
                 next_hop: None,
+                hint: String::new(),
             }
         })
     }

@@ -11,6 +11,7 @@ pub(crate) mod lanes;
 pub(crate) mod listen;
 pub(crate) mod memory;
 pub(crate) mod neighbor;
+pub(crate) mod reach;
 pub(crate) mod reserve;
 pub(crate) mod traffic;
 pub(crate) mod value;

@@ -2,7 +2,7 @@
 //! of ours would go to the host.
 
 use crate::fail::{Result, failed, usage};
-use mpps_netdev::{NetDev, neighbor_lookup, neighbor_solicit};
+use mpps_netdev::{NetDev, has_route, neighbor_lookup, neighbor_solicit};
 use mpps_wire::MacAddr;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,6 +46,18 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// End of a sentence on an address that the host has no route to by this interface; empty where it has one, or does not
+/// tell.
+pub(super) fn no_route(ip: IpAddr, device: &NetDev) -> String {
+    match has_route(ip, device.ifindex) {
+        Ok(false) => format!(
+            "; this host has no route to {ip} by {}, so it was asked for as a neighbour on the link",
+            device.name
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Has the host find the MAC address of `hop`.
 fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn Fn() -> u32) -> Result<MacAddr> {
     if let Some(id) = vlan {
@@ -76,8 +88,9 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
             }
             return Err(failed(format!(
                 "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the \
-                 question; --gateway IP asks a router instead)",
-                PATIENCE.as_secs()
+                 question; --gateway IP asks a router instead){}",
+                PATIENCE.as_secs(),
+                no_route(hop, device)
             )));
         }
         if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {

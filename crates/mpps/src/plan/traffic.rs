@@ -3,7 +3,8 @@
 use super::across::{self, Far};
 use super::ends::{Destination, addresses, of_two};
 use super::listen::unanswered;
-use super::neighbor::Asked;
+use super::neighbor::{Asked, no_route};
+use super::reach::sockets_apart;
 use super::{kernel, lanes, memory};
 use crate::cli::{RateText, StepText, Traffic};
 use crate::fail::{Failure, Result, usage};
@@ -86,7 +87,9 @@ impl Draft {
             .as_ref()
             .map(|spec| Far::new(spec, &port, &args, receive))
             .transpose()?;
-        let (srcs, dest) = addresses(&args, &port, device.as_ref(), known.map(|known| &known.dest))?;
+        let far_device = far.as_ref().and_then(|far| far.device.as_ref());
+        let found = known.map(|known| &known.dest);
+        let (srcs, dest) = addresses(&args, &port, (device.as_ref(), far_device), found)?;
         let src = *srcs.start();
         let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
         let roles = if let Some(far) = &far {
@@ -130,7 +133,11 @@ impl Draft {
         let flows = flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?;
         // Ranges may be longer than the flows that there are.
         let (used_srcs, used_dests) = flows.address_counts();
-        of_two(&ranges::from(src, used_srcs), &ranges::from(dest.ip, used_dests))?;
+        let used = (ranges::from(src, used_srcs), ranges::from(dest.ip, used_dests));
+        of_two(&used.0, &used.1)?;
+        if port.traits.socket.is_some() {
+            sockets_apart(&port.spec, (&used.0, &used.1), &flows)?;
+        }
         // Of one way.
         let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
         let tx_lanes = senders.iter().filter(|r| r.tx).count();
@@ -281,6 +288,7 @@ impl Draft {
                 src: self.src,
                 dst: self.dest.ip,
                 flows: self.flows.clone(),
+                scope: self.dest.scope,
             }),
             seed: self.args.run.seed,
         }
@@ -316,6 +324,10 @@ impl Draft {
                     unanswered: Vec::new(),
                     dest_mac: self.args.dest_mac,
                     next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
+                    hint: format!(
+                        "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip {} does",
+                        self.port.spec.path, self.dest.ip
+                    ),
                 }));
             }
             let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
@@ -326,6 +338,7 @@ impl Draft {
                 unanswered: Vec::new(),
                 dest_mac,
                 next_hop: None,
+                hint: String::new(),
             }));
         };
         let routed = || {
@@ -349,6 +362,7 @@ impl Draft {
             unanswered: unanswered(device),
             dest_mac,
             next_hop: Some(next_hop),
+            hint: no_route(next_hop, device),
         }))
     }
 

@@ -164,7 +164,12 @@ impl Plan {
         let ports: Vec<_> = ports_of(command, workload)
             .flat_map(|arg| raw(arg.get_id().as_str()))
             .collect();
-        let ports: Vec<_> = ports.iter().map(|port| mpps_io::hide_secrets(port)).collect();
+        // However it was written, a path stands in plans by its name: results are compared by it.
+        let named = |port: &String| match port.split_once(':') {
+            Some((path, rest)) => format!("{}:{rest}", mpps_io::path_name(path)),
+            None => port.clone(),
+        };
+        let ports: Vec<_> = ports.iter().map(|port| mpps_io::hide_secrets(&named(port))).collect();
         let mut plan = Self(Map::new());
         plan.0.insert("mpps_plan".to_owned(), VERSION.into());
         plan.0.insert("workload".to_owned(), workload.into());

@@ -1,0 +1,126 @@
+//! Refuses, before anything is opened, addresses that no packet of the run can be for: broadcast addresses, this host's
+//! own, and the run's own sockets.
+
+use super::ends::Destination;
+use crate::cli::Traffic;
+use crate::fail::{Result, usage};
+use crate::paths::Checked;
+use mpps_engine::FlowSet;
+use mpps_io::{AddressRange, Layer, PortSpec, addresses as ranges};
+use mpps_netdev::{self as netdev, NetDev};
+use std::net::IpAddr;
+
+/// Refuses broadcast addresses of subnets that the port is in, and of all subnets of the host where the kernel chooses
+/// the interface.
+fn one_by_one(option: &str, ips: &AddressRange, port: &Checked, devices: &[&NetDev]) -> Result<()> {
+    let of_sockets = port.traits.socket.is_some();
+    let here = |ifindex| of_sockets || devices.iter().any(|device| device.ifindex == ifindex);
+    let all = netdev::broadcasts();
+    let found = all.iter().find(|b| here(b.ifindex) && ips.contains(&IpAddr::V4(b.ip)));
+    let Some(found) = found else { return Ok(()) };
+    let name = NetDev::by_index(found.ifindex).map_or_else(|_| "this host".to_owned(), |device| device.name);
+    Err(usage(match ranges::only(ips) {
+        Some(ip) => format!(
+            "{option} {ip}: this is the broadcast address of a subnet of {name}, which no single host has: want the \
+             address of one host"
+        ),
+        None => format!(
+            "{option} {}: {} among them is the broadcast address of a subnet of {name}, which no single host has: want \
+             ranges without it",
+            ranges::text(ips),
+            found.ip
+        ),
+    }))
+}
+
+/// Refuses destinations that are nobody's on the way that the port opens, and routers and sources that are.
+pub(super) fn check(
+    args: &Traffic,
+    port: &Checked,
+    (device, far): (Option<&NetDev>, Option<&NetDev>),
+    dest: &Destination,
+) -> Result<()> {
+    let devices: Vec<&NetDev> = [device, far].into_iter().flatten().collect();
+    let dests = dest.ips();
+    one_by_one("--dest", &dests, port, &devices)?;
+    if let Some(srcs) = &args.src {
+        one_by_one("--src", srcs, port, &devices)?;
+    }
+    if let Some(hop) = args.gateway {
+        one_by_one("--gateway", &ranges::one(hop), port, &devices)?;
+    }
+    match device {
+        Some(device) if port.traits.layer == Layer::Ethernet && args.far.is_none() => {
+            leaves(args, port, device, &dests)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses destinations that no packet leaves the host for by this interface.
+fn leaves(args: &Traffic, port: &Checked, device: &NetDev, dests: &AddressRange) -> Result<()> {
+    let spec = &port.spec;
+    let within = device.name == "lo" || device.addresses.iter().any(|(ip, _)| ip.is_loopback());
+    if within {
+        // Whoever names a MAC address wants frames on it.
+        return match args.dest_mac {
+            Some(_) => Ok(()),
+            None => Err(usage(format!(
+                "port '{spec}': {} is this host's way to itself, where nobody answers for an address: want \
+                 udp:127.0.0.1, --lab {} for two hosts of a lab, or --dest-mac MAC to send frames all the same",
+                device.name, spec.path
+            ))),
+        };
+    }
+    let text = ranges::text(dests);
+    if dests.start().is_loopback() || dests.end().is_loopback() {
+        return Err(usage(format!(
+            "--dest {text}: loopback addresses are this host's own, and no packet to them leaves by {}: want the \
+             peer's address, or the path udp",
+            device.name
+        )));
+    }
+    if args.dest_mac.is_some() || args.gateway.is_some() {
+        return Ok(());
+    }
+    match device.addresses.iter().find(|(ip, _)| dests.contains(ip)) {
+        Some((ip, _)) => Err(usage(format!(
+            "--dest {text}: {ip} is the address of {} itself, and nobody on its link answers for it: want the peer's \
+             address (--dest-mac MAC skips the question)",
+            device.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses flows between sockets of the run itself: its packets would come back without anybody who sends them back.
+pub(super) fn sockets_apart(
+    spec: &PortSpec,
+    (srcs, dests): (&AddressRange, &AddressRange),
+    flows: &FlowSet,
+) -> Result<()> {
+    let (from, to) = (flows.src_ports(), flows.dst_ports());
+    let (first, last) = (*from.start().max(to.start()), *from.end().min(to.end()));
+    if first > last {
+        return Ok(());
+    }
+    let shared = match ranges::only(srcs) {
+        // Bound to all addresses of the host.
+        Some(all) if all.is_unspecified() => {
+            let mut own = netdev::assigned_addresses().into_iter().map(|(ip, _)| ip);
+            own.find(|ip| dests.contains(ip))
+                .or_else(|| Some(*dests.start()).filter(IpAddr::is_loopback))
+        }
+        _ => Some(*srcs.start().max(dests.start())).filter(|ip| ip <= srcs.end().min(dests.end())),
+    };
+    let Some(ip) = shared else { return Ok(()) };
+    let at = std::net::SocketAddr::new(ip, first);
+    let remedy = match spec.device.is_empty() {
+        true => format!("--src-port-range {}", first.checked_add(1000).unwrap_or(first - 1000)),
+        false => "another port at one of the ends".to_owned(),
+    };
+    Err(usage(format!(
+        "--dest {at}: this run sends from there itself, so its packets would come back without a reflector: want the \
+         address and port of a reflector, or {remedy}"
+    )))
+}
