@@ -205,19 +205,19 @@ fn ports_and_addresses_are_understood_as_people_write_them() {
             ),
             (
                 "send udp: --dest fd99::2",
-                &["--dest", "the port is missing", "want [fd99::2]:9000"],
+                &["--dest", "the port is missing", "such as [fd99::2]:9000"],
             ),
             (
                 "send udp: --dest [fd99::2]",
-                &["--dest", "the port is missing", "want [fd99::2]:9000"],
+                &["--dest", "the port is missing", "such as [fd99::2]:9000"],
             ),
             (
                 "send udp: --dest 10.99.0.2",
-                &["--dest", "the port is missing", "want 10.99.0.2:9000"],
+                &["--dest", "the port is missing", "such as 10.99.0.2:9000"],
             ),
             (
                 "send udp: --dest localhost",
-                &["--dest", "the port is missing", "want localhost:9000"],
+                &["--dest", "the port is missing", "such as localhost:9000"],
             ),
             (
                 "reflect udp:9001",
@@ -229,7 +229,7 @@ fn ports_and_addresses_are_understood_as_people_write_them() {
     );
     assert_refused(
         mpps("reflect udp:fd98:7::1:9000 --duration 50ms"),
-        1,
+        2,
         &["fd98:7::1:9000", "no interface of this host", "[fd98:7::1]:9000"],
     );
 }
@@ -371,7 +371,7 @@ fn link_local_addresses_are_taken_with_their_interface_and_refused_without() {
     );
     // One that two interfaces have is of neither before it is said.
     for words in [
-        "ip link add d0 type dummy",
+        "ip link add d0 type veth peer name d1",
         "ip link set d0 up",
         "ip addr add fe80::77/64 dev d0 nodad",
         "ip addr add fe80::77/64 dev eth1 nodad",

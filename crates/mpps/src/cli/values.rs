@@ -434,9 +434,9 @@ fn without_brackets(host: &str, port: &str) -> Option<String> {
 fn without_port(text: &str) -> Option<String> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     match bare.parse::<IpAddr>() {
-        Ok(IpAddr::V6(_)) => Some(format!("the port is missing: want [{bare}]:9000")),
-        Ok(IpAddr::V4(_)) => Some(format!("the port is missing: want {bare}:9000")),
-        Err(_) if is_host_name(text) => Some(format!("the port is missing: want {text}:9000")),
+        Ok(IpAddr::V6(_)) => Some(format!("the port is missing: want [IP]:PORT, such as [{bare}]:9000")),
+        Ok(IpAddr::V4(_)) => Some(format!("the port is missing: want IP:PORT, such as {bare}:9000")),
+        Err(_) if is_host_name(text) => Some(format!("the port is missing: want NAME:PORT, such as {text}:9000")),
         Err(_) => None,
     }
 }
