@@ -216,3 +216,22 @@ fn a_key_that_is_there_twice_is_refused_by_its_name_at_every_level() {
     }
     assert!(words(&whole(r#""load": {"rate": null}, "times": {"duration": "1s"}"#)).is_ok());
 }
+
+#[test]
+fn default_source_ports_of_a_plan_stay_a_default_where_no_socket_has_them() {
+    let given = |line: &str| {
+        let words = words(&plan(line).text()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        words
+            .iter()
+            .any(|word| word.to_string_lossy().starts_with("--src-port-range"))
+    };
+    let default = "--src-port-range 10000-10063";
+    for port in ["af_packet:eth1", "xdp:eth1", "loop:", "dpdk:net_af_packet0,iface=eth1"] {
+        let ends = format!("send {port} --src 10.0.0.1 --dest 10.0.0.2:9000");
+        assert!(!given(&format!("{ends} {default}")), "{port}");
+        assert!(given(&format!("{ends} --src-port-range 10000-10062")), "{port}");
+    }
+    for port in ["udp:10.0.0.1", "io_uring:10.0.0.1"] {
+        assert!(given(&format!("send {port} --dest 10.0.0.2:9000 {default}")), "{port}");
+    }
+}
