@@ -9,7 +9,8 @@ pub fn no_json(bytes: &[u8], error: &serde_json::Error) -> String {
     }
     let (line, column) = (error.line(), error.column());
     let text = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1));
-    match text.and_then(|text| habit(text, column)) {
+    // A text that was cut off ends anywhere.
+    match text.filter(|_| !error.is_eof()).and_then(|text| habit(text, column)) {
         Some(habit) => format!("no JSON: {habit} at line {line} column {column}"),
         None => format!("no JSON: {error}"),
     }
