@@ -3,7 +3,7 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, has, inside, listen, net_of, returning, run_command, skip, wait_for_more,
+    Background, Net, Report, Scratch, has, inside, listen, mpps, net_of, returning, run_command, skip, wait_for_more,
     wait_until,
 };
 use rustix::process::Signal;
@@ -412,6 +412,14 @@ fn routers_reports_on_the_tests_packets_are_read_on_raw_paths_as_on_sockets() {
         }
     }
     for (words, kind) in [
+        (
+            "af_xdp:eth1 --src 10.99.0.1 --dest 10.67.0.9:9000 --gateway 10.99.0.2 --ttl 1",
+            "time_exceeded",
+        ),
+        (
+            "xdp:eth1 --src 10.99.0.1 --dest 10.67.0.9:9000 --gateway 10.99.0.2 --ttl 1",
+            "time_exceeded",
+        ),
         ("udp:10.99.0.1 --dest 10.67.0.9:9000", "time_exceeded"),
         ("io_uring:10.99.0.1 --dest 10.67.0.9:9000", "time_exceeded"),
         ("udp:fd99::1 --dest [fd67::9]:9000", "time_exceeded"),
@@ -425,6 +433,7 @@ fn routers_reports_on_the_tests_packets_are_read_on_raw_paths_as_on_sockets() {
         assert!(kinds(&report).contains(&kind), "{words}: {:#}", report.json["known"]);
         let said = report.said();
         assert!(!said.contains("is a reflector running"), "{words}: {said}");
+        assert!(said.contains("--expect 'loss<1%' makes it fail"), "{words}: {said}");
         let why = report.json["why"].to_string();
         assert!(why.contains(&known(&report, kind)[0]), "{words}: {why}");
     }
@@ -484,6 +493,62 @@ fn a_device_that_drops_everything_has_sent_nothing() {
             "{words}: {reasons}"
         );
     }
+}
+
+#[test]
+fn a_link_that_is_down_at_the_start_is_named_and_nobody_is_blamed_for_not_answering() {
+    let Some(net) = net_of(1) else { return };
+    let ports = [
+        "sendrecv af_packet:eth1 --src 10.99.0.77 --dest 10.99.0.2:9000",
+        "sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+        "sendrecv af_packet:eth1,qdisc=kernel --src fd99::77 --dest [fd99::2]:9000",
+        "sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000",
+        "send udp:10.99.0.1 --dest 10.99.0.2:9000",
+        "send io_uring:10.99.0.1 --dest 10.99.0.2:9000",
+    ];
+    let cases = [(Host::B, "no carrier"), (Host::A, "switched off")];
+    for (host, word) in cases {
+        net.on(host, "ip link set eth1 down");
+        for words in ports {
+            let finished = run_command(net.a(&format!("{words} --rate 1kpps --duration 200ms --quiet")));
+            let said = &finished.stderr;
+            assert_ne!(finished.code, Some(0), "{words}: {said}");
+            assert!(!said.contains("nobody answered"), "{words}: {said}");
+            let named = said.contains(word) || word == "switched off" && said.contains("is down");
+            assert!(named, "{words}, {word}: {said}");
+        }
+        net.on(host, "ip link set eth1 up");
+    }
+}
+
+#[test]
+fn a_lane_that_was_moved_off_its_core_says_so_and_names_no_core() {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    if cores < 2 {
+        return skip("one core: nowhere to move a lane to");
+    }
+    if !has("taskset") {
+        return skip("taskset is not installed (package util-linux)");
+    }
+    let scratch = Scratch::new();
+    let words = "sendrecv loop:delay=100us --rate 1kpps --duration 1h --settle 20ms --interval 20ms --cores 1 --quiet";
+    let sender = Background::start(scratch.results(mpps(words)));
+    wait_for_more("rows with packets", || scratch.busy_rows());
+    let mut taskset = std::process::Command::new("taskset");
+    taskset.args(["-a", "-p", "-c", "0", &sender.id().to_string()]);
+    assert_eq!(run_command(taskset).code, Some(0));
+    wait_for_more("rows on the other core", || scratch.busy_rows());
+    let report = scratch.read(sender.end(Signal::INT));
+    let said = report.said();
+    assert!(
+        said.contains("lane 0 was moved off core 1 during the run") && said.contains("core 0"),
+        "{said}"
+    );
+    assert!(
+        report.json["lanes"][0]["core"].is_null(),
+        "{:#}",
+        report.json["lanes"][0]
+    );
 }
 
 #[test]

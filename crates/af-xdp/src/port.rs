@@ -216,6 +216,8 @@ impl Port for AfXdpPort {
         let options = WatchOptions {
             // Drops of other devices are counted by the port, as those of the interface.
             device: self.device.driver == "ifb",
+            // ICMP for an address of the host's goes to the host: only its counters show it.
+            kernel: true,
             ..WatchOptions::default()
         };
         vec![Box::new(DeviceWatch::new(&self.device, options))]

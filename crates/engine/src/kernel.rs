@@ -29,6 +29,7 @@ use crate::run::outcome::LaneOutcome;
 use crate::send::pacing::schedule;
 use crate::workload::WorkFacts;
 use crate::workload::forward::join;
+use mpps_io::around::Watch;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
 use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
@@ -334,6 +335,12 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
 
     fn path(&self) -> String {
         self.ports[0].capabilities().path.to_owned()
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        let ports = self.ports.iter().enumerate();
+        let each = ports.flat_map(|(way, port)| port.watches().into_iter().map(move |watch| (way, watch)));
+        each.collect()
     }
 
     fn port_facts(&self) -> Vec<HostFact> {

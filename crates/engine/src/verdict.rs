@@ -36,7 +36,7 @@ pub(crate) struct Evidence {
     pub(crate) link_down_ns: u64,
     /// For how long packets could not leave for another reason, ns, by the number of the reason.
     pub(crate) no_way_ns: [u64; 7],
-    /// What was seen around the ports; times are ns since the start.
+    /// Events around the ports; times are ns since the start.
     pub(crate) around: Vec<Surroundings>,
     /// ICMP messages that quote packets of the test.
     pub(crate) icmp: Icmp,
@@ -137,7 +137,7 @@ pub(crate) struct Verdict {
     /// Why they are not valid.
     pub(crate) reasons: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// What is known of the surroundings: notes and reasons rest on it.
+    /// Evidence on the surroundings, which notes and reasons rest on.
     pub(crate) known: Vec<Known>,
     /// The one reason why they are not valid, where it is one of these.
     pub(crate) shortfall: Option<Shortfall>,

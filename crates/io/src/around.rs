@@ -66,7 +66,7 @@ pub enum KernelCount {
     TooBig,
 }
 
-/// What was seen around one interface in a run.
+/// Events around one interface in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Name of the interface.

@@ -6,6 +6,7 @@
 //! the kernel: the *lanes* that send, and the *sources* that receive (a queue of the device, or a CPU). Whoever reads
 //! takes rows once they can no longer change.
 
+use crate::around::Watch;
 use crate::{Capabilities, Fact, QueueCounters, Reason, Result};
 use std::os::fd::OwnedFd;
 
@@ -244,6 +245,11 @@ pub trait KernelPort: Sync {
                  every 16 packets; true only where both ends read the same clock (one host)"
             }
         }
+    }
+
+    /// Watches of the interfaces that packets leave by, as [`Port::watches`](crate::Port::watches).
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        Vec::new()
     }
 
     /// Whether the device is there and up.

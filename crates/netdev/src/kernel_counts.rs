@@ -32,7 +32,8 @@ impl KernelCounts {
         )
     }
 
-    /// Those that rose since `before`, with by how much. One that was read only once is not known.
+    /// Returns the counters that rose since `before`, each with its increase. Nothing is known of a counter that was
+    /// read only once.
     pub fn since(&self, before: &Self) -> Vec<(KernelCount, u64)> {
         let mut rose: Vec<(KernelCount, u64)> = Vec::new();
         if self.0.len() != before.0.len() {

@@ -20,15 +20,17 @@ const MOST: usize = 64;
 const WAKES: u64 = 50;
 const WAKE_NS: u64 = 10_000_000;
 
-/// What is watched beside link, addresses and MTU.
+/// Choice of what is watched beside link, addresses and MTU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WatchOptions {
     /// Packets go through the interface's queueing disciplines.
     pub queues: bool,
     /// The device's own drops are read.
     pub device: bool,
-    /// Packets go through the kernel's stack: its counters are read.
+    /// Packets, or the ICMP errors about them, go through the kernel's stack: its counters are read.
     pub kernel: bool,
+    /// Packets are from addresses of the interface, which the kernel takes only while they are there.
+    pub addresses: bool,
     /// The path does not notice that the carrier is lost.
     pub blind: bool,
     /// The interface may have nothing to do with the run: only its queues are looked at.
@@ -250,7 +252,7 @@ impl Watch for DeviceWatch {
 fn used(device: &NetDev, options: &WatchOptions) -> impl Iterator<Item = IpAddr> {
     let named = options.path.map(|(src, ..)| src);
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let all = device.addresses.iter().map(|(ip, _)| *ip).filter(|_| options.kernel);
+    let all = device.addresses.iter().map(|(ip, _)| *ip).filter(|_| options.addresses);
     all.filter(move |ip| !link_local(ip) || named == Some(*ip))
 }
 

@@ -141,7 +141,12 @@ pub fn print_summary(
 
 fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
-    let rest = format!("{}, {}{ended}", workload(s.workload), elapsed(s.duration_ns));
+    // A receiver's time begins with the first packet: it is not for how long it ran.
+    let span = match !s.workload.generates() && s.rx > 0 {
+        true => " from the first packet to the last",
+        false => "",
+    };
+    let rest = format!("{}, {}{span}{ended}", workload(s.workload), elapsed(s.duration_ns));
     fold([verdict, rest], "  ", "  ", out)?;
     for reason in &s.invalid_reasons {
         sentence("-", reason, "  ", out)?;
@@ -195,7 +200,13 @@ fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
 fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let mut parts = Vec::new();
     if matches!(s.workload, Workload::SendRecv | Workload::Drop) {
-        let lost = format!("lost {} ({})", count(s.lost), percent(s.loss_ratio));
+        // Nobody knows of which packets those are that this host dropped: a share of 0 would deny them.
+        let lost = match s.host_dropped {
+            Some(dropped) if dropped > 0 && s.lost == 0 => {
+                format!("lost 0, beside {} dropped by this host", count(dropped))
+            }
+            _ => format!("lost {} ({})", count(s.lost), percent(s.loss_ratio)),
+        };
         parts.push(if s.lost > 0 { colour.paint("31", &lost) } else { lost });
         if s.workload == Workload::SendRecv {
             parts.push(format!("late {}", count(s.late)));

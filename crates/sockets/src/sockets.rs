@@ -21,7 +21,7 @@ const SOCKETS_A_READING: usize = 64;
 /// How long an answer of the kernel's tables is used for errors that follow.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What stood in the way of sending when it was last looked up.
+/// Result of the last lookup of what stood in the way of sending.
 pub(crate) struct Seen {
     socket: u32,
     by_number: Obstacle,
@@ -192,7 +192,7 @@ impl Sockets {
         error
     }
 
-    /// What stands in the way from `src` to `dst`, where the kernel refused with an error of this meaning.
+    /// Looks up what stands in the way from `src` to `dst` after the kernel has refused with an error of this meaning.
     fn obstacle(&self, src: IpAddr, dst: IpAddr, by_number: Obstacle, cause: &str) -> (ErrorKind, String) {
         let device = NetDev::by_index(self.got.ifindex).ok();
         let name = self.got.interface.as_deref().unwrap_or("the interface");
@@ -337,6 +337,7 @@ impl Sockets {
                 queues: true,
                 device: !self.kind.wildcard,
                 kernel: place == 0,
+                addresses: true,
                 // With several ways the lost carrier of one does not concern all flows.
                 blind: !self.kind.listening && devices.len() == 1,
                 only_queues: self.kind.wildcard,

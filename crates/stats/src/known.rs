@@ -1,6 +1,6 @@
-//! What is known of a run's surroundings: the one list that notes, causes, verdict, pages and JSON read.
+//! Evidence on a run's surroundings: the one list that notes, causes, verdict, pages and JSON read.
 
-/// What a piece of evidence is about.
+/// Subject of a piece of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownKind {
     /// A queueing discipline of this host dropped packets.
@@ -60,7 +60,7 @@ impl KnownKind {
 /// One piece of evidence, with its number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// What it is about.
+    /// Its subject.
     pub kind: KnownKind,
     /// A clause that says it: `eth1 had no carrier for 2.000 s`.
     pub sentence: String,

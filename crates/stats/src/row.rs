@@ -406,7 +406,7 @@ pub struct Summary {
     pub latest: Vec<LatePacket>,
     /// Why packets were lost or late, and bursts slow: the worst first of each; as far as somebody has found out.
     pub causes: Vec<Cause>,
-    /// What is known of the run's surroundings.
+    /// Evidence on the run's surroundings.
     pub known: Vec<Known>,
     /// What the run was to reach, and whether it did; in the order in which it was asked for.
     pub expectations: Vec<Expectation>,

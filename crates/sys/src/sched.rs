@@ -14,8 +14,8 @@ pub fn allowed_cores() -> Vec<usize> {
     ALLOWED.get_or_init(own_cores).clone()
 }
 
-/// Cores that the calling thread may run on, in ascending order.
-fn own_cores() -> Vec<usize> {
+/// Cores that the calling thread may run on now, in ascending order.
+pub fn own_cores() -> Vec<usize> {
     sched_getaffinity(None).map_or_else(
         |_| vec![0],
         |set| (0..CpuSet::MAX_CPU).filter(|&c| set.is_set(c)).collect(),

@@ -280,7 +280,7 @@ pub struct Loss {
     /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
     /// many as were recorded.
     pub kernel_drops: Option<Vec<(String, u64)>>,
-    /// What else is known of the run that may explain loss, without a number of packets.
+    /// Evidence that may explain loss, without a number of packets.
     pub known: Vec<String>,
     /// Packets came back before it.
     pub answered: bool,

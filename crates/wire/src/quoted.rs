@@ -10,7 +10,7 @@ use crate::{eth, ipv4, ipv6};
 /// Bytes of an error before its quote.
 const HEAD_LEN: usize = 8;
 
-/// What an error says of the packet that it quotes.
+/// Statement of an error on the packet that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
     /// Nobody listens on its port.
@@ -26,7 +26,7 @@ pub enum IcmpError {
 /// An error, and the ends of the UDP packet that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// What it says.
+    /// Its statement.
     pub error: IcmpError,
     /// Source address of the quoted packet.
     pub src: IpAddr,
@@ -84,7 +84,8 @@ fn error_of_v6([kind, code]: [u8; 2]) -> Option<IcmpError> {
     }
 }
 
-/// Of a quote only the IP header and eight bytes need be there, and its checksum may have been changed on the way.
+/// Reads the ends of a quote. Only the IP header and eight bytes need be there, and its checksum may have changed on the
+/// way.
 fn ends_v4(quote: &[u8], error: IcmpError) -> Option<Quoted> {
     let head: &[u8; ipv4::MIN_HEADER_LEN] = chunk(quote, 0)?;
     let header_len = usize::from(head[0] & 0xf) * 4;

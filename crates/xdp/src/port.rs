@@ -8,12 +8,13 @@ use crate::load::{Loaded, Which};
 use crate::reasons::Names;
 use crate::spec::TrafficSpec;
 use crate::sys;
+use mpps_io::around::Watch;
 use mpps_io::kernel::{
     KernelLatency, KernelMoments, KernelPort, KernelProgram, KernelRow, KernelTimes, LaneSchedule, LaneTotals,
     SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
-use mpps_netdev::{NetDev, Promiscuous};
+use mpps_netdev::{DeviceWatch, NetDev, Promiscuous, WatchOptions};
 use mpps_sys::map::Mapping;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -242,6 +243,18 @@ impl KernelPort for XdpPort {
 
     fn facts(&self) -> Vec<Fact> {
         self.facts.clone()
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        let watch = |(place, site): (usize, &Site)| {
+            let options = WatchOptions {
+                // ICMP for an address of the host's goes to the host: only its counters show it.
+                kernel: place == 0,
+                ..WatchOptions::default()
+            };
+            Box::new(DeviceWatch::new(&site.device, options)) as Box<dyn Watch>
+        };
+        self.sites.iter().enumerate().map(watch).collect()
     }
 
     fn latency_note(&self, one_way: bool) -> &'static str {

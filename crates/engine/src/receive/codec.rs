@@ -75,7 +75,7 @@ pub(crate) trait Codec {
     }
     /// Changes the send time of a packet written before.
     fn restamp(&self, bytes: &mut [u8], time_ns: u64);
-    /// What an ICMP error says of a packet that this run has sent; `None`: it is no such thing.
+    /// Returns the statement of an ICMP error on a packet that this run has sent; `None` for any other frame.
     fn quoted(&self, _frame: &[u8]) -> Option<IcmpError> {
         None
     }

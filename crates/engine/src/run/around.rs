@@ -1,4 +1,4 @@
-//! What was seen around the ports in a trial.
+//! Events around the ports of a trial.
 
 use crate::error::RunError;
 use crate::run::collect::Watches;
@@ -6,7 +6,7 @@ use crate::run::job::Desk;
 use mpps_io::around::{Outage, Surroundings};
 use mpps_sys::clock::monotonic_ns;
 
-/// Ends the watches of a trial; times are ns since its start from here on.
+/// Ends the watches of a trial. Their times become ns since its start.
 pub(crate) fn end(watches: Watches, ended_ns: u64, start_ns: u64) -> Vec<(usize, Surroundings)> {
     let seen = |(place, watch): (usize, Box<dyn mpps_io::around::Watch>)| {
         let mut seen = watch.end(ended_ns);
@@ -25,7 +25,7 @@ fn since(outage: &mut Outage, start_ns: u64) {
     outage.to_ns = outage.to_ns.saturating_sub(start_ns);
 }
 
-/// Where nobody answered, says so of a link that is down: nobody can answer then.
+/// Replaces "nobody answered" by the state of the link if the link is down.
 pub(crate) fn why_unresolved(error: RunError, job: &dyn Desk) -> RunError {
     let RunError::Unresolved(text) = error else {
         return error;
@@ -43,7 +43,7 @@ pub(crate) fn why_unresolved(error: RunError, job: &dyn Desk) -> RunError {
     RunError::Unresolved(down.unwrap_or(text))
 }
 
-/// Of one way of two: that of the port that it leaves by; else all.
+/// Returns the events around the port that a way leaves by; without a way those of all ports.
 pub(crate) fn of_way(all: &[(usize, Surroundings)], way: Option<usize>) -> Vec<Surroundings> {
     let of = all.iter().filter(|(place, _)| way.is_none_or(|way| way == *place));
     of.map(|(_, seen)| seen.clone()).collect()

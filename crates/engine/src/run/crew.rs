@@ -778,6 +778,10 @@ fn run_lane<J: Job>(
         napped_ns: Default::default(),
     };
     let mut outcome = job.lane(index, lane, queues, recorder, &trial.own);
+    let pinned = trial.common.lanes[index].core;
+    outcome.moved_to = pinned
+        .map(|core| (core, sched::own_cores()))
+        .and_then(|(core, now)| (now != [core]).then_some(now));
     outcome.run_delay_ns = times
         .and_then(ThreadStat::read)
         .zip(delay)

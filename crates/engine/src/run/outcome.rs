@@ -36,6 +36,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) slowest: Vec<SlowBurst>,
     /// The packets that came latest, the latest first; the lane's number is filled in later.
     pub(crate) latest: Vec<LatePacket>,
+    /// Cores that its thread could run on in the end, if they are not the core that it was pinned to.
+    pub(crate) moved_to: Option<Vec<usize>>,
     /// Involuntary context switches while it ran.
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.

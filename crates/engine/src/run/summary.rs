@@ -45,7 +45,7 @@ pub(crate) struct Measured<'r> {
     pub(crate) latency_note: Option<&'static str>,
     pub(crate) port_facts: Vec<HostFact>,
     pub(crate) coalesces: bool,
-    /// What was seen around the ports.
+    /// Events around the ports.
     pub(crate) around: Vec<Surroundings>,
     /// Empty where the report does not tell ports apart.
     pub(crate) port_names: Vec<String>,
@@ -142,6 +142,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         warnings.extend(crate::workload::loop_guard::warnings(reason));
     }
     warnings.splice(0..0, m.common.warnings.iter().cloned());
+    warnings.extend(moved_lanes(m));
     warnings.extend(m.control.notes());
     warnings.extend(cpu_time_spent());
     warnings.extend(m.sink_notes.iter().cloned());
@@ -234,6 +235,21 @@ fn link_down_ns(m: &Measured<'_>) -> u64 {
 
 fn longest(all: impl Iterator<Item = u64>) -> u64 {
     all.max().unwrap_or(0)
+}
+
+/// Lanes whose thread was moved off its core during the run.
+fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
+    let lanes = m.common.lanes.iter().zip(m.outcomes).enumerate();
+    lanes.filter_map(|(lane, (plan, outcome))| {
+        let (core, now) = (plan.core?, outcome.moved_to.as_ref()?);
+        let now: Vec<_> = now.iter().map(usize::to_string).collect();
+        Some(format!(
+            "lane {lane} was moved off core {core} during the run (its cpuset or affinity was changed from outside): in \
+             the end it could run on core{} {}",
+            if now.len() == 1 { "" } else { "s" },
+            now.join(", ")
+        ))
+    })
 }
 
 /// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.
@@ -477,7 +493,8 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         let mut line = LaneSummary {
             lane: i,
             queue: m.queues[i],
-            core: plan.core,
+            // Where it was at the end is not where it was all the time: no core is named.
+            core: plan.core.filter(|_| outcome.moved_to.is_none()),
             rx_role: plan.rx,
             tx_role: plan.tx,
             rx_packets: counters.rx_packets.get(),

@@ -54,7 +54,7 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// With what is known of the surroundings.
+    /// Adds the evidence on the surroundings.
     pub(super) fn knowing(self, known: &'e [Known]) -> Self {
         Self { known, ..self }
     }
@@ -240,7 +240,7 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// Why nothing could leave, part by part: a link that was down is not an address that was missing afterwards.
+    /// Says why nothing could leave, part by part: a link that was down is not an address that was missing afterwards.
     pub(super) fn could_not_leave(&self) -> String {
         self.told_links.set(true);
         let mut parts = Vec::new();
@@ -263,7 +263,7 @@ impl<'e> Causes<'e> {
         parts.join("; ")
     }
 
-    /// What happened to links, addresses and MTUs, where no reason has said it.
+    /// Returns a sentence on links, addresses and MTUs, unless a reason has named them.
     pub(super) fn of_links(&self) -> Option<String> {
         let worth = |of: &&Known| {
             is_link(of.kind)

@@ -20,6 +20,9 @@ fn how(counter: &str) -> &str {
     }
 }
 
+/// A run that lost everything has measured that.
+const FAILS_IT: &str = ". That all is lost does not make a run invalid: --expect 'loss<1%' makes it fail";
+
 /// All of them, in the order in which they are told.
 pub(super) const CHECKS: &[Check] = &[
     |c| c.device_gone(),
@@ -172,7 +175,7 @@ impl Case<'_> {
         })
     }
 
-    /// What happened to links and addresses while the run went on.
+    /// Warns of links and addresses that changed during the run.
     fn around(&self) -> Option<Finding> {
         self.causes.of_links().map(Finding::Warning)
     }
@@ -184,7 +187,7 @@ impl Case<'_> {
         (sentences, known().filter_map(|known| known.packets).sum())
     }
 
-    /// Of packets that this host dropped on the way out, those that may be of the test.
+    /// Number of packets among `dropped` on the way out that may be of the test.
     fn of_the_test(&self, dropped: u64) -> u64 {
         match self.workload {
             Workload::SendRecv => dropped.min(self.e.lost.max(0).unsigned_abs()),
@@ -384,20 +387,21 @@ impl Case<'_> {
             return None;
         }
         let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
-        Some(Finding::Warning(match explains.is_empty() {
-            true if e.across => {
-                "nothing arrived at the other port: does what lies between pass these frames on, by their \
+        Some(Finding::Warning(
+            match explains.is_empty() {
+                true if e.across => {
+                    "nothing arrived at the other port: does what lies between pass these frames on, by their \
                               MAC addresses (--dest-mac) or as a router (--gateway)?"
-                    .to_owned()
-            }
-            true => {
-                "nothing came back: is a reflector running at the destination, and does it take these ports?".to_owned()
-            }
-            false => format!("nothing came back: {}", explains.join("; ")),
-        }))
+                        .to_owned()
+                }
+                true => "nothing came back: is a reflector running at the destination, and does it take these ports?"
+                    .to_owned(),
+                false => format!("nothing came back: {}", explains.join("; ")),
+            } + FAILS_IT,
+        ))
     }
 
-    /// What explains packets that were lost: drops of this host, and what other hosts reported.
+    /// Evidence that explains lost packets: drops of this host, and reports of other hosts.
     fn explanations(&self) -> impl Iterator<Item = &Known> {
         let explains = |known: &&Known| match known.kind {
             KnownKind::MtuChanged => false,

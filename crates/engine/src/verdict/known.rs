@@ -1,4 +1,4 @@
-//! What is known of a run's surroundings: from counters and events to clauses with their numbers. Notes, causes, the
+//! Evidence on a run's surroundings: from counters and events to clauses with their numbers. Notes, causes, the
 //! verdict, pages and the `why` all read this one list.
 
 use super::Evidence;
@@ -10,7 +10,7 @@ use mpps_stats::{Known, KnownKind, LaneSummary, count};
 /// Bytes of a frame that are no part of the IP packet: Ethernet header and FCS.
 const ETHERNET: usize = 14 + 4;
 
-/// All that is known beside what the lanes counted.
+/// Collects the evidence beside the lanes' counts.
 pub(super) fn known(e: &Evidence, lanes: &[LaneSummary]) -> Vec<Known> {
     let mut all = Vec::new();
     for seen in &e.around {
@@ -150,7 +150,7 @@ fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Option<(u64, u64)>
     })
 }
 
-/// What other hosts reported by ICMP, and what the kernel refused as it came in.
+/// Adds reports of other hosts (ICMP), and packets that the kernel refused as they came in.
 fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
     let sum = |name: &str| counted(lanes, name);
     let times = |n: u64| match n {

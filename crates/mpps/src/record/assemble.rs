@@ -166,7 +166,7 @@ fn known_drops(summary: &Summary, stretch: &Stretch) -> Vec<(String, u64)> {
     all.into_iter().filter_map(part).collect()
 }
 
-/// What is known that may explain a stretch of loss, and has no number of packets, or one of the whole run only.
+/// Evidence that may explain a stretch of loss, without a number of packets or with one of the whole run only.
 fn hints(summary: &Summary, stretch: &Stretch) -> Vec<String> {
     let then = |known: &&Known| {
         let at = |(from, to): (u64, u64)| from < stretch.to_ns && to > stretch.from_ns;
