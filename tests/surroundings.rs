@@ -101,6 +101,32 @@ fn a_sender_without_a_carrier_waits_for_it_and_names_the_interface_and_the_time(
 }
 
 #[test]
+fn a_run_whose_link_stays_down_ends_when_it_was_to_end() {
+    let Some(net) = net_of(1) else { return };
+    for words in [
+        "send udp:10.99.0.1 --dest 10.99.0.2:9000",
+        "sendrecv io_uring:10.99.0.1 --dest 10.99.0.2:9000",
+        "send udp:fd99::1 --dest [fd99::2]:9000",
+    ] {
+        let scratch = Scratch::new();
+        let words = format!("{words} --rate 2kpps --duration 2s --settle 50ms --interval 20ms --quiet");
+        let sender = Background::start(scratch.results(net.a(&words)));
+        wait_for_more("rows with packets", || scratch.busy_rows());
+        net.on(Host::B, "ip link set eth1 down");
+        let report = scratch.read(sender.finish());
+        report.assert_accounted();
+        report.assert_departures(4000);
+        net.on(Host::B, "ip link set eth1 up");
+        net.on(Host::B, "ip address replace fd99::2/64 dev eth1 nodad");
+        assert!(
+            known(&report, "no_carrier").join(" ").contains("to the end"),
+            "{:#}",
+            report.json["known"]
+        );
+    }
+}
+
+#[test]
 fn an_address_that_went_with_the_link_is_told_apart_from_the_link() {
     let Some(net) = net_of(1) else { return };
     for words in [

@@ -439,7 +439,7 @@ impl<'r> Generator<'r> {
         true
     }
 
-    /// The device has gone: what was due by `now` and did not leave counts as missed.
+    /// The device has gone, or nothing can leave to the end: departures that were due by `now` count as missed.
     #[cold]
     pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
         let due = self.pacer.as_mut().map_or(0, |pacer| pacer.stop(now));
@@ -449,7 +449,8 @@ impl<'r> Generator<'r> {
             0
         };
         if missed > 0 {
-            recorder.missed(now, missed);
+            // The last row is that before the end.
+            recorder.missed(now.saturating_sub(1), missed);
         }
         self.unsent = pending.len();
         pending.clear();
