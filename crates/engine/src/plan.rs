@@ -5,6 +5,7 @@ use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, Result};
 use mpps_stats::HostFact;
 use mpps_sys::sched::Priority;
+use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -115,6 +116,9 @@ pub struct TraceOptions {
     /// Where a lane, by its number, notes the times that it stamps packets with; `None`: nobody is to know them. Asked
     /// for when all threads are ready, before the lane's first packet.
     pub stamps: fn(usize) -> Option<StampMemory>,
+    /// Packets of the run that the kernel dropped; `None`: nobody looked. Called once the lanes have ended, before the
+    /// verdict.
+    pub kernel_drops: fn() -> Option<KernelDrops>,
 }
 
 impl Default for TraceOptions {
@@ -134,6 +138,7 @@ impl Default for TraceOptions {
             memory: 256 << 20,
             ring_bytes: 64 << 20,
             stamps: |_| None,
+            kernel_drops: || None,
         }
     }
 }

@@ -66,6 +66,11 @@ pub(crate) struct Evidence {
     pub(crate) host_drops_known: bool,
     /// CPU time that a quota withheld.
     pub(crate) withheld: Option<Withheld>,
+    /// Lost packets that this host's kernel dropped, by its own reasons, the most first, in any of the host's network
+    /// namespaces ([`mpps_trace::why::meaning`] explains a reason); `None`: without a trace, or not seen.
+    pub(crate) kernel_drops: Option<Vec<(String, u64)>>,
+    /// What took the cores is recorded.
+    pub(crate) traced: bool,
     /// Threads of other processes on the cores of ours.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,

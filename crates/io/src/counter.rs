@@ -28,7 +28,7 @@ pub const CUT: &str = "rx_cut";
 /// Merged frames (GSO, TSO, GRO) that could not be split into their packets. A warning where the packets are counted.
 pub const UNSPLIT: &str = "rx_unsplit";
 /// Packets of the test that the path itself lost, and knows of: at random, in a burst of losses, from a queue that was
-/// full, by changing them, or because they could not be sent back. They say where a sender's loss was.
+/// full, in an outage, by changing them, or because they could not be sent back. They say where a sender's loss was.
 pub const LOST: &str = "lost";
 /// See [`LOST`].
 pub const DROPPED_BURST: &str = "dropped_burst";
@@ -38,5 +38,14 @@ pub const DROPPED_QUEUE: &str = "dropped_queue";
 pub const CORRUPTED: &str = "corrupted";
 /// See [`LOST`].
 pub const NOT_REFLECTED: &str = "not_reflected";
+/// See [`LOST`].
+pub const LOST_OUTAGE: &str = "lost_outage";
 /// All of these.
-pub const LOSSES: [&str; 5] = [LOST, DROPPED_BURST, DROPPED_QUEUE, CORRUPTED, NOT_REFLECTED];
+pub const LOSSES: [&str; 6] = [
+    LOST,
+    DROPPED_BURST,
+    DROPPED_QUEUE,
+    LOST_OUTAGE,
+    CORRUPTED,
+    NOT_REFLECTED,
+];

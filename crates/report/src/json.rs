@@ -138,6 +138,7 @@ fn measured(s: &Summary) -> Value {
         "host_dropped": s.host_dropped,
         "host_drop_stretches": stretches(&s.host_drop_stretches, "dropped"),
         "host_dropped_outside_stretches": outside(&s.host_drop_stretches, "dropped"),
+        "kernel_drops": s.kernel_drops.as_ref().map(|drops| kernel_drops(drops)),
         "late": s.late,
         "duplicates": s.duplicates,
         "reordered": s.reordered,
@@ -264,6 +265,12 @@ fn loss_times(times: &LossTimes) -> Value {
         "last_lost_ns": times.last_ns,
         "received_after_ns": times.received_after_ns,
     })
+}
+
+/// Lost packets that the kernel dropped, by reason.
+fn kernel_drops(drops: &[(String, u64)]) -> Value {
+    let drop = |(reason, packets): &(String, u64)| json!({ "reason": reason, "packets": packets });
+    drops.iter().map(drop).collect()
 }
 
 /// ns since the start of the run.

@@ -11,7 +11,6 @@ use std::io::{self, IsTerminal, Write};
 pub use text::columns_of;
 use text::{Heads, Page, fold, sentence, table};
 pub(crate) use text::{is_of_no_width, wrapped};
-use when::when;
 
 mod directions;
 mod headline;
@@ -230,8 +229,8 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     }
     let counts_loss = matches!(s.workload, Workload::SendRecv | Workload::Drop);
     let most = if detail == Detail::Full { usize::MAX } else { 3 };
-    let lost = when(&s.loss_stretches, "lost", most).filter(|_| counts_loss);
-    let dropped = when(
+    let lost = when::lost(s, most).filter(|_| counts_loss);
+    let dropped = when::when(
         &s.host_drop_stretches,
         "dropped by this host before mpps took them",
         most,

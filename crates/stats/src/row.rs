@@ -332,6 +332,9 @@ pub struct Summary {
     pub host_dropped: Option<u64>,
     /// When, by readings of the path's counters.
     pub host_drop_stretches: Stretches,
+    /// Lost packets that the kernel of this host dropped, in any of its network namespaces, by the kernel's own
+    /// reasons; `None`: without a trace, or not seen.
+    pub kernel_drops: Option<Vec<(String, u64)>>,
     /// Came back after the settle time.
     pub late: u64,
     /// Further copies.
@@ -458,6 +461,13 @@ pub const LEAST_NS: u64 = 100_000_000;
 const LEAST_SPAN_NS: u64 = 1_000_000;
 
 impl Summary {
+    /// The longest outage and the packets lost in it, if these are most of the lost packets.
+    pub fn outage_of_loss(&self) -> Option<(Outage, u64)> {
+        let outage = self.longest_outage?;
+        let lost = outage.lost.filter(|lost| lost * 2 > self.lost)?;
+        Some((outage, lost))
+    }
+
     /// Whether the run lasted long enough to tell a rate: a sender as long as the user had asked for, or for a while.
     /// The time of a receiver is that between its first and last packets: one has none, nor has a single burst.
     pub fn tells_rate(&self) -> bool {

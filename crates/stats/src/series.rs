@@ -300,11 +300,17 @@ impl Recorder<'_> {
     }
 
     /// Books `n` departures due at `at_ns` and not sent.
-    #[inline]
+    #[cold]
     pub fn missed(&mut self, at_ns: u64, n: u64) {
-        self.enter(at_ns);
-        self.tally.missed += n;
-        self.dirty = true;
+        if n > 0 {
+            self.event(at_ns, |tally| tally.missed += n);
+        }
+    }
+
+    /// End of the row in which `at_ns` lies, ns.
+    pub fn row_end_ns(&self, at_ns: u64) -> u64 {
+        let timing = self.series.timing;
+        timing.start_ns + (timing.row_of(at_ns) + 1) * timing.interval_ns
     }
 
     /// Books a packet received intact for the first time, sent at `sent_ns`; `slip_ns` is how much later than

@@ -3,6 +3,8 @@
 //! A run of hours has as many stretches as it likes, so only the largest few are kept by their time; of the others
 //! their number and their packets. The sum stays exact: it is `largest + more_packets - found_later`.
 
+use mpps_trace::LostTimes;
+
 /// How many stretches are kept by their time: each has a cause.
 const KEPT: usize = 100;
 /// How many of them a report names.
@@ -44,6 +46,19 @@ impl Stretches {
             named.more_packets += least.packets;
         }
         named
+    }
+
+    /// When these packets may have been dropped, in a run that began at `start_ns` of the host's clock and sent for
+    /// `duration_ns`.
+    pub fn lost_times(&self, start_ns: u64, duration_ns: u64) -> LostTimes {
+        let end_ns = start_ns + duration_ns;
+        let stretches = self.largest.iter();
+        let stretches = stretches.map(|s| LostTimes::stretch(start_ns + s.from_ns, start_ns + s.to_ns, end_ns));
+        LostTimes {
+            stretches: stretches.collect(),
+            packets: self.packets(),
+            more_packets: self.more_packets,
+        }
     }
 
     /// Packets lost in all, less those found later.

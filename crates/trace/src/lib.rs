@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ctf;
+mod dropped;
 mod figures;
 mod flame;
 mod kernel;
@@ -27,6 +28,7 @@ pub mod table;
 mod takers;
 pub mod why;
 
+pub use dropped::{Dropping, KernelDrops, LostTimes};
 pub use figures::{count, four_digits, time};
 pub use flame::{Caption, flame_svg, folded};
 pub use kernel::{Drop, Event, KernelEvent, OF_HOST, Taker, TakerKind, thread_number};

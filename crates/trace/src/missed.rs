@@ -21,8 +21,49 @@ pub struct Missed {
     pub senders: Vec<u32>,
     /// Departures that each of them has in a second.
     pub lane_pps: f64,
+    /// Times in which nothing could leave.
+    pub stood: Vec<Stood>,
     /// What is said of those that were due at no time at which a lane is known to have been held.
     pub otherwise: String,
+}
+
+/// A time in which no lane could send.
+#[derive(Clone, Debug, Default)]
+pub struct Stood {
+    /// From when to when, ns.
+    pub from_ns: u64,
+    /// As [`from_ns`](Self::from_ns).
+    pub to_ns: u64,
+    /// Why, as a clause: `eth1 had no carrier`.
+    pub why: String,
+}
+
+impl Stood {
+    /// How long it was within a stretch, ns.
+    fn within(&self, missed: &Missed) -> u64 {
+        let (from, to) = (self.from_ns.max(missed.from_ns), self.to_ns.min(missed.to_ns));
+        to.saturating_sub(from)
+    }
+}
+
+/// The parts of a time in which something could leave.
+fn without(gap: Gap, stood: &[Stood]) -> Vec<Gap> {
+    let mut left = vec![gap];
+    for of in stood {
+        let cut = |gap: Gap| {
+            let before = Gap {
+                to_ns: gap.to_ns.min(of.from_ns),
+                ..gap
+            };
+            let after = Gap {
+                from_ns: gap.from_ns.max(of.to_ns),
+                ..gap
+            };
+            [before, after].into_iter().filter(|gap| gap.to_ns > gap.from_ns)
+        };
+        left = left.into_iter().flat_map(cut).collect();
+    }
+    left
 }
 
 /// The times in which lanes are known to have been held that reach into a stretch, each once: by their records and
@@ -74,7 +115,15 @@ fn phrase(what: &str) -> String {
 /// what it did then. The parts add up to the departures.
 pub fn missed(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap], start_ns: u64, explain: &Explain<'_>) -> Cause {
     let held = held(missed, lanes, gaps);
+    let held: Vec<Gap> = held.into_iter().flat_map(|gap| without(gap, &missed.stood)).collect();
     let mut times: Vec<Part> = Vec::new();
+    for of in &missed.stood {
+        let ns = of.within(missed) * missed.senders.len() as u64;
+        times.extend((ns > 0).then(|| Part {
+            what: of.why.clone(),
+            amount: ns,
+        }));
+    }
     for gap in &held {
         let Some(lane) = lanes.iter().find(|lane| lane.lane == gap.lane) else {
             continue;
@@ -183,6 +232,7 @@ mod tests {
             packets,
             senders: vec![0, 1],
             lane_pps: 100_000.0,
+            stood: Vec::new(),
             otherwise: "in shorter times".to_owned(),
         }
     }
@@ -206,6 +256,29 @@ mod tests {
         let cause = missed(&of(100), &lanes, &gaps, 0, &rustc);
         let amounts: Vec<_> = cause.parts.iter().map(|part| part.amount).collect();
         assert_eq!(amounts, [60, 40]);
+    }
+
+    #[test]
+    fn what_was_due_while_nothing_could_leave_is_missed_for_that_alone() {
+        // The lane slept meanwhile, and was held a little longer.
+        let gaps = [Gap {
+            from_ns: 4 * MS,
+            to_ns: 9 * MS,
+            ..Gap::default()
+        }];
+        let stood = vec![Stood {
+            from_ns: 2 * MS,
+            to_ns: 8 * MS,
+            why: "eth1 had no carrier".to_owned(),
+        }];
+        let lanes = [lane(0, vec![]), lane(1, vec![])];
+        let cause = missed(&Missed { stood, ..of(1_320) }, &lanes, &gaps, 0, &|_, _, _| Vec::new());
+        assert_eq!(
+            cause.sentence,
+            "1,320 departures were missed between 0.000000 s and 0.020000 s: 1,200 while eth1 had no carrier; 100 \
+             while the lane was held by something that was not recorded; 20 in shorter times (longest time: 1.000 ms \
+             of lane 0)."
+        );
     }
 
     #[test]

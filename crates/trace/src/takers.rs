@@ -28,6 +28,9 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
+/// The thread that has a core which nobody wants.
+const IDLE: &str = "the idle task";
+
 /// State of a thread that was stopped (4) or is traced (8): `include/linux/sched.h`.
 const STOPPED: i64 = 4 | 8;
 
@@ -353,7 +356,7 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
     let mut on: HashMap<i32, Option<(u64, u32)>> = HashMap::new();
     let thread = |builder: &mut Builder, tid: i32, comm: &str, from, to| {
         let who = match tid {
-            0 => builder.who(TakerKind::Thread, "the idle task", 0),
+            0 => builder.who(TakerKind::Thread, IDLE, 0),
             _ if own.contains(&tid) => builder.who(TakerKind::Own, comm, tid),
             _ => builder.who(TakerKind::Thread, comm, tid),
         };
@@ -567,5 +570,6 @@ pub fn displaced(events: &[KernelEvent], lanes: &[(u32, i32, Option<u32>)], end_
     gaps
 }
 
+mod held;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,9 @@ pub(crate) const UNRECORDED: &str = "unrecorded";
 /// knows what the kernel did there answers; without anybody, nothing is known.
 pub type Explain<'e> = dyn Fn(&LaneTrace, u64, u64) -> Vec<Part> + 'e;
 
+/// The last stretch of a time in which others had a lane's core, and who had it ([`Explained::held_until`]).
+pub type Held<'e> = dyn Fn(&LaneTrace, u64, u64) -> Option<(Gap, String)> + 'e;
+
 /// What a lane did with a stretch of time, ns, part by part: its stages by its records, what is in none of them as
 /// `unrecorded`. The parts add up to the stretch. Of each stage, and of what is in none, what `explain` knows was
 /// another's is a part of its own.
@@ -151,7 +154,7 @@ pub fn late(
     sender: Option<u32>,
     lanes: &[LaneTrace],
     (typical_ns, start_ns): (u64, u64),
-    explain: &Explain<'_>,
+    (explain, held): (&Explain<'_>, &Held<'_>),
 ) -> Cause {
     let lane = |number: u32| lanes.iter().find(|lane| lane.lane == number);
     let due_ns = packet.due_ns();
@@ -191,7 +194,24 @@ pub fn late(
         Some(lane) => away_until(lane, path, explain),
         None => path.1,
     };
-    of_lane("path", None, (path.0, wait_from));
+    // Time on the path in which the kernel could not handle the packet, since others had the core of its lane.
+    let core = [
+        ("the sender's core", sender),
+        ("the receiver's core", Some(packet.lane)),
+    ];
+    let behind = core.into_iter().find_map(|(whose, number)| {
+        let (gap, who) = held(lane(number?)?, path.0, wait_from)?;
+        let most = gap.to_ns.saturating_sub(gap.from_ns) * 2 >= wait_from.saturating_sub(path.0);
+        most.then(|| (gap, format!("path, waiting for {whose}: {who}")))
+    });
+    match behind {
+        Some((gap, what)) => {
+            of_lane("path", None, (path.0, gap.from_ns));
+            of_lane(&what, None, (gap.from_ns, gap.to_ns));
+            of_lane("path", None, (gap.to_ns, wait_from));
+        }
+        None => of_lane("path", None, (path.0, wait_from)),
+    }
     of_lane("in the receive queue", Some(packet.lane), (wait_from, path.1));
     of_lane("in the receive queue", Some(packet.lane), queue);
     let parts = parts.list;
@@ -282,6 +302,12 @@ pub struct Loss {
     pub kernel_drops: Option<Vec<(String, u64)>>,
     /// Evidence that may explain loss, without a number of packets.
     pub known: Vec<String>,
+    /// Drops meanwhile that may have been of other packets, or of copies, by the kernel's reasons.
+    pub perhaps: Vec<(String, u64)>,
+    /// Parts of the kernel whose drops were not seen.
+    pub unseen: Vec<String>,
+    /// The longest time without a packet, ns, and the packets that were lost in it.
+    pub outage: Option<(u64, u64, u64)>,
     /// Packets came back before it.
     pub answered: bool,
     /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
@@ -351,17 +377,8 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         )
     });
     let dropped: u64 = parts.list.iter().map(|part| part.amount).sum();
-    let beyond = match loss.kernel_drops {
-        _ if !loss.known.is_empty() => format!(
-            "on the path or beyond it, where this is known: {}",
-            loss.known.join("; ")
-        ),
-        // Of the others nothing is denied: what one counter tells of is no more than it counted.
-        _ if dropped > 0 => "on the path or beyond it, as far as this run's own counters tell".to_owned(),
-        Some(_) => "on the path or beyond it: nothing on this host dropped them".to_owned(),
-        None => "on the path or beyond it, as far as this run's own counters tell".to_owned(),
-    };
-    take(away.clone().unwrap_or(beyond), u64::MAX, &mut parts);
+    let beyond = beyond(loss, dropped);
+    take(away.as_deref().unwrap_or(&beyond).to_owned(), u64::MAX, &mut parts);
     let parts = parts.list;
     let mut named: Vec<String> = parts
         .iter()
@@ -371,10 +388,11 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     named.extend(away.filter(|_| dropped == loss.packets));
     let took_ns = loss.to_ns.saturating_sub(loss.from_ns);
     let sentence = format!(
-        "{} packets were lost between {} and {}: {}.",
+        "{} packets were lost between {} and {}{}: {}.",
         count(loss.packets),
         at(loss.from_ns, start_ns),
         at(loss.to_ns, start_ns),
+        outage(loss, start_ns),
         named.join("; ")
     );
     Cause {
@@ -386,6 +404,58 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         sentence,
         parts,
     }
+}
+
+/// Where packets were lost that none of the `dropped` accounts for: as far as was looked, and no further.
+fn beyond(loss: &Loss, dropped: u64) -> String {
+    let own = "on the path or beyond it, as far as this run's own counters tell".to_owned();
+    let seen = match &loss.kernel_drops {
+        _ if !loss.known.is_empty() => {
+            let known = loss.known.join("; ");
+            format!("on the path or beyond it, where this is known: {known}")
+        }
+        None => return own,
+        Some(_) if loss.perhaps.is_empty() && loss.unseen.is_empty() => {
+            // Of the others nothing is denied: what one counter tells of is no more than it counted.
+            return match dropped {
+                0 => "on the path or beyond it: nothing on this host dropped them".to_owned(),
+                _ => own,
+            };
+        }
+        Some(_) => "on the path or beyond it".to_owned(),
+    };
+    let perhaps = loss.perhaps.iter().map(|(reason, n)| {
+        let n = count(*n);
+        match reason.as_str() {
+            "PACKET_SOCK_COPY" => format!("among the {n} for which a packet socket of this host had no room"),
+            "XDP_REDIRECT" => format!("among the {n} that XDP programs of this host had no room for (AF_XDP sockets)"),
+            reason => format!("among the {n} that this host dropped: {reason}"),
+        }
+    });
+    let unseen = loss
+        .unseen
+        .iter()
+        .map(|what| format!("in {what} of this host, whose drops were not seen"));
+    let others = perhaps.chain(unseen).map(|of| format!(", or {of}"));
+    others.fold(seen, |all, of| all + &of)
+}
+
+/// The longest outage, where it holds most of the loss.
+fn outage(loss: &Loss, start_ns: u64) -> String {
+    let Some((from_ns, to_ns, lost)) = loss.outage.filter(|(.., lost)| lost * 2 > loss.packets) else {
+        return String::new();
+    };
+    let which = if lost >= loss.packets {
+        "all".to_owned()
+    } else {
+        count(lost)
+    };
+    format!(
+        ", {which} of them in an outage of {} from {} to {}",
+        time(to_ns.saturating_sub(from_ns) as f64),
+        at(from_ns, start_ns),
+        at(to_ns, start_ns)
+    )
 }
 
 /// A packet that was sent at the end of a stretch is dropped this long after it at the latest, ns: on its way, or on
@@ -472,7 +542,7 @@ fn recorded_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option
 
 /// What a reason of the kernel's means to whoever runs the test; the others stand for themselves. Where it gives none,
 /// the place tells.
-fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static str {
+pub fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static str {
     match reason {
         "NOT_SPECIFIED" => meaning_of_place(place.unwrap_or_default()),
         "NO_SOCKET" if answered => " (nobody listens on that port any more)",
@@ -633,7 +703,7 @@ mod tests {
             classified_ns: 13_040_100,
             ..LatePacket::default()
         };
-        let cause = late(&packet, Some(0), &lanes, (45_000, 0), &rustc);
+        let cause = late(&packet, Some(0), &lanes, (45_000, 0), (&rustc, &|_, _, _| None));
         assert_eq!(total(&cause.parts), cause.took_ns);
         assert!(
             cause
@@ -803,7 +873,7 @@ mod tests {
                 ..LatePacket::default()
             };
             let lanes = [lane(vec![burst(1_000_000_000, [500_000_000; 7])])];
-            let cause = late(&packet, Some(0), &lanes, (1, 0), &nobody);
+            let cause = late(&packet, Some(0), &lanes, (1, 0), (&nobody, &|_, _, _| None));
             prop_assert_eq!(total(&cause.parts), cause.took_ns);
         }
     }

@@ -5,6 +5,9 @@
 
 #include "shared.h"
 
+/* A function that the verifier looks at once, and not again at each call; its arguments are numbers. */
+#define GLOBAL __attribute__((noinline))
+
 /* IPv6 extension headers (IANA's numbers), and how many of them are gone through. */
 enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, EXTENSIONS = 4 };
 
@@ -18,7 +21,7 @@ enum { NONE, OTHERS, FORGOTTEN, STAMPED_IT };
  * How far behind an IP header that begins at `at` the UDP header lies; 0: it is none, or not of a datagram's first
  * fragment, which stands for all of them.
  */
-static __attribute__((noinline)) u32 udp_behind(u64 at)
+GLOBAL u32 udp_behind(u64 at)
 {
 	u8 ip[20], more[4], next;
 	u32 length = 40;
@@ -71,7 +74,7 @@ static __attribute__((noinline)) u32 udp_behind_tags(u64 at)
  * Whether a lane has stamped packets with this time: a nanosecond of the host's clock, which no other run's packets
  * will have. Its stamps grow, so that they are searched by halves.
  */
-static __attribute__((noinline)) u32 stamped_by(u32 lane, u64 time)
+GLOBAL u32 stamped_by(u32 lane, u64 time)
 {
 	u32 base = lane * (STAMPS_AT + STAMPS), key = base;
 	u64 *word = bpf_map_lookup_elem(&STAMPED, &key);
@@ -236,31 +239,17 @@ INLINE int on_device(struct net_device *device)
 	return 0;
 }
 
-/* kfree_skb(skb, location, reason) */
-SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
+/* Counts a packet that was dropped, and writes a record while there is room; `place`: where in the kernel. */
+INLINE int count_drop(struct sk_buff *skb, struct net_device *device, u32 reason, u64 place, int our)
 {
-	struct sk_buff *skb = (void *)ctx[0];
-	struct settings *settings_;
-	struct net_device *device;
+	struct settings *settings_ = settings();
+	u32 key = reason, cpu, packets;
 	struct drops *drops;
 	struct named *record;
-	u32 reason = PLAN.tells_reason ? (u32)ctx[2] : 0, key, cpu, packets;
-	int our;
 
-	device = skb->dev;
-	/* First of all: a guard drops every packet that its lane receives. */
-	if (reason && reason == PLAN.filtered && guarded(device))
-		return 0;
-	key = reason < REASONS ? reason : REASONS - 1;
-	settings_ = settings();
-	if (!settings_ || !settings_->process)
-		return 0;
-	our = ours(skb, device);
-	if (!our && !on_device(device))
-		return 0;
 	packets = packets_of(skb);
 	drops = bpf_map_lookup_elem(&DROPS, &key);
-	if (!drops)
+	if (!drops || !settings_)
 		return 0;
 	if (our)
 		ADD(drops->ours, packets);
@@ -274,11 +263,151 @@ SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
 	if (!begin(settings_, (void *)record, bpf_ktime_get_ns(), cpu, DROP, reason))
 		return 0;
 	record->record.flags = our;
-	record->record.took = ctx[1];
+	record->record.took = place;
 	record->record.a = skb->skb_iif;
 	record->record.b = packets;
 	READ_NAME(record->name, device->name);
 	SUBMIT(record);
+	return 0;
+}
+
+INLINE int begun(void)
+{
+	struct settings *settings_ = settings();
+
+	return settings_ && settings_->process;
+}
+
+/*
+ * Packet sockets. The kernel gives no reason for a packet that a socket has no room for, since others may take it: it
+ * adds to the socket's count. Sockets look at a packet first, and what drops it then has these counts compared with
+ * those after the packet before. Of two cores that hand packets to one device at the same time, each may see the
+ * other's drop.
+ */
+enum { SOCKETS = 4, MEMBERS = 16 };
+#define SOCKET (1ULL << 48)
+
+/* Packets that a socket had no room for, since somebody read its count; since Linux 5.4. */
+INLINE u32 no_room(u64 socket)
+{
+	u32 count = 0;
+
+	bpf_probe_read_kernel(&count, sizeof(count), &((struct packet_sock *)socket)->tp_drops);
+	return count;
+}
+
+/* Of a socket, or of all that share packets with it; 0: `owner` is neither. Each counts 1 << 48 beside its packets. */
+GLOBAL u64 no_room_of(u64 type, u64 owner)
+{
+	u64 sum = 0;
+
+	if (type == (u64)&((struct packet_sock *)owner)->prot_hook)
+		return SOCKET + no_room(owner);
+	if (type != (u64)&((struct packet_fanout *)owner)->prot_hook)
+		return 0;
+	for (u32 member = 0; member < MEMBERS; member++) {
+		u64 socket = number_at((void *)((u64)&((struct packet_fanout *)owner)->arr + 8 * member));
+
+		if (!socket)
+			break;
+		sum += SOCKET + no_room(socket);
+	}
+	return sum;
+}
+
+/* A device, and how many packets its sockets had no room for. */
+struct counted {
+	u64 device;
+	u64 full;
+};
+
+enum { COUNTED_DEVICES = 16 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COUNTED_DEVICES);
+	__type(key, u32);
+	__type(value, struct counted);
+} COUNTED SEC(".maps");
+
+/* Whether a packet socket of a device has had no room for a packet since the last time. */
+GLOBAL u32 no_room_now(u64 address)
+{
+	struct net_device *device = (void *)address;
+	u64 head = (u64)&device->ptype_all, next = number_at(&device->ptype_all.next), sum = 0, now, before;
+	u32 key = (address >> 8 ^ address >> 16) % COUNTED_DEVICES;
+	struct counted *place = bpf_map_lookup_elem(&COUNTED, &key);
+
+	if (!place || !EXISTS(device->ptype_all) || !EXISTS(((struct packet_sock *)0)->tp_drops))
+		return 0;
+	for (u32 i = 0; i < SOCKETS && next && next != head; i++) {
+		struct packet_type *type = (void *)(next - __builtin_preserve_field_info(((struct packet_type *)0)->list, 0));
+
+		sum += no_room_of((u64)type, number_at(&type->af_packet_priv));
+		next = number_at(&type->list.next);
+	}
+	now = sum & (SOCKET - 1);
+	before = place->full;
+	if (place->device != address) {
+		place->device = address;
+		place->full = now;
+		return 0;
+	}
+	if (now == before)
+		return 0;
+	place->full = now;
+	/* Less: somebody has read a count, which begins again. */
+	return now > before || (now && sum / SOCKET == 1);
+}
+
+/* kfree_skb(skb, location, reason) */
+SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
+{
+	struct sk_buff *skb = (void *)ctx[0];
+	struct net_device *device;
+	struct drops *drops;
+	u32 reason = PLAN.tells_reason ? (u32)ctx[2] : 0, copy = SOCKET_COPY;
+	int our;
+
+	device = skb->dev;
+	if (!begun())
+		return 0;
+	/* First of all: a guard drops every packet that its lane receives. */
+	if (reason && reason == PLAN.filtered && guarded(device)) {
+		if (!no_room_now(number_at(&skb->dev)))
+			return 0;
+		reason = SOCKET_FULL;
+	} else if (reason >= REDIRECT) {
+		/* The last places are for drops that the kernel gives no reason for. */
+		reason = REASONS - 1;
+	}
+	our = ours(skb, device);
+	if (!our && (reason == SOCKET_FULL || !on_device(device)))
+		return 0;
+	/* The socket's was a copy, unless all packets are dropped here. */
+	if (our && reason != SOCKET_FULL && no_room_now(number_at(&skb->dev))) {
+		drops = bpf_map_lookup_elem(&DROPS, &copy);
+		if (drops)
+			ADD(drops->ours, packets_of(skb));
+	}
+	return count_drop(skb, device, reason, ctx[1], our);
+}
+
+/*
+ * xdp_redirect_err(device, ...): an XDP program had no room for a packet where it was to go: an AF_XDP socket's ring, or
+ * another device. Whose packet it was can't be read. The run's own devices have counters of their own.
+ */
+SEC("tp_btf/xdp_redirect_err") int not_redirected(u64 *ctx)
+{
+	struct net_device *device = (void *)ctx[0];
+	u32 key = REDIRECT;
+	struct drops *drops;
+
+	if (!begun() || on_device(device))
+		return 0;
+	drops = bpf_map_lookup_elem(&DROPS, &key);
+	if (drops)
+		ADD(drops->others, 1);
 	return 0;
 }
 

@@ -82,10 +82,16 @@ struct bpf_mprog_entry {
 	struct bpf_mprog_fp fp_items[GUARDS];
 } RELOCATED;
 
+struct list_head {
+	struct list_head *next;
+} RELOCATED;
+
 struct net_device {
 	char name[NAME];
 	s32 ifindex;
 	possible_net_t nd_net;
+	/* Packet sockets that take all packets of the device. */
+	struct list_head ptype_all;
 	/* Since 6.6: programs at the device's way in. */
 	struct bpf_mprog_entry *tcx_ingress;
 } RELOCATED;
@@ -96,6 +102,23 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+} RELOCATED;
+
+struct packet_type {
+	void *af_packet_priv;
+	struct list_head list;
+} RELOCATED;
+
+struct packet_sock {
+	struct {
+		s32 counter;
+	} tp_drops;
+	struct packet_type prot_hook;
+} RELOCATED;
+
+struct packet_fanout {
+	struct packet_type prot_hook;
+	void *arr[1];
 } RELOCATED;
 
 struct skb_shared_info {

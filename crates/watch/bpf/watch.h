@@ -29,6 +29,11 @@ enum {
 	RANGES = 8,
 	/* Reasons of drops that are counted one by one; the last place is for all others. */
 	REASONS = 512,
+	/* Before it, drops that the kernel gives no reason for: by a packet socket that was the only one to take the
+	 * packet, by one that may have had a copy, and by XDP programs that could not hand a packet on, of any run. */
+	SOCKET_FULL = 510,
+	SOCKET_COPY = 509,
+	REDIRECT = 508,
 	NAME = 16,
 	/* Stamps of a lane that are kept, a power of two: of the last third of a second at 200,000 bursts a second. */
 	STAMPS = 65536,

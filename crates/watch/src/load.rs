@@ -52,7 +52,7 @@ const fn tap(program: &'static str, tracepoint: &'static str, only: Only) -> Tap
 }
 
 /// Those of switches last: until then no time is counted, so that it is counted by all of them.
-const TAPS: [Tap; 20] = [
+const TAPS: [Tap; 21] = [
     tap("irq_begins", "irq_handler_entry", Only::Always),
     tap("irq_ends", "irq_handler_exit", Only::Always),
     tap("soft_begins", "softirq_entry", Only::Always),
@@ -73,11 +73,17 @@ const TAPS: [Tap; 20] = [
     tap("irq_work_ends", "irq_work_exit", Only::Always),
     tap("polled", "napi_poll", Only::Polls),
     tap("signal", "signal_deliver", Only::Records),
-    tap("dropped", "kfree_skb", Only::Drops),
+    tap("dropped", DROPPED, Only::Drops),
+    tap("not_redirected", NOT_REDIRECTED, Only::Drops),
     tap("waking", "sched_waking", Only::Records),
     tap("awake", "sched_wakeup", Only::Needed),
     tap("exchange", "sched_switch", Only::Needed),
 ];
+
+/// Where the kernel reports packets that it drops.
+pub(crate) const DROPPED: &str = "kfree_skb";
+/// Where the kernel reports that an XDP program could not hand a packet on.
+pub(crate) const NOT_REDIRECTED: &str = "xdp_redirect_err";
 
 /// Programs in the kernel, and what they write.
 pub(crate) struct Loaded {

@@ -1,9 +1,17 @@
 //! Names of what the kernel tells by number or address.
 
+use crate::abi::{REDIRECT, SOCKET_COPY, SOCKET_FULL};
 use crate::btf::Types;
 use mpps_sys::proc_stat::shown;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
+
+/// A packet socket had no room, and it was the only one to take the packet; the kernel's own name.
+const PACKET_SOCKET: &str = "PACKET_SOCK_ERROR";
+/// A packet socket had no room for its copy: the packet itself went on.
+pub const PACKET_SOCKET_COPY: &str = "PACKET_SOCK_COPY";
+/// An XDP program could not hand a packet on. Whose packet it was is not known.
+pub const XDP_REDIRECT: &str = "XDP_REDIRECT";
 
 /// Soft interrupts: `include/linux/interrupt.h`.
 pub(crate) fn softirq(vector: u32) -> String {
@@ -72,6 +80,9 @@ impl Names {
     /// Of a reason for a drop. The upper half of the number is the part of the kernel that the lower half is of.
     pub(crate) fn reason(&self, number: u32) -> String {
         match self.reasons.get(&number) {
+            _ if number == SOCKET_FULL as u32 => PACKET_SOCKET.to_owned(),
+            _ if number == SOCKET_COPY as u32 => PACKET_SOCKET_COPY.to_owned(),
+            _ if number == REDIRECT as u32 => XDP_REDIRECT.to_owned(),
             Some(name) => name.clone(),
             None if number >> 16 != 0 => format!("{}:{}", number >> 16, number & 0xffff),
             None if number == 0 => "NOT_SPECIFIED".to_owned(),

@@ -3,7 +3,7 @@
 use crate::abi::{CPUS, Core, DEVICES, LANES, PROBES, Plan, RANGES, REASONS, Row, SLOTS, STAMPS, STAMPS_AT, kind};
 use crate::btf::Types;
 use crate::lack::Lack;
-use crate::load::{Loaded, TYPES};
+use crate::load::{DROPPED, Loaded, NOT_REDIRECTED, TYPES};
 use crate::names::{self, Names};
 use crate::record;
 use mpps_sys::clock::monotonic_ns;
@@ -70,7 +70,7 @@ pub struct Dropped {
     pub reason: String,
     /// Of the test's ports.
     pub ours: u64,
-    /// Others on the run's devices.
+    /// Others on the run's devices; of [`XDP_REDIRECT`](crate::XDP_REDIRECT) all on other devices of the host.
     pub others: u64,
 }
 
@@ -368,6 +368,15 @@ impl Watch {
             .iter()
             .map(|settings| settings.lost.load(Relaxed))
             .sum()
+    }
+
+    /// Parts of the kernel whose drops of packets are not seen, and why.
+    pub fn unseen_drops(&self) -> Vec<(&'static str, &'static str)> {
+        let redirects = self.without().contains(&NOT_REDIRECTED);
+        let redirects = redirects.then_some(("XDP programs", "this kernel has no such tracepoint"));
+        let drops = self.without().contains(&DROPPED);
+        let drops = drops.then_some(("the kernel", "it has no tracepoint for drops"));
+        redirects.into_iter().chain(drops).collect()
     }
 
     /// Tracepoints that this kernel lacks: what happens there is not told apart from the rest.

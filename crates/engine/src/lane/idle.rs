@@ -169,6 +169,9 @@ impl<'r> Idle<'r> {
         if self.idle_since == 0 {
             self.idle_since = now_ns;
         }
+        if self.busy {
+            self.work_is_done(now_ns);
+        }
         if self.busy_poll {
             self.spin(now_ns);
             return Ok(None);
@@ -201,6 +204,19 @@ impl<'r> Idle<'r> {
     #[inline]
     fn is_wanted(&self, now_ns: u64) -> bool {
         self.eager_until.saturating_sub(now_ns) > EAGER_NS - WANTED_NS
+    }
+
+    /// Ends the time that counts as busy: the loops that moved something may have shared one reading of the clock with
+    /// this one, which moved nothing and may sleep.
+    #[inline]
+    fn work_is_done(&mut self, now_ns: u64) {
+        if self.began != 0 {
+            let took = now_ns.saturating_sub(self.began);
+            self.counters.loop_ns.add(took);
+            self.counters.busy_ns.add(took);
+            self.began += took;
+        }
+        self.busy = false;
     }
 
     /// Stays awake, and now and then lets another thread that is ready have the core.
@@ -346,6 +362,24 @@ mod tests {
         assert!(sleeps_after(60_000, departure, false));
         assert!(spins_for(40_000, never, true));
         assert!(spins_for(40_000, departure, false));
+    }
+
+    #[test]
+    fn a_lane_that_sleeps_after_it_has_moved_something_was_busy_until_then() {
+        let clock = ClockSource::new().clock();
+        let counters = LaneCounters::default();
+        let mut idle = Idle::new(false, true, false, clock.clone(), &counters);
+        let start = clock.now_ns();
+        // The time is not read between the loop that moves something and the one that sleeps.
+        for turn in 0..20 {
+            let at = start + turn * 1_000_000;
+            idle.look(at);
+            idle.worked();
+            let slept = idle.rest(at + 10_000, at + 1_000_000, &counters, |_| Ok(()));
+            assert_eq!(slept.expect("no error"), Some(at + 1_000_000));
+        }
+        idle.look(start + 20_000_000);
+        assert_eq!((counters.busy_ns.get(), counters.loop_ns.get()), (200_000, 20_000_000));
     }
 
     #[test]

@@ -87,6 +87,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
     let reason = |reason: Reason| reason.of(&reasons);
     let scheduled = m.work.rates.map(|rates| rates.packets_in(run_ns));
+    let kernel_drops = kernel_drops(m, run_ns);
     let evidence = Evidence {
         tx: tally.tx,
         rx: tally.rx,
@@ -120,6 +121,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         drops: m.totals.host_drops.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
         withheld: m.withheld.cloned(),
+        kernel_drops: kernel_drops.clone(),
+        traced: m.common.trace.is_some(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
         unranked: [m.totals.unranked, m.totals.latency.count],
@@ -164,6 +167,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         longest_outage: outage::longest(m),
         host_dropped: m.totals.host_dropped,
         host_drop_stretches: m.totals.host_drops.clone(),
+        kernel_drops,
         late: tally.late,
         duplicates: tally.duplicates,
         reordered: tally.reordered,
@@ -250,6 +254,17 @@ fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
             now.join(", ")
         ))
     })
+}
+
+/// Lost packets that the kernel dropped, by reason, where a trace has seen them. Of one of two ways they are not known.
+fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<Vec<(String, u64)>> {
+    let trace = m
+        .common
+        .trace
+        .as_ref()
+        .filter(|_| !m.one_way && m.workload.generates())?;
+    let drops = (trace.kernel_drops)()?;
+    Some(drops.losses(&m.totals.loss.lost_times(m.started.monotonic_ns, run_ns)))
 }
 
 /// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.

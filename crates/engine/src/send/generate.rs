@@ -261,9 +261,9 @@ impl<'r> Generator<'r> {
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
         if let Some(pacer) = &mut self.pacer {
-            let missed = pacer.skip_before(now.saturating_sub(self.catch_up_ns));
-            if missed > 0 {
-                recorder.missed(now, missed);
+            let before_ns = now.saturating_sub(self.catch_up_ns);
+            if pacer.next_due().is_some_and(|next| next < before_ns) {
+                skip_before(pacer, before_ns, recorder);
             }
         }
         if now >= end_ns && self.wind_up(now, end_ns, pending, recorder) {
@@ -429,10 +429,9 @@ impl<'r> Generator<'r> {
         if now < end_ns.saturating_add(self.catch_up_ns) && (due_before_end || !pending.is_empty()) {
             return false;
         }
-        let missed = pacer.stop(end_ns) + pending.len() as u64;
-        if missed > 0 {
-            recorder.missed(end_ns.saturating_sub(1), missed);
-        }
+        skip_before(pacer, end_ns, recorder);
+        pacer.stop();
+        recorder.missed(end_ns.saturating_sub(1), pending.len() as u64);
         self.unsent = pending.len();
         pending.clear();
         self.done = true;
@@ -442,15 +441,11 @@ impl<'r> Generator<'r> {
     /// The device has gone, or nothing can leave to the end: departures that were due by `now` count as missed.
     #[cold]
     pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
-        let due = self.pacer.as_mut().map_or(0, |pacer| pacer.stop(now));
-        let missed = if self.pacer.is_some() {
-            due + pending.len() as u64
-        } else {
-            0
-        };
-        if missed > 0 {
+        if let Some(pacer) = &mut self.pacer {
+            skip_before(pacer, now, recorder);
+            pacer.stop();
             // The last row is that before the end.
-            recorder.missed(now.saturating_sub(1), missed);
+            recorder.missed(now.saturating_sub(1), pending.len() as u64);
         }
         self.unsent = pending.len();
         pending.clear();
@@ -468,6 +463,21 @@ impl<'r> Generator<'r> {
             departures,
             written: (self.written_bursts, self.written_packets),
         }
+    }
+}
+
+/// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
+const MISSED_ROWS: u64 = 1_000;
+
+/// Gives up departures that were due before `before_ns`. Each is missed in the row in which it was due.
+#[cold]
+fn skip_before(pacer: &mut Pacer, before_ns: u64, recorder: &mut Recorder<'_>) {
+    let Some(first) = pacer.next_due() else { return };
+    let least_ns = before_ns.saturating_sub(first) / MISSED_ROWS;
+    while let Some(due) = pacer.next_due().filter(|due| *due < before_ns) {
+        let until = recorder.row_end_ns(due).max(due.saturating_add(least_ns));
+        let missed = pacer.skip_before(until.min(before_ns));
+        recorder.missed(due, missed);
     }
 }
 

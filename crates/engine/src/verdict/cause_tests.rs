@@ -559,7 +559,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
                 0,
                 one,
             ),
-            Some("(cc1 (2 threads) ran for 60.0 ms meanwhile, last on cores 0, 1)"),
+            Some("cc1 (2 threads) ran for 60.0 ms meanwhile, last on cores 0, 1"),
         ),
         (
             "five programs, of which the shortest is a lane of another mpps",
@@ -577,13 +577,13 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
             Some(
                 "(cc1 (thread 88) ran for 30.0 ms meanwhile, last on core 1; as (thread 88) ran for 20.0 ms meanwhile, \
                  last on core 1; ld (thread 88) ran for 12.0 ms meanwhile, last on core 1; 2 more threads ran for 13.0 \
-                 ms in all)",
+                 ms in all; ",
             ),
         ),
         (
             "many threads of which each ran a little",
             said((0..9).map(|n| other_s(&format!("t{n}"), 3)).collect(), 0, one),
-            Some("(9 threads ran for 27.0 ms in all)"),
+            Some("9 threads ran for 27.0 ms in all"),
         ),
         (
             "own threads for 70 ms",
@@ -609,7 +609,24 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
                     "{name}: {text}"
                 );
             }
-            None => assert!(text.ends_with("% of the time"), "{name}: {text}"),
+            None => assert!(!text.contains("ran for"), "{name}: {text}"),
+        }
+        // Of 100 ms that each lane waited.
+        let accounted = match name {
+            "another process for 3 ms of 100" | "a thread of another program for 3 ms of 100" => Some("3.0 ms"),
+            "another process for 40 ms of 100" | "a thread of another program for 40 ms of 100" => Some("40.0 ms"),
+            "lanes of one process on two cores" | "threads of one program on two cores" => Some("40.0 ms"),
+            "many threads of which each ran a little" => Some("27.0 ms"),
+            "own threads for 70 ms" => Some("70.0 ms"),
+            "own threads for 7 ms" => Some("7.0 ms"),
+            "five programs, of which the shortest is a lane of another mpps" => Some("75.0 ms"),
+            "two lanes on two cores" => Some("0.0 ms"),
+            _ => None,
+        };
+        let said = accounted.map(|ms| format!("{ms} of the 100.0 ms that lanes waited is accounted for at most"));
+        match said {
+            Some(said) => assert!(text.contains(&said) && text.contains("--trace FILE"), "{name}: {text}"),
+            None => assert!(!text.contains("is accounted for"), "{name}: {text}"),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::cause::span;
 use super::{Case, Finding};
 use mpps_io::counter;
 use mpps_stats::{Known, KnownKind, LEAST_NS, Workload, count};
+use mpps_trace::why::meaning;
 
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
@@ -13,6 +14,7 @@ fn how(counter: &str) -> &str {
     match counter {
         counter::LOST => "at random",
         counter::DROPPED_BURST => "in a burst of losses",
+        counter::LOST_OUTAGE => "in an outage",
         counter::DROPPED_QUEUE => "from a queue that was full",
         counter::CORRUPTED => "as it changed them",
         counter::NOT_REFLECTED => "as it could not send them back",
@@ -434,6 +436,9 @@ impl Case<'_> {
         if let Some(text) = self.lost_by_the_path(lost) {
             return Some(Finding::Warning(text));
         }
+        if let Some(text) = self.dropped_by_the_kernel(lost) {
+            return Some(Finding::Warning(text));
+        }
         let here = self.sum(|lane| lane.rx_dropped);
         let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
         let (_, known) = self.known_of(KnownKind::dropped_here);
@@ -459,6 +464,23 @@ impl Case<'_> {
                 count(told)
             ),
         }))
+    }
+
+    /// Lost packets that a trace has seen the kernel of this host drop, in any of its network namespaces.
+    fn dropped_by_the_kernel(&self, lost: u64) -> Option<String> {
+        let drops = self.e.kernel_drops.as_deref()?;
+        let sum: u64 = drops.iter().map(|(_, n)| n).sum();
+        let reasons = drops.iter().map(|(reason, n)| {
+            let meaning = meaning(reason, None, self.e.rx > 0);
+            format!("{} {reason}{meaning}", count(*n))
+        });
+        let reasons = reasons.collect::<Vec<_>>().join(", ");
+        let which = match sum {
+            0 => return None,
+            sum if sum >= lost => format!("all of the {} lost packets", count(lost)),
+            sum => format!("{} of the {} lost packets", count(sum), count(lost)),
+        };
+        Some(format!("this host's kernel dropped {which}: {reasons}"))
     }
 
     /// What the path says that it lost, by what its counters mean.

@@ -62,10 +62,60 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
         let (s, beside) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
         whose.push(format!("{more} {beside}thread{s} ran for {} in all", span(rest_ns)));
     }
+    if let Some(rest) = unaccounted(e, lanes).and_then(|ns| not_seen(e, ns, waited)) {
+        // Before names that explain less than it.
+        let first = named == 0 || unaccounted(e, lanes) > Some(waited / 2);
+        whose.insert(if first { 0 } else { whose.len() }, rest);
+    }
     match whose.is_empty() {
         true => String::new(),
         false => format!(" ({})", whose.join("; ")),
     }
+}
+
+/// Part of the lanes' waiting time that must be unaccounted for to be worth a clause: one in so many.
+const UNSEEN_PART: u64 = 5;
+
+/// Time that lanes waited for their cores and that no thread that was seen can have taken, ns. A thread that has ended
+/// before the run is not seen, nor one that `/proc` hides. `None`: lanes wait for each other, so that it is not known.
+pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
+    let waiting: Vec<(Option<usize>, u64)> = lanes.iter().filter_map(|l| Some((l.core, l.run_delay_ns?))).collect();
+    let ran = |on: Option<usize>| -> u64 {
+        let there = e.rivals.iter().filter(|rival| on.is_none_or(|core| rival.core == core));
+        there.map(|rival| rival.ran_ns).sum()
+    };
+    let mut by_core: BTreeMap<Option<usize>, (usize, u64)> = BTreeMap::new();
+    for (core, waited) in &waiting {
+        let of = by_core.entry(*core).or_default();
+        *of = (of.0 + 1, of.1 + waited);
+    }
+    let unbound = by_core.contains_key(&None);
+    let shared = by_core.iter().any(|(core, (lanes, _))| core.is_some() && *lanes > 1);
+    if shared || e.cores > 0 && waiting.len() as u64 > e.cores {
+        return None;
+    }
+    let left: u64 = match unbound {
+        true => waiting.iter().map(|(_, ns)| ns).sum::<u64>().saturating_sub(ran(None)),
+        false => by_core
+            .iter()
+            .map(|(core, (_, ns))| ns.saturating_sub(ran(*core)))
+            .sum(),
+    };
+    Some(left.saturating_sub(e.own_ns).saturating_sub(e.steal_ns))
+}
+
+/// A clause on waiting time that nobody who was seen accounts for, if it is worth one.
+fn not_seen(e: &Evidence, unseen: u64, waited: u64) -> Option<String> {
+    let trace = if e.traced { "" } else { "; --trace FILE names it" };
+    (unseen > waited / UNSEEN_PART).then(|| {
+        format!(
+            "{} of the {} that lanes waited is accounted for at most: what took the other {} has ended since, or is \
+             hidden from this process{trace}",
+            span(waited.saturating_sub(unseen)),
+            span(waited),
+            span(unseen)
+        )
+    })
 }
 
 /// Who had a core.

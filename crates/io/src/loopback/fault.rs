@@ -136,6 +136,7 @@ fn locate(frame: &[u8]) -> Option<Range<usize>> {
 #[repr(align(128))]
 pub(super) struct Counts {
     pub(super) lost: Count,
+    pub(super) lost_outage: Count,
     pub(super) duplicated: Count,
     pub(super) reordered: Count,
     pub(super) corrupted: Count,
@@ -149,6 +150,7 @@ impl Counts {
     pub(super) fn read(&self) -> QueueCounters {
         let other = vec![
             (counter::LOST, self.lost.get()),
+            (counter::LOST_OUTAGE, self.lost_outage.get()),
             ("duplicated", self.duplicated.get()),
             ("reordered", self.reordered.get()),
             (counter::CORRUPTED, self.corrupted.get()),

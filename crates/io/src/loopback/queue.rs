@@ -136,7 +136,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         if let Some(outage) = &mut self.outage
             && outage.takes(self.clock.now_ns())
         {
-            self.counts.lost.bump();
+            self.counts.lost_outage.bump();
             return;
         }
         if self.device.is_some() && !self.passes(&mut frame) {

@@ -112,8 +112,15 @@ fn written(
         ReportError::Io { path, source, .. } => path == file && !full(source),
         _ => false,
     };
+    // A file to read that is none of ours, or can't be read, is a wrong argument, as it is for `trace` and `run`.
+    let misread = |e: &ReportError| match e {
+        ReportError::Io { op, .. } => *op == "read",
+        ReportError::Malformed { .. } => true,
+        _ => false,
+    };
     as_user(|| match make() {
         Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
+        Err(e) if misread(&e) => Err(usage(e)),
         other => Ok(other?),
     })?;
     Ok(ExitCode::SUCCESS)

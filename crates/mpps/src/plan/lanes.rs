@@ -67,6 +67,7 @@ fn traced(run: &Run) -> Option<TraceOptions> {
         all: keep.trace_all,
         memory: memory - memory / record::PART_OF_EVENTS as usize,
         stamps: record::stamps,
+        kernel_drops: record::kernel_drops,
         ..TraceOptions::default()
     })
 }

@@ -1,16 +1,16 @@
 //! A run's recording: what the engine, the kernel and the rows have of it, put together and explained.
 
 use super::rows::Rows;
-use super::watched::{Dropping, Watched};
+use super::watched::Watched;
 use super::withheld::Spans;
 use crate::profile::Samples;
 use mpps_stats::{Known, KnownKind, LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
-use mpps_trace::missed::{Missed, missed};
+use mpps_trace::missed::{Missed, Stood, missed};
 use mpps_trace::why::{self, Loss};
 use mpps_trace::{
-    Cause, Explained, Gap, Kept, LaneTrace, LatePacket, LeftOut, Meta, Noted, Part, Recording, SlowBurst, Stage,
-    Subject, Taker, TakerKind,
+    Cause, Explained, Gap, Kept, KernelDrops, LaneTrace, LatePacket, LeftOut, LostTimes, Meta, Noted, Part, Recording,
+    SlowBurst, Stage, Subject, Taker, TakerKind,
 };
 
 /// A ring that a look finds so full has had no room, or soon would not have had.
@@ -20,8 +20,6 @@ const FULL: f64 = 0.95;
 const FEW: usize = 3;
 /// Why departures are missed at no time at which a lane was held.
 const FULL_PATH: &str = "while the path took nothing: a ring, buffer or queue was full";
-/// So many drops more or less than losses say nothing: they were counted at other times.
-const FEW_PACKETS: u64 = 64;
 
 /// Why bursts of a run were slow, and packets late or lost: all that is known, or, without a trace, the worst few.
 pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Watched>, rows: &Rows) -> Vec<Cause> {
@@ -42,22 +40,20 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     };
     let withheld = Spans::of(summary, &away, lanes, &watched.events);
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
-        let gap = Gap {
-            lane: lane.lane,
-            tid: lane.tid,
-            cpu: lane.cpu,
-            from_ns,
-            to_ns,
-        };
+        let gap = gap_of(lane, from_ns, to_ns);
         let mut parts = explained.parts(&gap);
         // What nobody took is the lane's own.
         parts.retain(|part| part.what != Explained::UNEXPLAINED);
         parts.extend(noted.parts(lane.lane, (from_ns, to_ns), &parts));
         withheld.name_in(&gap, parts)
     };
+    let held = |lane: &LaneTrace, from_ns: u64, to_ns: u64| explained.held_until(&gap_of(lane, from_ns, to_ns));
     let start_ns = summary.started.monotonic_ns;
     let kept = if traced { why::KEPT } else { FEW };
-    let copies = copies(summary, watched);
+    let drops = watched.drops.as_ref();
+    let lost = summary.loss_stretches.lost_times(start_ns, summary.duration_ns);
+    let copies = drops.map(|drops| drops.copies(&lost)).unwrap_or_default();
+    let outage = outage_of(summary);
     let mut causes = Vec::new();
     for stretch in summary
         .loss_stretches
@@ -66,6 +62,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         .filter(|stretch| stretch.packets > 0)
     {
         let (from_ns, to_ns) = (stretch.from_ns, stretch.to_ns);
+        let dropped_in = LostTimes::stretch(start_ns + from_ns, start_ns + to_ns, start_ns + summary.duration_ns);
         let dropped = rows.host_dropped(from_ns, to_ns);
         let dropped = if dropped == 0 && one_stretch(summary) {
             summary.host_dropped.unwrap_or(0)
@@ -88,9 +85,10 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             packets: stretch.packets,
             host_drops: host_drops.into_iter().chain(known_drops(summary, stretch)).collect(),
             known: hints(summary, stretch),
-            kernel_drops: watched
-                .saw_drops
-                .then(|| kernel_drops(watched, &copies, dropped_in(summary, stretch))),
+            kernel_drops: drops.map(|drops| drops.losses_in(dropped_in, &copies)),
+            perhaps: drops.map(|drops| drops.perhaps_in(dropped_in)).unwrap_or_default(),
+            unseen: unseen(drops),
+            outage: outage.filter(|outage| of_stretch((start_ns + from_ns, start_ns + to_ns), *outage)),
             answered: rows.answered_before(from_ns),
             // That a lane was away tells something only where its ring was seen to be full, or packets found no room.
             ring_lasts_ns: match dropped > 0 || fill.is_some_and(|fill| fill >= FULL) {
@@ -119,10 +117,26 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let worth_it = |(n, packet): &(usize, &LatePacket)| traced && *n == 0 || worth_it(packet, typical_ns);
     for (_, packet) in latest.by_ref().filter(worth_it).take(kept) {
         let sender = sender(summary, packet);
-        causes.push(why::late(packet, sender, lanes, (typical_ns, start_ns), &explain));
+        causes.push(why::late(
+            packet,
+            sender,
+            lanes,
+            (typical_ns, start_ns),
+            (&explain, &held),
+        ));
     }
     worst_first(&mut causes);
     causes
+}
+
+fn gap_of(lane: &LaneTrace, from_ns: u64, to_ns: u64) -> Gap {
+    Gap {
+        lane: lane.lane,
+        tid: lane.tid,
+        cpu: lane.cpu,
+        from_ns,
+        to_ns,
+    }
 }
 
 /// Orders causes of a subject by what each is, packets or time; those of which a verdict cites the first come first.
@@ -185,14 +199,23 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
     let blocked_ns: u64 = sending.filter_map(|lane| lane.blocked_ns).sum();
     let lane_pps = summary.intended_pps.unwrap_or(0.0) / senders.len().max(1) as f64;
     // What the path did not take in time of the run: where that is half of what was missed it is said of the rest.
-    let refused = blocked_ns as f64 * lane_pps / 1e9 * 2.0 >= summary.missed as f64 && blocked_ns > 0;
+    let most = |ns: u64| ns > 0 && ns as f64 * lane_pps / 1e9 * 2.0 >= summary.missed as f64;
+    let refused = most(blocked_ns);
+    let down_ns: u64 = summary
+        .lanes
+        .iter()
+        .filter(|lane| lane.tx_role)
+        .map(|lane| lane.link_down_ns)
+        .sum();
     let otherwise = match summary.shortfall {
+        _ if most(down_ns) => "while the link was down",
         Some(Shortfall::Outpaced) => "while the lanes were busy: the rate is more than they can send",
         Some(Shortfall::Refused) => FULL_PATH,
         None if refused => FULL_PATH,
         None => "in times too short for a record of each",
     };
     let start_ns = summary.started.monotonic_ns;
+    let stood = stood(summary, down_ns > 0);
     let cause = |stretch: &Stretch| {
         let of = Missed {
             from_ns: start_ns + stretch.from_ns,
@@ -200,11 +223,45 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
             packets: stretch.packets,
             senders: senders.clone(),
             lane_pps,
+            stood: stood.clone(),
             otherwise: otherwise.to_owned(),
         };
         missed(&of, lanes, away, start_ns, explain)
     };
     summary.missed_stretches.largest.iter().map(cause).collect()
+}
+
+/// Times in which nothing could leave, each instant once. `down`: lanes found the link down.
+fn stood(summary: &Summary, down: bool) -> Vec<Stood> {
+    let stops = |of: &&Known| match of.kind {
+        KnownKind::LinkOff | KnownKind::NoCarrier => down,
+        KnownKind::NoWay => true,
+        _ => false,
+    };
+    let start_ns = summary.started.monotonic_ns;
+    let mut all: Vec<Stood> = Vec::new();
+    for of in summary.known.iter().filter(stops) {
+        let Some((from_ns, to_ns)) = of.when_ns else { continue };
+        let (mut from_ns, to_ns) = (start_ns + from_ns, start_ns + to_ns);
+        for before in &all {
+            if before.from_ns <= from_ns {
+                from_ns = from_ns.max(before.to_ns.min(to_ns));
+            }
+        }
+        let to_ns = all
+            .iter()
+            .map(|before| before.from_ns)
+            .filter(|at| *at >= from_ns)
+            .fold(to_ns, u64::min);
+        if to_ns > from_ns {
+            all.push(Stood {
+                from_ns,
+                to_ns,
+                why: of.sentence.clone(),
+            });
+        }
+    }
+    all
 }
 
 /// The highest share of a receive ring that was found taken.
@@ -219,66 +276,27 @@ fn ring_lasts_ns(summary: &Summary) -> u64 {
     rings.filter_map(|ring| ring.lasts_ns).min().unwrap_or(0)
 }
 
-/// What the kernel dropped in a stretch of loss, by reason, without copies.
-fn kernel_drops(watched: &Watched, copies: &[&str], (from_ns, to_ns): (u64, u64)) -> Vec<(String, u64)> {
-    let mut sums: Vec<(String, u64)> = Vec::new();
-    for dropping in watched.drops.iter().filter(|of| within(of, (from_ns, to_ns))) {
-        if copies.contains(&dropping.reason.as_str()) {
-            continue;
-        }
-        match sums.iter_mut().find(|(reason, _)| *reason == dropping.reason) {
-            Some((_, packets)) => *packets += dropping.packets,
-            None => sums.push((dropping.reason.clone(), dropping.packets)),
-        }
-    }
-    sums
-}
-
 /// Sending ended with this stretch.
 fn is_last(summary: &Summary, stretch: &Stretch) -> bool {
     stretch.to_ns >= summary.duration_ns
 }
 
-/// From when to when packets of a stretch may have been dropped, ns.
-fn dropped_in(summary: &Summary, stretch: &Stretch) -> (u64, u64) {
+/// The longest outage: from when to when, ns, and packets lost in it.
+fn outage_of(summary: &Summary) -> Option<(u64, u64, u64)> {
     let start_ns = summary.started.monotonic_ns;
-    let to_ns = why::dropped_by(start_ns + stretch.to_ns, is_last(summary, stretch));
-    (start_ns + stretch.from_ns, to_ns)
+    let outage = summary.longest_outage?;
+    Some((start_ns + outage.from_ns, start_ns + outage.to_ns, outage.lost?))
 }
 
-/// What was dropped between two looks may be of that time.
-fn within(dropping: &Dropping, (from_ns, to_ns): (u64, u64)) -> bool {
-    dropping.to_ns > from_ns && dropping.from_ns < to_ns
+/// Parts of the kernel whose drops were not seen.
+fn unseen(drops: Option<&KernelDrops>) -> Vec<String> {
+    let unseen = drops.map_or(&[][..], |drops| &drops.unseen);
+    unseen.iter().map(|(what, _)| what.clone()).collect()
 }
 
-/// Reasons for which the kernel drops packets that are not lost: it has a copy of each that a packet socket took, or a
-/// bridge has sent everywhere. They are told by what is dropped while nothing is lost, or by more drops than loss.
-fn copies<'w>(summary: &Summary, watched: &'w Watched) -> Vec<&'w str> {
-    let all = &summary.loss_stretches;
-    let in_loss = |dropping: &Dropping| {
-        let mut stretches = all.largest.iter();
-        stretches.any(|stretch| within(dropping, dropped_in(summary, stretch)))
-    };
-    // Packets dropped for it while some were lost, and while none were.
-    let mut sums: Vec<(&str, [u64; 2])> = Vec::new();
-    for dropping in &watched.drops {
-        let elsewhere = usize::from(!in_loss(dropping));
-        match sums.iter_mut().find(|(reason, _)| *reason == dropping.reason) {
-            Some((_, packets)) => packets[elsewhere] += dropping.packets,
-            None => {
-                let mut packets = [0; 2];
-                packets[elsewhere] = dropping.packets;
-                sums.push((&dropping.reason, packets));
-            }
-        }
-    }
-    let lost = all.packets();
-    let is_copy = |[during, elsewhere]: [u64; 2]| {
-        // Stretches beyond those that are kept are elsewhere.
-        elsewhere.saturating_sub(all.more_packets) > during / 4 + FEW_PACKETS || during > 2 * lost + FEW_PACKETS
-    };
-    let copies = sums.into_iter().filter(|(_, packets)| is_copy(*packets));
-    copies.map(|(reason, _)| reason).collect()
+/// The outage is of the stretch in which its packets left.
+fn of_stretch(stretch: (u64, u64), outage: (u64, u64, u64)) -> bool {
+    outage.0 < stretch.1 && outage.1 > stretch.0
 }
 
 /// All loss is in one stretch.

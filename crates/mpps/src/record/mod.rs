@@ -17,4 +17,4 @@ pub(crate) use assemble::{causes, recording, with_threads};
 pub(crate) use culprits::culprits;
 pub(crate) use programs::{programs, with_programs};
 pub(crate) use rows::{Rows, RowsSink};
-pub(crate) use watched::{PART_OF_EVENTS, ask, begin, finish, opened, stamps};
+pub(crate) use watched::{PART_OF_EVENTS, ask, begin, finish, kernel_drops, opened, stamps};

@@ -11,8 +11,8 @@ use mpps_sys::evidence::{OthersRan, Rival};
 use mpps_sys::privilege::Keep;
 use mpps_sys::proc_stat::threads;
 use mpps_sys::sched;
-use mpps_trace::{Explained, KernelEvent, LeftOut, Taker, displaced, time};
-use mpps_watch::{Lane, Options, OwnSwitches, Stamps, Watch};
+use mpps_trace::{Dropping, Explained, KernelDrops, KernelEvent, LeftOut, Taker, displaced, time};
+use mpps_watch::{Lane, Options, OwnSwitches, PACKET_SOCKET_COPY, Stamps, Watch, XDP_REDIRECT};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +49,8 @@ enum State {
     Running(Reader, Vec<LaneThread>),
     /// There are none.
     Failed(Vec<LaneThread>, String),
+    /// The run is over.
+    Ended(Box<Watched>),
 }
 
 /// The thread of a lane.
@@ -129,15 +131,6 @@ struct Read {
     drops: Drops,
 }
 
-/// Packets of the test that the kernel dropped for one reason between two looks at its count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Dropping {
-    pub(crate) from_ns: u64,
-    pub(crate) to_ns: u64,
-    pub(crate) reason: String,
-    pub(crate) packets: u64,
-}
-
 /// What the kernel dropped, as its counts grew.
 #[derive(Debug, Default)]
 struct Drops {
@@ -155,13 +148,20 @@ impl Drops {
                 self.so_far.push((dropped.reason.clone(), 0));
                 self.so_far.len() - 1
             });
-            let before = std::mem::replace(&mut self.so_far[known].1, dropped.ours);
-            if dropped.ours > before {
+            // Of packets that an XDP program could not hand on, nobody knows whose they were.
+            let (packets, sure) = match dropped.reason.as_str() {
+                XDP_REDIRECT => (dropped.others, false),
+                PACKET_SOCKET_COPY => (dropped.ours, false),
+                _ => (dropped.ours, true),
+            };
+            let before = std::mem::replace(&mut self.so_far[known].1, packets);
+            if packets > before {
                 self.grew.push(Dropping {
                     from_ns,
                     to_ns: self.looked_ns,
                     reason: dropped.reason,
-                    packets: dropped.ours - before,
+                    packets: packets - before,
+                    sure,
                 });
             }
         }
@@ -190,9 +190,8 @@ pub(crate) struct Watched {
     /// By time.
     pub(crate) events: Vec<KernelEvent>,
     pub(crate) takers: Vec<Taker>,
-    pub(crate) drops: Vec<Dropping>,
-    /// The kernel's drops were seen: what is not among them it did not drop.
-    pub(crate) saw_drops: bool,
+    /// Packets that the kernel dropped; `None`: its drops were not looked for.
+    pub(crate) drops: Option<KernelDrops>,
     /// Threads of this process.
     pub(crate) own: Vec<i32>,
     /// And their names.
@@ -337,6 +336,14 @@ pub(crate) fn stamps(number: usize) -> Option<StampMemory> {
 
 const _: () = assert!(StampMemory::PLACES_AT == Stamps::PLACES_AT);
 
+/// Ends the watch, as the lanes have ended. Returns the packets that the kernel dropped; `None`: nobody looked.
+pub(crate) fn kernel_drops() -> Option<KernelDrops> {
+    let watched = finish()?;
+    let drops = watched.drops.clone();
+    *state() = State::Ended(Box::new(watched));
+    drops
+}
+
 /// Ends the watch; `None`: nobody asked for it.
 pub(crate) fn finish() -> Option<Watched> {
     let lack = |what: &str, why: String| LeftOut {
@@ -347,6 +354,7 @@ pub(crate) fn finish() -> Option<Watched> {
     let without = |why: String| lack("what took the cores, and the kernel's reasons for drops", why);
     match std::mem::replace(&mut *state(), State::Off) {
         State::Off => None,
+        State::Ended(watched) => Some(*watched),
         // The run ended before it began.
         State::Asked { lanes, .. } | State::Open(_, lanes, _) => Some(Watched {
             lanes,
@@ -398,6 +406,10 @@ pub(crate) fn finish() -> Option<Watched> {
                 );
                 lack("what soft interrupts took", why)
             });
+            let kernel_drops = source.kernel().map(|watch| KernelDrops {
+                list: drops.grew,
+                unseen: own_words(watch.unseen_drops()),
+            });
             let own = names.iter().map(|(tid, _)| *tid);
             let own: Vec<i32> = own.chain(lanes.iter().map(|lane| lane.tid)).collect();
             let (takers, missing) = match &source {
@@ -418,8 +430,7 @@ pub(crate) fn finish() -> Option<Watched> {
             };
             Some(Watched {
                 takers,
-                drops: drops.grew,
-                saw_drops: source.kernel().is_some(),
+                drops: kernel_drops,
                 own,
                 names,
                 left_out: beyond.into_iter().chain(lost).chain(missing).chain(soft).collect(),
@@ -428,6 +439,11 @@ pub(crate) fn finish() -> Option<Watched> {
             })
         }
     }
+}
+
+fn own_words(unseen: Vec<(&'static str, &'static str)>) -> Vec<(String, String)> {
+    let owned = |(what, why): (&str, &str)| (what.to_owned(), why.to_owned());
+    unseen.into_iter().map(owned).collect()
 }
 
 /// Which threads of other programs may have been those on the cores that were taken: what each has run since is known

@@ -1,7 +1,7 @@
 //! Two ways and their sum, side by side: what was counted, and how late it was.
 
 use super::text::{Heads, Page, fold, sentence, table};
-use super::when::when;
+use super::when;
 use super::{Colour, Detail, headline};
 use crate::units::{count, percent, pps, time};
 use mpps_stats::Summary;
@@ -88,7 +88,7 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
     }
     let most = if detail == Detail::Full { usize::MAX } else { 2 };
     for way in &all.directions {
-        if let Some(mut parts) = when(&way.summary.loss_stretches, "lost", most) {
+        if let Some(mut parts) = when::lost(&way.summary, most) {
             parts[0] = format!("{}: {}", way.name, parts[0].trim_start());
             fold(parts, ", ", "  ", out)?;
         }

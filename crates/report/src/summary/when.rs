@@ -1,7 +1,7 @@
 //! When packets were lost, in words.
 
-use crate::units::count;
-use mpps_stats::{Stretch, Stretches};
+use crate::units::{count, time};
+use mpps_stats::{Stretch, Stretches, Summary};
 
 /// `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` by their time; `None` where there are
 /// none.
@@ -31,6 +31,22 @@ pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec
     if stretches.found_later > 0 {
         parts.push(format!("of which {} came after all", count(stretches.found_later)));
     }
+    Some(parts)
+}
+
+/// When packets of a run were lost, and in which outage most of them.
+pub(super) fn lost(s: &Summary, most: usize) -> Option<Vec<String>> {
+    let mut parts = when(&s.loss_stretches, "lost", most)?;
+    parts.extend(s.outage_of_loss().map(|(outage, lost)| {
+        let which = if lost >= s.lost { "all".to_owned() } else { count(lost) };
+        let second = |ns: u64| ns as f64 / 1e9;
+        format!(
+            "{which} of them in the longest outage: {} from {:.4} to {:.4} s",
+            time(outage.to_ns.saturating_sub(outage.from_ns) as f64),
+            second(outage.from_ns),
+            second(outage.to_ns)
+        )
+    }));
     Some(parts)
 }
 

@@ -262,6 +262,7 @@ pub fn document(runs: &[Run]) -> Document {
     tables.extend(tables::lanes(runs));
     tables.extend(tables::stages(runs));
     tables.extend(tables::stretches(runs));
+    tables.extend(tables::outages(runs));
     tables.extend((!one).then(|| tables::differences(runs)).flatten());
     let rows: Vec<_> = runs
         .iter()

@@ -325,6 +325,38 @@ pub(super) fn stretches(runs: &[Run]) -> Option<Table> {
     (!rows.is_empty()).then(|| table("loss-stretches", caption, columns, rows))
 }
 
+/// Outages that hold most of a run's loss.
+pub(super) fn outages(runs: &[Run]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for run in runs {
+        let number = |pointer: &str| run.summary.pointer(pointer).and_then(Value::as_f64);
+        let (from, to) = (number("/longest_outage/from_ns"), number("/longest_outage/to_ns"));
+        let (lost, all) = (number("/longest_outage/lost"), number("/lost"));
+        let (Some(from), Some(to), Some(lost), Some(all)) = (from, to, lost, all) else {
+            continue;
+        };
+        if lost * 2.0 > all {
+            let seconds = |ns: f64| Value::from(ns / 1e9);
+            rows.push(vec![
+                run.name.as_str().into(),
+                seconds(from),
+                seconds(to),
+                seconds((to - from).max(0.0)),
+                lost.into(),
+            ]);
+        }
+    }
+    let columns = vec![
+        column("run", "Run", Unit::Plain),
+        column("from_s", "From", Unit::S),
+        column("to_s", "To", Unit::S),
+        column("length_s", "Length", Unit::S),
+        column("lost", "Lost", Unit::Count),
+    ];
+    let caption = "The longest time without a packet, where most of the lost packets were lost in it";
+    (!rows.is_empty()).then(|| table("outages", caption, columns, rows))
+}
+
 /// What the runs do not have in common.
 pub(super) fn differences(runs: &[Run]) -> Option<Table> {
     let hosts: Vec<_> = runs.iter().map(Run::host).collect();
