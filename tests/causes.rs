@@ -40,6 +40,36 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
     }
     let away = &report.json["lanes"][0]["away"];
     assert!(away["longest_ns"].as_u64() >= Some(400_000_000), "{away}");
+    // Each departure is missed when it was due, and not when the sender came back: 20 in each row of the stop.
+    let missed: Vec<u64> = report
+        .rows
+        .iter()
+        .filter_map(|row| row["missed"].parse().ok())
+        .collect();
+    assert!(missed.iter().all(|n| *n <= 21), "{missed:?}");
+    assert!(missed.iter().filter(|n| **n >= 19).count() >= 50, "{missed:?}");
+}
+
+#[test]
+fn a_program_that_ran_and_ended_meanwhile_is_not_blamed_on_others() {
+    let scratch = Scratch::new();
+    let words = "send null: --rate 1kpps --duration 1h --cores 0 --busy-poll --quiet --interval 20ms";
+    let sender = Background::start(scratch.results(mpps(words)));
+    wait_until("rows", || scratch.rows_so_far() >= 3);
+    let spinner = mpps_tests::spinner(0);
+    let from = Instant::now();
+    wait_until("the spinner to have had the core", || {
+        from.elapsed() > Duration::from_secs(2)
+    });
+    drop(spinner);
+    let rows = scratch.rows_so_far();
+    wait_until("rows after it", || scratch.rows_so_far() > rows + 5);
+    let said = scratch.read(sender.end(Signal::INT)).said();
+    // Others that go on running may account for the most of it on a busy host.
+    match said.contains("is accounted for at most") {
+        true => assert!(said.contains("--trace FILE names it"), "{said}"),
+        false => assert!(runnable() > 2, "{said}"),
+    }
 }
 
 #[test]

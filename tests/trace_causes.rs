@@ -206,6 +206,107 @@ fn a_queueing_discipline_of_a_bridge_that_drops_is_named() {
     ]);
 }
 
+/// What a traced sender says of a reflector on another host that was stopped until its packet socket was full.
+fn beside_a_full_packet_socket(sender: &str, reflector: &str) -> Option<Traced> {
+    let net = net_of(1)?;
+    let reflector = Background::ready(net.b(reflector));
+    let folder = Scratch::new();
+    let sender = format!("{sender} --rate 5kpps --catch-up 1s {OPEN_END} {}", source_ports(1));
+    let sender = Background::start(folder.traced(net.a(&sender)));
+    wait_until("packets that came back", || folder.busy_rows() >= 3);
+    reflector.signal(Signal::STOP);
+    wait_until("a ring that is full", || silent(&folder) >= 5);
+    reflector.signal(Signal::CONT);
+    let rows = folder.rows_so_far();
+    wait_until("rows after it", || folder.rows_so_far() > rows + 5);
+    let traced = Traced::of(folder, &sender.end(Signal::INT));
+    drop(reflector);
+    let warnings = traced.json["warnings"].to_string();
+    assert!(traced.json["lost"].as_u64() > Some(0), "{:#}", traced.json);
+    println!("{warnings}\n{:#?}", traced.why());
+    Some(traced)
+}
+
+#[test]
+fn a_packet_socket_on_another_host_that_has_no_room_is_named() {
+    if no_root() {
+        return;
+    }
+    for (sender, reflector) in [
+        (
+            "sendrecv af_packet:eth1 --dest 10.99.0.2:9000",
+            "reflect af_packet:eth1,ring=64",
+        ),
+        (
+            "sendrecv udp:[fd99::1] --dest [fd99::7]:9000",
+            "reflect af_packet:eth1,ring=128 --ip fd99::7",
+        ),
+        (
+            "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000",
+            "reflect af_packet:eth1,ring=64,fanout=hash --lanes 2",
+        ),
+    ] {
+        let Some(traced) = beside_a_full_packet_socket(sender, reflector) else {
+            return;
+        };
+        traced.assert_says(&[
+            "packets were lost",
+            "dropped by this host's kernel: PACKET_SOCK_ERROR (a packet socket's ring was full)",
+        ]);
+        let warnings = traced.json["warnings"].to_string();
+        assert!(
+            warnings.contains("PACKET_SOCK_ERROR") && !warnings.contains("none of the"),
+            "{warnings}"
+        );
+        let drops = traced.json["kernel_drops"].as_array().expect("drops");
+        let full = drops
+            .iter()
+            .find(|of| of["reason"] == "PACKET_SOCK_ERROR")
+            .expect("drops of the socket");
+        let lost = traced.json["lost"].as_u64().expect("a count");
+        assert!(full["packets"].as_u64() >= Some(lost / 2), "{full} of {lost}");
+    }
+}
+
+#[test]
+fn a_packet_socket_that_may_have_had_a_copy_is_not_ruled_out() {
+    if no_root() {
+        return;
+    }
+    let Some(traced) = beside_a_full_packet_socket(
+        "sendrecv af_packet:eth1 --dest 10.99.0.2:9000",
+        "reflect af_packet:eth1,ring=64,guard=off",
+    ) else {
+        return;
+    };
+    traced.assert_says(&[
+        "packets were lost",
+        "for which a packet socket of this host had no room",
+    ]);
+    let why = traced.why();
+    assert!(
+        why.iter().all(|sentence| !sentence.contains("nothing on this host")),
+        "{why:#?}"
+    );
+}
+
+#[test]
+fn an_outage_that_holds_most_of_the_loss_is_named_with_its_length() {
+    for (faults, whole) in [("outage=100ms-200ms", true), ("outage=150ms-300ms,loss=0.2%", false)] {
+        let traced = Traced::run(&format!(
+            "sendrecv loop:{faults} --rate 20kpps --duration 500ms --settle 200ms --interval 20ms"
+        ));
+        let text = traced.json["warnings"].to_string();
+        assert!(
+            text.contains("in an outage") && (!whole || !text.contains("at random")),
+            "{text}"
+        );
+        traced.assert_says(&["packets were lost between", " of them in an outage of "]);
+        let outage = &traced.json["longest_outage"];
+        assert!(outage["length_ns"].as_u64() >= Some(100_000_000), "{outage}");
+    }
+}
+
 /// Stops a program that sends over the `loop` device for this long, and says what it tells.
 fn stopped_for(length: Duration) -> Traced {
     let folder = Scratch::new();

@@ -436,13 +436,14 @@ impl Case<'_> {
         if let Some(text) = self.lost_by_the_path(lost) {
             return Some(Finding::Warning(text));
         }
-        if let Some(text) = self.dropped_by_the_kernel(lost) {
-            return Some(Finding::Warning(text));
-        }
         let here = self.sum(|lane| lane.rx_dropped);
         let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
         let (_, known) = self.known_of(KnownKind::dropped_here);
         let imitated = self.known_of(|kind| kind == KnownKind::PathImitated);
+        // A queueing discipline that imitates a path drops by the same reason as one that is full.
+        if let Some(text) = self.dropped_by_the_kernel(lost).filter(|_| imitated.1 == 0) {
+            return Some(Finding::Warning(text));
+        }
         let many = count(lost);
         let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
         Some(Finding::Warning(match here + refused + known {

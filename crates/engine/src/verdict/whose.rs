@@ -101,7 +101,12 @@ pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
             .map(|(core, (_, ns))| ns.saturating_sub(ran(*core)))
             .sum(),
     };
-    Some(left.saturating_sub(e.own_ns).saturating_sub(e.steal_ns))
+    let withheld_ns = e.withheld.as_ref().map_or(0, |withheld| withheld.ns);
+    Some(
+        left.saturating_sub(e.own_ns)
+            .saturating_sub(e.steal_ns)
+            .saturating_sub(withheld_ns),
+    )
 }
 
 /// A clause on waiting time that nobody who was seen accounts for, if it is worth one.
