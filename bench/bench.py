@@ -42,7 +42,8 @@ def interrupted(number, _frame):
 def measure(ctx, results, name):
     module = importlib.import_module(f"sections.{name}")
     facts = (f"{now()}, {machine.ask(ctx.mpps, '--version')}, commit {machine.commit(ROOT)}; on "
-             f"{machine.host()}; {ctx.rounds} rounds of {ctx.seconds:g} s, steady runs of {ctx.steady:g} s; load average before {os.getloadavg()[0]:.2f}")
+             f"{machine.host()}; {ctx.rounds} rounds of {ctx.seconds:g} s, steady runs of {ctx.steady:g} s; "
+              f"load average before {os.getloadavg()[0]:.2f}")
     ctx.section = Section(name, module.TITLE, facts, ctx.tmp)
     started = time.monotonic()
     say(f"{name}: {module.TITLE}")

@@ -312,39 +312,6 @@ fn a_client_may_share_what_its_rings_need_and_a_hole_beyond_it_is_no_memory_of_t
     );
 }
 
-#[test]
-fn a_client_that_comes_again_and_again_with_holes_is_given_its_pages_back() {
-    use std::os::unix::fs::MetadataExt;
-    if no_dpdk() {
-        return;
-    }
-    let (own, scratch) = (Own::new(), Scratch::new());
-    let reflector = listen_by(&scratch, mpps(&format!("drop {} --no-verify", own.port(0, "server"))));
-    let mut files = Vec::new();
-    for _ in 0..3 {
-        let mut peer = own.client();
-        // Nothing of its memory but the rings has pages.
-        assert!(peer.introduce());
-        let pages = |file: &std::fs::File| file.metadata().expect("ours").blocks() * 512;
-        let before = pages(&peer.memory);
-        // The listener reads packets that lie in holes, page after page.
-        for slot in 0..200u16 {
-            peer.describe(0, slot, (0, 0, 60, 0x10000 + 4096 * u32::from(slot)));
-        }
-        peer.set_head(0, 200);
-        let file = peer.memory.try_clone().expect("a descriptor");
-        wait_until("packets that were read", || pages(&file) > before + 4096 * 150);
-        drop(peer);
-        files.push((file, before));
-    }
-    for (file, before) in &files {
-        let pages = || file.metadata().expect("ours").blocks() * 512;
-        // What was written before it connected stays, as do a few pages of rings.
-        wait_until("its pages back", || pages() <= before + 4096 * 20);
-    }
-    assert_eq!(reflector.end(Signal::INT).code, Some(0));
-}
-
 fn ring(peer: &mut MemifPeer, fd: BorrowedFd<'_>, rings: &[[u8; 128]]) {
     let _ = peer.ask(&init(), None) && peer.ask(&add_region(0, REGION), Some(fd));
     for ring in rings {

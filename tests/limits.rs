@@ -156,7 +156,11 @@ fn a_hang_up_that_is_ignored_ends_no_run_and_ctrl_c_does_all_the_same() {
 #[test]
 fn a_command_under_isolate_or_trace_peer_keeps_a_hang_up_ignored() {
     let mut command = Command::new("sh");
-    let script = r#"trap '' HUP; exec "$0" isolate 0 --measure 0 --without irqs,cpuset,workqueues,threads -- sh -c 'trap; trap "" HUP; kill -HUP $PPID; echo on'"#;
+    let script = r#"
+        trap '' HUP
+        without=irqs,cpuset,workqueues,threads
+        exec "$0" isolate 0 --measure 0 --without $without -- sh -c 'trap; trap "" HUP; kill -HUP $PPID; echo on'
+    "#;
     command.args(["-c", script]).arg(program());
     let finished = run_command(command);
     if finished.code == Some(2) {

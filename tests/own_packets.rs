@@ -6,9 +6,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// Reflects UDP packets by the interface `argv[1]` (on VLAN `argv[2]`; 0: untagged), and treats one in so many
-/// (`argv[4]`) as `argv[3]` says: `lose`: it is not sent back. `early`, `later`: sent back with another send time, 889 ms
-/// before or 40 s after its own. `number`: lost, and in its place comes number 4 of flow 44, 45, …, where 10000 is the
-/// first source port. Prints what it did as JSON when it is ended.
+/// (`argv[4]`) as `argv[3]` says: `lose`: it is not sent back. `early`, `later`: sent back with another send time, 889
+/// ms before or 40 s after its own. `number`: lost, and in its place comes number 4 of flow 44, 45, …, where 10000 is
+/// the first source port. Prints what it did as JSON when it is ended.
 const REFLECTOR: &str = r#"
 import json, signal, socket, struct, sys
 device, vlan, mode, every = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])

@@ -115,7 +115,11 @@ fn what_no_plan_has_is_refused_by_the_name_of_the_field_before_anything_is_opene
     }
     assert_refused(mpps("run /nonexistent/plan.json"), 2, &["no such file", "--print-plan"]);
     std::fs::write(&file, [0xff, 0xfe, 0]).expect("writable");
-    assert_refused(mpps(&format!("run {}", file.display())), 2, &["no text"]);
+    assert_refused(
+        mpps(&format!("run {}", file.display())),
+        2,
+        &["byte order mark of UTF-16"],
+    );
     assert_refused(mpps("run /dev/zero"), 2, &["above 16777216 bytes"]);
 }
 

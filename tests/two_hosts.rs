@@ -245,8 +245,8 @@ def reflector(taken, **reasons):
     return lambda: {"rate": mpps.worked({"rx_packets": taken, "reasons": reasons})["rx_packets"]}
 
 ctx = Bench()
-samples = ctx.compare({"good": reflector(1000, ttl_expired=3), "idle": reflector(0), "at last": reflector(0, ttl_expired=9),
-                       "own": reflector(10, own_source=30)})
+samples = ctx.compare({"good": reflector(1000, ttl_expired=3), "idle": reflector(0),
+                       "at last": reflector(0, ttl_expired=9), "own": reflector(10, own_source=30)})
 ctx.section.programs(samples)
 ctx.section.target("x another", 1.0, samples.ratio("idle", "good"), samples.why_not("idle", "good"))
 results = Results(sys.argv[1], "Head")

@@ -162,8 +162,8 @@ INLINE u32 time_key(u32 lane, u64 block)
 }
 
 /*
- * Packet `position` of the lane is the first that leaves at `now`: tells receivers, before any of them is on its way. Of
- * those that leave with it one at the most is the first of 16.
+ * Packet `position` of the lane is the first that leaves at `now`: tells receivers, before any of them is on its way.
+ * Of those that leave with it one at the most is the first of 16.
  */
 INLINE void publish(struct lane *lane, u64 position, u64 now)
 {

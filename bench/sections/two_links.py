@@ -105,7 +105,8 @@ def preparation(ctx, section):
                  f"thread. `xsk l2fwd` is the example of our crate; `{links.CRATE}` does on the crate afxdp 0.4 what "
                  "its sample of that name does (`bench/peers/afxdp_crate`); `C libxdp` is `bench/peers/xsk_links.c`, "
                  "which goes the way of the kernel's sample xdpsock. With `poll` it sleeps while nothing comes, as "
-                 "`xsk l2fwd` does; `mpps forward` spins for as long as recent waits suggest; the others always spin. Raw data: `bench/data/two_links`.")
+                 "`xsk l2fwd` does; `mpps forward` spins for as long as recent waits suggest; the others always spin. "
+                 "Raw data: `bench/data/two_links`.")
 
 
 PARTS = (preparation, *map(of_way, links.WAYS.values()))

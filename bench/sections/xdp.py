@@ -189,8 +189,8 @@ def one_core(ctx, section):
                  "of the clock that it costs; `mpps send xdp:` flat out is the source for all. xdp-trafficgen can't "
                  "be: it writes no header anew, so a frame that was turned in place comes again as it was returned. "
                  "`xdp-bench tx` exchanges MAC addresses; mpps checks that the packet is the test's, exchanges MAC "
-                 "addresses, IP addresses and ports, lowers the hop limit, counts, and looks at one packet in up to 256 "
-                 "for loops.")
+                 "addresses, IP addresses and ports, lowers the hop limit, counts, and looks at one packet in up to "
+                 "256 for loops.")
 
     section.heading("`sendrecv` ↔ `reflect`, everything on one core")
     samples = compare(ctx, {TRIP: lambda: trip(ctx), BOTH: lambda: peers(ctx)})

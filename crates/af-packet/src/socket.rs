@@ -102,6 +102,14 @@ impl Socket {
 
     /// Takes the next packet out of the socket's own queue, cut to `buffer`; returns its length before it was cut.
     pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        // An error that is pending, as after the link was down, comes in place of the packet and is then gone.
+        match self.take_once(buffer) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.take_once(buffer),
+            taken => taken,
+        }
+    }
+
+    fn take_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: pointer and length describe `buffer`, which lives through the call.
         let len = unsafe {
             libc::recv(

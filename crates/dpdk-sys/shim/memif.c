@@ -17,7 +17,6 @@
 #include "mpps_dpdk.h"
 
 pthread_mutex_t memif_lock = PTHREAD_MUTEX_INITIALIZER;
-uint64_t memif_kept;
 
 static struct memif_port *ports[RTE_MAX_ETHPORTS];
 
@@ -69,13 +68,7 @@ memif_link_release(struct memif_link *link)
 	if (link == NULL || --link->holders > 0)
 		return;
 	for (unsigned int i = 0; i < link->regions; i++) {
-		const struct memif_region *region = &link->region[i];
-		memif_unwatch(region->base);
-		/* Pages that this end has touched first are charged to this process as long as the client keeps its file. The
-		 * connection is over, and with it what they hold. */
-		if (region->hole < region->mapped &&
-		    madvise(region->base + region->hole, region->mapped - region->hole, MADV_REMOVE) != 0 && errno == EPERM)
-			memif_kept += region->mapped - region->hole;
+		memif_unwatch(link->region[i].base);
 		munmap(link->region[i].base, link->region[i].mapped);
 	}
 	for (unsigned int kind = 0; kind < 2; kind++)

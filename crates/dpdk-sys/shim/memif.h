@@ -23,8 +23,6 @@ enum { MEMIF_ACK = 1, MEMIF_HELLO, MEMIF_INIT, MEMIF_ADD_REGION, MEMIF_ADD_RING,
 enum { MEMIF_MESSAGE_BYTES = 128, MEMIF_REGIONS = 256, MEMIF_RINGS = 256, MEMIF_LOG2_MOST = 14, MEMIF_PATH = 108 };
 /* Bytes of buffers that a client may have for each of its rings, if more than what the ring and `bsize` come to. */
 #define MEMIF_BUFFERS_LEAST ((uint64_t)16 << 20)
-/* Most bytes that clients may leave charged to this process. */
-#define MEMIF_KEPT_MOST ((uint64_t)64 << 20)
 #define MEMIF_NEXT 1		/* flag of a descriptor: the packet goes on in the next */
 #define MEMIF_MASK_INT 1	/* flag of a ring: its reader polls */
 
@@ -49,7 +47,6 @@ struct memif_region {
 	uint8_t *base;
 	uint64_t size;		/* bytes; the file had as many when it was mapped */
 	uint64_t mapped;	/* whole pages, which may be huge */
-	uint64_t hole;		/* offset from which on not all of a client's file had pages yet; `mapped`: none */
 	bool huge;		/* of hugetlbfs: an administrator has set aside what there is of it */
 };
 
@@ -133,9 +130,6 @@ bool memif_can_discard(void);
 bool memif_reap(void);
 /* A descriptor to be closed where there are no others left; -1: none. */
 int memif_spare(void);
-
-/* Bytes that clients have shared and that could not be given back to them (their files are sealed). Under memif_lock. */
-extern uint64_t memif_kept;
 
 /* Memory of files that another process can cut short: a SIGBUS there replaces it by memory of our own. False: no
  * room. */

@@ -454,7 +454,6 @@ add_region(struct control *c, const uint8_t *message, int fd)
 	uint64_t index = field(message, 2, 2), size = field(message, 4, 8);
 	struct memif_link *link = c->link;
 	struct memif_region region = { .size = size };
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
 	if (index != link->regions || index >= MEMIF_REGIONS)
 		return "a region out of turn";
@@ -464,12 +463,6 @@ add_region(struct control *c, const uint8_t *message, int fd)
 	region.base = mmap(NULL, region.mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (region.base == MAP_FAILED)
 		return "a region that can't be mapped";
-	region.hole = region.mapped;
-	if (c->server && !region.huge) {
-		off_t hole = lseek(fd, 0, SEEK_HOLE);
-		if (hole >= 0 && (uint64_t)hole < region.mapped)
-			region.hole = (uint64_t)hole / page * page;
-	}
 	if (!memif_watch(c->port, region.base, region.mapped)) {
 		munmap(region.base, region.mapped);
 		return "too many regions";
@@ -507,17 +500,15 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 
 /* Reason to refuse a client that shares more memory than its rings need; NULL: none.
  *
- * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client that
- * moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the client can
- * free. Pages of hugetlbfs are taken from a store of their own. */
+ * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client
+ * that moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the
+ * client can free. Pages of hugetlbfs are taken from a store of their own. */
 static const char *
 beyond_agreed(const struct control *c)
 {
 	const struct memif_link *link = c->link;
 	uint64_t left = 0;
 
-	if (memif_kept > MEMIF_KEPT_MOST)
-		return "memory of its kind was shared before and could not be given back (sealed files)";
 	for (unsigned int kind = 0; kind < 2; kind++)
 		for (unsigned int i = 0; i < (kind == MEMIF_C2S ? c->port->rx_queues : c->port->tx_queues); i++) {
 			const struct memif_ring_place *ring = &link->ring[kind][i];

@@ -144,8 +144,8 @@ impl Default for TraceOptions {
 }
 
 impl Default for Common {
-    /// No lanes, which the caller gives, and no end. A number at random. Rows of 10 ms, no time to settle, bursts of 32, threads as all
-    /// others, nothing recorded.
+    /// No lanes, which the caller gives, and no end. A number at random. Rows of 10 ms, no time to settle, bursts of
+    /// 32, threads as all others, nothing recorded.
     fn default() -> Self {
         Self {
             lanes: Vec::new(),

@@ -262,7 +262,8 @@ impl<'r> Receiver<'r> {
     }
 
     /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
-    /// say. `None`: no lane has sent it. It arrived at the first of two times, and was taken from the path at the other.
+    /// say. `None`: no lane has sent it. It arrived at the first of two times, and was taken from the path at the
+    /// other.
     #[inline(always)]
     fn arrival(
         &mut self,

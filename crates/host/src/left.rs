@@ -21,7 +21,9 @@ pub fn remove() -> Vec<String> {
         .into_iter()
         .map(|name| format!("removed the lab {name} of a run that was killed"));
     let dpdk = dpdk_folders();
-    let dpdk = dpdk.iter().flat_map(|above| remove_of_dpdk(above, &is_gone));
+    // A folder of somebody else's could lead to one of this user's.
+    let dpdk = dpdk.iter().filter(|above| private::is_own_folder(above));
+    let dpdk = dpdk.flat_map(|above| remove_of_dpdk(above, &is_gone));
     let peers = peer_places();
     let peers = peers.iter().filter(|above| private::is_own_folder(above));
     let peers = peers.flat_map(|above| remove_of_peers(above));

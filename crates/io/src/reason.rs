@@ -59,7 +59,7 @@ reasons! {
     ForeignWrongAddress = "foreign_wrong_address": "UDP between other addresses",
     ForeignWrongPort = "foreign_wrong_port": "UDP to ports that are not of the test",
     ForeignNotStamped = "foreign_not_stamped": "UDP without a valid stamp",
-    ForeignOtherRun = "foreign_other_run": "stamped packets that this run has not sent in that flow, or not at that time",
+    ForeignOtherRun = "foreign_other_run": "stamped packets that this run did not send in that flow or at that time",
     IcmpPortUnreachable = "icmp_port_unreachable": "reports (ICMP) that nobody listens at the destination",
     IcmpUnreachable = "icmp_unreachable": "reports (ICMP) that the destination can't be reached",
     IcmpTimeExceeded = "icmp_time_exceeded": "reports (ICMP) of packets that went through too many routers",

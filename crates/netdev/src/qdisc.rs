@@ -33,8 +33,8 @@ impl Qdisc {
     }
 }
 
-/// The queueing disciplines of an interface on the way out. Those on the way in (`ingress`, `clsact`) are left out: they
-/// only run filters.
+/// The queueing disciplines of an interface on the way out. Those on the way in (`ingress`, `clsact`) are left out:
+/// they only run filters.
 ///
 /// # Errors
 /// When the kernel does not answer.

@@ -618,8 +618,8 @@ mod tests {
             let (is, told) = of(text, lower, upper);
             assert_eq!(is, met, "{text}: {told}");
         }
-        assert_eq!(of("ndr>1kpps", low, None).1, "600.000 kpps or more");
-        assert_eq!(of("ndr>1kpps", low, high).1, "600.000 kpps, and less than 640.000 kpps");
+        assert_eq!(of("ndr>1kpps", low, None).1, "600.0 kpps or more");
+        assert_eq!(of("ndr>1kpps", low, high).1, "600.0 kpps, and less than 640.0 kpps");
         assert_eq!(of("ndr>1kpps", None, None).1, "not found");
         // A run finds none of them, a method none of a run's.
         assert!(!met("ndr>1pps", &run(10_000, 0)));

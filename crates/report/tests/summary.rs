@@ -391,7 +391,8 @@ fn the_verdict_comes_last_and_every_figure_is_there() {
         "note: csv: /x/run.csv: No space left on device",
         "gap: time between departures; intended 6.667 µs on average",
         "latency: Taken in user space.",
-        "\n  6 lost between 2.6 and 3.0 s, 2 between 5.00 and 5.01 s\n",
+        "\n  6 lost between 2.6 and 3.0 s, 2 between 5.00 and 5.01 s,\n  7 of them in the longest outage: 300.0 ms \
+         from 2.6001 to 2.9001 s\n",
     ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }

@@ -50,7 +50,8 @@ pub fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc:
 }
 
 impl Socket {
-    /// A new UDP socket of `family` (`AF_INET` or `AF_INET6`; the latter takes no IPv4 unless [`Socket::take_ipv4`] is called).
+    /// A new UDP socket of `family` (`AF_INET` or `AF_INET6`; the latter takes no IPv4 unless [`Socket::take_ipv4`] is
+    /// called).
     pub(crate) fn new(family: libc::c_int) -> io::Result<Self> {
         // SAFETY: socket() takes integers; its result, when not negative, is a descriptor that nobody else owns.
         let socket = unsafe {

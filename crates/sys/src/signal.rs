@@ -183,7 +183,8 @@ extern "C" fn on_passed(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
 }
 
 /// From now on a child has this process's signals: SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to it, and
-/// none of them ends this process. A SIGHUP that is ignored stays so, for both. [`pass_none`] must come before the child is waited for.
+/// none of them ends this process. A SIGHUP that is ignored stays so, for both. [`pass_none`] must come before the
+/// child is waited for.
 pub fn pass_on(child: i32) {
     CHILD.store(child, Ordering::Release);
     let all = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];

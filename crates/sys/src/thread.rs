@@ -73,7 +73,8 @@ fn limit() -> Option<String> {
 
 /// What is said where a filter of system calls refuses `clone3`, by which the C library starts threads.
 fn sandbox() -> Option<String> {
-    // SAFETY: no struct is passed, and its size is 0: a kernel that is asked refuses that as invalid, and starts nothing.
+    // SAFETY: no struct is passed, and its size is 0: a kernel that is asked refuses that as invalid, and starts
+    // nothing.
     let result = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null_mut::<u8>(), 0usize) };
     let refused = result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
     refused.then(|| {

@@ -394,8 +394,8 @@ SEC("tp_btf/kfree_skb") int dropped(u64 *ctx)
 }
 
 /*
- * xdp_redirect_err(device, ...): an XDP program had no room for a packet where it was to go: an AF_XDP socket's ring, or
- * another device. Whose packet it was can't be read. The run's own devices have counters of their own.
+ * xdp_redirect_err(device, ...): an XDP program had no room for a packet where it was to go: an AF_XDP socket's ring,
+ * or another device. Whose packet it was can't be read. The run's own devices have counters of their own.
  */
 SEC("tp_btf/xdp_redirect_err") int not_redirected(u64 *ctx)
 {

@@ -23,8 +23,9 @@
 //! dropped in another network namespace, on a bridge or at the reflector, and another run with the same addresses and
 //! ports counts for nothing.
 //!
-//! A packet socket that has no room for a packet gives no reason, and the packet goes on. What drops it afterwards, as a
-//! guard does of every packet, has the counts of the device's sockets looked at. An XDP program that could not hand a packet on does not say which packet it was.
+//! A packet socket that has no room for a packet gives no reason, and the packet goes on. What drops it afterwards, as
+//! a guard does of every packet, has the counts of the device's sockets looked at. An XDP program that could not hand a
+//! packet on does not say which packet it was.
 //!
 //! Threads of this process are numbered as in its own pid namespace, all others as in the host's.
 //!

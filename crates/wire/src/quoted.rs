@@ -84,8 +84,8 @@ fn error_of_v6([kind, code]: [u8; 2]) -> Option<IcmpError> {
     }
 }
 
-/// Reads the ends of a quote. Only the IP header and eight bytes need be there, and its checksum may have changed on the
-/// way.
+/// Reads the ends of a quote. Only the IP header and eight bytes need be there, and its checksum may have changed on
+/// the way.
 fn ends_v4(quote: &[u8], error: IcmpError) -> Option<Quoted> {
     let head: &[u8; ipv4::MIN_HEADER_LEN] = chunk(quote, 0)?;
     let header_len = usize::from(head[0] & 0xf) * 4;

@@ -221,8 +221,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     }
 }
 
-/// For how long the link was down, as far as lanes could not send for it. A lane that sends rarely looks rarely: the time
-/// is then that of the link itself.
+/// For how long the link was down, as far as lanes could not send for it. A lane that sends rarely looks rarely: the
+/// time is then that of the link itself.
 fn link_down_ns(m: &Measured<'_>) -> u64 {
     let by_lanes = longest(m.counters.iter().map(|lane| lane.down_ns.get()));
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns);
@@ -248,8 +248,8 @@ fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
         let (core, now) = (plan.core?, outcome.moved_to.as_ref()?);
         let now: Vec<_> = now.iter().map(usize::to_string).collect();
         Some(format!(
-            "lane {lane} was moved off core {core} during the run (its cpuset or affinity was changed from outside): in \
-             the end it could run on core{} {}",
+            "lane {lane} was moved off core {core} during the run (its cpuset or affinity was changed from outside): \
+             in the end it could run on core{} {}",
             if now.len() == 1 { "" } else { "s" },
             now.join(", ")
         ))

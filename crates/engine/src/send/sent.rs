@@ -1,8 +1,8 @@
 //! Numbers that each send lane has sent, flow by flow, and when: a packet that comes back is held against them.
 //!
 //! A lane that sends its flows in turn needs one count for all of them: number `seq` of the flow at `place` is packet
-//! `seq * flows + place` of the lane. A lane that sends a burst of one flow at a time keeps a count per flow. Send times
-//! are kept by blocks of packets, so that a fast lane stores one per burst; a slow one stores one per packet.
+//! `seq * flows + place` of the lane. A lane that sends a burst of one flow at a time keeps a count per flow. Send
+//! times are kept by blocks of packets, so that a fast lane stores one per burst; a slow one stores one per packet.
 //!
 //! The send lane writes before its packets leave. Whatever has come back is therefore found here.
 
@@ -166,8 +166,8 @@ impl SentLog {
         self.by_flow.get(flow).unwrap_or(&self.in_turn.0)
     }
 
-    /// Notes that packets `keys` of a count leave at `now_ns`: of the lane where its flows are sent in turn, else of the
-    /// flow at `place`.
+    /// Notes that packets `keys` of a count leave at `now_ns`: of the lane where its flows are sent in turn, else of
+    /// the flow at `place`.
     #[inline]
     pub(crate) fn note(&self, place: usize, keys: Range<u64>, now_ns: u64) {
         // Readers that see a time of a block also see the count that was published before it.
@@ -191,8 +191,8 @@ impl SentLog {
         self.count(place).publish(key);
     }
 
-    /// Factors of a packet's key: of its number, and of its flow's place in the lane. Packets that are sent one after the
-    /// other have keys that follow each other.
+    /// Factors of a packet's key: of its number, and of its flow's place in the lane. Packets that are sent one after
+    /// the other have keys that follow each other.
     pub(crate) fn factors(&self) -> (u64, u64) {
         match self.by_flow.is_empty() {
             true => (self.flows, 1),

@@ -59,8 +59,8 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     let others = h.reason(Reason::ForeignOtherRun);
     if others > 0 {
         remarks.push(format!(
-            "{} had addresses, ports and data of this run, but a number that it had not sent in that flow, or not at that \
-             time: they come from another run, or are forged, and are counted as foreign_other_run alone",
+            "{} had addresses, ports and data of this run, but a number that it had not sent in that flow, or not at \
+             that time: they come from another run, or are forged, and are counted as foreign_other_run alone",
             packets(others)
         ));
     }

@@ -136,8 +136,8 @@ impl Machine {
         }
     }
 
-    /// Whether a file system of the kernel's is hidden: not mounted, or something else in its place. A sample says so by
-    /// `hidden/proc` and `hidden/sys`.
+    /// Whether a file system of the kernel's is hidden: not mounted, or something else in its place. A sample says so
+    /// by `hidden/proc` and `hidden/sys`.
     pub(super) fn hides(&self, root: &str) -> bool {
         let sign = if root == "/proc" {
             "/proc/self"

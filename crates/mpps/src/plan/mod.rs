@@ -18,8 +18,8 @@ pub(crate) mod value;
 
 use std::net::IpAddr;
 
-/// The first port that the kernel gives to programs which ask for any, 2 at the least; `None`: it can't be read. Source:
-/// `net.ipv4.ip_local_port_range`.
+/// The first port that the kernel gives to programs which ask for any, 2 at the least; `None`: it can't be read.
+/// Source: `net.ipv4.ip_local_port_range`.
 pub(crate) fn first_ephemeral_port() -> Option<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let first: u16 = text.split_ascii_whitespace().next()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Flows that a run uses on an interface, kept from other runs on it: each run holds an abstract Unix socket, whose name
-//! says which.
+//! Flows that a run uses on an interface, kept from other runs on it: each run holds an abstract Unix socket, whose
+//! name says which.
 //!
 //! The kernel gives a name back when its process ends, however it ends, and a network namespace has names of its own,
 //! as it has interfaces. Paths whose packets go through sockets need none of this: the kernel refuses a second socket
@@ -25,6 +25,8 @@ const GIVES_WAY: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Ranges of ports that are tried at the most.
 const TRIES: u32 = 64;
+/// Runs of other users that are named at the most: anybody can make up names, as many as he likes.
+const STRANGERS_NAMED: usize = 3;
 
 /// A run whose flows no other run on its interfaces uses, for as long as this is there.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ pub(crate) fn reserve(drafted: &Draft) -> Result<Reserved> {
             Err(error) => (None, Err(error)),
         };
         let (first, mut notes) = match &others {
-            Ok(others) => (others.before(&claim), others.strangers.iter().map(stranger).collect()),
+            Ok(others) => (others.before(&claim), others.of_strangers()),
             Err(error) => (None, vec![unread(error)]),
         };
         let Some(first) = first else {
@@ -118,6 +120,8 @@ struct Others {
     /// Of other users, or of one that is not known, if they use the same flows. They could claim anything, so they stop
     /// nobody.
     strangers: Vec<(Claim, Option<u32>)>,
+    /// Number of these beyond the ones that are named.
+    more_strangers: usize,
 }
 
 impl Others {
@@ -129,11 +133,23 @@ impl Others {
             let other = Claim::of_name(&name.name).filter(|other| other.run_id != claim.run_id);
             match (other, name.uid) {
                 (Some(other), Some(uid)) if uid == me || uid == 0 => others.counted.push(other),
-                (Some(other), uid) if other.collides(claim) => others.strangers.push((other, uid)),
+                (Some(other), uid) if other.collides(claim) => match others.strangers.len() {
+                    0..STRANGERS_NAMED => others.strangers.push((other, uid)),
+                    _ => others.more_strangers += 1,
+                },
                 _ => {}
             }
         }
         Ok(others)
+    }
+
+    /// Notes on runs of other users.
+    fn of_strangers(&self) -> Vec<String> {
+        let more = (self.more_strangers > 0).then(|| {
+            let n = self.more_strangers;
+            format!("{n} more names of other users' runs say so, too")
+        });
+        self.strangers.iter().map(stranger).chain(more).collect()
     }
 
     /// A run with the same flows that this one gives way to.

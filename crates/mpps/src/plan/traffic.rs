@@ -325,7 +325,8 @@ impl Draft {
                     dest_mac: self.args.dest_mac,
                     next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
                     hint: format!(
-                        "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip {} does",
+                        "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
+                         {} does",
                         self.port.spec.path, self.dest.ip
                     ),
                 }));

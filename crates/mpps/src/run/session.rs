@@ -202,8 +202,8 @@ pub(crate) trait Ports {
 }
 
 /// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and
-/// give up their privileges; `body` when all is ready, with the run as it is to be: other runs may have moved its source
-/// ports.
+/// give up their privileges; `body` when all is ready, with the run as it is to be: other runs may have moved its
+/// source ports.
 pub(crate) fn on_ports(
     draft: &Draft,
     host: &Host<'_>,

@@ -49,7 +49,8 @@ pub fn kernel_clock() -> io::Result<u32> {
         code: CODE.as_ptr() as u64,
         license: license.as_ptr() as u64,
     };
-    // SAFETY: the kernel reads `size` bytes at `attr` and what its pointers name; all of that is alive. It writes nothing.
+    // SAFETY: the kernel reads `size` bytes at `attr` and what its pointers name; all of that is alive. It writes
+    // nothing.
     let raw = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
     if raw < 0 {
         return Err(io::Error::last_os_error());
