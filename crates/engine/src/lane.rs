@@ -101,6 +101,8 @@ pub(crate) const RX: Wait = Wait { rx: true, tx: false };
 pub(crate) struct Lane<'r> {
     pub(crate) clock: Clock,
     pub(crate) control: &'r Control,
+    /// Place of the port that it sends by.
+    pub(crate) port: usize,
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
     pub(crate) stages: Stages<'r>,

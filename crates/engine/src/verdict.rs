@@ -62,6 +62,8 @@ pub(crate) struct Evidence {
     pub(crate) dropping: Vec<LaneTime>,
     /// When this host dropped packets.
     pub(crate) drops: Stretches,
+    /// When packets were lost.
+    pub(crate) losses: Stretches,
     /// The path tells what this host drops.
     pub(crate) host_drops_known: bool,
     /// CPU time that a quota withheld.

@@ -21,7 +21,7 @@ const WAKES: u64 = 50;
 const WAKE_NS: u64 = 10_000_000;
 
 /// Choice of what is watched beside link, addresses and MTU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct WatchOptions {
     /// Packets go through the interface's queueing disciplines.
     pub queues: bool,
@@ -29,8 +29,8 @@ pub struct WatchOptions {
     pub device: bool,
     /// Packets, or the ICMP errors about them, go through the kernel's stack: its counters are read.
     pub kernel: bool,
-    /// Packets are from addresses of the interface, which the kernel takes only while they are there.
-    pub addresses: bool,
+    /// Addresses that packets of the run are from, which the kernel takes only while they are there.
+    pub addresses: Vec<IpAddr>,
     /// The path does not notice that the carrier is lost.
     pub blind: bool,
     /// The interface may have nothing to do with the run: only its queues are looked at.
@@ -86,13 +86,12 @@ impl DeviceWatch {
             mtu: device.mtu as u32,
         });
         Self {
-            options,
             ifindex: device.ifindex,
             news,
             now,
             off_since: None,
             no_carrier_since: None,
-            addresses: used(device, &options).map(|ip| (ip, None)).collect(),
+            addresses: used(device.addresses.iter().map(|(ip, _)| *ip), &options.addresses),
             seen: Surroundings {
                 interface: device.name.clone(),
                 ..Surroundings::default()
@@ -106,6 +105,7 @@ impl DeviceWatch {
             read_ns: 0,
             wakes_to_ns: 0,
             looked_ns: 0,
+            options,
         }
     }
 
@@ -153,8 +153,13 @@ impl DeviceWatch {
         let Some(news) = &mut self.news else { return };
         let ifindex = self.ifindex;
         let mut changes = Vec::new();
-        let complete = news.read(|kind, body| changes.extend(Change::of(kind, body, ifindex)));
-        if !changes.is_empty() {
+        let mut came = false;
+        let complete = news.read(|kind, body| {
+            came = true;
+            changes.extend(Change::of(kind, body, ifindex));
+        });
+        // News of other interfaces end the sleep as well.
+        if came || !complete {
             self.wakes_to_ns = self.wakes_to_ns.max(now_ns.saturating_sub(WAKES * WAKE_NS)) + WAKE_NS;
         }
         for change in changes {
@@ -247,13 +252,9 @@ impl Watch for DeviceWatch {
     }
 }
 
-/// Addresses that packets of the run may be from or to: link-local ones only if it names them, none where it makes its
-/// own headers.
-fn used(device: &NetDev, options: &WatchOptions) -> impl Iterator<Item = IpAddr> {
-    let named = options.path.map(|(src, ..)| src);
-    let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    let all = device.addresses.iter().map(|(ip, _)| *ip).filter(|_| options.addresses);
-    all.filter(move |ip| !link_local(ip) || named == Some(*ip))
+/// Addresses of an interface that the run uses; none of them is gone.
+fn used(there: impl Iterator<Item = IpAddr>, by_run: &[IpAddr]) -> Vec<(IpAddr, Option<u64>)> {
+    there.filter(|ip| by_run.contains(ip)).map(|ip| (ip, None)).collect()
 }
 
 /// Opens or closes a stretch of time.
@@ -361,6 +362,19 @@ mod tests {
         follow(&mut since, false, 11, &mut all);
         follow(&mut since, true, 20, &mut all);
         assert_eq!((since, all), (Some((20, false)), vec![outage((5, true), 9, false)]));
+    }
+
+    #[test]
+    fn only_addresses_that_the_run_uses_are_watched() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let there = ["10.99.0.1", "10.99.0.7", "fd99::1", "fe80::1"].map(ip);
+        let watched = |by_run: &[&str]| {
+            let by_run: Vec<IpAddr> = by_run.iter().copied().map(ip).collect();
+            used(there.into_iter(), &by_run)
+        };
+        assert_eq!(watched(&["10.99.0.1"]), [(ip("10.99.0.1"), None)]);
+        assert_eq!(watched(&["fe80::1", "fd77::1"]), [(ip("fe80::1"), None)]);
+        assert_eq!(watched(&[]), []);
     }
 
     proptest! {

@@ -441,12 +441,16 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
 /// A piece of what is known of the run's surroundings.
 fn known(known: &Known) -> Value {
     let seconds = |ns: u64| number(ns as f64 / 1e9);
+    let once = match known.when_ns[..] {
+        [once] => Some(once),
+        _ => None,
+    };
     json!({
         "kind": known.kind.as_str(),
         "sentence": known.sentence,
         "packets": known.packets,
-        "from_s": known.when_ns.map(|(from, _)| seconds(from)),
-        "to_s": known.when_ns.map(|(_, to)| seconds(to)),
+        "from_s": once.map(|(from, _)| seconds(from)),
+        "to_s": once.map(|(_, to)| seconds(to)),
     })
 }
 

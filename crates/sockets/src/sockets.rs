@@ -332,12 +332,15 @@ impl Sockets {
                 .iter()
                 .for_each(|name| add(NetDev::by_name(name).ok().filter(|of| of.up)));
         }
+        let mut addresses: Vec<IpAddr> = self.endpoints.iter().map(|of| of.local.ip()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
         let watch = |(place, device): (usize, &NetDev)| {
             let options = WatchOptions {
                 queues: true,
                 device: !self.kind.wildcard,
                 kernel: place == 0,
-                addresses: true,
+                addresses: addresses.clone(),
                 // With several ways the lost carrier of one does not concern all flows.
                 blind: !self.kind.listening && devices.len() == 1,
                 only_queues: self.kind.wildcard,

@@ -51,6 +51,17 @@ impl KnownKind {
         }
     }
 
+    /// A time in which an interface of this host moved nothing, or not from its address.
+    pub fn is_outage(self) -> bool {
+        matches!(self, Self::LinkOff | Self::NoCarrier | Self::AddressMissing)
+    }
+
+    /// It may be why packets are lost that were counted as sent. Without a way none is counted, and an MTU that
+    /// matters shows as one.
+    pub fn may_lose(self) -> bool {
+        !matches!(self, Self::NoWay | Self::MtuChanged)
+    }
+
     /// Packets that this host dropped, by a counter: they were not lost on the way.
     pub fn dropped_here(self) -> bool {
         matches!(self, Self::QueueDropped | Self::DeviceDropped | Self::ReversePathFilter)
@@ -66,6 +77,16 @@ pub struct Known {
     pub sentence: String,
     /// Packets that it accounts for, at the most; `None`: it has no number of them.
     pub packets: Option<u64>,
-    /// When, ns since the start of the run: from and to; `None`: over the whole run, or not known.
-    pub when_ns: Option<(u64, u64)>,
+    /// It may be about packets of others, and nothing tells them from those of the test.
+    pub of_others: bool,
+    /// When, each time, ns since the start of the run: from and to. Empty: over the whole run, or not known.
+    pub when_ns: Vec<(u64, u64)>,
+}
+
+impl Known {
+    /// For how long it was within a stretch of the run, ns.
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let common = |&(from, to): &(u64, u64)| to.min(to_ns).saturating_sub(from.max(from_ns));
+        self.when_ns.iter().map(common).sum()
+    }
 }

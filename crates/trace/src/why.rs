@@ -300,7 +300,9 @@ pub struct Loss {
     /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
     /// many as were recorded.
     pub kernel_drops: Option<Vec<(String, u64)>>,
-    /// Evidence that may explain loss, without a number of packets.
+    /// Evidence on this host itself that may explain loss, without a number of packets of this stretch.
+    pub here: Vec<String>,
+    /// Evidence on the path, without a number of packets.
     pub known: Vec<String>,
     /// Drops meanwhile that may have been of other packets, or of copies, by the kernel's reasons.
     pub perhaps: Vec<(String, u64)>,
@@ -410,6 +412,10 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
 fn beyond(loss: &Loss, dropped: u64) -> String {
     let own = "on the path or beyond it, as far as this run's own counters tell".to_owned();
     let seen = match &loss.kernel_drops {
+        _ if !loss.here.is_empty() => {
+            let known = [&loss.here[..], &loss.known].concat().join("; ");
+            format!("not attributed to a place; what is known: {known}")
+        }
         _ if !loss.known.is_empty() => {
             let known = loss.known.join("; ");
             format!("on the path or beyond it, where this is known: {known}")
@@ -812,6 +818,24 @@ mod tests {
         let parts = spent(&lane, 1_000, 1_700, &asleep);
         let parts: Vec<_> = parts.iter().map(|part| (part.what.as_str(), part.amount)).collect();
         assert_eq!(parts, [(Stage::Asleep.name(), 500), (Explained::ASLEEP, 200)]);
+    }
+
+    #[test]
+    fn what_is_known_of_this_host_is_not_put_on_the_path() {
+        let lost = Loss {
+            packets: 5,
+            here: vec!["the queue dropped 4 packets".to_owned()],
+            known: vec!["a router reported".to_owned()],
+            ..Loss::default()
+        };
+        let cause = loss(&lost, &[], &[], 0, &|_, _, _| Vec::new());
+        assert!(
+            cause.sentence.ends_with(
+                ": 5 not attributed to a place; what is known: the queue dropped 4 packets; a router reported."
+            ),
+            "{}",
+            cause.sentence
+        );
     }
 
     #[test]

@@ -209,9 +209,8 @@ pub(crate) type Watches = Vec<(usize, Box<dyn Watch>)>;
 
 /// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word.
 fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
-    let look = |may: bool, (_, watch): &mut (usize, Box<dyn Watch>)| watch.look(now_ns) && may;
-    let may_send = watches.iter_mut().fold(true, look);
-    control.set_may_send(may_send);
+    let closed = |(port, watch): &mut (usize, Box<dyn Watch>)| (!watch.look(now_ns)).then_some(*port);
+    control.set_closed(watches.iter_mut().filter_map(closed));
 }
 
 /// Sleeps for `timeout`, or until a signal comes, a lane ends or an interface changes.
@@ -228,6 +227,33 @@ fn sleep(control: &Control, watches: &Watches, timeout: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_io::around::Surroundings;
+    use std::os::fd::BorrowedFd;
+
+    struct Link(bool);
+
+    impl Watch for Link {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+        fn look(&mut self, _: u64) -> bool {
+            self.0
+        }
+        fn end(self: Box<Self>, _: u64) -> Surroundings {
+            Surroundings::default()
+        }
+    }
+
+    #[test]
+    fn a_port_whose_link_is_down_keeps_only_those_from_sending_that_send_by_it() {
+        let control = Control::new().expect("eventfd");
+        for links in [[true, false], [false, true], [true, true], [false, false]] {
+            let watch = |(port, open): (usize, bool)| (port, Box::new(Link(open)) as Box<dyn Watch>);
+            let mut watches: Watches = links.into_iter().enumerate().map(watch).collect();
+            look_around(&mut watches, 5, &control);
+            assert_eq!([control.may_send(0), control.may_send(1)], links);
+        }
+    }
 
     #[test]
     fn the_collector_looks_as_rows_end_and_neither_too_often_nor_too_rarely() {

@@ -19,8 +19,8 @@ pub struct Control {
     last_sent_ns: AtomicU64,
     gone: AtomicBool,
     down: AtomicBool,
-    /// Packets that the path takes would be lost without a word.
-    no_carrier: AtomicBool,
+    /// A bit per port: packets that its path takes would be lost without a word.
+    no_carrier: AtomicU64,
     notes: Mutex<Vec<String>>,
     /// Lanes that have ended, and whether one of them panicked.
     ended: AtomicUsize,
@@ -43,7 +43,7 @@ impl Control {
             last_sent_ns: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             down: AtomicBool::new(false),
-            no_carrier: AtomicBool::new(false),
+            no_carrier: AtomicU64::new(0),
             notes: Mutex::new(Vec::new()),
             ended: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
@@ -145,15 +145,16 @@ impl Control {
         self.note(why);
     }
 
-    /// Whether packets may be sent: false while the link of a path is down that would not notice.
+    /// Whether packets may be sent by this port: false while its link is down and its path would not notice.
     #[inline]
-    pub(crate) fn may_send(&self) -> bool {
-        !self.no_carrier.load(Ordering::Relaxed)
+    pub(crate) fn may_send(&self, port: usize) -> bool {
+        self.no_carrier.load(Ordering::Relaxed) & bit_of(port) == 0
     }
 
-    /// See [`Control::may_send`].
-    pub(crate) fn set_may_send(&self, may: bool) {
-        self.no_carrier.store(!may, Ordering::Relaxed);
+    /// See [`Control::may_send`]: ports by which nothing may be sent.
+    pub(crate) fn set_closed(&self, ports: impl IntoIterator<Item = usize>) {
+        let bits = ports.into_iter().fold(0, |bits, port| bits | bit_of(port));
+        self.no_carrier.store(bits, Ordering::Relaxed);
     }
 
     /// Whether the device was down at some time.
@@ -186,4 +187,9 @@ impl Control {
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
+}
+
+/// No run has more ports than bits.
+fn bit_of(port: usize) -> u64 {
+    1 << (port as u64 % u64::from(u64::BITS))
 }

@@ -763,6 +763,7 @@ fn run_lane<J: Job>(
         stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,
+        port: job.neighbors_of(index),
         counters,
         neighbor: job
             .link_of(index)

@@ -119,6 +119,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         sending: senders(m, &lanes),
         dropping: droppers(m),
         drops: m.totals.host_drops.clone(),
+        losses: m.totals.loss.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
         withheld: m.withheld.cloned(),
         kernel_drops: kernel_drops.clone(),

@@ -260,12 +260,7 @@ impl<'r> Generator<'r> {
         let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
-        if let Some(pacer) = &mut self.pacer {
-            let before_ns = now.saturating_sub(self.catch_up_ns);
-            if pacer.next_due().is_some_and(|next| next < before_ns) {
-                skip_before(pacer, before_ns, recorder);
-            }
-        }
+        self.skip(now, recorder);
         if now >= end_ns && self.wind_up(now, end_ns, pending, recorder) {
             return Ok(false);
         }
@@ -438,6 +433,23 @@ impl<'r> Generator<'r> {
         true
     }
 
+    /// Books departures that it is too late for.
+    #[inline]
+    fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
+        if let Some(pacer) = &mut self.pacer {
+            let before_ns = now.saturating_sub(self.catch_up_ns);
+            if pacer.next_due().is_some_and(|next| next < before_ns) {
+                skip_before(pacer, before_ns, recorder);
+            }
+        }
+    }
+
+    /// Nothing may leave for now: what is missed meanwhile is booked in the rows in which it is.
+    #[cold]
+    pub(crate) fn stand_by(&mut self, now: u64, recorder: &mut Recorder<'_>) {
+        self.skip(now, recorder);
+    }
+
     /// The device has gone, or nothing can leave to the end: departures that were due by `now` count as missed.
     #[cold]
     pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
@@ -585,5 +597,39 @@ mod tests {
             // All bursts are full but the one that ends with the first rate.
             assert_eq!(packets, 4 + 69 * 32);
         }
+    }
+
+    #[test]
+    fn departures_that_are_missed_while_nothing_may_leave_are_booked_in_the_rows_in_which_they_are() {
+        let timing = mpps_stats::Timing {
+            start_ns: 1_000,
+            interval_ns: 1_000,
+            settle_ns: 0,
+        };
+        let series = mpps_stats::LaneSeries::new(timing, true);
+        let lanes = vec![&series];
+        let mut collector = mpps_stats::Collector::new(lanes, mpps_stats::Workload::Send, true);
+        let mut recorder = series.recorder();
+        let (slips, log) = (
+            Slips::new(2, 1e9, 10_000),
+            SentLog::new(1, true, 2, Some(1.0), 1_000_000_000),
+        );
+        let mut generator = generator(1, true, &slips, &log);
+        generator.catch_up_ns = 0;
+        // 100 in the first 100 ns, then one every 3 ns.
+        for now in (1_100..=4_000).step_by(100) {
+            generator.stand_by(now, &mut recorder);
+        }
+        recorder.end();
+        collector.set_end(4_000);
+        let totals = collector.finish(&mut []);
+        assert_eq!(totals.tally.missed, 100 + 2_900_u64.div_ceil(3));
+        let spread = &totals.missed.largest;
+        assert!(
+            spread.iter().all(|of| of.packets < 1_100) && !spread.is_empty(),
+            "{spread:?}"
+        );
+        let first = spread[0];
+        assert!(first.from_ns == 0 && first.to_ns >= 3_000, "{spread:?}");
     }
 }

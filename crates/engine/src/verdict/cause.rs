@@ -7,6 +7,7 @@
 
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
+use mpps_io::Obstacle;
 use mpps_stats::{Gap, Known, KnownKind, LaneSummary, Shortfall, Stretch, Withheld, Workload, count};
 use std::cell::Cell;
 
@@ -253,14 +254,22 @@ impl<'e> Causes<'e> {
             };
             parts.push(format!("the link was down for {}{details}", span(self.e.link_down_ns)));
         }
-        let others = self.known.iter().filter(|of| {
-            matches!(
-                of.kind,
-                KnownKind::NoWay | KnownKind::AddressMissing | KnownKind::MtuChanged
-            )
-        });
+        let others = self
+            .known
+            .iter()
+            .filter(|of| !is_link(of.kind) && self.kept_here(of.kind));
         parts.extend(others.map(|of| of.sentence.clone()));
         parts.join("; ")
+    }
+
+    /// Whether this may be why packets could not leave. An MTU is only where packets were longer.
+    fn kept_here(&self, kind: KnownKind) -> bool {
+        match kind {
+            KnownKind::LinkOff | KnownKind::NoCarrier => self.e.link_down_ns > 0,
+            KnownKind::NoWay | KnownKind::AddressMissing => true,
+            KnownKind::MtuChanged => self.e.no_way_ns[Obstacle::TooLong as usize] > 0,
+            _ => false,
+        }
     }
 
     /// Returns a sentence on links, addresses and MTUs, unless a reason has named them.
@@ -272,8 +281,10 @@ impl<'e> Causes<'e> {
                     KnownKind::AddressMissing | KnownKind::MtuChanged | KnownKind::NoWay
                 )
         };
-        let told: Vec<&str> = self.known.iter().filter(worth).map(|of| of.sentence.as_str()).collect();
-        (!told.is_empty() && !self.told_links.replace(true)).then(|| told.join("; "))
+        let named = |of: &&Known| self.told_links.get() && self.kept_here(of.kind);
+        let rest = self.known.iter().filter(worth).filter(|of| !named(of));
+        let rest: Vec<&str> = rest.map(|of| of.sentence.as_str()).collect();
+        (!rest.is_empty()).then(|| rest.join("; "))
     }
 
     /// What the user should know about the host even if it did no harm. Call it after the causes, which are left out.
@@ -494,7 +505,7 @@ impl Shares {
     }
 }
 
-fn is_link(kind: KnownKind) -> bool {
+pub(super) fn is_link(kind: KnownKind) -> bool {
     matches!(kind, KnownKind::LinkOff | KnownKind::NoCarrier)
 }
 

@@ -1,9 +1,9 @@
 //! The checks that a verdict is made of, each on one thing.
 
-use super::cause::span;
+use super::cause::{is_link, span};
 use super::{Case, Finding};
 use mpps_io::counter;
-use mpps_stats::{Known, KnownKind, LEAST_NS, Workload, count};
+use mpps_stats::{Known, KnownKind, LEAST_NS, Stretch, Workload, count};
 use mpps_trace::why::meaning;
 
 /// One check, which may find something.
@@ -120,11 +120,16 @@ impl Case<'_> {
     fn link_down(&self) -> Option<Finding> {
         let e = self.e;
         // One of both ports is down: what was lost meanwhile was lost here, and not by what lies between.
-        if e.across && e.link_down_ns > 0 && e.lost > 0 && !e.device_gone {
-            let span = span(e.link_down_ns);
+        let ports = self.known.iter().filter(|of| is_link(of.kind) && self.at_some_loss(of));
+        let ports: Vec<&str> = ports.map(|of| of.sentence.as_str()).collect();
+        if e.across && e.lost > 0 && !e.device_gone && (e.link_down_ns > 0 || !ports.is_empty()) {
+            let which = match ports.is_empty() {
+                true => format!("for {}", span(e.link_down_ns)),
+                false => format!("({})", ports.join("; ")),
+            };
             return Some(Finding::Invalid(format!(
-                "a port of this host was down for {span}: packets lost meanwhile were not lost by what \
-                 lies between the ports"
+                "a port of this host was down {which}: packets lost meanwhile were not lost by what lies between the \
+                 ports"
             )));
         }
         let no_way_ns: u64 = e.no_way_ns.iter().sum();
@@ -212,8 +217,11 @@ impl Case<'_> {
         }
         let ours = self.of_the_test(dropped);
         (ours > 0).then(|| {
+            // Its counter does not tell whose they were.
             let text = format!(
-                "{told}, after they were counted as sent: they did not leave this host, so loss is not the path's alone"
+                "{told}, of the test or of others: up to {} that were counted as sent may be among them and not have \
+                 left this host, so loss may not be the path's alone",
+                count(ours)
             );
             Finding::by(ours as f64 > self.e.tolerance * self.e.tx as f64, text)
         })
@@ -388,29 +396,55 @@ impl Case<'_> {
         if self.workload != Workload::SendRecv || e.tx == 0 || e.rx > 0 || e.late > 0 {
             return None;
         }
-        let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
-        Some(Finding::Warning(
-            match explains.is_empty() {
-                true if e.across => {
-                    "nothing arrived at the other port: does what lies between pass these frames on, by their \
-                              MAC addresses (--dest-mac) or as a router (--gateway)?"
-                        .to_owned()
-                }
-                true => "nothing came back: is a reflector running at the destination, and does it take these ports?"
-                    .to_owned(),
-                false => format!("nothing came back: {}", explains.join("; ")),
-            } + FAILS_IT,
-        ))
+        // What lasted for half of the run may be why; what was shorter is beside the question.
+        let long = |known: &Known| known.within(0, e.duration_ns) * 2 >= e.duration_ns;
+        let (explains, beside) = self.explanations(long);
+        let (what, question) = match e.across {
+            true => (
+                "nothing arrived at the other port",
+                "does what lies between pass these frames on, by their MAC addresses (--dest-mac) or as a router \
+                 (--gateway)?",
+            ),
+            false => (
+                "nothing came back",
+                "is a reflector running at the destination, and does it take these ports?",
+            ),
+        };
+        let text = match (explains.is_empty(), beside.is_empty()) {
+            (false, _) => format!("{what}: {}", [explains, beside].concat().join("; ")),
+            (true, false) => format!("{what}: {}. If that is not why: {question}", beside.join("; ")),
+            (true, true) => format!("{what}: {question}"),
+        };
+        Some(Finding::Warning(text + FAILS_IT))
     }
 
-    /// Evidence that explains lost packets: drops of this host, and reports of other hosts.
-    fn explanations(&self) -> impl Iterator<Item = &Known> {
-        let explains = |known: &&Known| match known.kind {
-            KnownKind::MtuChanged => false,
-            KnownKind::DeviceDropped | KnownKind::QueueDropped => known.packets > Some(0),
-            _ => true,
+    /// Evidence on lost packets: what explains them, and what may explain some. What may be about packets of others
+    /// explains only if its number is that of half of them, and an outage only if it is `long` enough.
+    fn explanations(&self, long: impl Fn(&Known) -> bool) -> (Vec<&str>, Vec<&str>) {
+        let lost = self.e.lost.max(0).unsigned_abs();
+        let explains = |known: &Known| match known.kind {
+            kind if kind.is_outage() => long(known),
+            _ => !known.of_others || known.packets.is_some_and(|n| n * 2 >= lost),
         };
-        self.known.iter().filter(explains)
+        let (mut why, mut beside) = (Vec::new(), Vec::new());
+        for known in self.known.iter().filter(|known| known.kind.may_lose()) {
+            let list = if explains(known) { &mut why } else { &mut beside };
+            list.push(known.sentence.as_str());
+        }
+        (why, beside)
+    }
+
+    /// Whether an outage reaches into a stretch of loss that is kept.
+    fn at_some_loss(&self, known: &Known) -> bool {
+        let mut kept = self.e.losses.largest.iter();
+        kept.any(|of| of.packets > 0 && known.within(of.from_ns, of.to_ns) > 0)
+    }
+
+    /// Whether half of the loss is in stretches that an outage reaches into.
+    fn at_the_loss(&self, known: &Known) -> bool {
+        let at = |of: &&Stretch| known.within(of.from_ns, of.to_ns) > 0;
+        let packets: u64 = self.e.losses.largest.iter().filter(at).map(|of| of.packets).sum();
+        packets > 0 && packets * 2 >= self.e.losses.packets()
     }
 
     fn late(&self) -> Option<Finding> {
@@ -445,8 +479,8 @@ impl Case<'_> {
             return Some(Finding::Warning(text));
         }
         let many = count(lost);
-        let explains: Vec<&str> = self.explanations().map(|known| known.sentence.as_str()).collect();
-        Some(Finding::Warning(match here + refused + known {
+        let (explains, beside) = self.explanations(|known| self.at_the_loss(known));
+        let text = match here + refused + known {
             0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
             0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),
             0 if e.host_drops_known => format!(
@@ -464,7 +498,13 @@ impl Case<'_> {
                  the way, or at the other end",
                 count(told)
             ),
-        }))
+        };
+        // Counters with a number are in it.
+        let beside = match here + refused + known + imitated.1 {
+            0 if explains.is_empty() && !beside.is_empty() => format!(". What may explain some: {}", beside.join("; ")),
+            _ => String::new(),
+        };
+        Some(Finding::Warning(text + &beside))
     }
 
     /// Lost packets that a trace has seen the kernel of this host drop, in any of its network namespaces.

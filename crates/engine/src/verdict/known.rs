@@ -13,8 +13,10 @@ const ETHERNET: usize = 14 + 4;
 /// Collects the evidence beside the lanes' counts.
 pub(super) fn known(e: &Evidence, lanes: &[LaneSummary]) -> Vec<Known> {
     let mut all = Vec::new();
+    // A path that is told of each drop has tried those packets again. By which interface is not told.
+    let mut retried = counted(lanes, counter::TX_REFUSED);
     for seen in &e.around {
-        of_interface(seen, e, counted(lanes, counter::TX_REFUSED), &mut all);
+        of_interface(seen, e, &mut retried, &mut all);
     }
     let no_way = Obstacle::ALL.into_iter().zip(e.no_way_ns).filter(|(_, ns)| *ns > 0);
     all.extend(no_way.map(|(obstacle, ns)| {
@@ -36,7 +38,8 @@ fn plain(kind: KnownKind, sentence: String) -> Known {
         kind,
         sentence,
         packets: None,
-        when_ns: None,
+        of_others: false,
+        when_ns: Vec::new(),
     }
 }
 
@@ -45,13 +48,33 @@ fn packets(n: u64) -> String {
     format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-fn of_interface(seen: &Surroundings, e: &Evidence, retried: u64, all: &mut Vec<Known>) {
+/// Packets that a counter of this host's shows, of the test or of others.
+fn dropped(kind: KnownKind, packets: u64, sentence: String) -> Known {
+    Known {
+        packets: Some(packets),
+        of_others: true,
+        ..plain(kind, sentence)
+    }
+}
+
+/// Messages that this host received, on packets of the test or of others.
+fn received(kind: KnownKind, n: u64, what: &str) -> Known {
+    let plural = if n == 1 { "" } else { "s" };
+    let sentence = format!(
+        "this host received {} ICMP message{plural} {what}, on packets of the test or of others",
+        count(n)
+    );
+    Known {
+        of_others: true,
+        ..plain(kind, sentence)
+    }
+}
+
+fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut Vec<Known>) {
     let name = &seen.interface;
-    // A path that is told of each drop has tried those packets again.
-    let mut retried = retried;
     for queue in seen.queues.iter().flatten() {
-        let again = retried.min(queue.packets);
-        retried -= again;
+        let again = (*retried).min(queue.packets);
+        *retried -= again;
         let queue = QueueDrops {
             packets: queue.packets - again,
             ..queue.clone()
@@ -63,24 +86,13 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: u64, all: &mut Vec<K
             true => (KnownKind::PathImitated, ", which imitates a path,"),
             false => (KnownKind::QueueDropped, ""),
         };
-        all.push(Known {
-            packets: Some(queue.packets),
-            ..plain(
-                kind,
-                format!(
-                    "the queue {} of {name}{what} dropped {}",
-                    queue.name,
-                    packets(queue.packets)
-                ),
-            )
-        });
+        let many = packets(queue.packets);
+        let sentence = format!("the queue {} of {name}{what} dropped {many}", queue.name);
+        all.push(dropped(kind, queue.packets, sentence));
     }
-    if let Some(dropped) = seen.device_dropped.filter(|n| *n > 0) {
-        let sentence = format!("the device {name} dropped {} instead of sending them", packets(dropped));
-        all.push(Known {
-            packets: Some(dropped),
-            ..plain(KnownKind::DeviceDropped, sentence)
-        });
+    if let Some(n) = seen.device_dropped.filter(|n| *n > 0) {
+        let sentence = format!("the device {name} dropped {} instead of sending them", packets(n));
+        all.push(dropped(KnownKind::DeviceDropped, n, sentence));
     }
     let outages = |kind, what: &str, outages: &[Outage], all: &mut Vec<Known>| {
         if let Some((lasted, when_ns)) = lasted(outages, e.duration_ns) {
@@ -127,7 +139,7 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: u64, all: &mut Vec<K
 }
 
 /// For how long and when; `None` where it was after the run.
-fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Option<(u64, u64)>)> {
+fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Vec<(u64, u64)>)> {
     let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
     let within: Vec<Outage> = outages.iter().filter(|of| of.from_ns < run_ns).copied().collect();
     let ns = |of: &Outage| of.to_ns.saturating_sub(of.from_ns);
@@ -138,16 +150,14 @@ fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Option<(u64, u64)>
         (false, true) => format!("from {} s to the end", seconds(longest.from_ns)),
         (false, false) => format!("from {} to {} s", seconds(longest.from_ns), seconds(longest.to_ns)),
     };
-    Some(match within.len() {
-        1 => (
-            format!("for {}, {when}", span(ns(longest))),
-            Some((longest.from_ns, longest.to_ns)),
-        ),
+    let lasted = match within.len() {
+        1 => format!("for {}, {when}", span(ns(longest))),
         n => {
             let all: u64 = within.iter().map(ns).sum();
-            (format!("{n} times, for {} in all, the longest {when}", span(all)), None)
+            format!("{n} times, for {} in all, the longest {when}", span(all))
         }
-    })
+    };
+    Some((lasted, within.iter().map(|of| (of.from_ns, of.to_ns)).collect()))
 }
 
 /// Adds reports of other hosts (ICMP), and packets that the kernel refused as they came in.
@@ -191,26 +201,19 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
         let counts = e.around.iter().flat_map(|seen| &seen.kernel);
         counts.filter(|(which, _)| *which == of).map(|(_, n)| n).sum()
     };
-    let received = |n: u64, what: &str| {
-        format!(
-            "this host received {} ICMP message{} {what}, on packets of the test or of others",
-            count(n),
-            if n == 1 { "" } else { "s" }
-        )
-    };
     let exceeded = kernel(KernelCount::TimeExceeded);
     if exceeded > 0 {
-        let sentence = received(exceeded, "of type time exceeded (too many routers on the way: --ttl)");
-        all.push(plain(KnownKind::TimeExceeded, sentence));
+        let what = "of type time exceeded (too many routers on the way: --ttl)";
+        all.push(received(KnownKind::TimeExceeded, exceeded, what));
     }
     let unreachable = kernel(KernelCount::Unreachable);
     if unreachable > refused + sum("icmp_errors") {
-        let sentence = received(unreachable, "of type destination unreachable");
-        all.push(plain(KnownKind::Unreachable, sentence));
+        let what = "of type destination unreachable";
+        all.push(received(KnownKind::Unreachable, unreachable, what));
     }
     let too_big = kernel(KernelCount::TooBig);
     if too_big > 0 && e.around.iter().all(|seen| seen.path_mtu.is_none()) {
-        all.push(plain(KnownKind::TooLong, received(too_big, "of type packet too big")));
+        all.push(received(KnownKind::TooLong, too_big, "of type packet too big"));
     }
     let filtered = kernel(KernelCount::ReversePathFilter);
     if filtered > 0 {
@@ -218,10 +221,7 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
             "the reverse path filter of this host dropped {} that came in (net.ipv4.conf.*.rp_filter)",
             packets(filtered)
         );
-        all.push(Known {
-            packets: Some(filtered),
-            ..plain(KnownKind::ReversePathFilter, sentence)
-        });
+        all.push(dropped(KnownKind::ReversePathFilter, filtered, sentence));
     }
 }
 

@@ -142,3 +142,44 @@ fn drops_that_the_path_was_told_of_and_tried_again_are_none() {
     };
     assert_eq!((told(70), told(75)), (vec![], vec![5]));
 }
+
+#[test]
+fn a_drop_that_was_tried_again_is_taken_off_once_for_all_interfaces() {
+    let lane = LaneSummary {
+        path_counters: vec![(counter::TX_REFUSED.to_owned(), 70)],
+        ..LaneSummary::default()
+    };
+    let of = |packets| Surroundings {
+        queues: Some(vec![QueueDrops {
+            name: "fq 1:".to_owned(),
+            packets,
+            imitates: false,
+        }]),
+        ..seen()
+    };
+    for (drops, left) in [([70, 50], 50), ([50, 70], 50), ([20, 30], 0), ([0, 71], 1)] {
+        let e = Evidence {
+            around: drops.map(of).to_vec(),
+            ..Evidence::default()
+        };
+        let known = known(&e, std::slice::from_ref(&lane));
+        assert_eq!(known.iter().filter_map(|of| of.packets).sum::<u64>(), left, "{drops:?}");
+    }
+}
+
+#[test]
+fn an_outage_has_each_of_its_times_and_a_counter_of_all_packets_says_so() {
+    let e = Evidence {
+        around: vec![Surroundings {
+            no_carrier: vec![outage(S, 2 * S), outage(4 * S, 5 * S)],
+            kernel: vec![(KernelCount::ReversePathFilter, 3)],
+            ..seen()
+        }],
+        duration_ns: 10 * S,
+        ..Evidence::default()
+    };
+    let known = known(&e, &[]);
+    assert_eq!(known[0].when_ns, [(S, 2 * S), (4 * S, 5 * S)]);
+    assert_eq!(known[0].within(S + S / 2, 4 * S + S / 4), S / 2 + S / 4);
+    assert_eq!([known[0].of_others, known[1].of_others], [false, true]);
+}

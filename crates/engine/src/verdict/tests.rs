@@ -5,9 +5,10 @@ fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String
     let Verdict { reasons, warnings, .. } = super::judge(workload, e, lanes);
     (reasons, warnings)
 }
+use mpps_io::around::{KernelCount, MtuChange, Outage, QueueDrops, Surroundings};
 use mpps_io::counter;
-use mpps_stats::Gap;
 use mpps_stats::LEAST_NS;
+use mpps_stats::{Gap, Stretch, Stretches};
 
 fn good() -> Evidence {
     Evidence {
@@ -404,4 +405,173 @@ fn a_sender_that_is_interrupted_at_once_tells_no_rate_and_is_not_valid() {
         assert_eq!(e(workload, false, 1), Vec::<String>::new());
     }
     assert_eq!(e(Workload::Reflect, true, 1), Vec::<String>::new());
+}
+
+fn around(seen: Surroundings) -> Vec<Surroundings> {
+    vec![Surroundings {
+        interface: "eth7".to_owned(),
+        ..seen
+    }]
+}
+
+fn no_carrier(from_ns: u64, to_ns: u64) -> Surroundings {
+    Surroundings {
+        no_carrier: vec![Outage {
+            from_ns,
+            to_ns,
+            from_start: false,
+            to_end: false,
+        }],
+        ..Surroundings::default()
+    }
+}
+
+fn counted(count: KernelCount, n: u64) -> Surroundings {
+    Surroundings {
+        kernel: vec![(count, n)],
+        ..Surroundings::default()
+    }
+}
+
+/// Loss of so many packets in a stretch of the run.
+fn losing(lost: u64, (from_ns, to_ns): (u64, u64), seen: Surroundings) -> Evidence {
+    Evidence {
+        rx: 100_000 - lost,
+        lost: lost.cast_signed(),
+        losses: Stretches {
+            largest: vec![Stretch {
+                from_ns,
+                to_ns,
+                packets: lost,
+            }],
+            ..Stretches::default()
+        },
+        host_drops_known: true,
+        around: around(seen),
+        ..good()
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn what_explains_little_stands_beside_the_question_about_the_reflector() {
+    let question = "is a reflector running";
+    for (seen, told, asks) in [
+        (counted(KernelCount::ReversePathFilter, 1), "dropped 1 packet", true),
+        (
+            counted(KernelCount::ReversePathFilter, 60_000),
+            "dropped 60,000 packets",
+            false,
+        ),
+        (counted(KernelCount::Unreachable, 1), "1 ICMP message", true),
+        (counted(KernelCount::TimeExceeded, 6), "6 ICMP messages", true),
+        (no_carrier(400 * MS, 403 * MS), "eth7 had no carrier for 3.0 ms", true),
+        (
+            no_carrier(100 * MS, 900 * MS),
+            "eth7 had no carrier for 800.0 ms",
+            false,
+        ),
+        (Surroundings::default(), "", true),
+    ] {
+        let e = losing(100_000, (0, 1_000 * MS), seen);
+        let (_, warnings) = judge(Workload::SendRecv, &e, &[lane()]);
+        let note = warnings
+            .iter()
+            .find(|of| of.starts_with("nothing came back"))
+            .expect("told");
+        assert!(note.contains(told), "{told}: {note}");
+        assert_eq!(note.contains(question), asks, "{told}: {note}");
+    }
+    let quoted = Evidence {
+        icmp: Icmp {
+            port_unreachable: 1,
+            ..Icmp::default()
+        },
+        ..losing(100_000, (0, 1_000 * MS), Surroundings::default())
+    };
+    let (_, warnings) = judge(Workload::SendRecv, &quoted, &[lane()]);
+    assert!(!warnings.join(" ").contains(question), "{warnings:?}");
+}
+
+#[test]
+fn loss_is_put_down_to_what_is_the_tests_or_was_at_its_time() {
+    let at = (500 * MS, 600 * MS);
+    for (seen, needle) in [
+        (counted(KernelCount::Unreachable, 1), "none of the 24,379 lost packets"),
+        (no_carrier(100 * MS, 400 * MS), "none of the 24,379 lost packets"),
+        (
+            no_carrier(550 * MS, 560 * MS),
+            "of the 24,379 lost packets: eth7 had no carrier",
+        ),
+    ] {
+        let (_, warnings) = judge(Workload::SendRecv, &losing(24_379, at, seen), &[lane()]);
+        assert!(
+            warnings.iter().any(|of| of.starts_with(needle)),
+            "{needle}: {warnings:?}"
+        );
+    }
+    // Without a route nothing was counted as sent.
+    let mut e = losing(10, at, Surroundings::default());
+    e.no_way_ns[mpps_io::Obstacle::NoRoute as usize] = 1_000 * MS;
+    let (_, warnings) = judge(Workload::SendRecv, &e, &[lane()]);
+    let needle = "none of the 10 lost packets";
+    assert!(warnings.iter().any(|of| of.starts_with(needle)), "{warnings:?}");
+}
+
+#[test]
+fn an_mtu_is_no_reason_for_a_link_that_is_down_and_is_told_all_the_same() {
+    let told = |too_long: u64| {
+        let mut e = Evidence {
+            link_down_ns: 200 * MS,
+            scheduled: None,
+            around: around(Surroundings {
+                mtu: vec![MtuChange {
+                    at_ns: 5,
+                    from: 1500,
+                    to: 9000,
+                }],
+                ..no_carrier(300 * MS, 500 * MS)
+            }),
+            ..good()
+        };
+        e.no_way_ns[mpps_io::Obstacle::TooLong as usize] = too_long;
+        judge(Workload::Send, &e, &[lane()])
+    };
+    let (reasons, warnings) = told(0);
+    assert!(
+        reasons.len() == 1 && reasons[0].contains("eth7 had no carrier"),
+        "{reasons:?}"
+    );
+    assert!(!reasons[0].contains("MTU"), "{reasons:?}");
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with("the MTU of eth7"),
+        "{warnings:?}"
+    );
+    let (reasons, warnings) = told(5);
+    assert!(
+        reasons[0].contains("the MTU of eth7") && warnings.is_empty(),
+        "{reasons:?} {warnings:?}"
+    );
+}
+
+#[test]
+fn drops_of_a_queue_that_others_use_too_are_not_said_to_be_the_tests() {
+    let queues = Some(vec![QueueDrops {
+        name: "fq_codel 1:".to_owned(),
+        packets: 5_000,
+        imitates: false,
+    }]);
+    let seen = Surroundings {
+        queues,
+        ..Surroundings::default()
+    };
+    let (reasons, _) = judge(Workload::SendRecv, &losing(500, (0, MS), seen), &[lane()]);
+    assert_eq!(
+        reasons,
+        [
+            "the queue fq_codel 1: of eth7 dropped 5,000 packets, of the test or of others: up to 500 that were \
+             counted as sent may be among them and not have left this host, so loss may not be the path's alone"
+        ]
+    );
 }

@@ -107,14 +107,17 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         let mut next = u64::MAX;
         let mut blocked = false;
         if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
-            let stepped = match lane.control.may_send() {
+            let stepped = match lane.control.may_send(lane.port) {
                 true => generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder),
                 // The run ends though nothing can leave.
                 false if now >= end_ns => {
                     generator.give_up(end_ns, &mut self.pending, recorder);
                     Ok(false)
                 }
-                false => Err(no_carrier()),
+                false => {
+                    generator.stand_by(now, recorder);
+                    Err(no_carrier())
+                }
             };
             match stepped {
                 Ok(sent) => {

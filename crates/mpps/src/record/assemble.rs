@@ -54,6 +54,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let lost = summary.loss_stretches.lost_times(start_ns, summary.duration_ns);
     let copies = drops.map(|drops| drops.copies(&lost)).unwrap_or_default();
     let outage = outage_of(summary);
+    let mut left = dropped_by_known(summary);
     let mut causes = Vec::new();
     for stretch in summary
         .loss_stretches
@@ -79,12 +80,15 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             let what = format!("dropped by this host, by its own counters{}", full.unwrap_or_default());
             (what, dropped)
         });
+        let counted = known_drops(summary, stretch, &mut left);
+        let [here, known] = hints(summary, stretch, &counted);
         let loss = Loss {
             from_ns: start_ns + from_ns,
             to_ns: start_ns + to_ns,
             packets: stretch.packets,
-            host_drops: host_drops.into_iter().chain(known_drops(summary, stretch)).collect(),
-            known: hints(summary, stretch),
+            host_drops: host_drops.into_iter().chain(counted).collect(),
+            here,
+            known,
             kernel_drops: drops.map(|drops| drops.losses_in(dropped_in, &copies)),
             perhaps: drops.map(|drops| drops.perhaps_in(dropped_in)).unwrap_or_default(),
             unseen: unseen(drops),
@@ -159,37 +163,43 @@ fn worst_first(causes: &mut [Cause]) {
 }
 
 /// Packets of a stretch that this host dropped by what is known of its surroundings, which is known of the whole run
-/// only: all of them where those are as many as were lost, else those of the one stretch there is.
-fn known_drops(summary: &Summary, stretch: &Stretch) -> Vec<(String, u64)> {
-    let dropped = |known: &&Known| known.packets.is_some_and(|n| n > 0);
-    let (here, path) = (KnownKind::dropped_here, |kind| kind == KnownKind::PathImitated);
-    let all: Vec<&Known> = summary
-        .known
-        .iter()
-        .filter(dropped)
-        .filter(|known| here(known.kind) || path(known.kind))
-        .collect();
-    let sum: u64 = all.iter().filter_map(|known| known.packets).sum();
+/// only: all of them where those are as many as were lost, else those of the one stretch there is. `left` has what
+/// stretches before have left of each.
+fn known_drops(summary: &Summary, stretch: &Stretch, left: &mut [u64]) -> Vec<(String, u64)> {
+    let sum: u64 = dropped_by_known(summary).iter().sum();
     let whole = one_stretch(summary) || sum >= summary.lost;
-    let mut left = stretch.packets;
-    let part = |known: &Known| {
-        let n = known.packets.filter(|_| whole)?.min(left);
-        left -= n;
-        (n > 0).then(|| (format!("by what this host counted over the run: {}", known.sentence), n))
+    if !whole {
+        return Vec::new();
+    }
+    let mut lost = stretch.packets;
+    let part = |(known, left): (&Known, &mut u64)| {
+        let n = lost.min(*left);
+        lost -= n;
+        *left -= n;
+        let what = "by what this host counted over the run, of the test or of others";
+        (n > 0).then(|| (format!("{what}: {}", known.sentence), n))
     };
-    all.into_iter().filter_map(part).collect()
+    summary.known.iter().zip(left).filter_map(part).collect()
 }
 
-/// Evidence that may explain a stretch of loss, without a number of packets or with one of the whole run only.
-fn hints(summary: &Summary, stretch: &Stretch) -> Vec<String> {
-    let then = |known: &&Known| {
-        let at = |(from, to): (u64, u64)| from < stretch.to_ns && to > stretch.from_ns;
-        known.when_ns.is_none_or(at) && known.kind != KnownKind::MtuChanged
-    };
-    let counted = known_drops(summary, stretch);
+/// By piece of evidence: the packets that it accounts for and that this host, or a path that it imitates, dropped.
+fn dropped_by_known(summary: &Summary) -> Vec<u64> {
+    let here = |kind: KnownKind| kind.dropped_here() || kind == KnownKind::PathImitated;
+    let packets = |known: &Known| known.packets.filter(|_| here(known.kind)).unwrap_or(0);
+    summary.known.iter().map(packets).collect()
+}
+
+/// Evidence that may explain a stretch of loss, without a number of packets or with one of the whole run only: that on
+/// this host itself, and that on the path. `counted` is told with its number.
+fn hints(summary: &Summary, stretch: &Stretch, counted: &[(String, u64)]) -> [Vec<String>; 2] {
+    let then = |known: &&Known| known.when_ns.is_empty() || known.within(stretch.from_ns, stretch.to_ns) > 0;
     let told = |known: &&Known| !counted.iter().any(|(told, _)| told.ends_with(&known.sentence));
-    let known = summary.known.iter().filter(then).filter(told);
-    known.map(|known| known.sentence.clone()).collect()
+    let known = summary.known.iter().filter(|known| known.kind.may_lose());
+    let (here, path): (Vec<&Known>, Vec<&Known>) = known
+        .filter(then)
+        .filter(told)
+        .partition(|known| known.kind.dropped_here() || known.kind.is_outage());
+    [here, path].map(|all| all.into_iter().map(|known| known.sentence.clone()).collect())
 }
 
 /// Why departures were missed, stretch by stretch.
@@ -240,8 +250,9 @@ fn stood(summary: &Summary, down: bool) -> Vec<Stood> {
     };
     let start_ns = summary.started.monotonic_ns;
     let mut all: Vec<Stood> = Vec::new();
-    for of in summary.known.iter().filter(stops) {
-        let Some((from_ns, to_ns)) = of.when_ns else { continue };
+    let known = summary.known.iter().filter(stops);
+    let times = known.flat_map(|of| of.when_ns.iter().map(move |when| (of, *when)));
+    for (of, (from_ns, to_ns)) in times {
         let (mut from_ns, to_ns) = (start_ns + from_ns, start_ns + to_ns);
         for before in &all {
             if before.from_ns <= from_ns {
@@ -450,6 +461,74 @@ pub(crate) fn recording(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stretch(from_ns: u64, packets: u64) -> Stretch {
+        Stretch {
+            from_ns,
+            to_ns: from_ns + 10,
+            packets,
+        }
+    }
+
+    fn known(kind: KnownKind, sentence: &str, packets: Option<u64>, when_ns: &[(u64, u64)]) -> Known {
+        Known {
+            kind,
+            sentence: sentence.to_owned(),
+            packets,
+            of_others: packets.is_some(),
+            when_ns: when_ns.to_vec(),
+        }
+    }
+
+    fn losing(known: Vec<Known>, stretches: Vec<Stretch>) -> Summary {
+        let mut summary = Summary {
+            known,
+            lost: stretches.iter().map(|of| of.packets).sum(),
+            ..Summary::default()
+        };
+        summary.loss_stretches.largest = stretches;
+        summary
+    }
+
+    #[test]
+    fn drops_of_the_whole_run_are_told_once_over_its_stretches_of_loss() {
+        let queues = vec![
+            known(KnownKind::QueueDropped, "the queue", Some(100), &[]),
+            known(KnownKind::PathImitated, "netem", Some(900), &[]),
+        ];
+        let summary = losing(queues, vec![stretch(0, 500), stretch(100, 500)]);
+        let mut left = dropped_by_known(&summary);
+        let told: Vec<Vec<u64>> = summary
+            .loss_stretches
+            .largest
+            .iter()
+            .map(|of| {
+                known_drops(&summary, of, &mut left)
+                    .into_iter()
+                    .map(|(_, n)| n)
+                    .collect()
+            })
+            .collect();
+        assert_eq!(told, [vec![100, 400], vec![500]]);
+    }
+
+    #[test]
+    fn what_happened_on_this_host_is_not_said_to_be_the_path() {
+        let all = vec![
+            known(KnownKind::QueueDropped, "the queue", Some(99), &[]),
+            known(KnownKind::NoWay, "no route", None, &[]),
+            known(KnownKind::MtuChanged, "the MTU", None, &[]),
+            known(KnownKind::NoCarrier, "no carrier", None, &[(105, 106), (300, 400)]),
+            known(KnownKind::Unreachable, "unreachable", None, &[]),
+        ];
+        let summary = losing(all, vec![stretch(0, 50), stretch(100, 50)]);
+        let mut left = dropped_by_known(&summary);
+        let hints = |of: &Stretch, left: &mut [u64]| hints(&summary, of, &known_drops(&summary, of, left));
+        let of = &summary.loss_stretches.largest;
+        assert_eq!(hints(&of[0], &mut left), [vec!["the queue"], vec!["unreachable"]]);
+        let second = hints(&of[1], &mut left);
+        assert_eq!(second, [vec!["the queue", "no carrier"], vec!["unreachable"]]);
+    }
 
     #[test]
     fn the_worst_of_a_kind_comes_first_and_the_kind_that_a_verdict_cites() {

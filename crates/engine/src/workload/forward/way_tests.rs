@@ -169,6 +169,7 @@ fn with_frames<S>(
         lane: Lane {
             clock: ClockSource::new().clock(),
             control: &control,
+            port: 0,
             counters: &counters,
             idle: Idle::new(true, false, false, ClockSource::new().clock(), &counters),
             stages: Stages::new(&counters.stages, None, None),
