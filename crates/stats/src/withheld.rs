@@ -24,6 +24,8 @@ pub struct Withheld {
     pub throttled: u64,
     /// Time withheld, ns: the sum over cores.
     pub ns: u64,
+    /// Cores of the host that are online; `None`: not known.
+    pub cores: Option<u64>,
     /// When, by looks at the counters.
     pub times: Vec<WithheldTime>,
 }
@@ -37,6 +39,22 @@ impl Withheld {
             (u128::from(time.ns) * u128::from(common) / u128::from(length)) as u64
         };
         self.times.iter().map(part).sum()
+    }
+
+    /// Most of `ns`, a part of the time withheld, that the quota can have withheld from `lanes` threads. The count is
+    /// the sum over all cores and all threads of the group. One thread lost no more than the rest of each period in
+    /// which the quota was used up, and that takes as long as all cores need for it together.
+    pub fn from_lanes(&self, ns: u64, lanes: usize) -> u64 {
+        let Some((quota_us, period_us)) = self.granted_us else {
+            return ns;
+        };
+        let soonest_us = self.cores.map_or(0, |cores| quota_us / cores.max(1));
+        let rest_ns = u128::from(period_us.saturating_sub(soonest_us)) * 1000;
+        let most = rest_ns * u128::from(self.throttled) * lanes as u128;
+        match u128::from(self.ns) {
+            all if all > most => (u128::from(ns) * most / all) as u64,
+            _ => ns,
+        }
     }
 
     /// The quota in words: `the CPU quota of control group /x (20 ms of CPU time per 100 ms)`.
@@ -71,8 +89,47 @@ mod tests {
             (130, 60, 0)
         );
         assert_eq!(
+            of.from_lanes(80, 1),
+            80,
+            "no more was counted than one lane can have lost"
+        );
+        assert_eq!(
             of.name(),
             "the CPU quota of control group /x (20 ms of CPU time per 100 ms)"
         );
+    }
+    #[test]
+    fn lanes_lost_no_more_than_the_rest_of_each_period_and_each_stretch_its_share() {
+        const S: u64 = 1_000_000_000;
+        // 15 of 16 cores' time: used up after 93.75 of 100 ms at the soonest, in each of 10 periods.
+        let of = Withheld {
+            granted_us: Some((1_500_000, 100_000)),
+            throttled: 10,
+            ns: S,
+            cores: Some(16),
+            ..Withheld::default()
+        };
+        assert_eq!((of.from_lanes(S, 1), of.from_lanes(S, 4)), (62_500_000, 250_000_000));
+        assert_eq!(of.from_lanes(S / 5, 1), 12_500_000);
+        assert_eq!(of.from_lanes(S, 16), S);
+        // Cores or quota that can't be read bound less.
+        let unread = Withheld {
+            cores: None,
+            ..of.clone()
+        };
+        assert_eq!(unread.from_lanes(S, 1), S);
+        let unread = Withheld { ns: 4 * S, ..unread };
+        assert_eq!(unread.from_lanes(4 * S, 1), S);
+        let unread = Withheld {
+            granted_us: None,
+            ..unread
+        };
+        assert_eq!(unread.from_lanes(4 * S, 1), 4 * S);
+        // More than all cores can use: nothing is left of a period.
+        let more = Withheld {
+            granted_us: Some((1_700_000, 100_000)),
+            ..of
+        };
+        assert_eq!(more.from_lanes(S, 16), 0);
     }
 }

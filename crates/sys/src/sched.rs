@@ -108,7 +108,9 @@ pub fn short_slices() {
 const SHORT_SLICE_NS: u64 = 100_000;
 const POLICY_NORMAL: u32 = 0;
 const POLICY_FIFO: u32 = 1;
+const POLICY_RR: u32 = 2;
 const POLICY_BATCH: u32 = 3;
+const POLICY_DEADLINE: u32 = 6;
 /// `SCHED_FLAG_RESET_ON_FORK` of `linux/sched.h`.
 const RESET_ON_FORK: u64 = 1;
 
@@ -180,6 +182,31 @@ pub fn set_priority(priority: Priority, heirs: Heirs) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Returns whether the calling thread has a real-time class; not if the host does not say.
+pub fn is_real_time() -> bool {
+    let mut attr = SchedAttr::default();
+    let zero: libc::c_long = 0;
+    let size = size_of::<SchedAttr>() as libc::c_long;
+    // SAFETY: as in `short_slices`.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, zero, &raw mut attr, size, zero) };
+    got == 0 && matches!(attr.policy, POLICY_FIFO | POLICY_RR | POLICY_DEADLINE)
+}
+
+/// Number of cores of this host that are online, whichever of them this process may use; `None`: not known.
+pub fn online_cores() -> Option<u64> {
+    cores_in(&std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+/// Number of cores in a list as `0-3,6`.
+fn cores_in(list: &str) -> Option<u64> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        Some(u64::from(last.checked_sub(first)?) + 1)
+    };
+    list.trim().split(',').map(range).sum()
 }
 
 /// What a refused priority lacks, as the end of a sentence: empty where nothing shows it.
@@ -288,6 +315,27 @@ mod tests {
             set_priority(Priority::Fifo(100), Heirs::Normal).is_err(),
             "no such priority"
         );
+    }
+
+    #[test]
+    fn a_thread_with_a_nice_value_has_no_real_time_class_and_one_with_fifo_has() {
+        std::thread::spawn(|| {
+            set_priority(Priority::Nice(19), Heirs::Normal).expect("lower is always allowed");
+            assert!(!is_real_time());
+            match set_priority(Priority::Fifo(1), Heirs::Normal) {
+                Ok(()) => assert!(is_real_time()),
+                Err(error) => println!("skipped: {error}"),
+            }
+        })
+        .join()
+        .expect("thread");
+    }
+
+    #[test]
+    fn cores_of_a_list_are_counted() {
+        let counts = ["0\n", "0-15\n", "0-3,6,8-9\n"].map(cores_in);
+        assert_eq!(counts, [Some(1), Some(16), Some(7)]);
+        assert_eq!(["", "x", "3-1", "0-"].map(cores_in), [None; 4]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::run::traces::Traces;
 use crate::send::rate::Rate;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
-use crate::verdict::withheld::Quotas;
+use crate::verdict::withheld::{self, Quotas};
 use crate::workload::WorkFacts;
 use mpps_io::{Error, Reason};
 use mpps_stats::{
@@ -65,6 +65,8 @@ const LEAD_A_LANE_NS: u64 = 1_000_000;
 struct Ready {
     /// Its thread; 0: it is none of the lanes'.
     tid: i32,
+    /// Whether its thread has a real-time class.
+    real_time: bool,
     /// Why its thread has no other priority than before, though one was asked for.
     refused: Option<String>,
 }
@@ -282,6 +284,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         is_ready: &mpsc::Receiver<Readiness>,
         interruptions: &dyn Fn() -> u32,
     ) -> Result<(), RunError> {
+        let mut classes = Vec::new();
         for _ in 0..self.members.len() {
             // A lane that failed or panicked says so or hangs up; dropping the crew then sends the others home.
             let (index, ready) = loop {
@@ -295,12 +298,15 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
                 }
             };
             self.tids[index] = ready.tid;
+            classes.push((ready.tid, ready.real_time));
             self.refused.extend(ready.refused);
         }
         self.refused.sort();
         self.host = HostWait::begin(&self.tids);
         self.stats = meanwhile::open(&self.tids);
-        self.quotas = Groups::live().quotas();
+        if withheld::may_hold(&classes) {
+            self.quotas = Groups::live().quotas();
+        }
         self.common.opened(Opened::Main)?;
         Ok(())
     }
@@ -675,8 +681,17 @@ fn serve<J: Job>(
     let thread = sched::thread_id();
     // A reader is one of the program's own threads.
     let tid = if job.only_reads(index) { 0 } else { thread };
+    // Set above, or inherited from who started the program.
+    let real_time = sched::is_real_time();
     let times = (tid != 0).then(|| ThreadStat::open(thread)).flatten();
-    let _ = ready.send((index, Ok(Ready { tid, refused })));
+    let _ = ready.send((
+        index,
+        Ok(Ready {
+            tid,
+            real_time,
+            refused,
+        }),
+    ));
     let mut traces: Option<Arc<Traces>> = None;
     // Packets of earlier trials that came in between two.
     let mut strays = 0;

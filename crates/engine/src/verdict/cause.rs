@@ -39,7 +39,11 @@ impl<'e> Causes<'e> {
         // A quota that is used up stops all threads at once, too.
         let unknown = |gap: &&Gap| {
             let withheld = e.withheld.as_ref();
-            withheld.is_none_or(|withheld| withheld.within(gap.from_ns, gap.to_ns) * 2 < gap.ns())
+            withheld.is_none_or(|withheld| {
+                let ns = withheld.within(gap.from_ns, gap.to_ns);
+                // Every lane stood still for the whole of it.
+                withheld.from_lanes(ns, 1) * 2 < gap.ns()
+            })
         };
         Self {
             workload,
@@ -97,7 +101,7 @@ impl<'e> Causes<'e> {
             return self.could_not_leave();
         }
         let off = time.waited.max(time.away);
-        if explains(off) && self.quota_took(&[whole], sum(&self.e.sending, off_ns)) {
+        if explains(off) && self.quota_took(&[whole], self.e.sending.len(), sum(&self.e.sending, off_ns)) {
             self.told_host.set(true);
             return format!(
                 "the host interfered: {}",
@@ -182,7 +186,7 @@ impl<'e> Causes<'e> {
         let held = explained(held_ns);
         let blocked = explained(|lane| lane.blocked_ns);
         let stretches: Vec<Gap> = self.e.drops.largest.iter().map(gap_of).collect();
-        if most(explained(off_ns)) && self.quota_took(&stretches, sum(lanes, off_ns)) {
+        if most(explained(off_ns)) && self.quota_took(&stretches, lanes.len(), sum(lanes, off_ns)) {
             self.told_host.set(true);
             let why = self.withheld(time.waited.max(time.away), of, &stretches);
             return format!("lanes were kept from their cores: {why}. A larger buffer or ring bridges this");
@@ -308,7 +312,7 @@ impl<'e> Causes<'e> {
             to_ns: u64::MAX,
         }];
         if kept_off > NOTABLE {
-            parts.push(match self.quota_took(&all, waited) {
+            parts.push(match self.quota_took(&all, self.lanes.len(), waited) {
                 true => self.withheld(kept_off, "the time", &all),
                 false => self.kept_off(kept_off, "the time"),
             });
@@ -334,9 +338,12 @@ impl<'e> Causes<'e> {
         self.e.steal_ns as f64 / (self.e.looked_ns.max(1) * self.e.cores.max(1)) as f64
     }
 
-    /// Whether a quota withheld half of `off_ns`, for which lanes did not run, in these stretches of the run.
-    fn quota_took(&self, stretches: &[Gap], off_ns: u64) -> bool {
-        off_ns > 0 && self.withheld_ns(stretches) * 2 >= off_ns
+    /// Whether a quota can have withheld half of `off_ns`, for which so many lanes did not run, in these stretches of
+    /// the run.
+    fn quota_took(&self, stretches: &[Gap], lanes: usize, off_ns: u64) -> bool {
+        let ns = self.withheld_ns(stretches);
+        let from_lanes = |withheld: &Withheld| withheld.from_lanes(ns, lanes) * 2 >= off_ns;
+        off_ns > 0 && self.e.withheld.as_ref().is_some_and(from_lanes)
     }
 
     fn withheld_ns(&self, stretches: &[Gap]) -> u64 {
@@ -359,8 +366,12 @@ impl<'e> Causes<'e> {
 
     fn kept_off(&self, share: f64, of: &str) -> String {
         let waited = self.waited().0;
-        let part = self.e.withheld.as_ref().filter(|withheld| withheld.ns >= waited / 10);
-        let quota = part.map(|withheld| format!("; {} withheld {} as well", withheld.name(), span(withheld.ns)));
+        let worth = |withheld: &&Withheld| withheld.from_lanes(withheld.ns, self.lanes.len()) >= waited / 10;
+        let part = self.e.withheld.as_ref().filter(worth);
+        let quota = part.map(|withheld| {
+            let (name, ns) = (withheld.name(), span(withheld.ns));
+            format!("; {name} withheld {ns} as well (the sum over cores)")
+        });
         format!(
             "other threads kept the lanes from running for {} of {of}{}{}",
             percent(share),

@@ -20,6 +20,7 @@ fn quota(ms: u64) -> Option<Withheld> {
         periods: 10,
         throttled: 9,
         ns: 10 * ms * MS,
+        cores: Some(1),
         times: times.collect(),
     })
 }
@@ -137,4 +138,76 @@ fn drops_are_the_quotas_only_if_it_withheld_time_while_they_happened() {
     assert!(text(0).contains(NAME), "{}", text(0));
     // After the first second nothing was withheld.
     assert!(!text(2_000).contains(NAME), "{}", text(2_000));
+}
+
+/// A quota of 15 of 16 cores' time that withheld 1 s in each second from a job of 16 threads in the group.
+fn of_sixteen_cores() -> Withheld {
+    Withheld {
+        granted_us: Some((1_500_000, 100_000)),
+        throttled: 10,
+        cores: Some(16),
+        ..quota(100).expect("withheld")
+    }
+}
+
+const WIDE: &str = "the CPU quota of control group /jobs/7 (1500 ms of CPU time per 100 ms)";
+
+#[test]
+fn what_a_quota_withheld_on_other_cores_is_not_the_lanes() {
+    // Of each period at most 6.25 ms can be the lane's: 62.5 ms of the second.
+    for (off_ms, named) in [(600, false), (500, false), (126, false), (120, true)] {
+        let e = evidence(off(off_ms, true), Some(of_sixteen_cores()));
+        let lanes = lanes(off_ms);
+        let texts = [
+            Causes::new(
+                Workload::Send,
+                &Evidence {
+                    tx: 92_000,
+                    missed: 8_000,
+                    ..e.clone()
+                },
+                &lanes,
+            )
+            .of_missing(100_000),
+            Causes::new(Workload::Reflect, &e, &lanes).notes().join(" "),
+        ];
+        for text in texts {
+            let kept = text.contains(&format!("{WIDE} kept the lanes from running"));
+            assert_eq!((kept, text.contains("cc1")), (named, !named), "{off_ms}: {text}");
+        }
+    }
+    // Said beside the thread that ran only if it can be a tenth of the lane's time.
+    for (off_ms, as_well) in [(620, true), (640, false)] {
+        let e = evidence(off(off_ms, true), Some(of_sixteen_cores()));
+        let note = Causes::new(Workload::Reflect, &e, &lanes(off_ms)).notes().join(" ");
+        assert!(note.contains("cc1"), "{note}");
+        assert_eq!(note.contains(WIDE), as_well, "{off_ms}: {note}");
+    }
+}
+
+#[test]
+fn drops_and_frozen_processes_are_not_explained_by_what_a_quota_withheld_on_other_cores() {
+    let e = Evidence {
+        drops: Stretches {
+            largest: vec![Stretch {
+                from_ns: 0,
+                to_ns: 1_000 * MS,
+                packets: 8_000,
+            }],
+            ..Stretches::default()
+        },
+        ..evidence(off(800, true), Some(of_sixteen_cores()))
+    };
+    let text = Causes::new(Workload::Drop, &e, &lanes(800)).of_drops();
+    assert!(
+        text.contains("cc1") && !text.contains(&format!("{WIDE} kept")),
+        "{text}"
+    );
+    let mut e = evidence(off(800, false), Some(of_sixteen_cores()));
+    e.still.others.push(Gap {
+        from_ns: 100 * MS,
+        to_ns: 900 * MS,
+    });
+    let text = Causes::new(Workload::Send, &e, &[]).of_missing(100_000);
+    assert!(text.contains("was frozen"), "{text}");
 }

@@ -6,9 +6,17 @@
 use super::cause::{percent, span};
 use mpps_stats::{Withheld, WithheldTime, count};
 use mpps_sys::cgroup::{Quota, Throttled};
+use mpps_sys::sched;
 
 /// Times that are remembered of a quota. Beyond that each two neighbours become one.
 const REMEMBERED: usize = 1024;
+
+/// Returns whether CPU quotas can hold one of these lanes, each a thread (0: none of its own) and whether that has a
+/// real-time class: a quota holds threads of the normal classes only.
+pub(crate) fn may_hold(lanes: &[(i32, bool)]) -> bool {
+    let mut threads = lanes.iter().filter(|(tid, _)| *tid != 0).peekable();
+    threads.peek().is_none() || threads.any(|(_, real_time)| !real_time)
+}
 
 /// Looks at all quotas that may concern this process.
 pub(crate) struct Quotas<'q> {
@@ -19,18 +27,23 @@ pub(crate) struct Quotas<'q> {
 
 struct Log<'q> {
     quota: &'q Quota,
+    /// CPU time granted per period, and the period, µs, at the start.
+    granted_us: (u64, u64),
     first: Throttled,
     last: Throttled,
     times: Vec<WithheldTime>,
 }
 
 impl<'q> Quotas<'q> {
-    /// Before the start.
+    /// Begins before the start, with the groups that have a quota then: each look costs the kernel a sum over all
+    /// cores per group. A quota that is set later in the trial is not seen.
     pub(crate) fn new(quotas: &'q [Quota], start_ns: u64) -> Self {
         let log = |quota: &'q Quota| {
+            let granted_us = quota.granted_us()?;
             let first = quota.read()?;
             Some(Log {
                 quota,
+                granted_us,
                 first,
                 last: first,
                 times: Vec::with_capacity(REMEMBERED),
@@ -71,10 +84,11 @@ impl<'q> Quotas<'q> {
         let all = most.last.since(&most.first);
         (all.ns > 0).then(|| Withheld {
             group: most.quota.group().to_owned(),
-            granted_us: most.quota.granted_us(),
+            granted_us: most.quota.granted_us().or(Some(most.granted_us)),
             periods: all.periods,
             throttled: all.throttled,
             ns: all.ns,
+            cores: sched::online_cores(),
             times: most.times,
         })
     }
@@ -109,6 +123,52 @@ fn halve(times: &mut Vec<WithheldTime>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_sys::cgroup::Groups;
+    use std::fs;
+
+    #[test]
+    fn only_groups_that_have_a_quota_at_the_start_are_looked_at() {
+        let root = std::env::temp_dir().join(format!("mpps-quotas-{}", std::process::id()));
+        let put = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, format!("{text}\n")).expect("a file");
+        };
+        put("proc/self/mountinfo", "33 24 0:29 / /cg rw - cgroup2 cgroup2 rw");
+        put("proc/self/cgroup", "0::/pod/one");
+        for group in ["pod", "pod/one"] {
+            put(
+                &format!("cg/{group}/cpu.stat"),
+                "nr_periods 0\nnr_throttled 0\nthrottled_usec 0",
+            );
+            put(&format!("cg/{group}/cpu.max"), "max 100000");
+        }
+        let quotas = Groups::of(&root).quotas();
+        assert_eq!(quotas.len(), 2);
+        assert_eq!(Quotas::new(&quotas, 0).of.len(), 0);
+        // Before a later trial: its start counts, and that a quota goes in the end loses nothing.
+        put("cg/pod/cpu.max", "50000 100000");
+        let mut second = Quotas::new(&quotas, 0);
+        assert_eq!(second.of.len(), 1);
+        put("cg/pod/cpu.stat", "nr_periods 9\nnr_throttled 7\nthrottled_usec 120");
+        put("cg/pod/cpu.max", "max 100000");
+        second.look(1_000);
+        let withheld = second.end().expect("withheld");
+        let _ = fs::remove_dir_all(&root);
+        assert_eq!(
+            (withheld.group.as_str(), withheld.granted_us, withheld.ns),
+            ("/pod", Some((50_000, 100_000)), 120_000)
+        );
+    }
+
+    #[test]
+    fn a_quota_may_hold_lanes_unless_all_threads_of_lanes_are_real_time() {
+        assert!(may_hold(&[(7, false)]) && may_hold(&[(7, true), (8, false)]));
+        assert!(!may_hold(&[(7, true), (8, true)]));
+        // A reader is one of the program's own threads.
+        assert!(!may_hold(&[(7, true), (0, false)]));
+        assert!(may_hold(&[(0, false)]) && may_hold(&[]));
+    }
 
     #[test]
     fn neighbours_become_one_and_nothing_is_lost() {

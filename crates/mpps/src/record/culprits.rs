@@ -30,7 +30,7 @@ pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<S
         summary
             .withheld
             .as_ref()
-            .is_some_and(|withheld| withheld.ns * 2 >= taken)
+            .is_some_and(|withheld| withheld.from_lanes(withheld.ns, summary.lanes.len()) * 2 >= taken)
     };
     let watched = watched?;
     let somebodys = || watched.takers.iter().filter(|taker| is_somebody(taker));
@@ -148,6 +148,37 @@ mod tests {
             Some("the lanes' cores were taken by local_timer interrupt on core 1 for 90.00 ms")
         );
         assert_eq!(named(&takers[5..]), None);
+    }
+
+    #[test]
+    fn a_quota_that_stopped_other_cores_hides_no_thread_that_took_the_lanes() {
+        let lane = mpps_stats::LaneSummary {
+            run_delay_ns: Some(500_000_000),
+            measured_ns: 1_000_000_000,
+            ..Default::default()
+        };
+        // Withheld from 16 threads: of each of 10 periods, 6.25 ms can be the lane's.
+        let withheld = mpps_stats::Withheld {
+            granted_us: Some((1_500_000, 100_000)),
+            throttled: 10,
+            ns: 1_000_000_000,
+            cores: Some(16),
+            ..Default::default()
+        };
+        let mut summary = Summary {
+            lanes: vec![lane],
+            withheld: Some(withheld),
+            valid: false,
+            ..Summary::default()
+        };
+        let watched = Watched {
+            takers: vec![taker(TakerKind::Thread, "cc1", 7, 1, 500)],
+            ..Watched::default()
+        };
+        assert!(culprits(&summary, Some(&watched)).is_some_and(|said| said.contains("cc1")));
+        // Less time than that: used up at once, all of a period may be the lane's.
+        summary.withheld.as_mut().expect("withheld").granted_us = Some((20_000, 100_000));
+        assert_eq!(culprits(&summary, Some(&watched)), None);
     }
 
     #[test]

@@ -30,8 +30,14 @@ impl Spans {
         let period_ns = withheld.granted_us.map_or(PERIOD_NS, |(_, period)| period * 1000);
         let mut gaps = away.to_vec();
         gaps.extend(lanes.iter().flat_map(|lane| displaced(lane, events)));
+        // What was withheld from other threads explains no gap of a lane.
+        let times = withheld.times.iter().map(|time| WithheldTime {
+            ns: withheld.from_lanes(time.ns, summary.lanes.len()),
+            ..*time
+        });
+        let times: Vec<_> = times.collect();
         Self {
-            gaps: spans(gaps, &withheld.times, (start_ns, period_ns)),
+            gaps: spans(gaps, &times, (start_ns, period_ns)),
             what: format!("{} kept the lane off its core", withheld.name()),
         }
     }
@@ -247,6 +253,28 @@ mod tests {
     fn little_withheld_time_explains_no_long_gap() {
         assert!(spans_of(&[gap(20, 100)], 10).gaps.is_empty());
         assert!(spans_of(&[], 10).gaps.is_empty());
+    }
+
+    #[test]
+    fn time_withheld_from_threads_on_other_cores_explains_no_gap() {
+        let summary = |quota_us| Summary {
+            lanes: vec![mpps_stats::LaneSummary::default()],
+            withheld: Some(Withheld {
+                granted_us: Some((quota_us, 100_000)),
+                throttled: 1,
+                ns: 200 * MS,
+                cores: Some(16),
+                times: vec![WithheldTime {
+                    from_ns: 0,
+                    to_ns: 100 * MS,
+                    ns: 200 * MS,
+                }],
+                ..Withheld::default()
+            }),
+            ..Summary::default()
+        };
+        let found = |quota_us| Spans::of(&summary(quota_us), &[gap(20, 80)], &[], &[]).gaps.len();
+        assert_eq!((found(1_500_000), found(20_000)), (0, 1));
     }
 
     #[test]
