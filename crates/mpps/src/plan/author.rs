@@ -66,7 +66,7 @@ fn decisive(words: &[OsString]) -> Option<String> {
         let (option, value) = word.split_once('=').unwrap_or((&word, ""));
         match option {
             "--" => ports = true,
-            _ if ports && word.split_once(':').is_some_and(|(path, _)| path_name(path) == "dpdk") => {
+            _ if ports && written(&word).starts_with("dpdk:") => {
                 let port = mpps_io::hide_secrets(&word);
                 return Some(format!(
                     "ports: '{port}' loads and runs what DPDK's drivers are told to"
@@ -82,6 +82,12 @@ fn decisive(words: &[OsString]) -> Option<String> {
         }
     }
     None
+}
+
+/// A port with the name of its path as it is written in the list.
+fn written(port: &str) -> String {
+    let (path, device) = port.split_once(':').unwrap_or((port, ""));
+    format!("{}:{device}", path_name(path))
 }
 
 #[cfg(test)]
