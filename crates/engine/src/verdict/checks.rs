@@ -71,7 +71,11 @@ impl Case<'_> {
 
     fn nothing_sent(&self) -> Option<Finding> {
         let nothing = self.workload.generates() && self.e.tx == 0;
-        nothing.then(|| Finding::Invalid("nothing was sent".to_owned()))
+        nothing.then(|| {
+            let why = self.causes.could_not_leave();
+            let colon = if why.is_empty() { "" } else { ": " };
+            Finding::Invalid(format!("nothing was sent{colon}{why}"))
+        })
     }
 
     fn too_short(&self) -> Option<Finding> {
