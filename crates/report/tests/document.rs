@@ -134,11 +134,7 @@ fn a_run_tells_its_numbers_and_why_it_is_not_valid() {
         "{:?}",
         document.verdict
     );
-    assert!(
-        document.verdict[1].contains("median 300.4 µs"),
-        "{:?}",
-        document.verdict
-    );
+    assert!(document.verdict[1].contains("p50 300.4 µs"), "{:?}", document.verdict);
     let charts: Vec<_> = document.charts.iter().map(|chart| chart.name.as_str()).collect();
     assert_eq!(
         charts,
@@ -192,6 +188,8 @@ fn reports_of_the_wrong_files_are_refused_in_one_line() {
     let test = file("result.json", &example::document().text());
     let other = file("other.json", &RUN.replace("2026-11-23T", "2026-11-24T"));
     let out = folder.path().join("x.html");
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
     for (files, out, part) in [
         (
             vec![run.clone()],
@@ -216,7 +214,7 @@ fn reports_of_the_wrong_files_are_refused_in_one_line() {
             out.clone(),
             "no column time_s",
         ),
-        (vec![folder.path().to_owned()], out.clone(), "no regular file"),
+        (vec![empty], out.clone(), "no result.json is in this folder"),
         (vec![folder.path().join("none.json")], out.clone(), "No such file"),
     ] {
         let error = report(&files, &out, false).expect_err(part).to_string();
