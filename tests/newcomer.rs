@@ -12,6 +12,8 @@ fn on_a_terminal(line: &str) -> Option<String> {
     }
     let scratch = Scratch::new();
     let mut command = Command::new("script");
+    // The terminal is as wide as this one, which has no columns if it is none.
+    let line = &format!("stty cols 120 rows 40; {line}");
     command.args(["--quiet", "--return", "--command", line]);
     command.arg(scratch.file("typescript")).env("TERM", "xterm-256color");
     run_command(command);
