@@ -44,7 +44,7 @@ fn a_sender_that_was_stopped_says_so_and_blames_no_generator() {
     let missed: Vec<u64> = report
         .rows
         .iter()
-        .filter_map(|row| row["missed"].parse().ok())
+        .filter_map(|row| row["missed_packets"].parse().ok())
         .collect();
     assert!(missed.iter().all(|n| *n <= 21), "{missed:?}");
     assert!(missed.iter().filter(|n| **n >= 19).count() >= 50, "{missed:?}");
