@@ -60,7 +60,7 @@ fn the_time_of_each_end_of_a_loss_is_known_to_the_packet() {
     ] {
         let report = outage(more);
         let lost = report.count("lost");
-        assert_eq!(lost, report.path_counter("lost"), "{more}");
+        assert_eq!(lost, report.path_counter("lost_outage"), "{more}");
         let times = &report.json["loss_times"];
         let (first, last) = (ns(&times["first_lost_ns"]), ns(&times["last_lost_ns"]));
         // The device counts from the first departure on, by the same clock; a burst is let through or lost as one, so

@@ -87,7 +87,7 @@ fn a_packet_that_comes_from_another_time_namespace_has_its_age() {
     // The other way round: the receiver's clock is the one that is ahead, and it ends by itself.
     for (port, seconds) in [("af_packet:eth1", 30), ("af_xdp:eth1,rx_time=on", 100_000)] {
         let there = Scratch::new();
-        let drop = shifted(&net.b(&format!("drop {port} --duration 5s")), seconds, 0);
+        let drop = shifted(&net.b(&format!("drop {port} --duration 15s")), seconds, 0);
         let receiver = listen_by(&there, drop);
         let sent = Scratch::new().measure(net.a(
             "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 2kpps --duration 100ms --catch-up 10s",
