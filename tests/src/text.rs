@@ -211,8 +211,8 @@ fn a_path_of_a_machine_is_told_from_one_that_every_machine_has() {
             "/root/.cache/bench/xsk_links",
         ),
         ("(`/home/grace/mpps/target`)", "/home/grace/mpps/target"),
-        ("in \"/work/main\"", "/work/main"),
-        ("/tmp/wt/x/run.csv", "/tmp/wt/x/run.csv"),
+        ("in \"/srv/mpps\"", "/srv/mpps"),
+        ("/tmp/y/x/run.csv", "/tmp/y/x/run.csv"),
         ("cd /Users/x", "/Users/x"),
     ] {
         assert_eq!(machine_paths(text), [want], "{text}");
@@ -220,7 +220,7 @@ fn a_path_of_a_machine_is_told_from_one_that_every_machine_has() {
     for text in [
         "/usr/lib/x /proc/self/mem /sys/fs/bpf /dev/shm /etc/os-release",
         "/tmp/package.deb, /home/ada/x.json and /home/user-1/x",
-        "https://example.org/home/page, docs/work/main, ~/work/x, $HOME/root/x, ../root/x",
+        "https://example.org/home/page, docs/srv/mpps, ~/work/x, $HOME/root/x, ../root/x",
         "one/two, 10.0.0.0/8, /",
     ] {
         assert_eq!(machine_paths(text), Vec::<&str>::new(), "{text}");
