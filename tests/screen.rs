@@ -110,7 +110,6 @@ fn a_signal_that_nobody_catches_ends_the_run_and_leaves_the_terminal_as_it_was()
         Signal::QUIT,
         Signal::ALARM,
         Signal::TRAP,
-        Signal::XFSZ,
     ] {
         let mut terminal = shown("--settle 60s");
         terminal.signal(signal);
