@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 /// A veth keeps 256 packets for a host that has no time for them just now: a sixth of a second's.
-const LOAD: &str = "--both-ways --rate 1500pps --duration 600ms --catch-up 10s --settle 1s --quiet";
+const LOAD: &str = "--both-ways --rate 1500pps --duration 600ms --catch-up 10s --settle 3s --quiet";
 
 /// The report of both ways and those of each, which agree on the verdict and on the rows.
 fn accounted(scratch: &Scratch, both: Report) -> [Report; 3] {

@@ -43,8 +43,9 @@ pub(crate) trait Rounds<'r> {
     /// Those of [`Queue::wait`].
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()>;
 
-    /// The time was read anew: rows other than the lane's own move on.
-    fn fresh(&mut self, _now_ns: u64) {}
+    /// The time was read anew, and rows are about to close: what belongs to them is booked. Rows other than the lane's
+    /// own move on.
+    fn fresh(&mut self, _now_ns: u64, _recorder: &mut Recorder<'r>) {}
 
     /// The receive rings of the lane's queues, as far as these can tell how full they are ([`Queue::rx_room`]).
     fn rx_rooms(&self) -> [Option<RxRoom>; RINGS];
@@ -235,9 +236,9 @@ impl Lane<'_> {
             // What is measured is measured by readings of its own.
             let (now, fresh) = time.now(&self.clock);
             if fresh {
+                rounds.fresh(now, &mut recorder);
                 recorder.flush();
                 recorder.advance(now);
-                rounds.fresh(now);
                 self.idle.look(now);
                 let timed = self.stages.fresh(now, time.is_short(), self.counters);
                 if fill.is_due(now) {

@@ -23,6 +23,7 @@ pub use queue::LoopQueue;
 use crate::null::Claims;
 use crate::{Capabilities, Fact, Layer, Port, QueueCounters, Result};
 use fault::Counts;
+use std::sync::atomic::AtomicU64;
 
 /// Where the loop's time comes from: the engine's clock, or a test's.
 pub trait Now: Sync {
@@ -81,6 +82,8 @@ pub struct LoopPort<N: Now, T: Turn> {
     capabilities: Capabilities,
     claims: Claims,
     counts: Box<[Counts]>,
+    /// When the first frame departed, ns; 0: none has. Outages are counted from it.
+    first_ns: AtomicU64,
     clock: N,
     turn: T,
 }
@@ -107,6 +110,7 @@ impl<N: Now, T: Turn> LoopPort<N, T> {
             capabilities,
             claims,
             counts,
+            first_ns: AtomicU64::new(0),
             clock,
             turn,
         }
@@ -138,7 +142,7 @@ impl<N: Now, T: Turn> Port for LoopPort<N, T> {
             pool,
             &self.clock,
             reflects.then(|| self.turn.memory()),
-            &self.counts[queue],
+            (&self.counts[queue], &self.first_ns),
             claim,
         ))
     }

@@ -435,19 +435,13 @@ impl<'r> Generator<'r> {
 
     /// Books departures that it is too late for.
     #[inline]
-    fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
+    pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
         if let Some(pacer) = &mut self.pacer {
             let before_ns = now.saturating_sub(self.catch_up_ns);
             if pacer.next_due().is_some_and(|next| next < before_ns) {
                 skip_before(pacer, before_ns, recorder);
             }
         }
-    }
-
-    /// Nothing may leave for now: what is missed meanwhile is booked in the rows in which it is.
-    #[cold]
-    pub(crate) fn stand_by(&mut self, now: u64, recorder: &mut Recorder<'_>) {
-        self.skip(now, recorder);
     }
 
     /// The device has gone, or nothing can leave to the end: departures that were due by `now` count as missed.
@@ -618,7 +612,7 @@ mod tests {
         generator.catch_up_ns = 0;
         // 100 in the first 100 ns, then one every 3 ns.
         for now in (1_100..=4_000).step_by(100) {
-            generator.stand_by(now, &mut recorder);
+            generator.skip(now, &mut recorder);
         }
         recorder.end();
         collector.set_end(4_000);

@@ -114,10 +114,8 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                     generator.give_up(end_ns, &mut self.pending, recorder);
                     Ok(false)
                 }
-                false => {
-                    generator.stand_by(now, recorder);
-                    Err(no_carrier())
-                }
+                // What is missed meanwhile is booked as the time is read.
+                false => Err(no_carrier()),
             };
             match stepped {
                 Ok(sent) => {
@@ -177,7 +175,11 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
     }
 
     #[inline]
-    fn fresh(&mut self, now_ns: u64) {
+    fn fresh(&mut self, now_ns: u64, recorder: &mut Recorder<'r>) {
+        // A lane that did not run for long has rows to close: each missed departure is booked in its own.
+        if let Some(generator) = &mut self.generator {
+            generator.skip(now_ns, recorder);
+        }
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.flush();
             arrivals.advance(now_ns);

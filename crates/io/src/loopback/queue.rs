@@ -8,6 +8,7 @@ use super::{LoopConfig, Now, Turn};
 use crate::null::Claim;
 use crate::{Burst, Frame, Layer, MAX_BURST, Queue, Result, Wait};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How much longer than its delay a frame is held back when no later frame of its flow comes.
@@ -17,16 +18,18 @@ const IDLE_FLUSH_NS: u64 = 20_000_000;
 const WAKE_UP: Duration = Duration::from_micros(60);
 
 /// A time in which all is lost.
-struct Outage {
-    /// ns after the first departure.
+struct Outage<'p> {
+    /// ns after the first departure of the port.
     times: (u64, u64),
-    first_ns: Option<u64>,
+    /// When that was; 0: not yet.
+    first_ns: &'p AtomicU64,
 }
 
-impl Outage {
+impl Outage<'_> {
     /// Whether what departs now is lost.
-    fn takes(&mut self, now_ns: u64) -> bool {
-        let since = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+    fn takes(&self, now_ns: u64) -> bool {
+        let first = self.first_ns.compare_exchange(0, now_ns, Relaxed, Relaxed);
+        let since = now_ns.saturating_sub(first.map_or_else(|earlier| earlier, |_| now_ns));
         (self.times.0..self.times.1).contains(&since)
     }
 }
@@ -45,7 +48,7 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     /// loops without it use.
     device: Option<Box<Device>>,
     /// When all is lost.
-    outage: Option<Box<Outage>>,
+    outage: Option<Box<Outage<'p>>>,
     dice: Dice,
     /// Any frame can meet a fault, or has a device to pass.
     faulty: bool,
@@ -72,7 +75,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         pool: &'p LoopPool,
         clock: &'p N,
         turn: Option<T::Memory<'p>>,
-        counts: &'p Counts,
+        (counts, first_ns): (&'p Counts, &'p AtomicU64),
         claim: Claim<'p>,
     ) -> Self {
         let dice = Dice::new(config, queue);
@@ -90,7 +93,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             distance: config.reorder_distance,
             faulty: dice.loaded() || device.is_some() || config.outage.is_some(),
             device,
-            outage: config.outage.map(|times| Box::new(Outage { times, first_ns: None })),
+            outage: config.outage.map(|times| Box::new(Outage { times, first_ns })),
             dice,
             timed: stamps || config.reorder > 0.0,
             stamps,
@@ -133,7 +136,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     /// Sends one frame on its way, or loses it.
     fn depart(&mut self, mut frame: LoopFrame<'p>) {
         let fault = self.dice.draw();
-        if let Some(outage) = &mut self.outage
+        if let Some(outage) = &self.outage
             && outage.takes(self.clock.now_ns())
         {
             self.counts.lost_outage.bump();

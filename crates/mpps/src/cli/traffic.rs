@@ -96,7 +96,7 @@ pub(crate) struct Traffic {
     /// Another rate from TIME after the start to the end, in one run with --rate: 500kpps@60s; not on xdp
     #[arg(long, value_name = "RATE@TIME", value_parser = rate::step, allow_hyphen_values = true)]
     pub(crate) then: Option<StepText>,
-    /// Send N packets in all, over all lanes, and end; with --both-ways N each way. With --rate N departures are due,
+    /// Send N packets in all, over all lanes, and end; both ways: N each way. With --rate N departures are due,
     /// and those missed are among them. A --duration that is over first ends the run [default: as many packets as the
     /// duration allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_hyphen_values = true)]
