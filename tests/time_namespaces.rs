@@ -3,11 +3,12 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, all_back_by, all_there_by, arrived, assert_refused, listen_by, net_of, program,
-    run_command, skip,
+    Background, Net, Report, Scratch, all_back_by, all_there_by, arrived, assert_refused, listen_by, mpps, net_of,
+    program, run_command, skip, wait_until,
 };
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::process::Signal;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -162,4 +163,31 @@ fn an_offset_that_can_not_be_read_is_refused_by_name_where_the_kernels_clock_is_
         let finished = run_command(without_proc(&words, 0));
         assert!(matches!(finished.code, Some(0 | 3)), "{port}: {}", finished.stderr);
     }
+}
+
+#[test]
+fn a_lab_stays_while_its_owner_lives_whatever_time_namespace_looks_at_it() {
+    let Some(net) = possible() else { return };
+    let left = |lab: &str| {
+        let there = |host: &str| Path::new(&format!("/run/netns/{lab}-{host}")).exists();
+        ["a", "b"].into_iter().filter(|host| there(host)).count()
+    };
+    let down = mpps("lab down --name mpps-none-such");
+    for (monotonic, boottime) in [(0, 100_000), (5, 77)] {
+        let finished = run_command(shifted(&down, monotonic, boottime));
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(left(net.lab.name()), 2, "{finished:?}");
+    }
+    // The other way round: a lab made there is seen from here, while its owner lives and once that is killed.
+    let words = "sendrecv udp --lab --rate 1kpps --duration 1h --plain";
+    let run = Background::start(shifted(&mpps(words), 0, 90_000)).wait_to_hear("removed at the end");
+    let said = run.stderr();
+    let lab = said.split("mpps: lab ").nth(1).and_then(|rest| rest.split(',').next());
+    let lab = lab.unwrap_or_else(|| panic!("no lab: {said}"));
+    let finished = run_command(mpps("lab down --name mpps-none-such"));
+    assert_eq!((finished.code, left(lab)), (Some(0), 2), "{finished:?}");
+    run.end(Signal::KILL);
+    wait_until("the removal of the lab", || {
+        run_command(shifted(&down, 0, 5)).code == Some(0) && left(lab) == 0
+    });
 }

@@ -31,6 +31,7 @@ pub(crate) use lock::process_that_holds;
 pub use lock::tell_of_waiting;
 pub use names::Host;
 pub use scratch::ScratchLab;
+pub(crate) use scratch::is_there;
 pub use status::{HostStatus, LabState, LabStatus};
 
 /// Name of the lab when none is given.

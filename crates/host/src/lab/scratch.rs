@@ -3,6 +3,8 @@
 //! The name holds the owner's PID namespace, process id and start time, so runs never meet, and what a killed owner
 //! left is recognised and removed by the next one in the same PID namespace. From another one nobody can see whether
 //! the owner lives, so its lab stays.
+//!
+//! The start time is the host's: in a time namespace `/proc` shows every process's ahead by the offset of the reader.
 
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::error::{LabError, Result};
 use super::kernel::{self, Kernel};
 use super::{Lab, LabOptions, names};
+use mpps_sys::clock::namespace::offsets;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -47,11 +52,15 @@ impl ScratchLab {
         if std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() != own.as_str()) {
             return Ok(Vec::new());
         }
+        // With an offset that is not known every owner seems to have started at another time.
+        let Ok(ahead) = ahead_ticks() else {
+            return Ok(Vec::new());
+        };
         let here = pid_namespace()?;
         let mut stale: Vec<String> = kernel::names()
             .iter()
             .filter_map(|n| names::scratch_owner(n))
-            .filter(|(_, owner)| owner.pid_namespace == here && start_time(owner.pid) != Some(owner.started))
+            .filter(|(_, owner)| owner.pid_namespace == here && is_gone(owner, ahead))
             .map(|(name, _)| name.to_owned())
             .collect();
         stale.sort();
@@ -91,28 +100,55 @@ fn pid_namespace() -> Result<u32> {
 pub(super) fn this_process() -> Result<names::Owner> {
     const PATH: &str = "/proc/self/stat";
     let stat = std::fs::read_to_string(PATH).map_err(|e| LabError::io("read", PATH.to_owned(), e))?;
-    let started = parse_start_time(&stat)
-        .ok_or_else(|| LabError::io("read start time from", PATH.to_owned(), std::io::ErrorKind::InvalidData))?;
+    let invalid = |why: &str| LabError::io("read start time from", PATH.to_owned(), std::io::Error::other(why));
+    let started = start_time(&stat).ok_or_else(|| invalid("not the format of proc(5)"))?;
     Ok(names::Owner {
         pid_namespace: pid_namespace()?,
         pid: std::process::id(),
-        started,
+        started: started.wrapping_add_signed(-ahead_ticks().map_err(invalid)?),
     })
 }
 
-/// When the process started, in clock ticks since boot; `None` when there is no such process.
-fn start_time(pid: u32) -> Option<u64> {
-    parse_start_time(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// Clock ticks by which start times in `/proc` are ahead of the host's; less than one more is lost in rounding.
+///
+/// # Errors
+/// The reason if that is not known.
+fn ahead_ticks() -> std::result::Result<i64, &'static str> {
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second() as i64;
+    Ok(offsets()?.boottime_ns.div_euclid(tick_ns))
 }
 
-/// Field 22 of proc(5)'s `/proc/PID/stat`. The second, the program's name, may hold spaces and parentheses. A zombie
-/// counts as dead.
-fn parse_start_time(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if fields.next()? == "Z" {
-        return None;
+/// Whether no such process lives any more. `ahead` as by [`ahead_ticks`].
+fn is_gone(owner: &names::Owner, ahead: i64) -> bool {
+    if !is_there(owner.pid) {
+        return true;
     }
-    fields.nth(18)?.parse().ok()
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", owner.pid)) else {
+        return !is_there(owner.pid);
+    };
+    let started = start_time(&stat).map(|shown| shown.wrapping_add_signed(-ahead));
+    is_zombie(&stat) || started.is_some_and(|started| started.abs_diff(owner.started) > 1)
+}
+
+/// Whether there is a process of this number, be it a zombie. `/proc` may hide those of others.
+pub(crate) fn is_there(pid: u32) -> bool {
+    let pid = pid.try_into().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Fields of proc(5)'s `/proc/PID/stat` from the third on. The second, the program's name, may hold spaces and
+/// parentheses.
+fn fields(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
+}
+
+/// Field 22: time when the process started, in clock ticks since boot as the reader's time namespace counts them.
+fn start_time(stat: &str) -> Option<u64> {
+    fields(stat)?.nth(19)?.parse().ok()
+}
+
+fn is_zombie(stat: &str) -> bool {
+    fields(stat).and_then(|mut fields| fields.next()) == Some("Z")
 }
 
 #[cfg(test)]
@@ -122,9 +158,18 @@ mod tests {
     #[test]
     fn the_start_time_is_found_whatever_the_program_is_called() {
         let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20 21";
-        assert_eq!(parse_start_time(&format!("9 (a) b) S {rest}")), Some(4242));
-        assert_eq!(parse_start_time(&format!("9 (sh) Z {rest}")), None);
-        assert_eq!(parse_start_time("9 (sh) S 1 2"), None);
-        assert!(start_time(std::process::id()).is_some());
+        assert_eq!(start_time(&format!("9 (a) b) S {rest}")), Some(4242));
+        assert!(is_zombie("9 (sh) Z 1") && !is_zombie("9 (Z ) S 1"));
+        assert_eq!(start_time("9 (sh) S 1 2"), None);
+    }
+
+    #[test]
+    fn an_owner_lives_by_any_rounding_of_its_start_and_is_gone_by_another_start() {
+        let owner = this_process().unwrap();
+        let ahead = ahead_ticks().unwrap();
+        for (ticks, gone) in [(0, false), (1, false), (-1, false), (2, true), (-10_000_000, true)] {
+            assert_eq!(is_gone(&owner, ahead + ticks), gone, "{ticks}");
+        }
+        assert!(!is_there(u32::MAX) && is_there(1));
     }
 }

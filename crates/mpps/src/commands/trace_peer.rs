@@ -10,11 +10,12 @@ use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed, say, usage};
 use crate::paths;
 use crate::privilege::as_user;
+use mpps_host::left::{in_reach_of_others, peer_places, remove_of_peers};
 use mpps_report::{JsonTarget, same_file, write_trace};
 use mpps_sys::{clock, private, probe, signal};
 use mpps_trace::Recording;
 use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
-use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, lstat, stat, statvfs};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock, statvfs};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -172,7 +173,7 @@ struct Folder {
 impl Folder {
     fn make() -> Result<Self> {
         let above = above()?;
-        let _ = mpps_host::left::remove_of_peers(&above);
+        let _ = remove_of_peers(&above);
         let named = |prefix: &str| above.join(format!("{prefix}-{}", std::process::id()));
         let (draft, path) = (named("new"), named("peer"));
         let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
@@ -239,9 +240,9 @@ impl Drop for Folder {
 /// may write to.
 fn above() -> Result<PathBuf> {
     let mut why = Vec::new();
-    for place in mpps_host::left::peer_places() {
+    for place in peer_places() {
         // What root makes there is to stay there: nobody else may lead it elsewhere, or put a plug-in in its place.
-        if let Some(reason) = place.ancestors().find_map(others) {
+        if let Some(reason) = place.parent().and_then(in_reach_of_others) {
             why.push(format!("{} {reason}", place.display()));
             continue;
         }
@@ -258,33 +259,10 @@ fn above() -> Result<PathBuf> {
     )))
 }
 
-/// Why a folder, or a link, is not this user's or root's, who alone may change what lies in it.
-fn others(folder: &Path) -> Option<String> {
-    let owner = |stat: rustix::fs::Stat| stat.st_uid;
-    let owners = [lstat(folder).map(owner), stat(folder).map(owner)];
-    let me = rustix::process::geteuid().as_raw();
-    // In a user namespace root may have another number.
-    let top = stat("/").map_or(0, owner);
-    let other = owners
-        .into_iter()
-        .flatten()
-        .find(|owner| ![0, me, top].contains(owner))?;
-    Some(format!("lies in {}, which belongs to user {other}", folder.display()))
-}
-
 /// Why DPDK would load nothing from there.
 fn unfit(place: &Path) -> Option<String> {
-    let place = fs::canonicalize(place).ok()?;
-    if statvfs(&place).is_ok_and(|there| there.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+    if statvfs(place).is_ok_and(|there| there.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
         return Some("is mounted noexec".to_owned());
     }
-    if let Some(reason) = place.ancestors().find_map(others) {
-        return Some(reason);
-    }
-    let open = |folder: &&Path| private::is_open_to_others(folder).unwrap_or(true);
-    let open = place.ancestors().find(open)?;
-    Some(format!(
-        "lies in {}, which others than its owner may write to",
-        open.display()
-    ))
+    in_reach_of_others(place)
 }
