@@ -67,7 +67,10 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
 fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     let dir = machine.sys_net(name);
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
-    let link = shown.as_ref().ok().and_then(|t| serde_json::from_str::<Value>(t).ok());
+    let link = shown
+        .as_ref()
+        .ok()
+        .and_then(|t| serde_json::from_str::<Value>(&mpps_sys::text::json(t.clone())).ok());
     let link = link.as_ref().and_then(|v| v.get(0));
     let driver = driver(machine, name, dir.as_deref(), link, area);
     xdp::examine(machine, name, &driver, area);

@@ -31,7 +31,8 @@ pub(crate) fn parse(json: &str) -> Option<Vec<Device>> {
     if json.trim().is_empty() {
         return Some(Vec::new());
     }
-    let Value::Array(items) = serde_json::from_str(json).ok()? else {
+    // `ip` writes control characters of names and aliases as they are, which no JSON may have.
+    let Value::Array(items) = serde_json::from_str(&mpps_sys::text::json(json.to_owned())).ok()? else {
         return None;
     };
     Some(items.iter().filter_map(device).collect())
@@ -98,6 +99,17 @@ mod tests {
         assert_eq!((eth1.kind.as_str(), eth1.operstate.as_str()), ("veth", "UP"));
         assert_eq!((eth1.tx_queues, eth1.rx_queues, eth1.mtu), (4, 4, 1500));
         assert_eq!(eth1.addresses, ["10.99.0.1/24", "fd99::1/64"]);
+    }
+
+    #[test]
+    fn a_name_with_control_characters_spoils_no_list() {
+        let list = SAMPLE
+            .replacen("lo", "a\x1b[31m\u{202e}", 1)
+            .replace("x-a", "x\\ny\x7f\x01z");
+        let devices = parse(&list).unwrap();
+        assert_eq!(devices[0].name, "a\x1b[31m\u{202e}");
+        assert_eq!(devices[0].alias, "mpps-lab x\ny\x7f\x01z");
+        assert_eq!(devices[1].name, "eth1");
     }
 
     #[test]
