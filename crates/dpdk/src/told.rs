@@ -4,8 +4,9 @@ use crate::memif::Socket;
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::{ErrorKind, Fact};
-use mpps_netdev::{NetDev, lacks};
+use mpps_netdev::NetDev;
 use mpps_sys::private;
+use mpps_sys::privilege::lacks;
 use std::io;
 use std::path::Path;
 

@@ -6,12 +6,6 @@ pub fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Whether the calling thread lacks capability `number`; false where that can't be read.
-pub fn lacks(number: u32) -> bool {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    effective(&status).is_some_and(|all| all >> number & 1 == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -21,7 +15,5 @@ mod tests {
         let status = "Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000003000\n";
         assert_eq!(effective(status), Some(1 << 12 | 1 << 13));
         assert_eq!(effective("CapPrm:\t000001ffffffffff\n"), None);
-        // No kernel has a capability 63.
-        assert!(lacks(63));
     }
 }

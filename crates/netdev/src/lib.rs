@@ -22,7 +22,7 @@ mod way;
 mod xdp_features;
 
 pub use broadcast::{Broadcast, broadcasts};
-pub use capability::{effective, lacks};
+pub use capability::effective;
 pub use carrier::await_carrier;
 pub use change::{set_mac, set_mtu};
 pub use drops::{Drops, drops, transmit_drops};

@@ -34,6 +34,19 @@ impl Level {
     fn number(&self, file: &str) -> Option<u64> {
         self.text(file)?.trim().parse().ok()
     }
+
+    /// As [`Quota::granted_us`].
+    fn granted_us(&self) -> Option<(u64, u64)> {
+        match self.version {
+            // -1 is no quota, and no number of this type.
+            Version::One => Some((self.number("cpu.cfs_quota_us")?, self.number("cpu.cfs_period_us")?)),
+            Version::Two => {
+                let text = self.text("cpu.max")?;
+                let (quota, period) = text.trim().split_once(' ')?;
+                Some((quota.parse().ok()?, period.parse().ok()?))
+            }
+        }
+    }
 }
 
 /// Control groups of this process.
@@ -161,6 +174,21 @@ impl Groups {
         self.levels("cpu").into_iter().filter_map(Quota::of).collect()
     }
 
+    /// Least CPU time that the groups grant, in cores; the file that says so, and the text in it that lifts the quota.
+    /// `None`: no quota is known.
+    pub fn cores(&self) -> Option<(f64, PathBuf, &'static str)> {
+        let of = |level: Level| {
+            let (quota, period) = level.granted_us().filter(|&(_, period)| period > 0)?;
+            let (file, lifted) = match level.version {
+                Version::One => ("cpu.cfs_quota_us", "-1"),
+                Version::Two => ("cpu.max", "max"),
+            };
+            Some((quota as f64 / period as f64, level.folder.join(file), lifted))
+        };
+        let levels = self.levels("cpu").into_iter();
+        levels.filter_map(of).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
     /// Time per period, µs, that the groups grant threads of real-time priority, where the kernel has such a limit per
     /// group (version 1, `CONFIG_RT_GROUP_SCHED`): the least, with its group.
     pub fn real_time_us(&self) -> Option<(String, i64)> {
@@ -263,18 +291,7 @@ impl Quota {
 
     /// CPU time granted per period, and the period, µs; `None`: no quota is set, or none can be read.
     pub fn granted_us(&self) -> Option<(u64, u64)> {
-        match self.level.version {
-            // -1 is no quota, and no number of this type.
-            Version::One => Some((
-                self.level.number("cpu.cfs_quota_us")?,
-                self.level.number("cpu.cfs_period_us")?,
-            )),
-            Version::Two => {
-                let text = self.level.text("cpu.max")?;
-                let (quota, period) = text.trim().split_once(' ')?;
-                Some((quota.parse().ok()?, period.parse().ok()?))
-            }
-        }
+        self.level.granted_us()
     }
 }
 

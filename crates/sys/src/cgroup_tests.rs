@@ -120,6 +120,8 @@ fn withheld_time_and_the_quota_are_read_in_both_versions() {
         ("/a", Some((20_000, 100_000)))
     );
     assert_eq!((quotas[1].group(), quotas[1].granted_us()), ("/", None));
+    let (cores, file, lifted) = v1.groups().cores().expect("a quota");
+    assert!((cores - 0.2).abs() < 1e-9 && file.ends_with("cg/cpu/a/cpu.cfs_quota_us") && lifted == "-1");
     let before = quotas[0].read().expect("counts");
     assert_eq!((before.periods, before.throttled, before.ns), (12, 11, 900_000_000));
     v1.put(

@@ -123,6 +123,13 @@ pub fn held() -> CapabilitySet {
     raw::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
+/// Whether capability `number` (of `<linux/capability.h>`) is not in force for the calling thread. The kernel says so:
+/// `/proc` may be hidden.
+pub fn lacks(number: u32) -> bool {
+    let wanted = CapabilitySet::from_bits_retain(1 << number);
+    raw::capabilities(None).is_ok_and(|sets| !sets.effective.contains(wanted))
+}
+
 /// Whether the program's file gives this process more than its user has: capabilities (`setcap`) or another user or
 /// group.
 ///
@@ -452,6 +459,8 @@ mod tests {
     #[test]
     fn a_thread_gives_up_its_own_and_leaves_others_theirs() {
         let before = held();
+        // No kernel has a capability 63.
+        assert!(lacks(63) && (!before.contains(CapabilitySet::NET_RAW) || !lacks(13)));
         let inside = std::thread::scope(|scope| {
             let bare = || {
                 Keep::NOTHING.apply().expect("anybody may give up");

@@ -3,8 +3,12 @@
 use super::finding::{Report, Status};
 use super::machine::Machine;
 use super::parse;
+use mpps_sys::cgroup::Groups;
+use std::path::Path;
 
 const CPU: &str = "/sys/devices/system/cpu";
+const GROUPS: &str = "/proc/self/cgroup";
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 pub(super) fn examine(machine: &Machine, report: &mut Report) {
     let cpuinfo = machine.read("/proc/cpuinfo").unwrap_or_default();
@@ -149,14 +153,9 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
             let finding = format!("limited to {quota:.2} cores' time");
             area.add(Status::Warn, "cgroup quota", finding, why, &command);
         }
-        _ if machine.read("/proc/self/cgroup").is_none() => {
-            area.add(
-                Status::Info,
-                "cgroup quota",
-                "/proc/self/cgroup could not be read",
-                why,
-                "",
-            );
+        _ if machine.read(GROUPS).is_none() || machine.read(MOUNTS).is_none() => {
+            let finding = format!("{GROUPS} or {MOUNTS} could not be read");
+            area.add(Status::Info, "cgroup quota", finding, why, "");
         }
         _ => area.add(Status::Ok, "cgroup quota", "none", why, ""),
     }
@@ -192,43 +191,15 @@ pub(super) fn boot_command(machine: &Machine, arguments: &str) -> Option<String>
 
 /// The tightest CPU quota of this process's control group and those above it, in cores, and what lifts it.
 fn quota(machine: &Machine) -> Option<(f64, String)> {
-    let text = machine.read("/proc/self/cgroup")?;
-    let (v2, v1) = parse::cgroups(&text);
-    let up = |path: &str| -> Vec<String> {
-        let mut all = vec![String::new()];
-        for part in path.split('/').filter(|p| !p.is_empty()) {
-            all.push(format!("{}/{part}", all[all.len() - 1]));
-        }
-        all
+    let tree = machine.tree();
+    let (cores, file, lifted) = Groups::of(tree.root()).cores()?;
+    let file = Path::new("/").join(file.strip_prefix(tree.root()).ok()?);
+    let file = file.to_str()?;
+    let command = match machine.can_be_set(file) {
+        true => format!("echo {lifted} > {file}"),
+        false => String::new(),
     };
-    let mut found: Vec<(f64, String)> = Vec::new();
-    for dir in v2.map(up).unwrap_or_default() {
-        let file = format!("/sys/fs/cgroup{dir}/cpu.max");
-        let quota = machine.read(&file).and_then(|t| parse::cpu_max(&t));
-        let command = if machine.can_be_set(&file) {
-            format!("echo max > {file}")
-        } else {
-            String::new()
-        };
-        found.extend(quota.map(|q| (q, command)));
-    }
-    for dir in v1.map(up).unwrap_or_default() {
-        let file = |key: &str| format!("/sys/fs/cgroup/cpu{dir}/cpu.cfs_{key}_us");
-        // -1 where there is no quota.
-        if let (Some(quota), Some(period)) = (machine.read(&file("quota")), machine.read(&file("period")))
-            && !quota.starts_with('-')
-        {
-            let quota = parse::cpu_max(&format!("{quota} {period}"));
-            let set = file("quota");
-            let command = if machine.can_be_set(&set) {
-                format!("echo -1 > {set}")
-            } else {
-                String::new()
-            };
-            found.extend(quota.map(|q| (q, command)));
-        }
-    }
-    found.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))
+    Some((cores, command))
 }
 
 fn frequency(machine: &Machine, report: &mut Report, virtual_machine: bool) {

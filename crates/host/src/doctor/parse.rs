@@ -70,28 +70,6 @@ pub(super) fn load(text: &str) -> Option<f64> {
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
-/// CPUs' worth of time that a `cpu.max` of cgroup v2 (`200000 100000`) allows; `None` when it does not bound.
-pub(super) fn cpu_max(text: &str) -> Option<f64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
-    (period > 0.0).then_some(quota / period)
-}
-
-/// The paths of this process in the hierarchies of cgroup v2 (first) and v1's `cpu` (second), from
-/// `/proc/self/cgroup`.
-pub(super) fn cgroups(text: &str) -> (Option<&str>, Option<&str>) {
-    let (mut v2, mut v1) = (None, None);
-    for line in text.lines() {
-        let mut parts = line.splitn(3, ':');
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some("0"), Some(""), path) => v2 = path,
-            (_, Some(controllers), path) if controllers.split(',').any(|c| c == "cpu") => v1 = path,
-            _ => {}
-        }
-    }
-    (v2, v1)
-}
-
 /// The number and the name of each interrupt of `/proc/interrupts` that has a number.
 pub(super) fn interrupts(text: &str) -> Vec<(u32, String)> {
     let numbered = |line: &str| {
@@ -143,9 +121,6 @@ mod tests {
         assert_eq!(load("2.50 1.00 0.75 3/412 9001"), Some(2.5));
         assert_eq!((load(""), load("nan 1"), load("-1 1")), (None, None, None));
         assert!(mask_is_set("00000000,00000003") && !mask_is_set("0,00"));
-        assert_eq!(cpu_max("150000 100000"), Some(1.5));
-        assert_eq!(cpu_max("max 100000"), None);
-        assert_eq!(cgroups("3:cpu,cpuacct:/a\n0::/b"), (Some("/b"), Some("/a")));
         let text = "      CPU0 CPU1\n 38:  0  4190 PCI-MSIX-0000:00:03.0 1-edge virtio2-input.0\nNMI: 0 0 Non-maskable";
         assert_eq!(interrupts(text), [(38, "virtio2-input.0".to_owned())]);
         assert_eq!(
@@ -158,7 +133,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "[ -~\n]{0,200}") {
             let _ = (list(&text), mask_is_set(&text), keyed(&text, "a"), kernel_version(&text), chosen(&text));
-            let _ = (soft_limit(&text, "M"), steal_share(&text), cpu_max(&text), cgroups(&text), interrupts(&text));
+            let _ = (soft_limit(&text, "M"), steal_share(&text), interrupts(&text));
         }
 
         #[test]

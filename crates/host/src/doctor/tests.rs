@@ -36,6 +36,10 @@ const SERVER: &[(&str, &str)] = &[
         "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-3\n",
     ),
     ("proc/self/cgroup", "0::/user.slice/x\n"),
+    (
+        "proc/self/mountinfo",
+        "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    ),
     ("sys/fs/cgroup/user.slice/cpu.max", "150000 100000"),
     ("sys/fs/cgroup/user.slice/x/cpu.max", "max 100000"),
     (
@@ -174,6 +178,35 @@ fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
     assert!(
         !report.findings.iter().any(|f| f.area == "nic lo"),
         "loopback is not asked for"
+    );
+}
+
+#[test]
+fn a_quota_of_version_1_is_found_wherever_it_is_mounted() {
+    let files = [
+        ("sys/devices/system/cpu/online", "0-3"),
+        ("proc/self/cgroup", "5:cpuacct,cpu:/jobs/x\n0::/\n"),
+        (
+            "proc/self/mountinfo",
+            "31 20 0:27 /jobs /groups/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
+        ),
+        ("groups/cpu,cpuacct/cpu.cfs_quota_us", "50000\n"),
+        ("groups/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ("groups/cpu,cpuacct/x/cpu.cfs_quota_us", "-1\n"),
+        ("groups/cpu,cpuacct/x/cpu.cfs_period_us", "100000\n"),
+    ];
+    let report = examine_sample(&files, &Options::default());
+    let found = find(&report, "cores", "cgroup quota");
+    assert_eq!(found.finding, "limited to 0.50 cores' time");
+    assert_eq!(
+        found.command.as_deref(),
+        Some("echo -1 > /groups/cpu,cpuacct/cpu.cfs_quota_us")
+    );
+    let report = examine_sample(&files[..2], &Options::default());
+    assert!(
+        find(&report, "cores", "cgroup quota")
+            .finding
+            .contains("could not be read")
     );
 }
 
