@@ -2,7 +2,7 @@
 # Rebuilds the BPF programs in xdp/ and crates/watch/bpf/ and compares them with the objects in the repository.
 #
 #   scripts/xdp.sh            compare; exit 1 where an object is not what its source gives
-#   scripts/xdp.sh --update   rebuild the objects in the repository
+#   scripts/xdp.sh --update   rebuild those objects in the repository
 #
 # The crates embed the objects as they lie there, so that no C compiler is needed to build them. An object depends on
 # its source and on the compiler's version, and on nothing of this host: no headers but those of these folders, no
@@ -55,11 +55,12 @@ build() {
         sed -E -e '/@llvm\.dbg\./d' -e '/^ /{/ call /!s/, !dbg ![0-9]+//}' "$built/program.ll" >"$built/lean.ll"
         $llc -march=bpf -mcpu=v3 -filetype=obj "$built/lean.ll" -o "$built/$object"
         $strip -g "$built/$object"
-        if [ "$update" ]; then
+        if cmp -s "$built/$object" "$object"; then
+            # Not written again: its crate would be built again.
+            echo "$folder/$object: is what $folder/$source gives"
+        elif [ "$update" ]; then
             cp "$built/$object" "$object"
             echo "$folder/$object: built by $($clang --version | head -n 1)"
-        elif cmp -s "$built/$object" "$object"; then
-            echo "$folder/$object: is what $folder/$source gives"
         else
             echo "$folder/$object: is NOT what $folder/$source gives (scripts/xdp.sh --update rebuilds it)"
             failed=1

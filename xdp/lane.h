@@ -93,6 +93,8 @@ struct slip {
 	u64 sent_ns;
 };
 typedef struct slip slip_t;
+/* Entry of a place whose departure is not kept. */
+#define NO_SLIP (~0ULL)
 /* By sequence number, then by flow, for the same reason as WINDOWS. */
 SHARED_ARRAY(SLIPS, slip_t);
 /* Without a schedule: when the first of each 16 packets of a lane left, at the earliest. By lane, then by packet. */

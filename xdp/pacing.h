@@ -150,8 +150,10 @@ INLINE void note_slip(u32 flow, u64 seq, u64 now, u64 slip)
 	if (slip > 0xfffffffe)
 		slip = 0xfffffffe;
 	if (noted) {
-		noted->sent_ns = now;
-		noted->entry = seq << 32 | slip;
+		/* Receivers read the entry, the time, and once more the entry. */
+		*(volatile u64 *)&noted->entry = NO_SLIP;
+		*(volatile u64 *)&noted->sent_ns = now;
+		*(volatile u64 *)&noted->entry = seq << 32 | slip;
 	}
 }
 

@@ -10,10 +10,13 @@
 /* Two CPUs' clocks may differ by this. */
 enum { CLOCKS_DIFFER_NS = 1000000 };
 
-/* The lane that sends a flow. Each sends flows that lie side by side, as many as any other. */
+/*
+ * The lane that sends a flow. Each sends flows that lie side by side, as many as any other. In 32 bits, where a division
+ * takes a fraction of the time: crates/xdp/src/encode.rs has no plan whose flows times lanes need more.
+ */
 INLINE struct lane *lane_of(u32 flow)
 {
-	u32 number = PLAN.lanes > 1 ? (((u64)flow + 1) * PLAN.lanes - 1) / PLAN.flows : 0;
+	u32 number = PLAN.lanes > 1 ? ((flow + 1) * PLAN.lanes - 1) / PLAN.flows : 0;
 	u32 cpu = PLAN.lane_cpu[number & (LANES - 1)];
 
 	return bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
@@ -38,6 +41,15 @@ INLINE struct slip *slip_of(u32 flow, u64 seq)
 }
 
 /*
+ * Whether the lane may have written over the time of a block, seen from a limit that was read after the time: the lane
+ * writes the time of packets up to 16 above its limit and 15 more, then the limit.
+ */
+INLINE int written_over(u64 limit, u64 block)
+{
+	return block + TIMES_KEPT <= limit / BULK + 2;
+}
+
+/*
  * Whether a packet that was sent may have left at `sent`: by schedule exactly then, where that is kept, else not before
  * the first of the 16 that it is of. `limit`: as the lane has published it. The upper bound is the caller's.
  */
@@ -48,8 +60,7 @@ INLINE int left_then(struct lane *lane, u64 limit, u64 position, u64 sent, struc
 
 	if (PLAN.flags & PACED)
 		return !slip || slip->sent_ns == sent;
-	/* Times that are older have been written over. */
-	if (block + TIMES_KEPT <= limit / BULK + 1)
+	if (written_over(limit, block))
 		return 1;
 	key = time_key(lane->number, block);
 	time = bpf_map_lookup_elem(&TIMES, &key);
@@ -85,7 +96,12 @@ NOINLINE int sent_after_all(struct source *source, struct lane *lane, u32 flow, 
 		if (seq == next && place >= *(volatile u32 *)&lane->cursor && *(volatile u64 *)&lane->seq == next)
 			return 0;
 	}
-	return left_then(lane, limit, position, sent, PLAN.flags & PACED ? slip_of(flow, seq) : 0);
+	if (left_then(lane, limit, position, sent, PLAN.flags & PACED ? slip_of(flow, seq) : 0))
+		return 1;
+	/* While that was read the lane may have gone on and used the entry again. */
+	if (PLAN.flags & PACED)
+		return !slip_of(flow, seq);
+	return written_over(__sync_fetch_and_or(&lane->limit, 0), position / BULK);
 }
 
 /* The places of a flow's two ports, from those of a packet that arrives, as they lie in its UDP header. */

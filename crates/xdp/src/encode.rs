@@ -379,6 +379,12 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
         let cause = format!("{} lanes: want {LANES} at the most", spec.cores.len());
         return Err(Error::new("set up", "xdp", cause, ErrorKind::Unsupported));
     }
+    // The program knows the lane of a flow by their product, in 32 bits (`lane_of` in `xdp/receive.h`).
+    if flows * spec.cores.len() as u64 > u64::from(u32::MAX) {
+        let (lanes, most) = (spec.cores.len(), u64::from(u32::MAX) / spec.cores.len() as u64);
+        let cause = format!("{flows} flows on {lanes} lanes: want {most} flows at the most, or fewer lanes");
+        return Err(Error::new("set up", "xdp", cause, ErrorKind::Unsupported));
+    }
     for (place, core) in plan.lane_cpu.iter_mut().zip(&spec.cores) {
         *place = *core as u32;
     }
