@@ -83,8 +83,9 @@ fn dashboard_and_alerts_name_only_metrics_that_there_are() {
 }
 
 #[test]
-fn files_of_runs_in_one_folder_can_be_read_together() {
+fn files_of_runs_in_one_folder_or_several_can_be_read_together() {
     let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("more")).expect("a folder");
     let samples = |name: &str, words: &str| {
         let file = scratch.file(name);
         let mut command = mpps(&format!(
@@ -105,10 +106,11 @@ fn files_of_runs_in_one_folder_can_be_read_together() {
         samples("b.prom", same),
         samples("c d\u{e9}.prom", "send null:"),
         samples("x\u{202e}y.prom", same),
+        samples("more/a.prom", same),
     ];
     let each: std::collections::HashSet<_> = all.iter().flatten().collect();
     assert_eq!(each.len(), all.iter().map(Vec::len).sum::<usize>(), "{all:#?}");
-    for (of, run) in all.iter().zip(["a", "b", "c d\u{e9}", "x\u{fffd}y"]) {
+    for (of, run) in all.iter().zip(["a", "b", "c d\u{e9}", "x\u{fffd}y", "a"]) {
         assert!(
             of.len() > 15 && of.iter().all(|line| line.contains(&format!("{{run=\"{run}\""))),
             "{of:#?}"

@@ -169,15 +169,16 @@ const STATES: [Phase; 5] = [
 
 /// The text of all metrics.
 pub fn text(state: &State) -> String {
-    text_of(state, None)
+    text_of(state, &[])
 }
 
-/// The same with the run's name as a label of every metric: texts of several runs can be read together, as the textfile
-/// collector of the node exporter does, which refuses all of them if two have a metric of the same labels.
-pub(crate) fn text_of(state: &State, run: Option<&str>) -> String {
+/// The same with further labels of every metric, name and value, that differ from run to run: texts of several runs can
+/// be read together, as the textfile collector of the node exporter does, which refuses all of them if two have a
+/// metric of the same labels.
+pub(crate) fn text_of(state: &State, of_run: &[(&str, String)]) -> String {
     let mut all = Text {
-        run: run.map(str::to_owned),
-        ..Text::default()
+        text: String::new(),
+        of_run,
     };
     for (name, kind, help) in NAMES {
         let before = all.text.len();
@@ -192,19 +193,18 @@ pub(crate) fn text_of(state: &State, run: Option<&str>) -> String {
     all.text
 }
 
-#[derive(Default)]
-struct Text {
+struct Text<'l> {
     text: String,
-    /// First label of every metric.
-    run: Option<String>,
+    /// First labels of every metric.
+    of_run: &'l [(&'l str, String)],
 }
 
-impl Text {
+impl Text<'_> {
     fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(name);
-        let run = self.run.as_deref().map(|run| ("run", run));
         let mut open = '{';
-        for (label, text) in run.iter().chain(labels) {
+        let of_run = self.of_run.iter().map(|(label, text)| (*label, text.as_str()));
+        for (label, text) in of_run.chain(labels.iter().copied()) {
             let _ = write!(self.text, "{open}{label}=\"{}\"", escaped(text));
             open = ',';
         }

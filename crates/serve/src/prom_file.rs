@@ -34,11 +34,14 @@ impl PromFile {
         let (end, ended) = channel();
         let notes = Notes::new();
         let told = notes.clone();
-        // Files of one folder, which are read together, differ in their names.
+        // Files that are read together differ in their names, or lie in several folders.
         let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let whole = std::path::absolute(path).unwrap_or_default();
+        let folder = whole.parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
+        let labels = [("run", run), ("folder", folder)];
         let body = move || {
             ready();
-            write((&target, &run), &board, &ended, &told)
+            write((&target, &labels), &board, &ended, &told)
         };
         let thread = mpps_sys::thread::spawn("mpps-prom", body);
         let thread = thread.map_err(|e| ReportError::io("start the thread that writes", path, e))?;
@@ -68,7 +71,7 @@ impl PromFile {
 }
 
 fn write(
-    (target, run): (&JsonTarget, &str),
+    (target, labels): (&JsonTarget, &[(&str, String)]),
     board: &Board,
     ended: &Receiver<()>,
     notes: &Notes,
@@ -82,7 +85,7 @@ fn write(
             continue;
         }
         seen = version;
-        let written = target.write_text(&metrics::text_of(&board.newest(), Some(run)));
+        let written = target.write_text(&metrics::text_of(&board.newest(), labels));
         if over {
             return written;
         }
@@ -115,7 +118,8 @@ mod tests {
         });
         file.finish().expect("written");
         let text = std::fs::read_to_string(&path).expect("the file");
-        assert!(text.contains("mpps_run_trials{run=\"mpps\"} 41\n"), "{text}");
+        let line = format!("mpps_run_trials{{run=\"mpps\",folder=\"{}\"}} 41\n", folder.display());
+        assert!(text.contains(&line), "{text}");
         assert_eq!(
             std::fs::read_dir(&folder).expect("the folder").count(),
             1,
