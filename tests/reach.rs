@@ -335,7 +335,36 @@ fn link_local_addresses_are_taken_with_their_interface_and_refused_without() {
         let reflect = format!("reflect {path}:[{b}%eth1]:9000");
         let send = format!("sendrecv {path}: --dest [{b}%eth1]:9000 --rate 5kpps");
         let from = format!("sendrecv {path}:[{a}%eth1] --dest [{b}%eth1]:9000 --rate 5kpps");
-        all_back(&net, &reflect, &[&send, &from]);
+        let src = format!("sendrecv {path}: --src {a}%eth1 --dest [{b}]:9000 --rate 5kpps");
+        let src_of_both = format!("sendrecv {path}: --src [{a}%eth1] --dest [{b}%eth1]:9000 --rate 5kpps");
+        all_back(&net, &reflect, &[&send, &from, &src, &src_of_both]);
+    }
+    all_back(
+        &net,
+        "reflect udp:[fd99::2]:9000",
+        &[&format!(
+            "sendrecv af_packet:eth1 --src {a}%eth1 --dest [fd99::2]:9000 --rate 5kpps"
+        )],
+    );
+    for (words, parts) in [
+        (
+            format!("udp: --src {a}%eth9 --dest [{b}]:9000"),
+            ["--src fe80::", "no such interface 'eth9'"],
+        ),
+        (
+            format!("udp: --src {a}%eth1 --dest [{b}%lo]:9000"),
+            ["--src fe80::", "another interface"],
+        ),
+        (
+            format!("xdp:eth1 --src {a}%lo --dest [{b}]:9000"),
+            ["--src fe80::", "want both of one interface"],
+        ),
+        (
+            "udp: --src fd99::1%eth1 --dest [fd99::2]:9000".to_owned(),
+            ["--src", "only link-local addresses"],
+        ),
+    ] {
+        assert_refused(net.a(&format!("send {words}")), 2, &parts);
     }
     let reflect = format!("reflect udp:[{b}%eth1]:9000");
     all_back(

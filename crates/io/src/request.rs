@@ -49,7 +49,7 @@ pub struct Ends {
     pub dst: IpAddr,
     /// The flows between them.
     pub flows: FlowSet,
-    /// Index of the interface that link-local destinations are on, where it was named; else 0.
+    /// Index of the interface that link-local addresses of either end are on, where it was named; else 0.
     pub scope: u32,
 }
 
@@ -59,7 +59,7 @@ impl Ends {
         let ((src_port, dst_port), (src, dst)) = (self.flows.ports(flow), self.flows.addresses(flow));
         let (src, dst) = (addresses::at(self.src, src), addresses::at(self.dst, dst));
         let dst = match dst {
-            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, dst_port, 0, self.scope).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, dst_port, 0, self.scope).into(),
             ip => SocketAddr::new(ip, dst_port),
         };
         (SocketAddr::new(src, src_port), dst)

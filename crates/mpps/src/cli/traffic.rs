@@ -2,11 +2,11 @@
 
 use super::Run;
 use super::rate::{self, RateParser, RateText, StepText};
-use super::values::{self, Target};
+use super::values::{self, Sources, Target};
 use crate::paths;
 use clap::{Arg, Args};
 use mpps_engine::{Pacing, Step};
-use mpps_io::{AddressRange, PortSpec};
+use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -56,8 +56,8 @@ pub(crate) struct Traffic {
     /// have (10.99.0.0/22, fd99::/120); need not be the host's own on af_packet, af_xdp and xdp [default: udp: the
     /// port's address, else the one that the host's routes choose; af_packet, af_xdp and xdp: the interface's; dpdk:
     /// none]
-    #[arg(long, value_name = "IP|A-B|NET/BITS", value_parser = values::addresses)]
-    pub(crate) src: Option<AddressRange>,
+    #[arg(long, value_name = "IP|A-B|NET/BITS", value_parser = values::sources)]
+    pub(crate) src: Option<Sources>,
     /// Source ports; each with each destination port is a flow [default: 10000-10063; udp: one port per lane]
     #[arg(long, value_name = "A-B", value_parser = values::ports)]
     pub(crate) src_port_range: Option<RangeInclusive<u16>>,

@@ -25,6 +25,14 @@ pub(crate) struct Target {
     pub(crate) zone: Option<String>,
 }
 
+/// Addresses that packets are sent from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sources {
+    pub(crate) ips: AddressRange,
+    /// Interface that link-local addresses are on: `fe80::1%eth1`.
+    pub(crate) zone: Option<String>,
+}
+
 /// A host, or several, as they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
@@ -259,6 +267,27 @@ pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
+/// Addresses as [`addresses`] has them, with the interface of link-local ones behind `%`, in brackets or without.
+pub(crate) fn sources(text: &str) -> Parsed<Sources> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let (ips, zone) = match bare.unwrap_or(text).split_once('%') {
+        Some((ips, zone)) => (addresses(ips)?, Some(zone.to_owned())),
+        None => (addresses(bare.unwrap_or(text))?, None),
+    };
+    if zone.is_some() {
+        of_one_interface(*ips.start())?;
+    }
+    Ok(Sources { ips, zone })
+}
+
+/// Refuses an interface with an address that is known beyond one link.
+fn of_one_interface(ip: IpAddr) -> Parsed<()> {
+    match is_link_local(ip) {
+        true => Ok(()),
+        false => Err("only link-local addresses (fe80::) are of one interface: want it without %".to_owned()),
+    }
+}
+
 const WANT_ADDRESSES: &str = "want an IP address, or several as FIRST-LAST or NETWORK/BITS, such as 10.99.0.1, \
                               10.99.0.1-10.99.3.254 or fd99::/120";
 
@@ -398,13 +427,13 @@ pub(crate) fn target(text: &str) -> Parsed<Target> {
     };
     let host = if let Some(v6) = bare {
         let range = addresses(&v6).map_err(|told| if several(&v6) { told } else { WANT.to_owned() })?;
-        match range.start() {
-            IpAddr::V4(_) if !v6.contains(':') => return Err(WANT.to_owned()),
-            ip if zone.is_some() && !is_link_local(*ip) => {
-                return Err("only link-local addresses (fe80::) are of one interface: want it without %".to_owned());
-            }
-            _ => Host::Ips(range),
+        if range.start().is_ipv4() && !v6.contains(':') {
+            return Err(WANT.to_owned());
         }
+        if zone.is_some() {
+            of_one_interface(*range.start())?;
+        }
+        Host::Ips(range)
     } else if text.contains("::") || host.contains(':') {
         let meant = without_brackets(host, port_text).or_else(|| without_port(text));
         return Err(meant.unwrap_or_else(|| WANT.to_owned()));

@@ -59,7 +59,8 @@ pub(super) fn addresses(
     // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
     let apart = args.far.is_some();
     let of_port = port.traits.socket.and_then(|socket| socket.address);
-    if let (Some(src), Some(address)) = (&args.src, of_port)
+    let from = args.src.as_ref().map(|src| &src.ips);
+    if let (Some(src), Some(address)) = (from, of_port)
         && ranges::only(src) != Some(address)
     {
         return Err(usage(format!(
@@ -67,9 +68,9 @@ pub(super) fn addresses(
             ranges::text(src)
         )));
     }
-    let srcs = args.src.clone().or(of_port.map(ranges::one));
+    let srcs = from.cloned().or(of_port.map(ranges::one));
     let given = srcs.as_ref().map(|srcs| *srcs.start());
-    let dest = match &args.dest {
+    let mut dest = match &args.dest {
         Some(target) => resolved(target, given, device, known)?,
         None if apart => {
             let ip = match given {
@@ -86,6 +87,16 @@ pub(super) fn addresses(
             ));
         }
     };
+    if let Some((zone, ips)) = args.src.as_ref().and_then(|src| Some((src.zone.as_ref()?, &src.ips))) {
+        let scope = scope("--src", zone, ips, device)?;
+        if ![0, scope].contains(&dest.scope) {
+            return Err(usage(format!(
+                "--src {}%{zone}: --dest names another interface, and no packet leaves its link: want both of one",
+                ranges::text(ips)
+            )));
+        }
+        dest.scope = scope;
+    }
     reach::check(args, port, (device, far), &dest)?;
     let src = match (given, dest.ip) {
         (Some(src), _) => src,
@@ -248,7 +259,10 @@ fn resolved(
         Host::Ips(range) => {
             return Ok(Destination {
                 count: ranges::count(range),
-                scope: scope(target, range, device)?,
+                scope: match &target.zone {
+                    Some(zone) => scope("--dest", zone, range, device)?,
+                    None => 0,
+                },
                 ..Destination::one(*range.start(), ports)
             });
         }
@@ -287,19 +301,18 @@ fn resolved(
     })
 }
 
-/// Index of the interface that was named with an address; 0 where none was.
-fn scope(target: &Target, ips: &AddressRange, device: Option<&NetDev>) -> Result<u32> {
-    let Some(zone) = &target.zone else { return Ok(0) };
+/// Index of the interface `zone` that was named with addresses of `option`.
+fn scope(option: &str, zone: &str, ips: &AddressRange, device: Option<&NetDev>) -> Result<u32> {
     let ip = ips.start();
     let named = NetDev::by_name(zone).map_err(|_| {
         usage(format!(
-            "--dest {ip}%{zone}: no such interface '{zone}'; there are: {}",
+            "{option} {ip}%{zone}: no such interface '{zone}'; there are: {}",
             netdev::interface_names().join(", ")
         ))
     })?;
     match device.filter(|device| device.ifindex != named.ifindex) {
         Some(device) => Err(usage(format!(
-            "--dest {ip}%{zone}: packets leave by {}, and the address is one of the link of {zone}: want both of one \
+            "{option} {ip}%{zone}: packets leave by {}, and the address is one of the link of {zone}: want both of one \
              interface",
             device.name
         ))),

@@ -44,7 +44,7 @@ pub(super) fn check(
     let dests = dest.ips();
     one_by_one("--dest", &dests, port, &devices)?;
     if let Some(srcs) = &args.src {
-        one_by_one("--src", srcs, port, &devices)?;
+        one_by_one("--src", &srcs.ips, port, &devices)?;
     }
     if let Some(hop) = args.gateway {
         one_by_one("--gateway", &ranges::one(hop), port, &devices)?;
