@@ -138,13 +138,19 @@ fn check_against(parts: &[Part], available: Available) -> Result<()> {
     let Some(named) = order.get(..named).filter(|named| !named.is_empty()) else {
         return Ok(());
     };
-    let each = available.bytes.saturating_sub(rest) / named.len() as u64;
+    // Less than there is, for others take and give back some, and what is advised is to fit then.
+    let advised = available.bytes - available.bytes / 50;
+    let each = advised.saturating_sub(rest) / named.len() as u64;
     let says = named
         .iter()
         .map(|part| format!("{} {} of memory", part.says, size(part.bytes)));
     let want = named.iter().map(|part| (part.want)(each));
+    let with_all_else = match total - rest <= available.bytes {
+        true => format!(" ({} with all else)", size(total)),
+        false => String::new(),
+    };
     Err(usage(format!(
-        "{}, and {} {} available: want {}",
+        "{}{with_all_else}, and {} {} available: want {}",
         says.collect::<Vec<_>>().join(", "),
         available.who,
         size(available.bytes),
@@ -187,7 +193,18 @@ mod tests {
         match check_against(&parts, has(2_100_000_000)) {
             Err(Failure::Usage(text)) => assert_eq!(
                 text,
-                "--flows 9: they take 20 GB of memory, and this host has 2.1 GB available: want 100 at most"
+                "--flows 9: they take 20 GB of memory, and this host has 2.1 GB available: want 97 at most"
+            ),
+            other => panic!("{other:?}"),
+        }
+        match check_against(&parts[..1], has(99_000_000)) {
+            Err(Failure::Usage(text)) => assert!(!text.contains("all else"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+        match check_against(&parts, has(20_050_000_000)) {
+            Err(Failure::Usage(text)) => assert!(
+                text.contains("take 20 GB of memory (20 GB with all else), and"),
+                "{text}"
             ),
             other => panic!("{other:?}"),
         }
