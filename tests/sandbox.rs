@@ -148,6 +148,15 @@ fn where_a_sandbox_forbids_io_uring_one_line_says_so_and_names_udp() {
         assert_eq!(finished.code, Some(1), "{answer:?}: {}", finished.stderr);
         assert_one_line(&finished, &["io_uring", why, "want the path udp"]);
     }
+    for (call, name) in [
+        (Call::IoUringEnter, "io_uring_enter(2)"),
+        (Call::IoUringRegister, "io_uring_register(2)"),
+    ] {
+        let Some(command) = answered(call, Answer::NotPermitted, &mpps(words)) else {
+            return;
+        };
+        assert_one_line(&run_command(command), &[name, "sandbox", "want the path udp"]);
+    }
     for words in ["reflect io_uring:127.0.0.1", "drop io_uring:[::1]"] {
         let words = format!("{words}:{port} --duration 100ms");
         let Some(command) = answered(Call::IoUringSetup, Answer::NotPermitted, &mpps(&words)) else {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// A system call that may be denied, with the first argument that is meant.
+/// A system call that may be denied, with the argument that is meant.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
     /// `io_setup` for 64 requests: asynchronous I/O.
@@ -13,8 +13,14 @@ pub enum Call {
     Clone3,
     /// `io_uring_setup`.
     IoUringSetup,
+    /// `io_uring_enter`
+    IoUringEnter,
+    /// `io_uring_register`
+    IoUringRegister,
     /// `bpf`, whatever for.
     Bpf,
+    /// `socket` for questions about sockets (`NETLINK_SOCK_DIAG`).
+    SocketDiagnosis,
 }
 
 /// Answer of the kernel to a call that is denied.
@@ -43,9 +49,9 @@ impl Answer {
 }
 
 impl Call {
-    /// Its number, and the first argument that is meant; `None` of the argument: all. `None`: not known on this
-    /// architecture.
-    fn number(self) -> Option<(u32, Option<u32>)> {
+    /// Its number, and the place and the value of the argument that is meant; `None` of the argument: all. `None`: not
+    /// known on this architecture.
+    fn number(self) -> Option<(u32, Option<(u32, u32)>)> {
         let x86 = match std::env::consts::ARCH {
             "x86_64" => true,
             "aarch64" => false,
@@ -53,11 +59,14 @@ impl Call {
         };
         let of = |on_x86: u32, on_arm: u32| if x86 { on_x86 } else { on_arm };
         Some(match self {
-            Self::IoSetup => (of(206, 0), Some(64)),
-            Self::CloneShared => (of(56, 220), Some(0x500)),
+            Self::IoSetup => (of(206, 0), Some((0, 64))),
+            Self::CloneShared => (of(56, 220), Some((0, 0x500))),
             Self::Clone3 => (435, None),
             Self::IoUringSetup => (425, None),
+            Self::IoUringEnter => (426, None),
+            Self::IoUringRegister => (427, None),
             Self::Bpf => (of(321, 280), None),
+            Self::SocketDiagnosis => (of(41, 198), Some((2, 4))),
         })
     }
 }
@@ -65,10 +74,11 @@ impl Call {
 /// A filter (seccomp) that gives the call this answer, and then the program.
 const FILTERED: &str = "
 import ctypes, os, struct, sys
-number, first, answer = int(sys.argv[1]), sys.argv[2], 0x50000 | int(sys.argv[3])
-steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, int(first or 0)), (6, 0, 0, answer), \
-(6, 0, 0, 0x7fff0000)]
-if not first:
+number, meant, answer = int(sys.argv[1]), sys.argv[2].split(), 0x50000 | int(sys.argv[3])
+place, value = map(int, meant or (0, 0))
+steps = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16 + 8 * place), (0x15, 0, 1, value), \
+(6, 0, 0, answer), (6, 0, 0, 0x7fff0000)]
+if not meant:
     steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, answer), (6, 0, 0, 0x7fff0000)]
 code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *step) for step in steps))
 filter = ctypes.create_string_buffer(struct.pack('HQ', len(steps), ctypes.addressof(code)))
@@ -88,13 +98,13 @@ pub fn answered(call: Call, answer: Answer, command: &Command) -> Option<Command
     if crate::missing("python3", "python3") {
         return None;
     }
-    let Some((number, first)) = call.number() else {
+    let Some((number, meant)) = call.number() else {
         crate::skip("the numbers of system calls are not known here");
         return None;
     };
     let mut filtered = Command::new("python3");
     filtered.args(["-c", FILTERED, &number.to_string()]);
-    filtered.arg(first.map_or_else(String::new, |first| first.to_string()));
+    filtered.arg(meant.map_or_else(String::new, |(place, value)| format!("{place} {value}")));
     filtered.arg(answer.number().to_string());
     filtered.arg(command.get_program()).args(command.get_args());
     crate::without_sudo(&mut filtered);

@@ -90,9 +90,10 @@ impl Features {
     /// Asks the kernel.
     ///
     /// # Errors
-    /// `ENOSYS`: not in this kernel; `EPERM`: forbidden by `kernel.io_uring_disabled` or seccomp.
+    /// `ENOSYS`: not in this kernel; `EPERM`: forbidden by `kernel.io_uring_disabled` or seccomp. One of the three
+    /// system calls that is answered so is enough.
     pub fn probe() -> io::Result<Self> {
-        let (ring, features) = setup(0)?;
+        let (ring, features) = allowed().map_err(|(_, error)| error)?;
         let mut ops = OpProbe {
             head: [0; 2],
             ops: [0; OPS],
@@ -156,7 +157,7 @@ impl Features {
 
 /// Why io_uring is forbidden to this process; `None`: it is not.
 pub fn forbidden() -> Option<String> {
-    let error = Features::probe().err()?;
+    let (call, error) = allowed().err()?;
     let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     let disabled = disabled.ok().and_then(|text| text.trim().parse::<u32>().ok());
     let why = match (error.raw_os_error()?, disabled) {
@@ -168,7 +169,44 @@ pub fn forbidden() -> Option<String> {
         }
         _ => return None,
     };
-    Some(format!("io_uring_setup(2) is answered with \"{error}\": {why}"))
+    Some(format!("{call}(2) is answered with \"{error}\": {why}"))
+}
+
+/// Makes a ring, as [`setup`], and asks whether the other two calls are allowed. The error has the call's name.
+fn allowed() -> Result<(OwnedFd, u32), (&'static str, io::Error)> {
+    let (ring, features) = setup(0).map_err(|error| ("io_uring_setup", error))?;
+    let denied = |error: &io::Error| {
+        let denials = [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EOPNOTSUPP];
+        error.raw_os_error().is_some_and(|number| denials.contains(&number))
+    };
+    // SAFETY: neither call is given memory: no entry is submitted and none waited for, and without memory the other is
+    // answered with EFAULT, or EINVAL before Linux 5.6, where it may be made at all.
+    let (entered, registered) = unsafe {
+        let none = std::ptr::null_mut::<libc::c_void>();
+        let entered = libc::syscall(
+            libc::SYS_io_uring_enter,
+            ring.as_raw_fd(),
+            0u32,
+            0u32,
+            0u32,
+            none,
+            0usize,
+        );
+        let entered = if entered < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        };
+        (entered, register(&ring, REGISTER_PROBE, none, OPS as u32))
+    };
+    for (call, answer) in [("io_uring_enter", entered), ("io_uring_register", registered)] {
+        if let Err(error) = answer
+            && denied(&error)
+        {
+            return Err((call, error));
+        }
+    }
+    Ok((ring, features))
 }
 
 /// Makes a ring of two entries; returns its descriptor and the kernel's features.
