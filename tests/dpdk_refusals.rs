@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use mpps_tests::{Memif, Scratch, assert_refused, listen_by, missing, mpps, no_dpdk, program, run_command, skip};
+use mpps_tests::{Memif, Own, Scratch, assert_refused, listen_by, missing, mpps, no_dpdk, program, run_command, skip};
 use rustix::process::Signal;
 
 /// Adds what is wrong with the refusal of these words to the list: one line that names every part, one of these exit
@@ -247,4 +247,23 @@ fn an_interface_of_this_network_namespace_is_found_where_sys_shows_another() {
     command.args(["--net", "sh", "-c", &drop]);
     let finished = run_command(command);
     assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn nobody_at_the_other_end_of_a_memif_answers_without_an_address_and_the_refusal_names_the_option() {
+    if no_dpdk() {
+        return;
+    }
+    let memif = Own::new();
+    let scratch = Scratch::new();
+    let reflector = listen_by(&scratch, mpps(&format!("reflect {}", memif.port(0, "server"))));
+    for (ends, asked) in [
+        ("--src 10.0.0.1 --dest 10.0.0.2:9000", "10.0.0.2"),
+        ("--src fd01::1 --dest [fd01::2]:9000", "fd01::2"),
+    ] {
+        let words = format!("sendrecv {} {ends} --duration 50ms --quiet", memif.port(0, "client"));
+        let answer = format!("mpps reflect --ip {asked}");
+        assert_refused(mpps(&words), 1, &[&format!("nobody answered for {asked}"), &answer]);
+    }
+    reflector.end(Signal::INT);
 }

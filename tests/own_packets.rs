@@ -1,7 +1,10 @@
 //! A run knows its own packets: what another run or another host sends is in none of its counts, and is reported.
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Finished, Net, Report, Scratch, inside, missing, net_of, run_command, wait_until};
+use mpps_tests::{
+    Answer, Background, Call, Finished, Net, Report, Scratch, answered, inside, missing, mpps, net_of, no_dpdk,
+    program, run_command, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -399,4 +402,91 @@ fn what_arrives_at_the_second_of_two_ports_is_reserved_there() {
         run.end(Signal::INT);
         net.on(Host::A, "ip link del ids0");
     }
+}
+
+#[test]
+fn a_method_and_every_path_keep_off_the_flows_of_a_run() {
+    let Some(net) = net_of(1) else { return };
+    for (i, (ends, _)) in WAYS.iter().enumerate() {
+        let scratch = Scratch::new();
+        let mac = Host::B.mac();
+        let run = under_way(&net, &scratch, &format!("send {} {ends} --dest-mac {mac}", PORTS[i]));
+        let given = "--src-port-range 10060-10080";
+        for port in PORTS {
+            let search = "--min-rate 1kpps --max-rate 2kpps --goal loss=0,initial=20ms,final=20ms,sum=40ms,width=50%";
+            let ndr = run_command(net.a(&format!("ndr {port} {ends} {given} --dest-mac {mac} {search} --quiet")));
+            let send = beside(&net, &format!("send {port} {ends} {given}"));
+            for refused in [ndr, send] {
+                let said = &refused.stderr;
+                assert_eq!(refused.code, Some(1), "{port} {ends}: {said}");
+                assert!(
+                    said.contains(&format!("{given}: another run of mpps")),
+                    "{port} {ends}: {said}"
+                );
+            }
+        }
+        // Default ports move. Two of those that take the queue can't be side by side.
+        let others = [
+            &["xdp:eth1", "af_xdp:eth1"][..],
+            &["af_packet:eth1"],
+            &["af_packet:eth1"],
+        ][i];
+        for port in others {
+            let words = format!("send {port} {ends} --dest-mac {mac} --rate 1kpps --duration 20ms {PATIENT}");
+            let report = Scratch::new().measure(net.a(&words));
+            let source = source(&report);
+            assert!(source.ends_with("ports 10064-10127"), "{words}: {:#}", report.json);
+        }
+        run.end(Signal::INT);
+    }
+}
+
+#[test]
+fn devices_of_dpdks_own_reserve_nothing() {
+    if no_dpdk() {
+        return;
+    }
+    let ends = "--src 10.99.0.1 --dest 10.99.0.2:9000 --src-port-range 10000-10063";
+    let words = |n: u32| format!("send dpdk:net_null{n} {ends} --rate 1kpps --interval 20ms {PATIENT} --duration");
+    let scratch = Scratch::new();
+    let run = Background::start(scratch.results(mpps(&format!("{} 60s", words(0)))));
+    wait_until("a row", || scratch.rows_so_far() > 0);
+    let report = Scratch::new().measure(mpps(&format!("{} 20ms", words(1))));
+    run.end(Signal::INT);
+    assert!(!warned(&report, "another run"), "{:#}", report.json);
+}
+
+#[test]
+fn names_without_users_and_names_that_can_not_be_read_stop_nobody_and_are_reported() {
+    let Some(net) = net_of(1) else { return };
+    let ends = "--src fd99::1 --dest [fd99::2]:9000 --src-port-range 10000-10063";
+    let words = |more: &str| format!("send af_packet:eth1 {ends} --dest-mac {} {more}", Host::B.mac());
+    let scratch = Scratch::new();
+    let run = under_way(&net, &scratch, &words(""));
+    let short = net.a(&words(&format!("--rate 1kpps --duration 20ms {PATIENT}")));
+    let Some(listed) = answered(Call::SocketDiagnosis, Answer::NotPermitted, &short) else {
+        return;
+    };
+    let report = Scratch::new().measure(listed);
+    assert!(
+        warned(&report, "another run of mpps of a user that this host does not report"),
+        "{:#}",
+        report.json
+    );
+    // Without the list in /proc, too.
+    let mut hidden = inside(&net.lab, Host::A, "unshare --mount sh -c");
+    hidden
+        .arg("mount -t tmpfs none /proc/$$/task/$$/net || exit 77; exec \"$@\"")
+        .arg("sh");
+    hidden
+        .arg(program())
+        .args(words(&format!("--rate 1kpps --duration 20ms {PATIENT}")).split_whitespace());
+    let hidden = answered(Call::SocketDiagnosis, Answer::NotPermitted, &hidden).expect("python");
+    let report = Scratch::new().measure(hidden);
+    assert!(
+        warned(&report, "other runs of mpps on the interface could not be looked for"),
+        "{:#}",
+        report.json
+    );
+    run.end(Signal::INT);
 }
