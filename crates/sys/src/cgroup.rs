@@ -101,7 +101,7 @@ impl Groups {
         let lines = || {
             self.groups
                 .lines()
-                .filter_map(|line| line.splitn(3, ':').nth(1).zip(line.splitn(3, ':').nth(2)))
+                .filter_map(|line| line.split(':').nth(1).zip(line.splitn(3, ':').nth(2)))
         };
         // A controller is in one hierarchy: in one of version 1, or else in that of version 2.
         let (version, path) = match lines().find(|(list, _)| has(list)) {
