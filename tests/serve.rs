@@ -12,15 +12,15 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A file of `--prom` as `--metrics` serves it: without the label of its run, which every sample has.
-fn without_run_label(path: &Path) -> String {
+/// A file of `--prom` as `--metrics` serves it: without the labels of its run, which every sample has.
+fn without_run_labels(path: &Path) -> String {
     let text = read(path);
-    let stem = path.file_stem().expect("a name").to_string_lossy();
-    let (alone, first) = (format!("{{run=\"{stem}\"}}"), format!("{{run=\"{stem}\","));
+    let stem = path.file_stem().expect("a name").display();
+    let labels = format!("run=\"{stem}\",folder=\"{}\"", path.parent().expect("a folder").display());
     for sample in text.lines().filter(|line| !line.starts_with('#')) {
-        assert!(sample.contains(&alone) || sample.contains(&first), "{sample}");
+        assert!(sample.contains(&labels), "{sample}");
     }
-    text.replace(&alone, "").replace(&first, "{")
+    text.replace(&format!("{{{labels}}}"), "").replace(&format!("{labels},"), "")
 }
 
 /// A run with metrics and page, that has sent something.
@@ -104,7 +104,7 @@ fn the_file_ends_as_the_summary_has_it_and_is_whole_whenever_it_is_read() {
         );
     }
     run.finish();
-    let text = without_run_label(&prom);
+    let text = without_run_labels(&prom);
     let json: Value = serde_json::from_str(&read(&json)).expect("JSON");
     for (metric, key) in [
         ("mpps_transmitted_packets_total", "tx_packets"),
@@ -464,7 +464,7 @@ fn a_search_tells_its_trials_and_bounds_while_it_goes_on() {
     }
     let finished = run.finish();
     assert!(known, "{}", finished.stderr);
-    let text = without_run_label(&prom);
+    let text = without_run_labels(&prom);
     assert!(
         value(&text, "mpps_run_trials").is_some_and(|trials| trials >= 2.0),
         "{text}"
