@@ -16,11 +16,15 @@ fn read(path: &Path) -> String {
 fn without_run_labels(path: &Path) -> String {
     let text = read(path);
     let stem = path.file_stem().expect("a name").display();
-    let labels = format!("run=\"{stem}\",folder=\"{}\"", path.parent().expect("a folder").display());
+    let labels = format!(
+        "run=\"{stem}\",folder=\"{}\"",
+        path.parent().expect("a folder").display()
+    );
     for sample in text.lines().filter(|line| !line.starts_with('#')) {
         assert!(sample.contains(&labels), "{sample}");
     }
-    text.replace(&format!("{{{labels}}}"), "").replace(&format!("{labels},"), "")
+    text.replace(&format!("{{{labels}}}"), "")
+        .replace(&format!("{labels},"), "")
 }
 
 /// A run with metrics and page, that has sent something.
