@@ -48,6 +48,20 @@ fn metrics_are_there_while_a_run_goes_on_and_gone_with_it() {
     assert_eq!(value(&text, "mpps_intended_packets_per_second"), Some(5000.0));
     assert_eq!(value(&text, "mpps_run_state{state=\"running\"}"), Some(1.0));
     assert_eq!(value(&text, "mpps_run_valid"), None, "that is told at the end");
+    // Both are of one reading; the hypervisor's part is in the sum alone.
+    let waited = value(&text, "mpps_host_wait_seconds_total").expect("seconds");
+    let lanes = text
+        .lines()
+        .filter(|line| line.starts_with("mpps_lane_not_running_seconds_total{"));
+    let lanes: f64 = lanes
+        .map(|line| {
+            line.rsplit(' ')
+                .next()
+                .and_then(|n| n.parse::<f64>().ok())
+                .expect("seconds")
+        })
+        .sum();
+    assert!(waited > lanes - 1e-6, "{waited} of the run, {lanes} of its lanes");
     let first = value(&text, "mpps_lane_transmitted_packets_total{lane=\"0\",queue=\"0\"}").expect("a lane");
     metrics.wait_for("mpps_lane_transmitted_packets_total{lane=\"0\",queue=\"0\"}", |sent| {
         sent > first

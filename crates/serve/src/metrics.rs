@@ -99,7 +99,7 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     (
         "mpps_host_wait_seconds_total",
         "counter",
-        "Time for which scheduler and hypervisor kept lanes from running, over all lanes.",
+        "Time for which scheduler and hypervisor kept lanes from running, over all lanes: that of each lane, and steal.",
     ),
     (
         "mpps_intended_packets_per_second",
@@ -135,7 +135,7 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     (
         "mpps_lane_not_running_seconds_total",
         "counter",
-        "Time for which others had the lane's core.",
+        "Time for which the lane waited for its core.",
     ),
     (
         "mpps_latency_seconds",

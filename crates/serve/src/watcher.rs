@@ -170,7 +170,6 @@ impl Inner {
         of.corrupt += row.corrupt;
         of.foreign += row.foreign;
         of.missed += row.missed;
-        of.host_wait_ns += row.host_wait_ns.unwrap_or(0);
         if let Some(dropped) = row.host_dropped {
             of.host_dropped = Some(of.host_dropped.unwrap_or(0) + dropped);
         }
@@ -215,6 +214,7 @@ impl Inner {
         self.lanes.clear();
         self.lanes.extend_from_slice(so_far.lanes);
         self.lanes_at_ns = so_far.at_ns;
+        self.state.of_trial.host_wait_ns = so_far.host_wait_ns.unwrap_or(0);
     }
 
     fn publish(&mut self, snapshot: &Snapshot) {
@@ -364,6 +364,33 @@ mod tests {
         sink.event(&Event::Live(&live(10, 10)));
         assert_eq!((board.newest().counts.tx, board.newest().counts.rx), (110, 100));
         assert_eq!((board.newest().trial, board.newest().phase), (2, Phase::Running));
+    }
+
+    #[test]
+    fn waiting_of_the_run_and_of_its_lanes_is_of_one_reading() {
+        let (_watcher, board, mut sink) = begun(About::default());
+        let lane = LiveLane {
+            not_running_ns: Some(3),
+            ..LiveLane::default()
+        };
+        for trial in 1..=2 {
+            sink.event(&Event::Lanes(LanesSoFar {
+                at_ns: 5,
+                lanes: &[lane, lane],
+                host_wait_ns: Some(7),
+            }));
+            // A row says when, and adds nothing.
+            sink.event(&Event::Row(&Row {
+                length_ns: 100_000_000,
+                host_wait_ns: Some(100),
+                ..Row::default()
+            }));
+            sink.event(&Event::Live(&live(1, 1)));
+            let state = board.newest();
+            assert_eq!(state.counts.host_wait_ns, 7 * trial);
+            assert!(state.lanes.iter().all(|of| of.not_running_ns == Some(3 * trial)));
+            sink.event(&Event::Start(Start::default()));
+        }
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub struct LanesSoFar<'a> {
     pub at_ns: u64,
     /// In their order.
     pub lanes: &'a [LiveLane],
+    /// Time that scheduler and hypervisor kept lanes from running, over all lanes, ns: the sum of
+    /// [`LiveLane::not_running_ns`] and what the hypervisor took; `None`: nobody wanted it.
+    pub host_wait_ns: Option<u64>,
 }
 
 /// What a lane has counted so far: see [`LaneCounters`].

@@ -182,6 +182,9 @@ pub(crate) fn collect(
         if wants.lanes && now > timing.start_ns && (now >= lanes_at || ended) {
             lanes_at = collector.next_reading_ns(now);
             so_far.clear();
+            if wants.host_wait && !collector.tells_host_wait() {
+                host.look();
+            }
             let waited = host.waited_by_lane();
             so_far.extend(counters.iter().enumerate().map(|(number, lane)| LiveLane {
                 queue: job.queue_number(number),
@@ -191,7 +194,11 @@ pub(crate) fn collect(
             }));
             host_drops::note_by_lane(drops, &mut so_far);
             let at_ns = now - timing.start_ns;
-            let lanes = LanesSoFar { at_ns, lanes: &so_far };
+            let lanes = LanesSoFar {
+                at_ns,
+                lanes: &so_far,
+                host_wait_ns: wants.host_wait.then(|| host.waited_ns()),
+            };
             sinks.iter_mut().for_each(|sink| sink.event(&Event::Lanes(lanes)));
         }
         if wants.snapshots && live.is_due(now, ticks.tick_ns) {

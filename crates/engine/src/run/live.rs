@@ -21,7 +21,10 @@ pub(crate) struct HostWait {
     waited: Vec<Option<[u64; 2]>>,
     own: OwnThreads,
     steal: Option<Steal>,
-    last: (u64, u64, u64),
+    /// The same of the time that the hypervisor took, ns.
+    stolen: [u64; 2],
+    /// Wait and work of own threads as last sampled, ns.
+    last: (u64, u64),
 }
 
 impl HostWait {
@@ -33,19 +36,21 @@ impl HostWait {
             waited: vec![None; tids.len()],
             own: OwnThreads::beside(tids),
             steal: Steal::open(),
-            last: (0, 0, 0),
+            stolen: [0; 2],
+            last: (0, 0),
         };
-        this.last = this.read();
+        this.restart();
         this
     }
 
     /// Counts from here: making a run ready (its rings, its files) takes nothing from lanes that do not work yet.
     pub(crate) fn restart(&mut self) {
         self.own.restart();
-        self.last = self.read();
-        for [now, first] in self.waited.iter_mut().flatten() {
+        self.look();
+        for [now, first] in self.waited.iter_mut().flatten().chain([&mut self.stolen]) {
             *first = *now;
         }
+        self.last = (0, self.own.cpu_ns());
     }
 
     /// For how long each lane has waited for its core since [`HostWait::restart`], as last sampled, ns.
@@ -54,24 +59,28 @@ impl HostWait {
         self.waited.iter().map(since).collect()
     }
 
-    fn read(&mut self) -> (u64, u64, u64) {
-        let mut waited = 0;
+    /// Time since [`HostWait::restart`] that lanes waited for their cores or the hypervisor took, as last read, ns.
+    pub(crate) fn waited_ns(&self) -> u64 {
+        let [stolen, first] = self.stolen;
+        self.waited_by_lane().into_iter().flatten().sum::<u64>() + stolen.saturating_sub(first)
+    }
+
+    /// Reads what the lanes have waited and the hypervisor has taken. A lane that has ended keeps its last value.
+    pub(crate) fn look(&mut self) {
         for (lane, seen) in self.lanes.iter().zip(&mut self.waited) {
-            // A lane that has ended can't be asked any more; the sum then falls and counts as none.
             if let Some(now) = lane.as_ref().and_then(|lane| Some(lane.read()?.waited_ns)) {
-                waited += now;
                 *seen = Some([now, seen.map_or(now, |[_, first]| first)]);
             }
         }
-        (waited, self.steal_ns().unwrap_or(0), self.own.cpu_ns())
+        self.stolen[0] = self.steal_ns().unwrap_or(self.stolen[0]);
     }
 
     /// Since the last sample, ns: wait over all lanes, and work of own threads.
     pub(crate) fn sample(&mut self) -> (u64, u64) {
-        let now = self.read();
+        self.look();
+        let now = (self.waited_ns(), self.own.cpu_ns());
         let then = std::mem::replace(&mut self.last, now);
-        let waited = now.0.saturating_sub(then.0) + now.1.saturating_sub(then.1);
-        (waited, now.2.saturating_sub(then.2))
+        (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1))
     }
 
     /// What the hypervisor took since boot, ns.
