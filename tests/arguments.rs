@@ -635,6 +635,40 @@ fn reports_of_nothing_and_to_nowhere_are_refused_and_of_a_run_are_made() {
 }
 
 #[test]
+fn plot_report_and_trace_refuse_the_same_mistakes_with_the_same_code() {
+    let scratch = Scratch::new();
+    let file = |name: &str, text: &str| {
+        std::fs::write(scratch.file(name), text).expect("a file");
+        scratch.file(name).display().to_string()
+    };
+    let mistakes = [
+        scratch.file("none").display().to_string(),
+        file("empty", ""),
+        file("garbage", "\u{1}\u{2} neither a run\nnor a trace\n"),
+        file("json", "[1, 2]"),
+        // Nobody can read it from the start, not even root.
+        "/proc/self/mem".to_owned(),
+        "/dev/null/x".to_owned(),
+        format!("{} --nonesuch", file("other", "")),
+        String::new(),
+    ];
+    let out = |name: &str| scratch.file(name).display().to_string();
+    for mistake in &mistakes {
+        for command in [
+            format!("plot {mistake} -o {}", out("a.svg")),
+            format!("report {mistake} -o {}", out("a.html")),
+            format!("trace {mistake}"),
+        ] {
+            let named = mistake.split(' ').next_back().filter(|word| !word.is_empty());
+            assert_refused(command.trim_end(), 2, named.as_slice());
+        }
+    }
+    for name in ["a.svg", "a.html"] {
+        assert!(!scratch.file(name).exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_run_that_has_no_room_in_memory_is_refused_by_name_before_it_takes_any() {
     // A limit of its own, so that the test neither depends on the host's memory nor could take it.
     let limited = |kilobytes: u32, words: &str| {

@@ -378,6 +378,30 @@ fn a_trace_names_the_quota_too() {
 }
 
 #[test]
+fn a_limit_of_real_time_threads_is_named_and_no_program_that_ran_meanwhile() {
+    let Some(group) = Group::new("cpu", "fifo") else { return };
+    if !group.has("cpu.rt_runtime_us") {
+        return mpps_tests::skip("this kernel has no real-time limit of control groups");
+    }
+    let _rival = mpps_tests::rival();
+    for (granted_us, words) in [(200_000, "send null:"), (100_000, "send null: --rate 2Mpps")] {
+        if !group.put("cpu.rt_runtime_us", &granted_us.to_string()) {
+            return;
+        }
+        let scratch = Scratch::new();
+        let words = format!("{words} {NOWHERE} --duration 2s --fifo 5");
+        run_command(group.hold(&scratch.results(mpps(&words))));
+        let json = json(&scratch, "run.json");
+        assert_eq!(json["kept_off"]["by"], "real_time", "{json:#}");
+        let told = told(&json).join("\n");
+        println!("{told}");
+        let granted = format!("grants them {granted_us}.0 ms").replace("000.0", ".0");
+        assert!(told.contains(&group.name()) && told.contains(&granted), "{told}");
+        assert!(!told.contains("meanwhile"), "{told}");
+    }
+}
+
+#[test]
 fn without_a_quota_none_is_named() {
     let Some(group) = Group::new("cpu", "free") else { return };
     let scratch = Scratch::new();

@@ -3,8 +3,8 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, has, inside, listen, mpps, net_of, returning, run_command, skip, wait_for_more,
-    wait_until,
+    Background, Net, Report, Scratch, has, inside, listen, mpps, net_of, returning, run_command, silent, skip,
+    wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
@@ -97,6 +97,10 @@ fn a_sender_without_a_carrier_waits_for_it_and_names_the_interface_and_the_time(
             assert!(!kinds(&report).contains(&other), "{words}: {:#}", report.json["known"]);
         }
         assert!(!reasons.contains("generator could not keep up"), "{words}: {reasons}");
+        let notes = report.json["warnings"].as_array().expect("a list");
+        let notes: Vec<&str> = notes.iter().filter_map(|note| note.as_str()).collect();
+        let named = |note: &&str| note.contains("the interface has no carrier") && note.contains("eth1");
+        assert!(notes.iter().any(named), "{words}: {notes:#?}");
     }
 }
 
@@ -274,6 +278,57 @@ fn an_mtu_that_is_lowered_under_a_run_is_waited_for_and_named() {
         assert!(
             !said.contains("gso=off") && !said.contains("vanished"),
             "{words}: {said}"
+        );
+    }
+}
+
+#[test]
+fn an_mtu_gets_no_remedy_for_a_full_queue_and_is_not_denied() {
+    let Some(net) = net_of(1) else { return };
+    // The other end takes no packets of this length: the path is told of each.
+    for words in [
+        "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --payload-size 1400",
+        "send af_packet:eth1 --src fd99::1 --dest [fd99::2]:9000 --payload-size 1350",
+    ] {
+        let report = interrupted(
+            &net,
+            words,
+            || drop(net.on(Host::B, "ip link set eth1 mtu 1300")),
+            || drop(net.on(Host::B, "ip link set eth1 mtu 1500")),
+        );
+        let (said, why) = (report.said(), report.json["why"].to_string());
+        println!("{said}\n{why}");
+        assert!(kinds(&report).contains(&"device_dropped"), "{:#}", report.json["known"]);
+        for text in [said, why] {
+            assert!(!text.contains("a ring, buffer or queue was full"), "{words}: {text}");
+        }
+    }
+    // This end takes none that come back: packets are sent, and lost.
+    for (port, src, dest) in [
+        ("af_packet", "10.99.0.1", "10.99.0.2:9000"),
+        ("af_xdp", "fd99::1", "[fd99::2]:9000"),
+    ] {
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let reflector = listen(&net, &there, &format!("reflect udp:{dest}"));
+        let words = format!("sendrecv {port}:eth1 --src {src} --dest {dest} --payload-size 1350");
+        let sender = sending(&net, &here, &words);
+        wait_for_more("rows that came back", || returning(&here));
+        net.on(Host::A, "ip link set eth1 mtu 1300");
+        let before = silent(&here);
+        wait_until("rows that are lost", || silent(&here) > before + 10);
+        net.on(Host::A, "ip link set eth1 mtu 1500");
+        wait_for_more("rows that come back again", || returning(&here));
+        let report = here.read(sender.end(Signal::INT));
+        there.read(reflector.end(Signal::INT));
+        let (said, why) = (report.said(), report.json["why"].to_string());
+        println!("{said}\n{why}");
+        assert!(
+            said.contains("to 1300 bytes") && !said.contains("none of the"),
+            "{words}: {said}"
+        );
+        assert!(
+            why.contains("to 1300 bytes") && !why.contains("on the path or beyond"),
+            "{words}: {why}"
         );
     }
 }

@@ -289,6 +289,43 @@ fn a_packet_socket_that_may_have_had_a_copy_is_not_ruled_out() {
         why.iter().all(|sentence| !sentence.contains("nothing on this host")),
         "{why:#?}"
     );
+    let warnings = traced.json["warnings"].to_string();
+    assert!(
+        warnings.contains("for which a packet socket of this host had no room") && !warnings.contains("none of the"),
+        "{warnings}"
+    );
+}
+
+#[test]
+fn no_note_denies_what_a_trace_has_seen_a_queue_drop() {
+    if no_root() || mpps_tests::missing("tc", "iproute2") {
+        return;
+    }
+    // The sender's own queue, and the reflector's on another host of this machine.
+    for (of, port, dest) in [
+        (Host::A, "udp:10.99.0.1", "10.99.0.2:9000"),
+        (Host::B, "udp:[fd99::1]", "[fd99::2]:9000"),
+    ] {
+        let Some(net) = net_of(1) else { return };
+        net.on(
+            of,
+            "tc qdisc replace dev eth1 root tbf rate 1mbit burst 3000 limit 3000",
+        );
+        let reflector = Background::ready(net.b(&format!("reflect udp:{dest}")));
+        let folder = Scratch::new();
+        let words = format!("sendrecv {port} --dest {dest} --rate 5kpps --payload-size 200 --catch-up 1s {OPEN_END}");
+        let sender = Background::start(folder.traced(net.a(&words)));
+        wait_until("rows", || folder.busy_rows() > 10);
+        let traced = Traced::of(folder, &sender.end(Signal::INT));
+        drop(reflector);
+        let warnings = traced.json["warnings"].to_string();
+        assert!(traced.json["lost"].as_u64() > Some(0), "{:#}", traced.json);
+        assert!(
+            warnings.contains("QDISC_DROP") && !warnings.contains("none of the"),
+            "{warnings}"
+        );
+        traced.assert_says(&["packets were lost", "dropped by this host's kernel: QDISC_DROP"]);
+    }
 }
 
 #[test]

@@ -53,6 +53,43 @@ fn packets_of_every_size_family_and_tag_come_back_and_are_measured() {
 }
 
 #[test]
+fn missed_departures_stand_in_the_rows_in_which_they_were_due() {
+    let Some(net) = net_of(1) else { return };
+    for sendrecv in [SENDRECV, SENDRECV6] {
+        let (scratch, there) = (Scratch::new(), Scratch::new());
+        let reflector = listen(&net, &there, "reflect xdp:eth1");
+        let words = format!("{sendrecv} --interval 10ms --settle 1s --duration 1h --quiet");
+        let sender = Background::start(scratch.results(net.a(&words)));
+        wait_until("rows", || scratch.busy_rows() > 3);
+        // Programs run in the lanes' threads: while those are stopped nothing leaves.
+        sender.signal(Signal::STOP);
+        let from = std::time::Instant::now();
+        wait_until("a stop of many rows", || {
+            from.elapsed() > std::time::Duration::from_millis(300)
+        });
+        sender.signal(Signal::CONT);
+        let rows = scratch.rows_so_far();
+        wait_until("rows after it", || scratch.rows_so_far() > rows + 150);
+        let sent = scratch.read(sender.end(Signal::INT));
+        there.read(reflector.end(Signal::INT));
+        let missed = sent.count("missed");
+        let of_rows: Vec<i64> = sent
+            .rows
+            .iter()
+            .map(|row| row["missed_packets"].parse().expect("a count"))
+            .filter(|missed| *missed > 0)
+            .collect();
+        println!("{missed} missed, by row {of_rows:?}");
+        assert!(
+            missed > 0 && of_rows.iter().sum::<i64>() == missed as i64,
+            "{of_rows:?} of {missed}"
+        );
+        // 200 are due in a row.
+        assert!(of_rows.iter().all(|missed| *missed <= 201), "{of_rows:?}");
+    }
+}
+
+#[test]
 fn flows_pacing_and_options_of_every_kind_lose_none() {
     let Some(net) = net_of(1) else { return };
     let words = [

@@ -126,16 +126,30 @@ INLINE int tick(struct lane *lane)
 /* Gives up departures that are overdue by too much, some at a time. */
 INLINE void give_up(struct lane *lane)
 {
-	u32 key = lane->row_key;
-	struct row *row = bpf_map_lookup_elem(&ROWS, &key);
+	struct run *run = run_of();
+	struct row *row = 0;
+	u64 end = 0;
 
-	if (!row)
+	if (!run)
 		return;
 	/* What is sent next is stamped with a new reading of the clock. */
 	lane->left = 0;
 	for (int i = 0; i < 32; i++) {
-		if (lane->done || lane->now_ns <= lane->due_ns || lane->now_ns - lane->due_ns <= PLAN.catch_up_ns)
+		u64 due = lane->due_ns;
+
+		if (lane->done || lane->now_ns <= due || lane->now_ns - due <= PLAN.catch_up_ns)
 			return;
+		/* Rows are those in which they were due. One that may have been taken already is written no more. */
+		if (lane->now_ns - due > PLAN.settle_ns)
+			due = lane->now_ns - PLAN.settle_ns;
+		if (!row || due >= end) {
+			u32 number = row_number(run, due), key = row_key(lane->writer, number);
+
+			row = bpf_map_lookup_elem(&ROWS, &key);
+			if (!row)
+				return;
+			end = run->start_ns + (u64)(number + 1) * PLAN.interval_ns;
+		}
 		row->missed++;
 		depart(lane);
 	}

@@ -24,7 +24,7 @@ use crate::lane::stamped::LaneStamps;
 use crate::run::control::Control;
 use crate::run::outcome::LaneOutcome;
 use mpps_io::{Burst, Error, ErrorKind, Obstacle, Queue, Result, RxRoom, Wait};
-use mpps_stats::{LaneCounters, Recorder};
+use mpps_stats::{LaneCounters, NO_WAYS, Recorder};
 use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
 use mpps_wire::MacAddr;
@@ -97,6 +97,8 @@ impl Round {
 
 /// A lane that waits for packets.
 pub(crate) const RX: Wait = Wait { rx: true, tx: false };
+
+const _: () = assert!(NO_WAYS == Obstacle::ALL.len(), "one counter per reason");
 
 /// What a lane's loop works with, beside its queue.
 pub(crate) struct Lane<'r> {

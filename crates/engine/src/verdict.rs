@@ -11,8 +11,10 @@ pub(crate) mod withheld;
 
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
+use mpps_io::Obstacle;
 use mpps_io::around::Surroundings;
-use mpps_stats::{Known, LaneSummary, Shortfall, Stretches, Withheld, Workload};
+use mpps_stats::{KeptOff, Known, LaneSummary, Shortfall, Stretches, Withheld, Workload};
+use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::Rival;
 
 use cause::Causes;
@@ -35,7 +37,7 @@ pub(crate) struct Evidence {
     /// For how long the device was down, ns.
     pub(crate) link_down_ns: u64,
     /// For how long packets could not leave for another reason, ns, by the number of the reason.
-    pub(crate) no_way_ns: [u64; 7],
+    pub(crate) no_way_ns: [u64; Obstacle::ALL.len()],
     /// Events around the ports; times are ns since the start.
     pub(crate) around: Vec<Surroundings>,
     /// ICMP messages that quote packets of the test.
@@ -68,9 +70,13 @@ pub(crate) struct Evidence {
     pub(crate) host_drops_known: bool,
     /// CPU time that a quota withheld.
     pub(crate) withheld: Option<Withheld>,
+    /// Limit of threads of real-time priority, if lanes have one.
+    pub(crate) real_time: Option<RealTimeLimit>,
     /// Lost packets that this host's kernel dropped, by its own reasons, the most first, in any of the host's network
     /// namespaces ([`mpps_trace::why::meaning`] explains a reason); `None`: without a trace, or not seen.
     pub(crate) kernel_drops: Option<Vec<(String, u64)>>,
+    /// Packets dropped at the time of the loss that may have been others, or copies, by reason.
+    pub(crate) kernel_perhaps: Vec<(String, u64)>,
     /// What took the cores is recorded.
     pub(crate) traced: bool,
     /// Threads of other processes on the cores of ours.
@@ -148,6 +154,8 @@ pub(crate) struct Verdict {
     pub(crate) known: Vec<Known>,
     /// The one reason why they are not valid, where it is one of these.
     pub(crate) shortfall: Option<Shortfall>,
+    /// What kept the lanes from their cores, if that was named.
+    pub(crate) kept_off: Option<KeptOff>,
 }
 
 pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Verdict {
@@ -170,6 +178,7 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let shortfall = case.causes.shortfall().filter(|_| reasons.len() == 1);
     Verdict {
         shortfall,
+        kept_off: case.causes.kept_off(),
         known,
         reasons,
         warnings,

@@ -7,6 +7,9 @@ use std::os::fd::BorrowedFd;
 
 /// Records what happens around a port while it is used.
 pub trait Watch {
+    /// Name of the interface.
+    fn interface(&self) -> &str;
+
     /// A descriptor that can be read once something has changed; `None` where the kernel reports nothing.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 

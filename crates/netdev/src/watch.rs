@@ -180,6 +180,10 @@ impl DeviceWatch {
 }
 
 impl Watch for DeviceWatch {
+    fn interface(&self) -> &str {
+        &self.seen.interface
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let news = self.news.as_ref().filter(|_| self.wakes_to_ns <= self.looked_ns);
         news.filter(|_| !self.options.only_queues).map(News::descriptor)

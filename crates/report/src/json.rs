@@ -176,6 +176,11 @@ fn circumstances(s: &Summary) -> Value {
         "warnings": s.warnings,
         "known": s.known.iter().map(known).collect::<Vec<_>>(),
         "interrupted": s.interrupted,
+        "kept_off": s.kept_off.as_ref().map(|of| json!({
+            "by": of.by.as_str(),
+            "sentence": of.sentence,
+            "named": of.named,
+        })),
         "cpu_quota": s.withheld.as_ref().map(withheld),
         "open_ended": s.open_ended,
         "housekeeping": s.housekeeping.as_ref().map(housekeeping),

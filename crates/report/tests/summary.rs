@@ -97,6 +97,7 @@ fn summary() -> Summary {
         valid: true,
         shortfall: None,
         invalid_reasons: vec![],
+        kept_off: None,
         warnings: vec!["csv: /x/run.csv: No space left on device".into()],
         interrupted: false,
         open_ended: false,
@@ -406,6 +407,28 @@ fn the_verdict_comes_last_and_every_figure_is_there() {
         text.ends_with("\n\nNOT VALID  sendrecv, 10.0 s, ended early\n- offered rate is off by 3 %\n- ring full\n")
     );
     assert!(printed(&s, Colour::Always).contains("\n\x1b[1;31mNOT VALID\x1b[0m  "));
+}
+
+#[test]
+fn the_verdict_of_a_receiver_says_what_its_span_is() {
+    for (workload, rx, is_said) in [
+        (Workload::Drop, 5, true),
+        (Workload::Reflect, 5, true),
+        (Workload::Capture, 5, true),
+        // Without a packet it is the time for which it listened, and of a sender that of sending.
+        (Workload::Drop, 0, false),
+        (Workload::Send, 0, false),
+        (Workload::SendRecv, 5, false),
+    ] {
+        let s = Summary {
+            workload,
+            rx,
+            ..summary()
+        };
+        let text = printed(&s, Colour::Never);
+        let said = text.contains(", 10.0 s from the first packet to the last");
+        assert_eq!(said, is_said, "{workload:?}: {text}");
+    }
 }
 
 #[test]

@@ -51,15 +51,13 @@ impl KnownKind {
         }
     }
 
-    /// A time in which an interface of this host moved nothing, or not from its address.
+    /// A time in which an interface of this host moved nothing, not from its address, or no packets of the test's
+    /// length.
     pub fn is_outage(self) -> bool {
-        matches!(self, Self::LinkOff | Self::NoCarrier | Self::AddressMissing)
-    }
-
-    /// It may be why packets are lost that were counted as sent. Without a way none is counted, and an MTU that
-    /// matters shows as one.
-    pub fn may_lose(self) -> bool {
-        !matches!(self, Self::NoWay | Self::MtuChanged)
+        matches!(
+            self,
+            Self::LinkOff | Self::NoCarrier | Self::AddressMissing | Self::MtuChanged
+        )
     }
 
     /// Packets that this host dropped, by a counter: they were not lost on the way.
@@ -84,6 +82,16 @@ pub struct Known {
 }
 
 impl Known {
+    /// It may be why packets are lost that were counted as sent. Without a way none is counted; an MTU matters while
+    /// packets of the test are longer.
+    pub fn may_lose(&self) -> bool {
+        match self.kind {
+            KnownKind::NoWay => false,
+            KnownKind::MtuChanged => !self.when_ns.is_empty(),
+            _ => true,
+        }
+    }
+
     /// For how long it was within a stretch of the run, ns.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         let common = |&(from, to): &(u64, u64)| to.min(to_ns).saturating_sub(from.max(from_ns));

@@ -44,6 +44,9 @@ impl BurstSizes {
     }
 }
 
+/// Number of reasons why packets can't leave though the device is there.
+pub const NO_WAYS: usize = 7;
+
 /// Totals of one lane; the lane writes, anyone reads. Each lane's are on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -75,7 +78,7 @@ pub struct LaneCounters {
     /// Time in which the device was down and nothing could be done, ns.
     pub down_ns: Counter,
     /// Time in which packets could not leave for another reason, ns: by the number of the reason.
-    pub no_way_ns: [Counter; 7],
+    pub no_way_ns: [Counter; NO_WAYS],
     /// Times asleep.
     pub waits: Counter,
     /// Time in loops that moved something, ns.

@@ -31,11 +31,11 @@ pub use fill::{FillGauge, FillUnit, RingFill, RowFill, WHOLE_PPM, share_ppm};
 pub use gaps::{Gap, GapLog};
 pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use known::{Known, KnownKind};
-pub use lane::{BurstSizes, LaneCounters};
+pub use lane::{BurstSizes, LaneCounters, NO_WAYS};
 pub use mpps_trace::count;
 pub use row::{
-    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, LEAST_NS, LaneSummary, Latency, LossTimes,
-    Outage, Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
+    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS, LaneSummary,
+    Latency, LossTimes, Outage, Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use stages::StageTable;

@@ -379,6 +379,8 @@ pub struct Summary {
     pub shortfall: Option<Shortfall>,
     /// Why not; one sentence each.
     pub invalid_reasons: Vec<String>,
+    /// What kept the lanes from their cores; `None`: nothing did for long enough to be named.
+    pub kept_off: Option<KeptOff>,
     /// What the reader should know though the numbers stand.
     pub warnings: Vec<String>,
     /// CPU time that a quota of the control groups withheld; `None`: nothing was withheld, or nothing shows it.
@@ -444,6 +446,58 @@ pub enum Shortfall {
     Refused,
     /// The lanes were busy all the time: a lower rate helps.
     Outpaced,
+}
+
+/// What kept the lanes from their cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptOff {
+    /// Its kind.
+    pub by: KeptOffBy,
+    /// A clause that says it: `other threads kept the lanes from running for 9.0 % of the time (…)`.
+    pub sentence: String,
+    /// A reason or a warning on missed or dropped packets names it as the cause; else it is a warning by itself.
+    pub named: bool,
+}
+
+/// Kinds of [`KeptOff`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptOffBy {
+    /// Threads of other programs, as far as is known.
+    OtherThreads,
+    /// Lanes of this run or of another one of `mpps`, or this program's own threads, alone or among others.
+    OwnThreads,
+    /// The CPU quota of a control group.
+    CpuQuota,
+    /// A control group's limit of real-time threads, or such threads: nothing counts which.
+    RealTime,
+    /// The hypervisor.
+    Hypervisor,
+}
+
+impl KeptOffBy {
+    const ALL: [Self; 5] = [
+        Self::OtherThreads,
+        Self::OwnThreads,
+        Self::CpuQuota,
+        Self::RealTime,
+        Self::Hypervisor,
+    ];
+
+    /// Its name in the JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OtherThreads => "other_threads",
+            Self::OwnThreads => "own_threads",
+            Self::CpuQuota => "cpu_quota",
+            Self::RealTime => "real_time",
+            Self::Hypervisor => "hypervisor",
+        }
+    }
+
+    /// Returns the kind of a name in the JSON.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == name)
+    }
 }
 
 /// One of the ways in which packets went at the same time.

@@ -189,16 +189,37 @@ impl Groups {
         levels.filter_map(of).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Time per period, µs, that the groups grant threads of real-time priority, where the kernel has such a limit per
-    /// group (version 1, `CONFIG_RT_GROUP_SCHED`): the least, with its group.
-    pub fn real_time_us(&self) -> Option<(String, i64)> {
+    /// The least time that a group grants threads of real-time priority, where the kernel has such a limit per group
+    /// (version 1, `CONFIG_RT_GROUP_SCHED`).
+    pub fn real_time(&self) -> Option<RealTimeLimit> {
         let of = |level: Level| {
-            let us: i64 = level.text("cpu.rt_runtime_us")?.trim().parse().ok()?;
-            // -1 is no limit.
-            (us >= 0).then_some((level.name, us))
+            Some(RealTimeLimit {
+                // -1 is no limit.
+                granted_us: level.number("cpu.rt_runtime_us")?,
+                period_us: level.number("cpu.rt_period_us")?,
+                group: level.name,
+            })
         };
         let levels = self.levels("cpu").into_iter();
-        levels.filter_map(of).min_by_key(|(_, us)| *us)
+        levels.filter_map(of).min_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+}
+
+/// Time that a control group grants its threads of real-time priority on each core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealTimeLimit {
+    /// Path of the group.
+    pub group: String,
+    /// Time per period, µs.
+    pub granted_us: u64,
+    /// Length of a period, µs.
+    pub period_us: u64,
+}
+
+impl RealTimeLimit {
+    /// Part of each period that is granted, 0 to 1.
+    pub fn share(&self) -> f64 {
+        (self.granted_us as f64 / self.period_us.max(1) as f64).min(1.0)
     }
 }
 

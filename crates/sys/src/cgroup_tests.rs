@@ -161,8 +161,15 @@ fn limits_of_threads_and_of_real_time_are_read_at_every_level() {
     assert_eq!((full[0].group.as_str(), full[0].most, full[0].current), ("/pod", 7, 7));
     let v1 = Host::new(&V1);
     v1.put("cg/cpu/cpu.rt_runtime_us", "950000");
+    v1.put("cg/cpu/cpu.rt_period_us", "1000000");
     v1.put("cg/cpu/a/cpu.rt_runtime_us", "0");
-    assert_eq!(v1.groups().real_time_us(), Some(("/a".to_owned(), 0)));
+    v1.put("cg/cpu/a/cpu.rt_period_us", "500000");
+    let limit = || v1.groups().real_time().expect("a limit");
+    assert_eq!((limit().group.as_str(), limit().granted_us), ("/a", 0));
+    // More time, and less of each period.
+    v1.put("cg/cpu/a/cpu.rt_runtime_us", "1000000");
+    v1.put("cg/cpu/a/cpu.rt_period_us", "10000000");
+    assert_eq!((limit().group.as_str(), limit().share()), ("/a", 0.1));
     v1.put("cg/cpu/a/cpu.rt_runtime_us", "-1");
-    assert_eq!(v1.groups().real_time_us(), Some(("/".to_owned(), 950_000)));
+    assert_eq!((limit().group.as_str(), limit().share()), ("/", 0.95));
 }

@@ -1,6 +1,6 @@
 //! Threads and their cores: pinning, timer slack, and what the scheduler did to a thread.
 
-use crate::cgroup::Groups;
+use crate::cgroup::{Groups, RealTimeLimit};
 use crate::privilege::{CapabilitySet, held};
 use crate::probe::in_user_namespace;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
@@ -214,10 +214,12 @@ pub fn lacks_for(priority: Priority, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
     }
-    if let (Priority::Fifo(_), Some((group, 0))) = (priority, Groups::live().real_time_us()) {
+    let none = |limit: &RealTimeLimit| matches!(priority, Priority::Fifo(_)) && limit.granted_us == 0;
+    if let Some(limit) = Groups::live().real_time().filter(none) {
         return format!(
-            ": the control group {group} grants real-time threads no time (cpu.rt_runtime_us is 0): want another \
-             group, or --nice"
+            ": the control group {} grants real-time threads no time (cpu.rt_runtime_us is 0): want another \
+             group, or --nice",
+            limit.group
         );
     }
     if !held().contains(CapabilitySet::SYS_NICE) {

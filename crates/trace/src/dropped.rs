@@ -77,6 +77,11 @@ impl KernelDrops {
         sums(self.list.iter().filter(|of| !of.sure && within(of, stretch)))
     }
 
+    /// As [`perhaps_in`](Self::perhaps_in), of all stretches of loss.
+    pub fn perhaps(&self, lost: &LostTimes) -> Vec<(String, u64)> {
+        sums(self.list.iter().filter(|of| !of.sure && lost.holds(of)))
+    }
+
     /// Reasons for which the kernel drops packets that are not lost: it has a copy of each that a packet socket took,
     /// or a bridge has sent everywhere. Such a reason has drops while nothing is lost, or more drops than losses.
     pub fn copies(&self, lost: &LostTimes) -> Vec<&str> {
@@ -163,6 +168,7 @@ mod tests {
             drops.perhaps_in(lost.stretches[0]),
             [("PACKET_SOCK_COPY".to_owned(), 50)]
         );
+        assert_eq!(drops.perhaps(&lost), [("PACKET_SOCK_COPY".to_owned(), 50)]);
         assert_eq!(drops.losses_in((0, 30 * MS), &[]), [("TC_INGRESS".to_owned(), 9_000)]);
     }
 

@@ -408,6 +408,16 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     }
 }
 
+/// A clause on `n` packets dropped for a reason that may have been lost ones, or others.
+pub fn perhaps(reason: &str, n: u64) -> String {
+    let n = count(n);
+    match reason {
+        "PACKET_SOCK_COPY" => format!("among the {n} for which a packet socket of this host had no room"),
+        "XDP_REDIRECT" => format!("among the {n} that XDP programs of this host had no room for (AF_XDP sockets)"),
+        reason => format!("among the {n} that this host dropped: {reason}"),
+    }
+}
+
 /// Where packets were lost that none of the `dropped` accounts for: as far as was looked, and no further.
 fn beyond(loss: &Loss, dropped: u64) -> String {
     let own = "on the path or beyond it, as far as this run's own counters tell".to_owned();
@@ -430,14 +440,7 @@ fn beyond(loss: &Loss, dropped: u64) -> String {
         }
         Some(_) => "on the path or beyond it".to_owned(),
     };
-    let perhaps = loss.perhaps.iter().map(|(reason, n)| {
-        let n = count(*n);
-        match reason.as_str() {
-            "PACKET_SOCK_COPY" => format!("among the {n} for which a packet socket of this host had no room"),
-            "XDP_REDIRECT" => format!("among the {n} that XDP programs of this host had no room for (AF_XDP sockets)"),
-            reason => format!("among the {n} that this host dropped: {reason}"),
-        }
-    });
+    let perhaps = loss.perhaps.iter().map(|(reason, n)| perhaps(reason, *n));
     let unseen = loss
         .unseen
         .iter()

@@ -216,7 +216,10 @@ pub(crate) type Watches = Vec<(usize, Box<dyn Watch>)>;
 
 /// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word.
 fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
-    let closed = |(port, watch): &mut (usize, Box<dyn Watch>)| (!watch.look(now_ns)).then_some(*port);
+    let closed = |(port, watch): &mut (usize, Box<dyn Watch>)| {
+        let open = watch.look(now_ns);
+        (!open).then(|| (*port, watch.interface().to_owned()))
+    };
     control.set_closed(watches.iter_mut().filter_map(closed));
 }
 
@@ -240,6 +243,9 @@ mod tests {
     struct Link(bool);
 
     impl Watch for Link {
+        fn interface(&self) -> &str {
+            "eth7"
+        }
         fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             None
         }
@@ -259,6 +265,8 @@ mod tests {
             let mut watches: Watches = links.into_iter().enumerate().map(watch).collect();
             look_around(&mut watches, 5, &control);
             assert_eq!([control.may_send(0), control.may_send(1)], links);
+            let named = links.map(|open| if open { "" } else { "eth7" });
+            assert_eq!([control.closed_by(0), control.closed_by(1)], named);
         }
     }
 

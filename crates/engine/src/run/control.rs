@@ -21,6 +21,8 @@ pub struct Control {
     down: AtomicBool,
     /// A bit per port: packets that its path takes would be lost without a word.
     no_carrier: AtomicU64,
+    /// Interfaces of those ports.
+    closed_by: Mutex<Vec<(usize, String)>>,
     notes: Mutex<Vec<String>>,
     /// Lanes that have ended, and whether one of them panicked.
     ended: AtomicUsize,
@@ -44,6 +46,7 @@ impl Control {
             gone: AtomicBool::new(false),
             down: AtomicBool::new(false),
             no_carrier: AtomicU64::new(0),
+            closed_by: Mutex::new(Vec::new()),
             notes: Mutex::new(Vec::new()),
             ended: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
@@ -151,10 +154,21 @@ impl Control {
         self.no_carrier.load(Ordering::Relaxed) & bit_of(port) == 0
     }
 
-    /// See [`Control::may_send`]: ports by which nothing may be sent.
-    pub(crate) fn set_closed(&self, ports: impl IntoIterator<Item = usize>) {
-        let bits = ports.into_iter().fold(0, |bits, port| bits | bit_of(port));
+    /// See [`Control::may_send`]: ports by which nothing may be sent, and the interface of each.
+    pub(crate) fn set_closed(&self, ports: impl IntoIterator<Item = (usize, String)>) {
+        let mut closed_by = self.closed_by.lock().unwrap_or_else(|e| e.into_inner());
+        closed_by.clear();
+        closed_by.extend(ports);
+        let bits = closed_by.iter().fold(0, |bits, (port, _)| bits | bit_of(*port));
         self.no_carrier.store(bits, Ordering::Relaxed);
+    }
+
+    /// The interface whose link keeps a port closed; empty if it is open by now. Not for the packet path.
+    #[cold]
+    pub(crate) fn closed_by(&self, port: usize) -> String {
+        let closed_by = self.closed_by.lock().unwrap_or_else(|e| e.into_inner());
+        let of = closed_by.iter().find(|(of, _)| *of == port);
+        of.map_or_else(String::new, |(_, interface)| interface.clone())
     }
 
     /// Whether the device was down at some time.

@@ -40,7 +40,7 @@ use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
 };
-use mpps_sys::cgroup::{Groups, Quota};
+use mpps_sys::cgroup::{Groups, Quota, RealTimeLimit};
 use mpps_sys::clock::{Clock, ClockSource, utc_ns};
 use mpps_sys::evidence::OthersRan;
 use mpps_sys::proc_stat::ThreadStat;
@@ -198,6 +198,8 @@ pub(crate) struct Crew<'s, T> {
     /// Their files were opened while that was allowed.
     host: HostWait,
     stats: Vec<Option<ThreadStat>>,
+    /// Limit of its threads of real-time priority, if lanes have one.
+    real_time: Option<RealTimeLimit>,
     /// Quotas of CPU time that concern this process.
     quotas: Vec<Quota>,
     /// Of the trial before.
@@ -254,6 +256,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             clocks: ClockSource::new(),
             host: HostWait::default(),
             stats: Vec::new(),
+            real_time: None,
             quotas: Vec::new(),
             rings: Vec::new(),
             trials: 0,
@@ -304,6 +307,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         self.refused.sort();
         self.host = HostWait::begin(&self.tids);
         self.stats = meanwhile::open(&self.tids);
+        if classes.iter().any(|(_, real_time)| *real_time) {
+            self.real_time = Groups::live().real_time();
+        }
         if withheld::may_hold(&classes) {
             self.quotas = Groups::live().quotas();
         }
@@ -547,6 +553,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             collector_gaps: gaps.longest(),
             rivals: &rivals,
             withheld: withheld.as_ref(),
+            real_time: self.real_time.as_ref(),
             sending,
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),

@@ -11,6 +11,8 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     };
     all.valid = directions.iter().all(|way| way.summary.valid);
     all.shortfall = shortfall(&directions);
+    let kept_off = || directions.iter().filter_map(|way| way.summary.kept_off.as_ref());
+    all.kept_off = kept_off().find(|of| of.named).or_else(|| kept_off().next()).cloned();
     all.invalid_reasons = of(|summary| &summary.invalid_reasons);
     all.warnings = of(|summary| &summary.warnings);
     let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();

@@ -282,3 +282,31 @@ impl Live {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_stats::{LaneSeries, Timing, Workload};
+
+    #[test]
+    fn rates_of_sending_and_receiving_are_of_the_same_stretch() {
+        let timing = Timing {
+            start_ns: 1_000,
+            interval_ns: 10_000_000,
+            settle_ns: 0,
+        };
+        let series = LaneSeries::new(timing, true);
+        let collector = Collector::new(vec![&series], Workload::SendRecv, true);
+        let counters = [LaneCounters::default(), LaneCounters::default()];
+        let mut live = Live::new(timing.start_ns, Vec::new());
+        for (at_ms, packets, pps) in [(250, 1_000, 8_000.0), (750, 1_000, 4_000.0)] {
+            for lane in &counters {
+                lane.tx_packets.add(packets);
+                lane.rx_test.add(packets);
+            }
+            let now_ns = timing.start_ns + at_ms * 1_000_000;
+            let told = live.snapshot(now_ns, u64::MAX, None, &counters, &collector);
+            assert_eq!((told.tx_pps, told.rx_pps), (pps, pps));
+        }
+    }
+}

@@ -15,6 +15,7 @@ use mpps_stats::{
     AwaySummary, FillGauge, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, LaneSummary, Moments,
     PortSummary, ReorderDistance, RingFill, StageTable, Started, Summary, Totals, Withheld, Workload,
 };
+use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::{OthersRan, Rival};
 use mpps_sys::signal::{self, CpuLimit};
 use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
@@ -61,6 +62,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) dropping: Vec<LaneTime>,
     /// CPU time that a quota withheld.
     pub(crate) withheld: Option<&'r Withheld>,
+    /// Limit of threads of real-time priority, if lanes have one.
+    pub(crate) real_time: Option<&'r RealTimeLimit>,
     /// Time over which the host was looked at, ns.
     pub(crate) looked_ns: u64,
 }
@@ -87,7 +90,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
     let reason = |reason: Reason| reason.of(&reasons);
     let scheduled = m.work.rates.map(|rates| rates.packets_in(run_ns));
-    let kernel_drops = kernel_drops(m, run_ns);
+    let (kernel_drops, kernel_perhaps) = kernel_drops(m, run_ns).unzip();
     let evidence = Evidence {
         tx: tally.tx,
         rx: tally.rx,
@@ -121,8 +124,10 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         drops: m.totals.host_drops.clone(),
         losses: m.totals.loss.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
+        real_time: m.real_time.cloned(),
         withheld: m.withheld.cloned(),
         kernel_drops: kernel_drops.clone(),
+        kernel_perhaps: kernel_perhaps.unwrap_or_default(),
         traced: m.common.trace.is_some(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
@@ -140,6 +145,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         mut warnings,
         known,
         shortfall,
+        kept_off,
     } = judge(m.workload, &evidence, &lanes);
     warnings.extend(remarks(&Heard::of(m, &reasons, &lanes)));
     if m.workload == Workload::Reflect {
@@ -199,6 +205,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         valid: invalid_reasons.is_empty(),
         shortfall,
         invalid_reasons,
+        kept_off,
         warnings,
         interrupted: m.interrupted,
         withheld: m.withheld.cloned(),
@@ -257,15 +264,20 @@ fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// Lost packets that the kernel dropped, by reason, where a trace has seen them. Of one of two ways they are not known.
-fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<Vec<(String, u64)>> {
+/// Packets by the reason for which the kernel dropped them.
+type Drops = Vec<(String, u64)>;
+
+/// Lost packets that the kernel dropped, where a trace has seen them, and others of that time that may have been lost
+/// ones or not. Of one of two ways they are not known.
+fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops)> {
     let trace = m
         .common
         .trace
         .as_ref()
         .filter(|_| !m.one_way && m.workload.generates())?;
     let drops = (trace.kernel_drops)()?;
-    Some(drops.losses(&m.totals.loss.lost_times(m.started.monotonic_ns, run_ns)))
+    let lost = m.totals.loss.lost_times(m.started.monotonic_ns, run_ns);
+    Some((drops.losses(&lost), drops.perhaps(&lost)))
 }
 
 /// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.

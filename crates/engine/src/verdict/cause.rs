@@ -8,8 +8,10 @@
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
 use mpps_io::Obstacle;
-use mpps_stats::{Gap, Known, KnownKind, LaneSummary, Shortfall, Stretch, Withheld, Workload, count};
-use std::cell::Cell;
+use mpps_stats::{
+    Gap, KeptOff, KeptOffBy, Known, KnownKind, LaneSummary, Shortfall, Stretch, Withheld, Workload, count,
+};
+use std::cell::{Cell, RefCell};
 
 /// A lane that works for this share of its time has none left.
 const BUSY: f64 = 0.9;
@@ -28,7 +30,8 @@ pub(super) struct Causes<'e> {
     /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
-    told_host: Cell<bool>,
+    /// What kept the lanes from their cores, once a sentence has named it.
+    host: RefCell<Option<KeptOff>>,
     told_links: Cell<bool>,
     /// Why departures are missing, where it is one of these.
     shortfall: Cell<Option<Shortfall>>,
@@ -53,7 +56,7 @@ impl<'e> Causes<'e> {
             known: &[],
             told_stops: Cell::new(false),
             told_others: Cell::new(false),
-            told_host: Cell::new(false),
+            host: RefCell::new(None),
             told_links: Cell::new(false),
             shortfall: Cell::new(None),
         }
@@ -67,6 +70,17 @@ impl<'e> Causes<'e> {
     /// Why departures are missing, as far as [`Self::of_missing`] has found that to be no fault of the host's.
     pub(super) fn shortfall(&self) -> Option<Shortfall> {
         self.shortfall.get()
+    }
+
+    /// What kept the lanes from their cores, as far as sentences so far have named it.
+    pub(super) fn kept_off(&self) -> Option<KeptOff> {
+        self.host.borrow().clone()
+    }
+
+    /// Remembers what kept the lanes from their cores: the first sentence on it.
+    fn remember(&self, by: KeptOffBy, sentence: &str, named: bool) {
+        let sentence = sentence.to_owned();
+        self.host.borrow_mut().get_or_insert(KeptOff { by, sentence, named });
     }
 
     /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then;
@@ -102,23 +116,20 @@ impl<'e> Causes<'e> {
         }
         let off = time.waited.max(time.away);
         if explains(off) && self.quota_took(&[whole], self.e.sending.len(), sum(&self.e.sending, off_ns)) {
-            self.told_host.set(true);
-            return format!(
-                "the host interfered: {}",
-                self.withheld(off, "the sending time", &[whole])
-            );
+            let why = self.withheld(off, "the sending time", &[whole]);
+            self.remember(KeptOffBy::CpuQuota, &why, true);
+            return format!("the host interfered: {why}");
         }
         let stolen = self.stolen();
         let host = |enough: &dyn Fn(f64) -> bool| {
-            self.told_host.set(true);
             let mut parts = Vec::new();
             if time.waited > stolen || enough(time.waited) {
-                parts.push(self.kept_off(time.waited, "the sending time"));
+                parts.push(self.by_threads(time.waited, "the sending time"));
             }
             if stolen >= time.waited || enough(stolen) || !enough(time.waited) {
-                parts.push(hypervisor(stolen));
+                parts.push((KeptOffBy::Hypervisor, hypervisor(stolen)));
             }
-            format!("the host interfered: {}", parts.join("; "))
+            format!("the host interfered: {}", self.in_one(parts, true))
         };
         if explains(time.waited + stolen) {
             return host(&explains);
@@ -133,6 +144,16 @@ impl<'e> Causes<'e> {
         }
         if explains(time.blocked) || time.busy + time.blocked >= BUSY && time.blocked > time.busy {
             self.shortfall.set(Some(Shortfall::Refused));
+            let dropped = self.known.iter().filter(|of| of.kind == KnownKind::DeviceDropped);
+            let dropped: Vec<&str> = dropped.map(|of| of.sentence.as_str()).collect();
+            if !dropped.is_empty() {
+                return format!(
+                    "the path took nothing for {} of the sending time: {}. A queue behind it was full, which a lower \
+                     rate mends, or its other end takes no packets of this length (MTU), which --frame-size does",
+                    percent(time.blocked),
+                    dropped.join("; ")
+                );
+            }
             return format!(
                 "the path took nothing for {} of the sending time, because a ring, buffer or queue was full: lower the \
                  rate, enlarge it or use a faster path",
@@ -187,8 +208,8 @@ impl<'e> Causes<'e> {
         let blocked = explained(|lane| lane.blocked_ns);
         let stretches: Vec<Gap> = self.e.drops.largest.iter().map(gap_of).collect();
         if most(explained(off_ns)) && self.quota_took(&stretches, lanes.len(), sum(lanes, off_ns)) {
-            self.told_host.set(true);
             let why = self.withheld(time.waited.max(time.away), of, &stretches);
+            self.remember(KeptOffBy::CpuQuota, &why, true);
             return format!("lanes were kept from their cores: {why}. A larger buffer or ring bridges this");
         }
         if most(blocked) && blocked >= waited.max(held) {
@@ -200,8 +221,9 @@ impl<'e> Causes<'e> {
             );
         }
         if most(waited) && waited >= held {
-            self.told_host.set(true);
-            return format!("lanes were kept from their cores: {}", self.kept_off(time.waited, of));
+            let (by, why) = self.by_threads(time.waited, of);
+            self.remember(by, &why, true);
+            return format!("lanes were kept from their cores: {why}");
         }
         if most(held) {
             let stolen = self.stolen();
@@ -213,9 +235,12 @@ impl<'e> Causes<'e> {
                 .sum();
             // Over the whole run, as far as that can be compared.
             let by_host = stolen * self.e.looked_ns as f64 >= away as f64 / 2.0 && stolen > NOTABLE;
-            self.told_host.set(by_host);
             let what = match by_host {
-                true => hypervisor(stolen),
+                true => {
+                    let why = hypervisor(stolen);
+                    self.remember(KeptOffBy::Hypervisor, &why, true);
+                    why
+                }
                 false => {
                     "the reason is not known (a call into the kernel, interrupts, or a host that does not say)".into()
                 }
@@ -298,7 +323,8 @@ impl<'e> Causes<'e> {
         let others = !self.others.is_empty() && !self.told_others.get();
         let stops = stops.then(|| self.stopped(&still.stops));
         let others = others.then(|| self.stood_still(&self.others));
-        let host = (!self.told_host.get()).then(|| self.host()).flatten();
+        let named = self.host.borrow().is_some();
+        let host = (!named).then(|| self.host()).flatten();
         stops.into_iter().chain(others).chain(host).collect()
     }
 
@@ -313,14 +339,25 @@ impl<'e> Causes<'e> {
         }];
         if kept_off > NOTABLE {
             parts.push(match self.quota_took(&all, self.lanes.len(), waited) {
-                true => self.withheld(kept_off, "the time", &all),
-                false => self.kept_off(kept_off, "the time"),
+                true => (KeptOffBy::CpuQuota, self.withheld(kept_off, "the time", &all)),
+                false => self.by_threads(kept_off, "the time"),
             });
         }
         if stolen > NOTABLE {
-            parts.push(hypervisor(stolen));
+            parts.push((KeptOffBy::Hypervisor, hypervisor(stolen)));
         }
-        (!parts.is_empty()).then(|| format!("the host interfered: {}", parts.join("; ")))
+        (!parts.is_empty()).then(|| format!("the host interfered: {}", self.in_one(parts, false)))
+    }
+
+    /// Joins what kept the lanes from their cores and remembers it, by the first kind.
+    fn in_one(&self, parts: Vec<(KeptOffBy, String)>, named: bool) -> String {
+        let by = parts.first().map(|(by, _)| *by);
+        let sentences: Vec<String> = parts.into_iter().map(|(_, sentence)| sentence).collect();
+        let sentence = sentences.join("; ");
+        if let Some(by) = by {
+            self.remember(by, &sentence, named);
+        }
+        sentence
     }
 
     /// For how long the lanes of the whole run waited for their cores, and of how long that was measured, ns.
@@ -364,7 +401,23 @@ impl<'e> Causes<'e> {
         self.e.withheld.as_ref().map_or_else(String::new, sentence)
     }
 
-    fn kept_off(&self, share: f64, of: &str) -> String {
+    /// Whose threads kept the lanes off their cores for a share of a time.
+    fn by_threads(&self, share: f64, of: &str) -> (KeptOffBy, String) {
+        // Threads of normal priority take no core from real-time ones, but for a twentieth that the kernel keeps for
+        // them: so much more was the limit, or were other real-time threads.
+        let limit = self.e.real_time.as_ref().filter(|limit| limit.share() <= 0.9);
+        if let Some(limit) = limit.filter(|limit| share >= (1.0 - limit.share()) / 2.0) {
+            let sentence = format!(
+                "the limit of real-time threads, or other such threads, kept the lanes from running for {} of {of}: \
+                 control group {} grants them {} of each {} on a core (cpu.rt_runtime_us), and nothing counts what it \
+                 withholds. Want a higher limit, or lanes without --fifo",
+                percent(share),
+                limit.group,
+                span(limit.granted_us * 1000),
+                span(limit.period_us * 1000)
+            );
+            return (KeptOffBy::RealTime, sentence);
+        }
         let waited = self.waited().0;
         let worth = |withheld: &&Withheld| withheld.from_lanes(withheld.ns, self.lanes.len()) >= waited / 10;
         let part = self.e.withheld.as_ref().filter(worth);
@@ -372,12 +425,13 @@ impl<'e> Causes<'e> {
             let (name, ns) = (withheld.name(), span(withheld.ns));
             format!("; {name} withheld {ns} as well (the sum over cores)")
         });
-        format!(
-            "other threads kept the lanes from running for {} of {of}{}{}",
+        let (by, whose) = whose::threads(self.e, self.lanes, waited);
+        let sentence = format!(
+            "other threads kept the lanes from running for {} of {of}{whose}{}",
             percent(share),
-            whose::threads(self.e, self.lanes, waited),
             quota.unwrap_or_default()
-        )
+        );
+        (by, sentence)
     }
 
     /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than

@@ -4,7 +4,7 @@ use super::cause::{is_link, span};
 use super::{Case, Finding};
 use mpps_io::counter;
 use mpps_stats::{Known, KnownKind, LEAST_NS, Stretch, Workload, count};
-use mpps_trace::why::meaning;
+use mpps_trace::why::{meaning, perhaps};
 
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
@@ -431,7 +431,7 @@ impl Case<'_> {
             _ => !known.of_others || known.packets.is_some_and(|n| n * 2 >= lost),
         };
         let (mut why, mut beside) = (Vec::new(), Vec::new());
-        for known in self.known.iter().filter(|known| known.kind.may_lose()) {
+        for known in self.known.iter().filter(|known| known.may_lose()) {
             let list = if explains(known) { &mut why } else { &mut beside };
             list.push(known.sentence.as_str());
         }
@@ -484,9 +484,12 @@ impl Case<'_> {
         }
         let many = count(lost);
         let (explains, beside) = self.explanations(|known| self.at_the_loss(known));
+        let perhaps = e.kernel_perhaps.iter().map(|(reason, n)| perhaps(reason, *n));
+        let perhaps = perhaps.collect::<Vec<_>>().join(", or ");
         let text = match here + refused + known {
             0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
             0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),
+            0 if !perhaps.is_empty() => format!("where the {many} lost packets were lost is not known"),
             0 if e.host_drops_known => format!(
                 "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
                  other end (see the counters there)"
@@ -508,7 +511,11 @@ impl Case<'_> {
             0 if explains.is_empty() && !beside.is_empty() => format!(". What may explain some: {}", beside.join("; ")),
             _ => String::new(),
         };
-        Some(Finding::Warning(text + &beside))
+        let perhaps = match perhaps.as_str() {
+            "" => String::new(),
+            perhaps => format!(". Some may be {perhaps}"),
+        };
+        Some(Finding::Warning(text + &beside + &perhaps))
     }
 
     /// Lost packets that a trace has seen the kernel of this host drop, in any of its network namespaces.

@@ -120,15 +120,24 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         let what = format!("{name} was without its address {ip}");
         outages(KnownKind::AddressMissing, &what, &gone, all);
     }
-    for change in &seen.mtu {
+    let length = e.frame_size.saturating_sub(ETHERNET);
+    for (place, change) in seen.mtu.iter().enumerate() {
         let at_s = change.at_ns as f64 / 1e9;
-        let sentence = format!(
+        let mut sentence = format!(
             "the MTU of {name} was changed from {} to {} bytes at {at_s:.3} s",
             change.from, change.to
         );
-        all.push(plain(KnownKind::MtuChanged, sentence));
+        let mut when_ns = Vec::new();
+        if length > change.to as usize {
+            sentence += &format!(" (packets of the test have {length})");
+            let next = seen.mtu.get(place + 1).map_or(e.duration_ns, |next| next.at_ns);
+            when_ns.push((change.at_ns, next.max(change.at_ns)));
+        }
+        all.push(Known {
+            when_ns,
+            ..plain(KnownKind::MtuChanged, sentence)
+        });
     }
-    let length = e.frame_size.saturating_sub(ETHERNET);
     if let Some((dst, mtu)) = seen.path_mtu.filter(|(_, mtu)| length > *mtu as usize) {
         let sentence = format!(
             "a router on the way to {dst} has reported that it passes on no packets longer than {mtu} bytes (path MTU, \

@@ -99,10 +99,31 @@ fn a_link_an_address_and_a_queue_are_each_named_with_their_own_time_and_number()
         ),
         (
             KnownKind::MtuChanged,
-            "the MTU of eth7 was changed from 1500 to 1280 bytes at 1.500 s",
+            "the MTU of eth7 was changed from 1500 to 1280 bytes at 1.500 s (packets of the test have 1400)",
         ),
     ];
     assert_eq!(told(around), expected.map(|(kind, text)| (kind, text.to_owned())));
+}
+
+#[test]
+fn an_mtu_may_lose_packets_while_they_are_longer() {
+    let change = |at_ns, from, to| MtuChange { at_ns, from, to };
+    let all = |mtu| {
+        let e = Evidence {
+            around: vec![Surroundings { mtu, ..seen() }],
+            duration_ns: 10 * S,
+            frame_size: 1418,
+            ..Evidence::default()
+        };
+        known(&e, &[]).into_iter().map(|of| of.when_ns).collect::<Vec<_>>()
+    };
+    let lowered = change(S, 1500, 1399);
+    assert_eq!(all(vec![lowered]), [[(S, 10 * S)]]);
+    assert_eq!(
+        all(vec![lowered, change(2 * S, 1399, 1400)]),
+        [vec![(S, 2 * S)], vec![]]
+    );
+    assert_eq!(all(vec![change(S, 1500, 1400)]), [[]]);
 }
 
 #[test]

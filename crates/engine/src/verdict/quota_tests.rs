@@ -3,6 +3,7 @@
 use super::*;
 use crate::lane::away::Standstills;
 use mpps_stats::{Stretches, WithheldTime};
+use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::Rival;
 
 const MS: u64 = 1_000_000;
@@ -88,6 +89,27 @@ fn a_quota_is_named_by_the_time_that_it_withheld_and_who_ran_meanwhile_is_not() 
         }
         let note = Causes::new(Workload::Reflect, &e, &lanes).notes().join(" ");
         assert_eq!((note.contains(NAME), note.contains("cc1")), (named, !named), "{note}");
+    }
+}
+
+#[test]
+fn a_limit_of_real_time_threads_is_named_if_it_can_have_kept_the_lanes_off_and_who_ran_meanwhile_is_not() {
+    for (granted_us, named) in [(200_000, true), (950_000, false), (10_000, false)] {
+        let e = Evidence {
+            real_time: Some(RealTimeLimit {
+                group: "/jobs/7".to_owned(),
+                granted_us,
+                period_us: 1_000_000,
+            }),
+            ..evidence(off(450, true), None)
+        };
+        let lanes = lanes(450);
+        let causes = Causes::new(Workload::Reflect, &e, &lanes);
+        let note = causes.notes().join(" ");
+        let limit = "control group /jobs/7 grants them 200.0 ms of each 1.000 s";
+        assert_eq!((note.contains(limit), note.contains("cc1")), (named, !named), "{note}");
+        let by = causes.kept_off().expect("lanes were kept off").by;
+        assert_eq!(by == KeptOffBy::RealTime, named, "{by:?}");
     }
 }
 

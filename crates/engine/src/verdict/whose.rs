@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use super::cause::span;
-use mpps_stats::LaneSummary;
+use mpps_stats::{KeptOffBy, LaneSummary};
 use mpps_sys::evidence::Rival;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ const REMEDY: &str = "give each end cores of its own (--cores)";
 
 /// Those that had the cores for as long as that is to be told, in parentheses: the three that ran longest, and how many
 /// others. One that ran for less than a tenth of what lanes waited kept nobody waiting, and of mpps's own threads only
-/// half of it is told. Nothing where nobody was seen.
-pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> String {
+/// half of it is told. Nothing where nobody was seen. The kind says whether threads of `mpps` are among those named.
+pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (KeptOffBy, String) {
     let half = |ns: u64| waited > 0 && ns >= waited / 2;
     let mut whose = Vec::new();
     let shares_core =
@@ -29,6 +29,7 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     if e.cores > 0 && threads > e.cores {
         whose.push(format!("this run has {threads} lanes on {} cores", e.cores));
     }
+    let mut own = !whose.is_empty();
     let (lanes_of_others, others): (Vec<&Rival>, Vec<&Rival>) = e.rivals.iter().partition(|rival| rival.is_lane());
     let mut runs = in_one(lanes_of_others.into_iter());
     runs.sort_by_key(|run| std::cmp::Reverse(run.ran_ns));
@@ -42,6 +43,7 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
     all.extend(half(e.own_ns).then(|| Culprit {
         ran_ns: e.own_ns,
         threads: 1,
+        own: true,
         said: format!(
             "mpps's own threads beside the lanes (the collector, files) ran for {}",
             span(e.own_ns)
@@ -55,6 +57,7 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
         .count()
         .min(NAMED);
     let rest = all.split_off(named);
+    own |= all.iter().any(|culprit| culprit.own);
     whose.extend(all.into_iter().map(|culprit| culprit.said));
     let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
     let more: usize = rest.iter().map(|culprit| culprit.threads).sum();
@@ -67,9 +70,14 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Strin
         let first = named == 0 || unaccounted(e, lanes) > Some(waited / 2);
         whose.insert(if first { 0 } else { whose.len() }, rest);
     }
+    let by = if own {
+        KeptOffBy::OwnThreads
+    } else {
+        KeptOffBy::OtherThreads
+    };
     match whose.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", whose.join("; ")),
+        true => (by, String::new()),
+        false => (by, format!(" ({})", whose.join("; "))),
     }
 }
 
@@ -127,6 +135,8 @@ fn not_seen(e: &Evidence, unseen: u64, waited: u64) -> Option<String> {
 struct Culprit {
     ran_ns: u64,
     threads: usize,
+    /// It is of `mpps`.
+    own: bool,
     said: String,
 }
 
@@ -146,6 +156,7 @@ fn by_name(others: &[&Rival]) -> Vec<Culprit> {
         Culprit {
             ran_ns,
             threads: threads.len(),
+            own: false,
             said: format!(
                 "{name} ({who}) ran for {} meanwhile, last on {}",
                 span(ran_ns),
@@ -192,6 +203,7 @@ impl RivalRun {
         Culprit {
             ran_ns: self.ran_ns,
             threads: self.threads,
+            own: true,
             said,
         }
     }

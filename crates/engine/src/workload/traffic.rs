@@ -115,7 +115,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                     Ok(false)
                 }
                 // What is missed meanwhile is booked as the time is read.
-                false => Err(no_carrier()),
+                false => Err(no_carrier(lane)),
             };
             match stepped {
                 Ok(sent) => {
@@ -206,9 +206,10 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
 
 /// The path would take packets and lose them: the collector has seen the link go down.
 #[cold]
-fn no_carrier() -> Error {
-    let cause = "the interface that packets leave by has no carrier: is the other end up?";
-    Error::new("send", "test packets", cause, ErrorKind::LinkDown)
+fn no_carrier(lane: &Lane<'_>) -> Error {
+    let by = lane.control.closed_by(lane.port);
+    let cause = "the interface has no carrier: is the other end up?";
+    Error::new("send test packets by", by, cause, ErrorKind::LinkDown)
 }
 
 /// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when

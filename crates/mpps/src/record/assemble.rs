@@ -194,7 +194,7 @@ fn dropped_by_known(summary: &Summary) -> Vec<u64> {
 fn hints(summary: &Summary, stretch: &Stretch, counted: &[(String, u64)]) -> [Vec<String>; 2] {
     let then = |known: &&Known| known.when_ns.is_empty() || known.within(stretch.from_ns, stretch.to_ns) > 0;
     let told = |known: &&Known| !counted.iter().any(|(told, _)| told.ends_with(&known.sentence));
-    let known = summary.known.iter().filter(|known| known.kind.may_lose());
+    let known = summary.known.iter().filter(|known| known.may_lose());
     let (here, path): (Vec<&Known>, Vec<&Known>) = known
         .filter(then)
         .filter(told)
@@ -220,8 +220,8 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
     let otherwise = match summary.shortfall {
         _ if most(down_ns) => "while the link was down",
         Some(Shortfall::Outpaced) => "while the lanes were busy: the rate is more than they can send",
-        Some(Shortfall::Refused) => FULL_PATH,
-        None if refused => FULL_PATH,
+        Some(Shortfall::Refused) => path_took_nothing(summary),
+        None if refused => path_took_nothing(summary),
         None => "in times too short for a record of each",
     };
     let start_ns = summary.started.monotonic_ns;
@@ -239,6 +239,14 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
         missed(&of, lanes, away, start_ns, explain)
     };
     summary.missed_stretches.largest.iter().map(cause).collect()
+}
+
+/// Why the path took nothing: a device that drops what it is given may have a full queue, or another reason.
+fn path_took_nothing(summary: &Summary) -> &'static str {
+    match summary.known.iter().any(|known| known.kind == KnownKind::DeviceDropped) {
+        true => "while the path took nothing: the device dropped what it was given",
+        false => FULL_PATH,
+    }
 }
 
 /// Times in which nothing could leave, each instant once. `down`: lanes found the link down.

@@ -240,7 +240,7 @@ fn trials_table(setup: &Setup<'_>, trials: &[Trial]) -> Table {
     let row = |(at, trial): (usize, &Trial)| {
         let line = trial.json(at + 1, &setup.names);
         let reasons = trial.figures.reasons.iter().map(String::as_str);
-        let reasons: Vec<_> = reasons.chain(trial.figures.host_note()).collect();
+        let reasons: Vec<_> = reasons.chain(trial.figures.kept_off.as_deref()).collect();
         let reasons = reasons.join("; ");
         let mut cells: Vec<Value> = [
             "trial",

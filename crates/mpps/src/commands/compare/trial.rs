@@ -24,6 +24,8 @@ pub(super) struct Figures {
     pub(super) reasons: Vec<String>,
     /// Of a run that is not valid: what else is to be known of it.
     pub(super) notes: Vec<String>,
+    /// Of a run that is not valid: what kept its lanes from their cores, unless a reason names that.
+    pub(super) kept_off: Option<String>,
     pub(super) started: Option<String>,
     pub(super) duration_s: Option<f64>,
     pub(super) sent: Option<u64>,
@@ -72,6 +74,10 @@ impl Figures {
                 true => Vec::new(),
                 false => texts(&summary["warnings"]),
             },
+            kept_off: match summary["valid"] == true || summary["kept_off"]["named"] == true {
+                true => None,
+                false => texts(&json!([summary["kept_off"]["sentence"]])).pop(),
+            },
             started: texts(&json!([summary["started_utc"]])).pop(),
             duration_s: number(&summary["duration_s"]),
             sent: summary["tx_packets"].as_u64(),
@@ -108,21 +114,11 @@ impl Figures {
         })
     }
 
-    /// Who had the cores, where no reason tells that.
-    pub(super) fn host_note(&self) -> Option<&str> {
-        let told = self
-            .reasons
-            .iter()
-            .any(|why| why.contains("kept the lanes from running"));
-        let note = self.notes.iter().find(|note| note.starts_with("the host interfered: "));
-        note.filter(|_| !told).map(String::as_str)
-    }
-
     /// Why it is not valid: the first reason in short, and who had the cores.
     pub(super) fn why_invalid(&self) -> String {
         let first = in_short(self.reasons.first().map_or("", String::as_str));
-        match self.host_note() {
-            Some(note) => format!("{first}; {note}"),
+        match &self.kept_off {
+            Some(host) => format!("{first}; {host}"),
             None => first,
         }
     }
@@ -182,6 +178,7 @@ impl Trial {
             "latency_ns": latency.collect::<serde_json::Map<_, _>>(),
             "reasons": figures.reasons,
             "notes": figures.notes,
+            "kept_off": figures.kept_off,
         });
         // It is the same in each round.
         if self.turn.round == 0 {
@@ -208,6 +205,7 @@ impl Trial {
                 },
                 reasons: texts(&line["reasons"]),
                 notes: texts(&line["notes"]),
+                kept_off: texts(&json!([line["kept_off"]])).pop(),
                 started: texts(&json!([line["started_utc"]])).pop(),
                 duration_s: number(&line["duration_s"]),
                 sent: line["sent"].as_u64(),
@@ -266,17 +264,18 @@ mod tests {
 
     #[test]
     fn who_had_the_cores_is_told_of_a_run_that_is_not_valid_for_another_reason() {
-        let host = "the host interfered: other threads kept the lanes from running for 9.0 % of the time (cc1 (thread \
+        let host = "other threads kept the lanes from running for 9.0 % of the time (cc1 (thread \
                     7) ran for 90.0 ms meanwhile, last on core 0)";
         let mut told = summary();
         told["valid"] = json!(false);
-        told["warnings"] = json!(["nothing came back", host]);
+        told["kept_off"] = json!({ "by": "other_threads", "sentence": host, "named": false });
         told["invalid_reasons"] = json!(["this host itself dropped 5 packets: the cause is not known"]);
         let figures = Figures::of_summary(&told);
         let why = format!("this host itself dropped 5 packets: the cause is not known; {host}");
         assert_eq!(figures.why_invalid(), why);
         // Once is enough.
         let missed = format!("the rate is 9 % off (9 of 99 departures missed): {host}");
+        told["kept_off"]["named"] = json!(true);
         told["invalid_reasons"] = json!([missed]);
         assert_eq!(
             Figures::of_summary(&told).why_invalid(),

@@ -1,7 +1,7 @@
 //! From the summary of a trial to what a method is told of it.
 
 use mpps_method::{Input, Trial, Verdict};
-use mpps_stats::{Histogram, Shortfall, Summary};
+use mpps_stats::{Histogram, KeptOff, Shortfall, Summary};
 use std::time::Duration;
 
 /// What a trial was for. The record has the name.
@@ -150,6 +150,8 @@ pub(crate) struct Measured {
     pub(crate) started_unix_ns: u64,
     /// Why it is void.
     pub(crate) reasons: Vec<String>,
+    /// What kept its lanes from their cores, if a reason names that.
+    pub(crate) kept_off: Option<KeptOff>,
     /// What else is to be known of it.
     pub(crate) notes: Vec<String>,
 }
@@ -179,10 +181,8 @@ impl Measured {
 
     /// Who or what disturbed a void trial.
     pub(crate) fn disturbance(&self) -> String {
-        let short = self.void_in_short();
-        let leads = ["the host interfered: ", "lanes were kept from their cores: "];
-        let cause = leads.into_iter().find_map(|lead| short.split_once(lead));
-        cause.map_or(short.clone(), |(_, cause)| cause.to_owned())
+        let kept_off = self.kept_off.as_ref().map(|of| of.sentence.clone());
+        kept_off.unwrap_or_else(|| self.void_in_short())
     }
 
     /// Packets that were due, and those of them that are missing; none of either in a void trial.
@@ -270,6 +270,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         outpaced: summary.shortfall == Some(Shortfall::Outpaced),
         started_unix_ns: summary.started.utc_ns,
         notes: summary.warnings.clone(),
+        kept_off: summary.kept_off.clone().filter(|of| of.named && !counted),
         reasons: if counted {
             Vec::new()
         } else {
@@ -281,7 +282,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::LaneSummary;
+    use mpps_stats::{KeptOffBy, LaneSummary};
 
     #[test]
     fn refused_load_is_lost_and_a_host_s_fault_is_void() {
@@ -342,9 +343,14 @@ mod tests {
         let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
                        for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core \
                        1)";
-        let void = |reason: String| {
+        let void = |reason: String, named| {
             let summary = Summary {
                 invalid_reasons: vec![reason],
+                kept_off: Some(KeptOff {
+                    by: KeptOffBy::OtherThreads,
+                    sentence: culprit.to_owned(),
+                    named,
+                }),
                 ..Summary::default()
             };
             let input = Input {
@@ -353,23 +359,18 @@ mod tests {
             };
             measured(Ask::of(Phase::Search, 64, input), &summary, Vec::new())
         };
-        let missed = void(format!(
+        let missed = format!(
             "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
              host interfered: {culprit}"
-        ));
+        );
+        let missed = void(missed, true);
         assert_eq!(
             missed.void_in_short(),
             format!("the offered rate is 14.1 % off the intended one: the host interfered: {culprit}")
         );
         assert_eq!(missed.disturbance(), culprit);
-        let dropped = void(format!(
-            "this host itself dropped 5 packets before mpps could take them, so loss is not the path's alone: lanes \
-             were kept from their cores: {culprit}"
-        ));
-        assert_eq!(dropped.disturbance(), culprit);
-        assert_eq!(dropped.void_in_short(), dropped.reasons[0]);
         let other = "a port was down (eth0 (a)): no";
-        assert_eq!(void(other.to_owned()).disturbance(), other);
+        assert_eq!(void(other.to_owned(), false).disturbance(), other);
     }
 
     #[test]

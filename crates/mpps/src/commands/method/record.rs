@@ -8,7 +8,7 @@ use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines
 use crate::fail::{Result, usage};
 use crate::privilege::Clerk;
 use mpps_method::{Input, Trial, Verdict};
-use mpps_stats::count;
+use mpps_stats::{KeptOff, KeptOffBy, count};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -91,6 +91,10 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "outpaced": measured.outpaced,
         "started_unix_ns": measured.started_unix_ns,
         "reasons": measured.reasons,
+        "kept_off": measured.kept_off.as_ref().map(|of| json!({
+            "by": of.by.as_str(),
+            "sentence": of.sentence,
+        })),
         "notes": measured.notes,
     })
 }
@@ -166,6 +170,15 @@ fn trial_of(line: &Value) -> Option<Measured> {
         outpaced: line.get("outpaced")?.as_bool()?,
         started_unix_ns: count("started_unix_ns")?,
         reasons: texts("reasons")?,
+        kept_off: match line.get("kept_off") {
+            // A record of an earlier version has none.
+            None | Some(Value::Null) => None,
+            Some(of) => Some(KeptOff {
+                by: KeptOffBy::named(of.get("by")?.as_str()?)?,
+                sentence: shown(of.get("sentence")?.as_str()?),
+                named: true,
+            }),
+        },
         notes: texts("notes")?,
     })
 }
@@ -398,6 +411,7 @@ mod tests {
             down: true,
             outpaced: false,
             reasons: Vec::new(),
+            kept_off: None,
             notes: Vec::new(),
         }
     }
@@ -423,6 +437,11 @@ mod tests {
                 ..trial(200, Verdict::Void).ask
             },
             reasons: vec!["the host interfered".to_owned()],
+            kept_off: Some(KeptOff {
+                by: KeptOffBy::CpuQuota,
+                sentence: "a quota kept the lanes from running".to_owned(),
+                named: true,
+            }),
             ..trial(200, Verdict::Void)
         };
         vec![trial(100, counted), void]

@@ -6,7 +6,7 @@ use super::measure::{Ask, Measured, Phase};
 use super::{Step, Stop};
 use crate::fail::usage;
 use mpps_method::{End, Limits, Next, Outcome, Search, Trial, Verdict};
-use mpps_stats::count;
+use mpps_stats::{KeptOffBy, count};
 use std::time::Duration;
 
 /// Of a rate at which this host was disturbed three times in a row: the highest that is tried after it. A lane that has
@@ -216,11 +216,9 @@ impl Found {
     /// or nobody can.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         self.hindered()?;
-        let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
-        let ours = ["--cores", "lanes on", "mpps's own threads"];
-        let others =
-            why.starts_with("other threads kept the lanes from running") && !ours.iter().any(|o| why.contains(o));
-        others
+        let last = self.trials.iter().rfind(|trial| !trial.counts())?;
+        let by = last.kept_off.as_ref().map(|of| of.by);
+        (by == Some(KeptOffBy::OtherThreads))
             .then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
     }
 
@@ -328,7 +326,7 @@ mod tests {
     use super::*;
     use crate::commands::method::measure::measured;
     use mpps_method::{Goal, Input, Ratio};
-    use mpps_stats::{Shortfall, Summary};
+    use mpps_stats::{KeptOff, Shortfall, Summary};
 
     /// A trial that this host was in the way of; `outpaced`: since it can send no faster.
     fn void(load: u64, reached: f64, outpaced: bool) -> Measured {
@@ -502,24 +500,19 @@ mod tests {
         let told = crate::commands::method::outcome::verdict(&outcome, &found);
         assert_eq!(told, "not known: 800 pps passed, and no more could be offered");
         assert_eq!(found.remedy(), None, "for no reason that is known");
-        let kept = |more: &str| {
-            let kept = "other threads kept the lanes from running for 9.0 % of the sending time";
-            vec![format!(
-                "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
-                 host interfered: {kept} ({more})"
-            )]
-        };
-        let mut of = |more: &str| {
-            found.trials[2].reasons = kept(more);
+        let mut of = |by| {
+            found.trials[2].kept_off = Some(KeptOff {
+                by,
+                sentence: "cc1 ran".to_owned(),
+                named: true,
+            });
+            assert!(found.hindered().unwrap().ends_with("undisturbed: cc1 ran"));
             found.remedy()
         };
-        assert!(
-            of("cc1 (thread 7) ran for 90.0 ms meanwhile")
-                .unwrap()
-                .contains("mpps isolate N -- ")
-        );
-        assert_eq!(of("another mpps (process 7) has 2 lanes on cores 0, 1, too"), None);
-        assert_eq!(of("give each end cores of its own (--cores)"), None);
+        assert!(of(KeptOffBy::OtherThreads).unwrap().contains("mpps isolate N -- "));
+        for by in [KeptOffBy::OwnThreads, KeptOffBy::CpuQuota, KeptOffBy::Hypervisor] {
+            assert_eq!(of(by), None);
+        }
         // A device that has failed at a higher rate has an upper bound of its own.
         found.limited_by = LimitedBy::MaxRate;
         assert_eq!((found.hindered(), found.remedy()), (None, None));

@@ -236,6 +236,7 @@ mod tests {
             outpaced: false,
             started_unix_ns: 0,
             reasons: Vec::new(),
+            kept_off: None,
             notes: Vec::new(),
         }
     }
