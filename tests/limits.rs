@@ -394,7 +394,6 @@ fn a_limit_of_real_time_threads_is_named_and_no_program_that_ran_meanwhile() {
         let json = json(&scratch, "run.json");
         assert_eq!(json["kept_off"]["by"], "real_time", "{json:#}");
         let told = told(&json).join("\n");
-        println!("{told}");
         let granted = format!("grants them {granted_us}.0 ms").replace("000.0", ".0");
         assert!(told.contains(&group.name()) && told.contains(&granted), "{told}");
         assert!(!told.contains("meanwhile"), "{told}");

@@ -79,7 +79,6 @@ fn missed_departures_stand_in_the_rows_in_which_they_were_due() {
             .map(|row| row["missed_packets"].parse().expect("a count"))
             .filter(|missed| *missed > 0)
             .collect();
-        println!("{missed} missed, by row {of_rows:?}");
         assert!(
             missed > 0 && of_rows.iter().sum::<i64>() == missed as i64,
             "{of_rows:?} of {missed}"

@@ -83,12 +83,12 @@ pub struct Known {
 
 impl Known {
     /// It may be why packets are lost that were counted as sent. Without a way none is counted; an MTU matters while
-    /// packets of the test are longer.
+    /// packets of the test are longer, and what was tried again is not lost.
     pub fn may_lose(&self) -> bool {
         match self.kind {
             KnownKind::NoWay => false,
             KnownKind::MtuChanged => !self.when_ns.is_empty(),
-            _ => true,
+            _ => self.packets != Some(0),
         }
     }
 

@@ -91,8 +91,14 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         all.push(dropped(kind, queue.packets, sentence));
     }
     if let Some(n) = seen.device_dropped.filter(|n| *n > 0) {
-        let sentence = format!("the device {name} dropped {} instead of sending them", packets(n));
-        all.push(dropped(KnownKind::DeviceDropped, n, sentence));
+        let again = (*retried).min(n);
+        *retried -= again;
+        let tried = match again {
+            0 => " instead of sending them".to_owned(),
+            again => format!(", of which {} at the most were tried again", count(again)),
+        };
+        let sentence = format!("the device {name} dropped {}{tried}", packets(n));
+        all.push(dropped(KnownKind::DeviceDropped, n - again, sentence));
     }
     let outages = |kind, what: &str, outages: &[Outage], all: &mut Vec<Known>| {
         if let Some((lasted, when_ns)) = lasted(outages, e.duration_ns) {

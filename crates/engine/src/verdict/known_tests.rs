@@ -106,6 +106,39 @@ fn a_link_an_address_and_a_queue_are_each_named_with_their_own_time_and_number()
 }
 
 #[test]
+fn what_a_path_tried_again_is_not_lost_at_the_device() {
+    let around = Surroundings {
+        device_dropped: Some(5),
+        ..seen()
+    };
+    let e = Evidence {
+        around: vec![around],
+        ..Evidence::default()
+    };
+    for (refused, sentence, left) in [
+        (0, "the device eth7 dropped 5 packets instead of sending them", 5),
+        (
+            3,
+            "the device eth7 dropped 5 packets, of which 3 at the most were tried again",
+            2,
+        ),
+        (
+            9,
+            "the device eth7 dropped 5 packets, of which 5 at the most were tried again",
+            0,
+        ),
+    ] {
+        let lane = LaneSummary {
+            path_counters: vec![(counter::TX_REFUSED.to_owned(), refused)],
+            ..LaneSummary::default()
+        };
+        let all = known(&e, &[lane]);
+        assert_eq!((all[0].sentence.as_str(), all[0].packets), (sentence, Some(left)));
+        assert_eq!(all[0].may_lose(), left > 0);
+    }
+}
+
+#[test]
 fn an_mtu_may_lose_packets_while_they_are_longer() {
     let change = |at_ns, from, to| MtuChange { at_ns, from, to };
     let all = |mtu| {
