@@ -156,6 +156,14 @@ fn where_a_sandbox_forbids_io_uring_one_line_says_so_and_names_udp() {
             return;
         };
         assert_one_line(&run_command(command), &[name, "sandbox", "want the path udp"]);
+        let hidden = answered(call, Answer::NoSuchCall, &mpps(words)).expect("as before");
+        let hidden = run_command(hidden);
+        assert_one_line(&hidden, &[name, "a sandbox (seccomp) hides it"]);
+        assert!(!hidden.stderr.contains("no io_uring,"), "{}", hidden.stderr);
+        let doctor = answered(call, Answer::NotPermitted, &mpps("doctor io_uring --json")).expect("as before");
+        let doctor = run_command(doctor);
+        let named = doctor.stdout.contains(name.trim_end_matches("(2)"));
+        assert!(named && doctor.code == Some(1), "{doctor:?}");
     }
     for words in ["reflect io_uring:127.0.0.1", "drop io_uring:[::1]"] {
         let words = format!("{words}:{port} --duration 100ms");

@@ -164,6 +164,7 @@ pub fn forbidden() -> Option<String> {
         (libc::EPERM | libc::EACCES, Some(n @ 1..)) => format!("kernel.io_uring_disabled={n} forbids it"),
         (libc::EPERM | libc::EACCES, Some(0)) => "a sandbox (seccomp) forbids it".to_owned(),
         (libc::EPERM | libc::EACCES, None) => "a sandbox (seccomp) or kernel.io_uring_disabled forbids it".to_owned(),
+        (libc::ENOSYS | libc::EOPNOTSUPP, _) if call != SETUP => "a sandbox (seccomp) hides it".to_owned(),
         (libc::ENOSYS | libc::EOPNOTSUPP, _) => {
             "this kernel has no io_uring, or a sandbox (seccomp) hides it".to_owned()
         }
@@ -172,9 +173,17 @@ pub fn forbidden() -> Option<String> {
     Some(format!("{call}(2) is answered with \"{error}\": {why}"))
 }
 
+/// Name of the call that makes a ring. Where it is answered the kernel has the other two as well.
+const SETUP: &str = "io_uring_setup";
+
+/// The system call that io_uring is denied by, with the kernel's answer; `None`: none is.
+pub fn denied() -> Option<(&'static str, io::Error)> {
+    allowed().err()
+}
+
 /// Makes a ring, as [`setup`], and asks whether the other two calls are allowed. The error has the call's name.
 fn allowed() -> Result<(OwnedFd, u32), (&'static str, io::Error)> {
-    let (ring, features) = setup(0).map_err(|error| ("io_uring_setup", error))?;
+    let (ring, features) = setup(0).map_err(|error| (SETUP, error))?;
     let denied = |error: &io::Error| {
         let denials = [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EOPNOTSUPP];
         error.raw_os_error().is_some_and(|number| denials.contains(&number))

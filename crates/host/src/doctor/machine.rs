@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use mpps_netdev::{NetDev, XdpFeatures};
 use mpps_sys::privilege::{self, CapabilitySet};
-use mpps_sys::uring::Features;
+use mpps_sys::uring::{self, Features};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::parse;
@@ -269,12 +269,13 @@ impl Machine {
         mpps_netdev::xdp_features(device.ifindex).ok().flatten()
     }
 
-    /// What the kernel's io_uring has; the error is what it answered. A sample has all but what `io_uring/lacks` names.
+    /// What the kernel's io_uring has; the error is the call that it denied, and its answer. A sample has all but what `io_uring/lacks` names.
     pub(super) fn io_uring(&self) -> Result<Features, String> {
         if self.live {
-            return Features::probe().map_err(|e| e.to_string());
+            let call = || uring::denied().map_or("io_uring_setup", |(call, _)| call);
+            return Features::probe().map_err(|e| format!("{}: {e}", call()));
         }
-        self.probe(Probe::IoUring)?;
+        self.probe(Probe::IoUring).map_err(|e| format!("io_uring_setup: {e}"))?;
         let lacks = self.read("io_uring/lacks").unwrap_or_default();
         let has = |name| !lacks.split_whitespace().any(|word| word == name);
         Ok(Features {

@@ -127,7 +127,7 @@ fn io_uring(machine: &Machine) -> Verdict {
             }
         }
         (Err(e), Some(1 | 2)) => Verdict::not(
-            format!("io_uring_setup: {e}: kernel.io_uring_disabled forbids it"),
+            format!("{e}: kernel.io_uring_disabled forbids it"),
             "sysctl -w kernel.io_uring_disabled=0",
         ),
         (Err(e), disabled) => {
@@ -136,7 +136,7 @@ fn io_uring(machine: &Machine) -> Verdict {
                 Some(_) => "not in this kernel, or a seccomp filter",
                 None => "not in this kernel, a seccomp filter, or kernel.io_uring_disabled, which can't be read",
             };
-            Verdict::not(format!("io_uring_setup: {e} ({why}): the path udp needs none"), "")
+            Verdict::not(format!("{e} ({why}): the path udp needs none"), "")
         }
     }
 }
