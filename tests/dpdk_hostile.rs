@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use mpps_tests::{
-    Background, Finished, Memif, MemifPeer, Own, REGION, Scratch, add_region, add_ring, init, listen_by, message, mpps,
-    no_dpdk, packed, wait_until,
+    Background, Finished, Group, Hierarchy, Memif, MemifPeer, Own, REGION, Scratch, add_region, add_ring, init,
+    listen_by, message, mpps, no_dpdk, packed, wait_until,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
@@ -310,6 +310,41 @@ fn a_client_may_share_what_its_rings_need_and_a_hole_beyond_it_is_no_memory_of_t
         "{:#}",
         reflected.json
     );
+}
+
+#[test]
+fn a_client_that_the_memory_limit_of_the_listener_has_no_room_for_is_refused() {
+    if no_dpdk() {
+        return;
+    }
+    let Some(group) = Group::new("memory", "memif") else {
+        return;
+    };
+    let limit = match group.hierarchy {
+        Hierarchy::One => "memory.limit_in_bytes",
+        Hierarchy::Two => "memory.max",
+    };
+    let (own, scratch) = (Own::new(), Scratch::new());
+    let words = format!("reflect {},bsize=9216", own.port(0, "server"));
+    let reflector = listen_by(&scratch, group.hold(&mpps(&words)));
+    // What an earlier client has kept counts as used: here as if that had been all but 20 MiB.
+    if !group.put(limit, &(group.memory_used() + (20 << 20)).to_string()) {
+        return;
+    }
+    for (size, may) in [(16 << 20, false), (1 << 20, true)] {
+        let mut peer = own.client();
+        let memory = peer.memory.try_clone().expect("a descriptor");
+        memory.set_len(size).expect("a file with a hole");
+        let good = peer.ask(&init(), None) && peer.ask(&add_region(0, size), Some(memory.as_fd()));
+        let event = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+        let mut ring = |kind: u16| peer.ask(&add_ring(kind, 0, 0, 0x8000 * u32::from(kind), 10), Some(event.as_fd()));
+        assert!(good && ring(0) && ring(1), "{size}");
+        let connected = peer.say(&packed(message::CONNECT, &[]), None) && peer.receive().0 == message::CONNECTED;
+        assert_eq!(connected, may, "{size}");
+    }
+    let reflected = scratch.read(reflector.end(Signal::INT));
+    let refused = &reflected.json["lanes"][0]["path_counters"]["memif_refused"];
+    assert_eq!(*refused, 1, "{:#}", reflected.json);
 }
 
 fn ring(peer: &mut MemifPeer, fd: BorrowedFd<'_>, rings: &[[u8; 128]]) {

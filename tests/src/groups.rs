@@ -61,6 +61,24 @@ impl Group {
         written.is_ok()
     }
 
+    /// Bytes of memory that are in use, without files that the kernel drops when memory is wanted.
+    ///
+    /// # Panics
+    /// When they can't be read.
+    pub fn memory_used(&self) -> u64 {
+        let [file, cached] = match self.hierarchy {
+            Hierarchy::One => ["memory.usage_in_bytes", "total_inactive_file "],
+            Hierarchy::Two => ["memory.current", "inactive_file "],
+        };
+        let text = |file: &str| fs::read_to_string(self.folder.join(file)).expect("a file of the group");
+        let used: u64 = text(file).trim().parse().expect("a number");
+        let stat = text("memory.stat");
+        let cached = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(cached)?.parse::<u64>().ok());
+        used.saturating_sub(cached.expect("a number"))
+    }
+
     /// Whether the kernel has this file for it.
     pub fn has(&self, file: &str) -> bool {
         self.folder.join(file).exists()

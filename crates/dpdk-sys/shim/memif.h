@@ -86,6 +86,7 @@ struct memif_port {
 	char path[MEMIF_PATH];
 	uint32_t id;
 	bool server;
+	uint64_t (*memory_left)(void);		/* bytes that the memory limit of this process leaves */
 	uint16_t buffer;			/* bytes of our own buffers, as a client */
 	uint16_t rx_queues, tx_queues;
 	struct memif_lane *rx, *tx;

@@ -498,16 +498,18 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 	return NULL;
 }
 
-/* Reason to refuse a client that shares more memory than its rings need; NULL: none.
+/* Reason to refuse a client that shares more memory than its rings need, or than half of what the memory limit of this
+ * process leaves; NULL: none.
  *
  * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client
  * that moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the
- * client can free. Pages of hugetlbfs are taken from a store of their own. */
+ * client can free. One that connects again and again and keeps its files would do so as well, a little each time. Pages
+ * of hugetlbfs are taken from a store of their own. */
 static const char *
 beyond_agreed(const struct control *c)
 {
 	const struct memif_link *link = c->link;
-	uint64_t left = 0;
+	uint64_t left = 0, shared = 0;
 
 	for (unsigned int kind = 0; kind < 2; kind++)
 		for (unsigned int i = 0; i < (kind == MEMIF_C2S ? c->port->rx_queues : c->port->tx_queues); i++) {
@@ -523,7 +525,10 @@ beyond_agreed(const struct control *c)
 		if (link->region[i].size > left)
 			return "more memory than its rings need (set bsize= to the client's, or have the client copy)";
 		left -= link->region[i].size;
+		shared += link->region[i].size;
 	}
+	if (shared > c->port->memory_left() / 2)
+		return "more memory than half of what the memory limit of this process leaves";
 	return NULL;
 }
 

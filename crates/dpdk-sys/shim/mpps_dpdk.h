@@ -47,6 +47,7 @@ uint16_t mpps_tx_burst_guarded(uint16_t port, uint16_t queue, struct rte_mbuf **
 /* ---- memif.c: bursts over a memif of which nothing is believed, where the driver is linked in */
 struct mpps_memif_conf {
 	const char *path;	/* of the socket, without the zero of a name that is no file */
+	uint64_t (*memory_left)(void);	/* bytes that the memory limit of this process leaves */
 	uint32_t id;
 	uint16_t buffer;	/* bytes of a client's buffers */
 	uint16_t rx_queues, tx_queues;
@@ -176,7 +177,7 @@ int mpps_flow_destroy(uint16_t port, void *flow);
 
 /* src/ffi.rs has the same numbers. */
 _Static_assert(sizeof(struct mpps_port_info) == 92, "mpps_port_info");
-_Static_assert(sizeof(struct mpps_memif_conf) == 24 && offsetof(struct mpps_memif_conf, server) == 18,
+_Static_assert(sizeof(struct mpps_memif_conf) == 32 && offsetof(struct mpps_memif_conf, server) == 26,
 	       "mpps_memif_conf");
 _Static_assert(sizeof(struct mpps_port_conf) == 16, "mpps_port_conf");
 _Static_assert(sizeof(struct mpps_port_state) == 24, "mpps_port_state");

@@ -101,6 +101,8 @@ pub struct PortConf {
 pub struct MemifConf {
     /// The socket's path, ended by a zero, without the zero before a name that is no file.
     pub path: *const c_char,
+    /// Bytes that the memory limit of this process leaves; the largest number where none is known. Any thread may ask.
+    pub memory_left: extern "C" fn() -> u64,
     /// `id=`.
     pub id: u32,
     /// `bsize=`.
@@ -230,7 +232,7 @@ const _: () = {
     assert!(offset_of!(PortInfo, mac) == 64 && offset_of!(PortInfo, mtu) == 74 && offset_of!(PortInfo, socket) == 84);
     assert!(offset_of!(PortInfo, interface) == 88 && size_of::<PortInfo>() == 92);
     assert!(offset_of!(PortConf, rss) == 10 && size_of::<PortConf>() == 16);
-    assert!(offset_of!(MemifConf, server) == 18 && size_of::<MemifConf>() == 24);
+    assert!(offset_of!(MemifConf, server) == 26 && size_of::<MemifConf>() == 32);
     assert!(offset_of!(PortState, rss) == 8 && offset_of!(PortState, step) == 16 && size_of::<PortState>() == 24);
     assert!(offset_of!(Entry, queues) == size_of::<usize>() && size_of::<Entry>() == 2 * size_of::<usize>());
     assert!(size_of::<PortStats>() == 48 && size_of::<Xstat>() == 72);

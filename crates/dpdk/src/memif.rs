@@ -7,6 +7,7 @@
 use crate::Config;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
+use mpps_sys::cgroup::Groups;
 use mpps_sys::private;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -180,6 +181,11 @@ fn is_held(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Bytes that the limits of control groups leave to this process, as they are now.
+extern "C" fn memory_left() -> u64 {
+    Groups::live().memory().map_or(u64::MAX, |memory| memory.left)
+}
+
 /// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each
 /// other: the server gets all of DPDK's memory.
 pub(crate) fn conf(config: &Config, path: &std::ffi::CStr, queues: (u16, u16)) -> Option<sys::MemifConf> {
@@ -190,6 +196,7 @@ pub(crate) fn conf(config: &Config, path: &std::ffi::CStr, queues: (u16, u16)) -
             .is_some_and(|value| value.contains("yes"));
     (sys::MEMIF_CHECKED && !zero_copy).then(|| sys::MemifConf {
         path: path.as_ptr(),
+        memory_left,
         id: config.driver_arg("id").and_then(|id| id.parse().ok()).unwrap_or(0),
         buffer: config
             .driver_arg("bsize")
