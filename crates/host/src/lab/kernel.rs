@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mpps_sys::privilege::lacks;
 use rustix::thread::LinkNameSpaceType;
 
 use super::device::{self, Device};
@@ -46,8 +47,7 @@ pub(crate) enum Entry {
 impl Kernel {
     /// Checks the privilege and the tool, then waits for the lock.
     pub(crate) fn open(op: &'static str) -> Result<Self> {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        if !tool::has_capability(&status, tool::CAP_SYS_ADMIN) || !tool::has_capability(&status, tool::CAP_NET_ADMIN) {
+        if lacks(tool::CAP_SYS_ADMIN) || lacks(tool::CAP_NET_ADMIN) {
             return Err(LabError::NeedsRoot { op });
         }
         find_ip()?;
