@@ -11,8 +11,8 @@
 enum { CLOCKS_DIFFER_NS = 1000000 };
 
 /*
- * The lane that sends a flow. Each sends flows that lie side by side, as many as any other. In 32 bits, where a division
- * takes a fraction of the time: crates/xdp/src/encode.rs has no plan whose flows times lanes need more.
+ * The lane that sends a flow. Each sends flows that lie side by side, as many as any other. A division in 32 bits takes
+ * a fraction of the time: crates/xdp/src/encode.rs has no plan whose flows times lanes need more.
  */
 INLINE struct lane *lane_of(u32 flow)
 {

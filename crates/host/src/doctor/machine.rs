@@ -269,7 +269,8 @@ impl Machine {
         mpps_netdev::xdp_features(device.ifindex).ok().flatten()
     }
 
-    /// What the kernel's io_uring has; the error is the call that it denied, and its answer. A sample has all but what `io_uring/lacks` names.
+    /// What the kernel's io_uring has; the error is the call that it denied, and its answer.
+    /// A sample has all but what `io_uring/lacks` names.
     pub(super) fn io_uring(&self) -> Result<Features, String> {
         if self.live {
             let call = || uring::denied().map_or("io_uring_setup", |(call, _)| call);
