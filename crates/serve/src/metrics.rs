@@ -99,7 +99,7 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     (
         "mpps_host_wait_seconds_total",
         "counter",
-        "Time for which scheduler and hypervisor kept lanes from running, over all lanes: that of each lane, and steal.",
+        "Time for which scheduler and hypervisor kept lanes from running, over all lanes: of each lane, and steal.",
     ),
     (
         "mpps_intended_packets_per_second",
