@@ -327,6 +327,63 @@ fn a_run_whose_ports_were_given_is_refused_if_another_uses_them_and_only_then() 
     }
 }
 
+#[test]
+fn sockets_and_raw_paths_keep_off_each_others_flows() {
+    let Some(net) = net_of(1) else { return };
+    let v4 = ("udp:10.99.0.1", "--src 10.99.0.1 --dest 10.99.0.2:9000");
+    let v6 = ("io_uring:fd99::1", "--src fd99::1 --dest [fd99::2]:9000");
+    for ((sockets, ends), raw) in [(v4, "af_packet:eth1"), (v6, "xdp:eth1")] {
+        let (host, dest) = (
+            sockets.split_once(':').expect("a path").1,
+            ends.rsplit_once(' ').expect("an option").1,
+        );
+        let reflector = Background::ready(net.b(&format!("reflect {}", sockets.replace(host, dest))));
+        let of_sockets = format!("sendrecv {sockets} --dest {dest}");
+        let of_raw = format!("sendrecv {raw} {ends}");
+        for (first, second) in [(&of_sockets, &of_raw), (&of_raw, &of_sockets)] {
+            let (early, late) = (Scratch::new(), Scratch::new());
+            let run = under_way(&net, &early, first);
+            wait_until("answers", || early.received_so_far() > 20);
+            let second = late.measure(net.a(&format!("{second} --rate 500pps --duration 200ms {PATIENT}")));
+            wait_until("more answers", || early.received_so_far() > 200);
+            let first = early.read(run.end(Signal::INT));
+            let context = format!("{:#} {:#}", first.json, second.json);
+            for report in [&first, &second] {
+                assert_eq!(report.count("lost"), 0, "{context}");
+                assert_eq!(report.reason("foreign_other_run"), 0, "{context}");
+            }
+            assert!(warned(&second, "in place of 10000"), "{context}");
+            assert!(
+                warned(&second, first.json["run_id"].as_str().expect("a text")),
+                "{context}"
+            );
+        }
+        // Of a port that was named the later run is refused.
+        let scratch = Scratch::new();
+        let run = under_way(&net, &scratch, &of_raw);
+        let path = sockets.split_once(':').expect("a path").0;
+        let named = format!(
+            "{path}:{}:10005",
+            if host.contains(':') {
+                format!("[{host}]")
+            } else {
+                host.to_owned()
+            }
+        );
+        let refused = run_command(net.a(&format!(
+            "send {named} --dest {dest} --rate 1kpps --duration 20ms {PATIENT}"
+        )));
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("another run of mpps on this host"),
+            "{}",
+            refused.stderr
+        );
+        scratch.read(run.end(Signal::INT));
+        reflector.end(Signal::INT);
+    }
+}
+
 /// Holds the abstract name `argv[1]` as another user until it is ended.
 const HOLDER: &str = r#"
 import os, signal, socket, sys

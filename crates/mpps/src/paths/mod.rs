@@ -26,6 +26,7 @@ pub(crate) use rules::Rules;
 
 use crate::cli::Run;
 use crate::fail::{Result, say, usage};
+use crate::plan::reserve::ANY_INTERFACE;
 use help::Help;
 use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
 use mpps_io::kernel::KernelPort;
@@ -343,11 +344,13 @@ impl Checked {
         NetDev::by_name(self.traits.interface.as_deref()?).ok()
     }
 
-    /// Index of the interface whose packets another program of this host could take for its own: one that frames pass
-    /// as they are, where no socket of the kernel's stands between.
+    /// Index of the interface whose packets another program of this host could take for its own. Sockets of the kernel
+    /// share all ([`ANY_INTERFACE`]), once their port is known.
     pub(crate) fn shared_interface(&self) -> Option<u32> {
-        let name = self.traits.interface.as_ref().or(self.traits.under.as_ref());
-        let name = name.filter(|_| self.traits.socket.is_none())?;
+        if let Some(socket) = self.traits.socket {
+            return (socket.port != Some(0)).then_some(ANY_INTERFACE);
+        }
+        let name = self.traits.interface.as_ref().or(self.traits.under.as_ref())?;
         NetDev::by_name(name).ok().map(|device| device.ifindex)
     }
 

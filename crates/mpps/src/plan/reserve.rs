@@ -2,13 +2,15 @@
 //! name says which.
 //!
 //! The kernel gives a name back when its process ends, however it ends, and a network namespace has names of its own,
-//! as it has interfaces. Paths whose packets go through sockets need none of this: the kernel refuses a second socket
-//! with the same addresses. A run that comes later moves its default source ports, or is refused if they were given.
+//! as it has interfaces. Sockets of the kernel need this, too: the kernel refuses a second socket with the same
+//! addresses, but a raw path takes their packets from the interface. A run that comes later moves its default source
+//! ports, or is refused if they were given.
 
 mod claim;
 
 use super::traffic::{DEFAULT_SRC_PORTS, Draft, dashed};
 use crate::fail::{Failure, Result, failed};
+pub(crate) use claim::ANY_INTERFACE;
 use claim::{Claim, PREFIX};
 use mpps_netdev::abstract_names;
 use rustix::process::geteuid;
@@ -193,14 +195,25 @@ fn free_ports(claim: &Claim, others: &[Claim]) -> Option<RangeInclusive<u16>> {
 
 /// Why a run is refused.
 fn taken(drafted: &Draft, other: &Claim) -> Failure {
-    let ports = dashed(&drafted.flows.src_ports());
+    let given = match drafted.args.src_port_range {
+        Some(_) => format!("--src-port-range {}", dashed(&drafted.flows.src_ports())),
+        None => format!("port '{}'", drafted.args.port),
+    };
     failed(format!(
-        "--src-port-range {ports}: another run of mpps on {} (run_id {:016x}) uses {}: want other source ports, or to \
-         wait until that run has ended",
-        drafted.args.port.device,
+        "{given}: another run of mpps on {} (run_id {:016x}) uses {}: want other source ports, or to wait until that \
+         run has ended",
+        place(drafted),
         other.run_id,
         other.told()
     ))
+}
+
+/// What both runs share.
+fn place(drafted: &Draft) -> &str {
+    match drafted.shared_interfaces() {
+        Some((ANY_INTERFACE, _)) => "this host",
+        _ => &drafted.args.port.device,
+    }
 }
 
 /// The ports of a run were moved.
@@ -209,7 +222,7 @@ fn moved(drafted: &Draft, ports: &RangeInclusive<u16>, other: &Claim) -> String 
         "source ports {} in place of {}: another run of mpps on {} (run_id {:016x}) uses those",
         dashed(ports),
         dashed(&drafted.flows.src_ports()),
-        drafted.args.port.device,
+        place(drafted),
         other.run_id
     )
 }

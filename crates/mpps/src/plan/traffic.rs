@@ -190,7 +190,8 @@ impl Draft {
 
     /// Whether the source ports were left to the program.
     pub(super) fn has_default_ports(&self) -> bool {
-        self.args.src_port_range.is_none() && self.port.traits.socket.is_none()
+        let named = self.port.traits.socket.and_then(|socket| socket.port);
+        self.args.src_port_range.is_none() && named.is_none()
     }
 
     /// Indices of the interfaces whose packets other programs of this host could take for their own: the one that
@@ -579,8 +580,8 @@ fn fill(
     plan.fill("traffic", "src", ranges::text(srcs));
     let ip = bracketed(&dest.ips());
     plan.fill("traffic", "dest", format!("{ip}:{}", dashed(&dest.ports)));
-    // A port that names its source port has no range beside it.
-    if port.traits.socket.is_none_or(|socket| socket.port.is_none()) {
+    // A port that names its source port has no range beside it. Default ports of sockets follow from the lanes.
+    if port.traits.socket.is_none() {
         let ports = if moved { DEFAULT_SRC_PORTS } else { flows.src_ports() };
         plan.fill("traffic", "src_ports", dashed(&ports));
     }
@@ -829,11 +830,9 @@ fn flows(
             args.port
         )));
     }
-    let first = socket.port.unwrap_or(10_000);
-    let src = args
-        .src_port_range
-        .clone()
-        .unwrap_or(first..=first.saturating_add(lanes - 1));
+    let first = socket.port.unwrap_or(*DEFAULT_SRC_PORTS.start());
+    let given = args.src_port_range.as_ref().or(moved);
+    let src = given.cloned().unwrap_or(first..=first.saturating_add(lanes - 1));
     let most = port.most_flows(roles).unwrap_or(usize::MAX).min(u32::MAX as usize) as u32;
     let all = set(src)?;
     if all.count() <= most {

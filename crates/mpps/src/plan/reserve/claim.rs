@@ -12,6 +12,9 @@ use std::ops::RangeInclusive;
 pub(super) const PREFIX: &str = "mpps1.";
 /// Bytes of the fields.
 const FIELDS: usize = 75;
+/// In place of an interface: sockets of the kernel, which it hands packets of every interface and VLAN. A raw path takes
+/// them first.
+pub(crate) const ANY_INTERFACE: u32 = u32::MAX;
 /// In place of a VLAN: frames have no tag. VLAN identifiers end at 4094.
 const UNTAGGED: u16 = u16::MAX;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -22,8 +25,8 @@ pub(super) struct Claim {
     /// Time of day when the run asked for its flows, ns since 1970.
     pub(super) since_ns: u64,
     pub(super) run_id: u64,
-    /// Interface that packets leave by (0: none of this host's), and the one that they arrive at if that is another, by
-    /// index.
+    /// Interface that packets leave by (0: none of this host's; [`ANY_INTERFACE`]), and the one that they arrive at if
+    /// that is another, by index.
     pub(super) near: u32,
     pub(super) far: Option<u32>,
     pub(super) vlan: Option<u16>,
@@ -55,10 +58,12 @@ impl Claim {
     /// Whether packets of the one run could be taken for packets of the other.
     pub(super) fn collides(&self, other: &Self) -> bool {
         let ends = |a: End<'_>, b: End<'_>| overlap(a.0, b.0) && overlap(a.1, b.1);
+        let meet = |on, other_on| {
+            on == ANY_INTERFACE || other_on == ANY_INTERFACE || on == other_on && self.vlan == other.vlan
+        };
         let mut pairs = self.flows().flat_map(|a| other.flows().map(move |b| (a, b)));
-        self.vlan == other.vlan
-            && self.srcs.start().is_ipv4() == other.srcs.start().is_ipv4()
-            && pairs.any(|((on, a), (other_on, b))| on == other_on && ends(a[0], b[0]) && ends(a[1], b[1]))
+        self.srcs.start().is_ipv4() == other.srcs.start().is_ipv4()
+            && pairs.any(|((on, a), (other_on, b))| meet(on, other_on) && ends(a[0], b[0]) && ends(a[1], b[1]))
     }
 
     /// Whether this run came later. The number of the run decides between two at the same instant.
@@ -240,6 +245,17 @@ mod tests {
         assert!(across.collides(&back) && back.collides(&across));
         assert!(!across.collides(&claim(3, None, "10.99.0.1", "10.99.0.2")));
         assert!(across.collides(&claim(2, None, "10.99.0.1", "10.99.0.2")));
+    }
+
+    #[test]
+    fn sockets_collide_with_the_same_flows_on_any_interface_and_vlan() {
+        let sockets = claim(ANY_INTERFACE, None, "10.99.0.1", "10.99.0.2");
+        let mut tagged = claim(7, None, "10.99.0.1", "10.99.0.2");
+        tagged.vlan = Some(5);
+        for other in [&claim(2, None, "10.99.0.1", "10.99.0.2"), &tagged, &sockets] {
+            assert!(sockets.collides(other) && other.collides(&sockets), "{other:?}");
+        }
+        assert!(!sockets.collides(&claim(2, None, "10.99.0.3", "10.99.0.2")));
     }
 
     proptest! {
