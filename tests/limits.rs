@@ -351,6 +351,21 @@ fn a_cpu_quota_that_keeps_lanes_from_running_is_named_and_no_program_that_ran_me
 }
 
 #[test]
+fn a_cpu_quota_is_named_where_ip_netns_exec_hides_the_control_groups() {
+    let Some(group) = Group::new("cpu", "hidden") else {
+        return;
+    };
+    let Some(net) = mpps_tests::net_of(1) else { return };
+    if !with_quota(&group, 10_000, 100_000) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let words = format!("send null: --rate 2Mpps {NOWHERE} --duration 2s");
+    run_command(group.hold(&scratch.results(net.a(&words))));
+    assert_names_quota(&json(&scratch, "run.json"), &group);
+}
+
+#[test]
 fn a_trace_names_the_quota_too() {
     let Some(group) = Group::new("cpu", "traced") else {
         return;

@@ -72,6 +72,8 @@ pub(crate) struct Evidence {
     pub(crate) withheld: Option<Withheld>,
     /// Limit of threads of real-time priority, if lanes have one.
     pub(crate) real_time: Option<RealTimeLimit>,
+    /// Control group whose CPU quota can't be read.
+    pub(crate) unread_quota: Option<String>,
     /// Lost packets that this host's kernel dropped, by its own reasons, the most first, in any of the host's network
     /// namespaces ([`mpps_trace::why::meaning`] explains a reason); `None`: without a trace, or not seen.
     pub(crate) kernel_drops: Option<Vec<(String, u64)>>,

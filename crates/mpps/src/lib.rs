@@ -46,6 +46,7 @@ use std::process::ExitCode;
 /// 2: wrong arguments; 3: done, but the trial is not valid.
 #[doc(hidden)]
 pub fn program() -> ExitCode {
+    mpps_sys::cgroup::look_elsewhere();
     if let Err(failure) = privilege::begin() {
         return failure.report();
     }

@@ -5,9 +5,49 @@
 //! `admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`, `scheduler/sched-bwc.rst`. What can't be read is not known, and
 //! nothing stands for it.
 
-use std::fs::{File, read_to_string};
-use std::os::unix::fs::FileExt;
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use std::fs::{File, metadata, read_to_string};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Types of file systems of `linux/magic.h`: `CGROUP_SUPER_MAGIC`, `CGROUP2_SUPER_MAGIC`.
+const CGROUP_FILES: [u64; 2] = [0x0027_e0eb, 0x6367_7270];
+
+/// Mounts of control groups that another process has: their lines of its `mountinfo`, and the open folders.
+static ELSEWHERE: OnceLock<Vec<(String, OwnedFd)>> = OnceLock::new();
+
+/// Finds control groups that this process does not have mounted. `ip netns exec` mounts a `/sys` without them; the
+/// parent process, if it is of the same user, or process 1 has them. To be called as the program begins: it takes the
+/// right to look into that process (`PTRACE_MODE_READ`), which programs without capabilities in force often lack.
+pub fn look_elsewhere() {
+    ELSEWHERE.get_or_init(|| {
+        let is_mounted = |text: &str| text.lines().filter_map(Mount::of).any(|mount| mount.has_groups());
+        if is_mounted(&read_to_string("/proc/self/mountinfo").unwrap_or_default()) {
+            return Vec::new();
+        }
+        let user = |process: u32| metadata(format!("/proc/{process}")).ok().map(|folder| folder.uid());
+        let parent = Some(parent_id()).filter(|parent| user(*parent) == user(std::process::id()));
+        let found = parent.into_iter().chain([1]).map(mounts_of);
+        found.into_iter().find(|mounts| !mounts.is_empty()).unwrap_or_default()
+    });
+}
+
+/// Mounts of control groups that a process has and this one may open.
+fn mounts_of(process: u32) -> Vec<(String, OwnedFd)> {
+    let text = read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    let open = |line: &str| {
+        let mount = Mount::of(line).filter(Mount::has_groups)?;
+        let place = format!("/proc/{process}/root{}", mount.place);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(CWD, place, flags, Mode::empty()).ok()?;
+        let kind = fstatfs(&folder).ok()?.f_type;
+        CGROUP_FILES.contains(&(kind as u64)).then(|| (line.to_owned(), folder))
+    };
+    text.lines().filter_map(open).collect()
+}
 
 /// Version of the hierarchy that a group is of: their files differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,23 +135,30 @@ impl Groups {
         }
     }
 
-    /// The group of this process that `controller` sees, then the groups above it.
-    fn levels(&self, controller: &str) -> Vec<Level> {
-        let has = |list: &str| list.split(',').any(|one| one == controller);
+    /// The group of this process that `controller` sees: a controller is in one hierarchy, in one of version 1, or else
+    /// in that of version 2.
+    fn path_of(&self, controller: &str) -> Option<(Version, &str)> {
         let lines = || {
             self.groups
                 .lines()
                 .filter_map(|line| line.split(':').nth(1).zip(line.splitn(3, ':').nth(2)))
         };
-        // A controller is in one hierarchy: in one of version 1, or else in that of version 2.
-        let (version, path) = match lines().find(|(list, _)| has(list)) {
-            Some((_, path)) => (Version::One, path),
-            None => match lines().find(|(list, _)| list.is_empty()) {
-                Some((_, path)) => (Version::Two, path),
-                None => return Vec::new(),
-            },
+        let one = lines().find(|(list, _)| list.split(',').any(|one| one == controller));
+        let two = || lines().find(|(list, _)| list.is_empty());
+        let of = |version| move |(_, path)| (version, path);
+        one.map(of(Version::One)).or_else(|| two().map(of(Version::Two)))
+    }
+
+    /// The group of this process that `controller` sees, then the groups above it.
+    fn levels(&self, controller: &str) -> Vec<Level> {
+        let has = |list: &str| list.split(',').any(|one| one == controller);
+        let Some((version, path)) = self.path_of(controller) else {
+            return Vec::new();
         };
-        for line in self.mountinfo.lines() {
+        let own = self.mountinfo.lines().map(|line| (line, None));
+        let elsewhere = ELSEWHERE.get().filter(|_| self.root == Path::new("/"));
+        let elsewhere = elsewhere.into_iter().flatten();
+        for (line, folder) in own.chain(elsewhere.map(|(line, folder)| (line.as_str(), Some(folder)))) {
             let Some(mount) = Mount::of(line) else { continue };
             let is = match version {
                 Version::One => mount.kind == "cgroup" && has(mount.options),
@@ -121,7 +168,10 @@ impl Groups {
             let Some(below) = Path::new(path).strip_prefix(&mount.root).ok().filter(|_| is) else {
                 continue;
             };
-            let top = self.root.join(mount.place.trim_start_matches('/'));
+            let top = match folder {
+                None => self.root.join(mount.place.trim_start_matches('/')),
+                Some(folder) => PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
+            };
             let own = top.join(below);
             let folders = own.ancestors().take_while(|folder| folder.starts_with(&top));
             let names = Path::new(path).ancestors();
@@ -172,6 +222,12 @@ impl Groups {
     /// Opens the groups' counts of CPU time that was withheld.
     pub fn quotas(&self) -> Vec<Quota> {
         self.levels("cpu").into_iter().filter_map(Quota::of).collect()
+    }
+
+    /// The group whose CPU quota can't be read, if there is one: the process is in a group, and has no such files.
+    pub fn unread_quota(&self) -> Option<String> {
+        let (_, path) = self.path_of("cpu")?;
+        (path != "/" && self.levels("cpu").is_empty()).then(|| path.to_owned())
     }
 
     /// Least CPU time that the groups grant, in cores; the file that says so, and the text in it that lifts the quota.
@@ -251,6 +307,12 @@ impl<'l> Mount<'l> {
             kind: tail.next()?,
             options: tail.nth(1)?,
         })
+    }
+
+    /// Whether it is of control groups with limits that are read here.
+    fn has_groups(&self) -> bool {
+        let known = |option: &str| ["cpu", "memory", "pids"].contains(&option);
+        self.kind == "cgroup2" || self.kind == "cgroup" && self.options.split(',').any(known)
     }
 }
 

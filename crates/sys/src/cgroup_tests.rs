@@ -99,6 +99,23 @@ fn without_proc_nothing_is_known() {
     let host = Host::new(&[("cg/memory.max", "1")]);
     assert_eq!(host.groups().memory(), None);
     assert!(host.groups().quotas().is_empty() && host.groups().pids().is_empty());
+    assert_eq!(host.groups().unread_quota(), None);
+}
+
+#[test]
+fn a_quota_of_a_group_that_is_not_mounted_is_known_to_be_unread() {
+    let [_, (file, groups)] = V1;
+    let hidden = Host::new(&[
+        ("proc/self/mountinfo", "22 1 0:20 / /sys ro - sysfs sysfs ro"),
+        (file, groups),
+    ]);
+    assert_eq!(hidden.groups().unread_quota(), Some("/a".to_owned()));
+    assert!(hidden.groups().quotas().is_empty());
+    let top = Host::new(&[(file, "2:cpu,cpuacct:/\n0::/")]);
+    assert_eq!(top.groups().unread_quota(), None);
+    let mounted = Host::new(&V1);
+    mounted.put("cg/cpu/a/cpu.stat", "nr_periods 0");
+    assert_eq!(mounted.groups().unread_quota(), None);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! of the processor, and which threads of other processes ran meanwhile.
 
 use crate::clock::monotonic_in_handler_ns;
+use rustix::process::Pid;
+use rustix::thread::sched_getaffinity;
 use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +62,8 @@ pub struct Rival {
     pub name: String,
     /// The core that it ran on last.
     pub core: usize,
+    /// It may run on that core only, so all of its time was there.
+    pub bound: bool,
     /// Time that it has run meanwhile, ns.
     pub ran_ns: u64,
 }
@@ -99,6 +103,7 @@ impl OthersRan {
                 thread,
                 name: comm(&path),
                 core: last_core(&path)?,
+                bound: may_run_on_one_core(thread),
                 ran_ns,
             })
         });
@@ -126,6 +131,12 @@ fn threads_of(process: u32) -> impl Iterator<Item = (u32, u32, String)> {
 fn ran_ns(path: &str) -> Option<u64> {
     let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
     ran.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Whether a thread may run on one core only; no where that can't be read.
+fn may_run_on_one_core(thread: u32) -> bool {
+    let thread = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    thread.is_some_and(|thread| sched_getaffinity(Some(thread)).is_ok_and(|cores| cores.count() == 1))
 }
 
 /// The core that a thread was on last.

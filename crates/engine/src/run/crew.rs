@@ -200,6 +200,8 @@ pub(crate) struct Crew<'s, T> {
     stats: Vec<Option<ThreadStat>>,
     /// Limit of its threads of real-time priority, if lanes have one.
     real_time: Option<RealTimeLimit>,
+    /// Control group whose CPU quota can't be read.
+    unread_quota: Option<String>,
     /// Quotas of CPU time that concern this process.
     quotas: Vec<Quota>,
     /// Of the trial before.
@@ -257,6 +259,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             host: HostWait::default(),
             stats: Vec::new(),
             real_time: None,
+            unread_quota: None,
             quotas: Vec::new(),
             rings: Vec::new(),
             trials: 0,
@@ -311,7 +314,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             self.real_time = Groups::live().real_time();
         }
         if withheld::may_hold(&classes) {
-            self.quotas = Groups::live().quotas();
+            let groups = Groups::live();
+            self.quotas = groups.quotas();
+            self.unread_quota = groups.unread_quota();
         }
         self.common.opened(Opened::Main)?;
         Ok(())
@@ -554,6 +559,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             rivals: &rivals,
             withheld: withheld.as_ref(),
             real_time: self.real_time.as_ref(),
+            unread_quota: self.unread_quota.as_deref(),
             sending,
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),

@@ -64,6 +64,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) withheld: Option<&'r Withheld>,
     /// Limit of threads of real-time priority, if lanes have one.
     pub(crate) real_time: Option<&'r RealTimeLimit>,
+    /// Control group whose CPU quota can't be read.
+    pub(crate) unread_quota: Option<&'r str>,
     /// Time over which the host was looked at, ns.
     pub(crate) looked_ns: u64,
 }
@@ -125,6 +127,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         losses: m.totals.loss.clone(),
         host_drops_known: m.totals.host_dropped.is_some(),
         real_time: m.real_time.cloned(),
+        unread_quota: m.unread_quota.map(str::to_owned),
         withheld: m.withheld.cloned(),
         kernel_drops: kernel_drops.clone(),
         kernel_perhaps: kernel_perhaps.unwrap_or_default(),

@@ -463,6 +463,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
         thread: process + 1,
         name: "lane0".to_owned(),
         core: 1,
+        bound: true,
         ran_ns: ran_ms * MS,
     };
     let other_s = |name: &str, ran_ms: u64| Rival {
@@ -629,4 +630,47 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
             None => assert!(!text.contains("is accounted for"), "{name}: {text}"),
         }
     }
+}
+
+#[test]
+fn a_thread_that_may_run_elsewhere_is_not_said_to_have_had_the_lanes_core_for_sure() {
+    let lane = LaneSummary {
+        core: Some(1),
+        run_delay_ns: Some(600 * MS),
+        measured_ns: 1_000 * MS,
+        ..LaneSummary::default()
+    };
+    let said = |bound: bool, traced: bool| {
+        let e = Evidence {
+            duration_ns: 1_000 * MS,
+            looked_ns: 1_000 * MS,
+            cores: 2,
+            traced,
+            rivals: vec![Rival {
+                process: 87,
+                program: "rustc".to_owned(),
+                thread: 88,
+                name: "opt".to_owned(),
+                core: 1,
+                bound,
+                ran_ns: 900 * MS,
+            }],
+            ..Evidence::default()
+        };
+        Causes::new(Workload::Reflect, &e, std::slice::from_ref(&lane))
+            .notes()
+            .join(" ")
+    };
+    let (named, unsure) = ("opt (thread 88) ran for", "may have been there: --trace FILE names");
+    for traced in [false, true] {
+        let text = said(true, traced);
+        assert!(
+            text.contains(named) && !text.contains(unsure) && !text.contains("see the trace"),
+            "{text}"
+        );
+    }
+    let text = said(false, false);
+    assert!(text.contains(named) && text.contains(unsure), "{text}");
+    let text = said(false, true);
+    assert!(!text.contains(named) && text.contains("see the trace"), "{text}");
 }

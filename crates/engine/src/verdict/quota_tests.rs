@@ -57,6 +57,7 @@ fn evidence(lane: LaneTime, withheld: Option<Withheld>) -> Evidence {
             thread: 88,
             name: "cc1".to_owned(),
             core: 1,
+            bound: true,
             ran_ns: 700 * MS,
         }],
         ..Evidence::default()

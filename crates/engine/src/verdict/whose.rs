@@ -39,11 +39,15 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
     if let Some(first) = all.first_mut().filter(|_| half(by_runs) && e.cores != 1) {
         first.said = format!("{}: {REMEDY}", first.said);
     }
+    // A thread that may run on other cores, too, may have been there meanwhile. A trace shows who had
+    // the lanes' cores.
+    let others: Vec<&Rival> = others.into_iter().filter(|rival| rival.bound || !e.traced).collect();
     all.extend(by_name(&others));
     all.extend(half(e.own_ns).then(|| Culprit {
         ran_ns: e.own_ns,
         threads: 1,
         own: true,
+        sure: true,
         said: format!(
             "mpps's own threads beside the lanes (the collector, files) ran for {}",
             span(e.own_ns)
@@ -58,6 +62,7 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
         .min(NAMED);
     let rest = all.split_off(named);
     own |= all.iter().any(|culprit| culprit.own);
+    let unsure = all.iter().any(|culprit| !culprit.sure);
     whose.extend(all.into_iter().map(|culprit| culprit.said));
     let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
     let more: usize = rest.iter().map(|culprit| culprit.threads).sum();
@@ -65,11 +70,24 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
         let (s, beside) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
         whose.push(format!("{more} {beside}thread{s} ran for {} in all", span(rest_ns)));
     }
-    if let Some(rest) = unaccounted(e, lanes).and_then(|ns| not_seen(e, ns, waited)) {
-        // Before names that explain less than it.
-        let first = named == 0 || unaccounted(e, lanes) > Some(waited / 2);
-        whose.insert(if first { 0 } else { whose.len() }, rest);
+    let unseen = unaccounted(e, lanes).filter(|ns| *ns > waited / UNSEEN_PART);
+    match unseen {
+        Some(_) if e.traced => whose.push("see the trace for who had the lanes' cores".to_owned()),
+        Some(ns) => {
+            // Before names that explain less than it.
+            let first = named == 0 || ns > waited / 2;
+            whose.insert(if first { 0 } else { whose.len() }, not_seen(ns, waited));
+        }
+        None if unsure => whose.push(
+            "threads that may run on other cores, too, may have been there: --trace FILE names who had the lanes' cores"
+                .to_owned(),
+        ),
+        None => {}
     }
+    let unread = e.unread_quota.as_ref();
+    whose.extend(
+        unread.map(|group| format!("a CPU quota of control group {group} can't be read, and may have had a part")),
+    );
     let by = if own {
         KeptOffBy::OwnThreads
     } else {
@@ -89,7 +107,8 @@ const UNSEEN_PART: u64 = 5;
 pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
     let waiting: Vec<(Option<usize>, u64)> = lanes.iter().filter_map(|l| Some((l.core, l.run_delay_ns?))).collect();
     let ran = |on: Option<usize>| -> u64 {
-        let there = e.rivals.iter().filter(|rival| on.is_none_or(|core| rival.core == core));
+        let known = e.rivals.iter().filter(|rival| rival.bound || !e.traced);
+        let there = known.filter(|rival| on.is_none_or(|core| rival.core == core));
         there.map(|rival| rival.ran_ns).sum()
     };
     let mut by_core: BTreeMap<Option<usize>, (usize, u64)> = BTreeMap::new();
@@ -117,18 +136,15 @@ pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
     )
 }
 
-/// A clause on waiting time that nobody who was seen accounts for, if it is worth one.
-fn not_seen(e: &Evidence, unseen: u64, waited: u64) -> Option<String> {
-    let trace = if e.traced { "" } else { "; --trace FILE names it" };
-    (unseen > waited / UNSEEN_PART).then(|| {
-        format!(
-            "{} of the {} that lanes waited is accounted for at most: what took the other {} has ended since, or is \
-             hidden from this process{trace}",
-            span(waited.saturating_sub(unseen)),
-            span(waited),
-            span(unseen)
-        )
-    })
+/// A clause on waiting time that nobody who was seen accounts for.
+fn not_seen(unseen: u64, waited: u64) -> String {
+    format!(
+        "{} of the {} that lanes waited is accounted for at most: what took the other {} has ended since, or is hidden \
+         from this process; --trace FILE names it",
+        span(waited.saturating_sub(unseen)),
+        span(waited),
+        span(unseen)
+    )
 }
 
 /// Who had a core.
@@ -137,6 +153,8 @@ struct Culprit {
     threads: usize,
     /// It is of `mpps`.
     own: bool,
+    /// All of its time was on the lanes' cores.
+    sure: bool,
     said: String,
 }
 
@@ -157,6 +175,7 @@ fn by_name(others: &[&Rival]) -> Vec<Culprit> {
             ran_ns,
             threads: threads.len(),
             own: false,
+            sure: threads.iter().all(|rival| rival.bound),
             said: format!(
                 "{name} ({who}) ran for {} meanwhile, last on {}",
                 span(ran_ns),
@@ -204,6 +223,7 @@ impl RivalRun {
             ran_ns: self.ran_ns,
             threads: self.threads,
             own: true,
+            sure: true,
             said,
         }
     }
