@@ -677,3 +677,45 @@ fn a_quiet_run_knows_of_nothing() {
         assert_eq!(kinds(report), [""; 0], "{:#}", report.json["known"]);
     }
 }
+
+#[test]
+fn a_next_host_that_answers_nobody_is_named_and_what_the_kernel_took_is_not_valid() {
+    let Some(net) = net_of(1) else { return };
+    far_network(&net, "68", 1500);
+    for (words, ip) in [
+        ("send udp: --dest 10.99.0.180:9600", "10.99.0.180"),
+        ("send io_uring: --dest [fd99::178]:9600", "fd99::178"),
+        ("sendrecv udp:10.99.0.1 --dest 10.99.0.181:9600", "10.99.0.181"),
+        ("sendrecv udp:fd99::1 --dest [fd99::179]:9600", "fd99::179"),
+        // Behind a router that is not there.
+        ("sendrecv io_uring:10.99.0.1 --dest 10.69.0.9:9600", "10.99.0.182"),
+    ] {
+        net.on(Host::A, "ip route replace 10.69.0.0/24 via 10.99.0.182");
+        let words = format!("{words} --rate 500pps --duration 2s --quiet");
+        let report = Scratch::new().measure(net.a(&words));
+        let known = known(&report, "no_neighbor");
+        assert_eq!(known.len(), 1, "{words}: {:#}", report.json["known"]);
+        assert!(
+            known[0].contains(&format!("no neighbour answered for {ip} on eth1 for ")),
+            "{words}: {known:?}"
+        );
+        assert_eq!(report.json["valid"], false, "{words}: {:#}", report.json);
+        let said = report.said();
+        assert!(!said.contains("is a reflector running"), "{words}: {said}");
+        assert!(!said.contains("destination unreachable"), "{words}: {said}");
+    }
+    // Hosts that answer, and a device that asks nobody.
+    let _reflector = Background::ready(net.b("reflect udp:10.99.0.2:9000"));
+    for words in [
+        "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000",
+        "send udp:127.0.0.1 --dest 127.0.0.1:9000",
+    ] {
+        let words = format!("{words} --rate 500pps --duration 1s --settle 1s --quiet");
+        let report = Scratch::new().measure(net.a(&words));
+        assert!(
+            !kinds(&report).contains(&"no_neighbor"),
+            "{words}: {:#}",
+            report.json["known"]
+        );
+    }
+}

@@ -6,7 +6,8 @@
 
 use crate::netlink::{News, Request, attributes, u32_at};
 use crate::{
-    Drops, IFADDRMSG, IFINFOMSG, KernelCounts, NetDev, Qdisc, Way, assigned, dropped_between, drops, qdiscs, text, way,
+    Drops, IFADDRMSG, IFINFOMSG, KernelCounts, NetDev, Qdisc, Way, address, assigned, dropped_between, drops, family,
+    octets, qdiscs, text, way,
 };
 use mpps_io::around::{MtuChange, Outage, QueueDrops, Surroundings, Watch};
 use std::net::IpAddr;
@@ -51,6 +52,8 @@ pub struct DeviceWatch {
     no_carrier_since: Option<(u64, bool)>,
     /// Addresses at the start, and since when each is gone.
     addresses: Vec<(IpAddr, Option<u64>)>,
+    /// The next host on the way of packets.
+    next: Option<Next>,
     seen: Surroundings,
     before: Before,
     begun: bool,
@@ -67,6 +70,15 @@ struct Before {
     kernel: Option<KernelCounts>,
 }
 
+/// The next host on the way, and since when it is silent.
+struct Next {
+    ip: IpAddr,
+    /// It has answered, as far as is known. If it stops to, the kernel announces that.
+    answers: bool,
+    silent_since: Option<(u64, bool)>,
+    silent: Vec<Outage>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     up: bool,
@@ -78,8 +90,22 @@ impl DeviceWatch {
     /// Begins to watch an interface.
     pub fn new(device: &NetDev, options: WatchOptions) -> Self {
         const GROUPS: libc::c_int = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let next = options.path.and_then(|(src, dst, scope)| match way(src, dst, scope) {
+            Ok(Way::Out { ifindex, router, .. }) if ifindex == device.ifindex => Some(Next {
+                ip: router.unwrap_or(dst),
+                answers: false,
+                silent_since: None,
+                silent: Vec::new(),
+            }),
+            _ => None,
+        });
+        let groups = if next.is_some() {
+            GROUPS | libc::RTMGRP_NEIGH
+        } else {
+            GROUPS
+        };
         // Before the state is read: what changes in between is announced.
-        let news = News::of(GROUPS as u32).ok();
+        let news = News::of(groups as u32).ok();
         let now = read_link(device.ifindex).unwrap_or(Link {
             up: device.up,
             carrier: device.running,
@@ -92,6 +118,7 @@ impl DeviceWatch {
             off_since: None,
             no_carrier_since: None,
             addresses: used(device.addresses.iter().map(|(ip, _)| *ip), &options.addresses),
+            next,
             seen: Surroundings {
                 interface: device.name.clone(),
                 ..Surroundings::default()
@@ -148,6 +175,15 @@ impl DeviceWatch {
         }
     }
 
+    fn neighbor(&mut self, ip: IpAddr, state: Neighbor, now_ns: u64) {
+        let Some(next) = self.next.as_mut().filter(|next| next.ip == ip) else {
+            return;
+        };
+        next.answers = state == Neighbor::Answers;
+        let silent = state == Neighbor::Silent;
+        follow(&mut next.silent_since, silent, now_ns, &mut next.silent);
+    }
+
     /// Reads all that is announced; what may be missing is read from the tables.
     fn read_news(&mut self, now_ns: u64) {
         let Some(news) = &mut self.news else { return };
@@ -166,6 +202,7 @@ impl DeviceWatch {
             match change {
                 Change::Link(link) => self.link(link, now_ns),
                 Change::Address(ip, there) => self.address(ip, there, now_ns),
+                Change::Neighbor(ip, state) => self.neighbor(ip, state, now_ns),
             }
         }
         if !complete {
@@ -207,11 +244,15 @@ impl Watch for DeviceWatch {
             if let Some(link) = read_link(self.ifindex) {
                 self.link(link, now_ns);
             }
+            if let Some(ip) = self.next.as_ref().filter(|next| !next.answers).map(|next| next.ip) {
+                self.neighbor(ip, read_neighbor(self.ifindex, ip), now_ns);
+            }
         }
         !self.options.blind || self.is_open()
     }
 
     fn end(mut self: Box<Self>, now_ns: u64) -> Surroundings {
+        self.read_ns = 0;
         self.look(now_ns);
         let mut seen = std::mem::take(&mut self.seen);
         seen.off.extend(self.off_since.map(|since| outage(since, now_ns, true)));
@@ -220,6 +261,11 @@ impl Watch for DeviceWatch {
         let gone = self.addresses.iter().filter_map(|(ip, gone)| Some((*ip, (*gone)?)));
         seen.addresses
             .extend(gone.map(|(ip, since)| (ip, outage((since, false), now_ns, true))));
+        seen.no_neighbor = self.next.take().map(|mut next| {
+            next.silent
+                .extend(next.silent_since.map(|since| outage(since, now_ns, true)));
+            (next.ip, next.silent)
+        });
         let queues = self.before.qdiscs.as_ref().zip(qdiscs(self.ifindex).ok());
         seen.queues = queues.map(|(before, now)| {
             let dropped = dropped_between(before, &now).into_iter();
@@ -289,6 +335,18 @@ fn outage((from_ns, from_start): (u64, bool), to_ns: u64, to_end: bool) -> Outag
 enum Change {
     Link(Link),
     Address(IpAddr, bool),
+    Neighbor(IpAddr, Neighbor),
+}
+
+/// State of a neighbour in the kernel's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Neighbor {
+    /// Its MAC address is known, or needs not to be.
+    Answers,
+    /// It has been asked and has not answered.
+    Silent,
+    /// Nobody has asked, or the table can't be read.
+    Unknown,
 }
 
 impl Change {
@@ -300,6 +358,7 @@ impl Change {
             libc::RTM_NEWLINK => link_of(body).map(Self::Link),
             libc::RTM_NEWADDR => assigned(body).map(|ip| Self::Address(ip, true)),
             libc::RTM_DELADDR => assigned(body).map(|ip| Self::Address(ip, false)),
+            libc::RTM_NEWNEIGH => neighbor_of(body).map(|(ip, state)| Self::Neighbor(ip, state)),
             _ => None,
         }
     }
@@ -320,6 +379,42 @@ fn link_of(body: &[u8]) -> Option<Link> {
         carrier: carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0),
         mtu: u32_at(find(libc::IFLA_MTU)?, 0)?,
     })
+}
+
+/// Length of `struct ndmsg`.
+const NDMSG: usize = 12;
+
+fn neighbor_of(body: &[u8]) -> Option<(IpAddr, Neighbor)> {
+    const NDA_DST: u16 = 1;
+    const NUD_INCOMPLETE: u8 = 0x01;
+    const NUD_FAILED: u8 = 0x20;
+    // Entries of a bridge's table (AF_BRIDGE) have no address.
+    let ip = attributes(body, NDMSG).find(|(kind, _)| *kind == NDA_DST)?.1;
+    // The state has 16 bits; these two are in the lower half.
+    let state = u16::from_ne_bytes([*body.get(8)?, *body.get(9)?]) as u8;
+    let state = match state {
+        0 => Neighbor::Unknown,
+        state if state & (NUD_INCOMPLETE | NUD_FAILED) != 0 => Neighbor::Silent,
+        _ => Neighbor::Answers,
+    };
+    Some((address(ip)?, state))
+}
+
+/// Asks for one entry, which the kernel answers since Linux 5.0.
+fn read_neighbor(ifindex: u32, ip: IpAddr) -> Neighbor {
+    const NDA_DST: u16 = 1;
+    let mut head = [0; NDMSG];
+    head[0] = family(ip).0;
+    head[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let mut found = Neighbor::Unknown;
+    let request = Request::new(libc::RTM_GETNEIGH, 0, &head).attribute(NDA_DST, &octets(ip));
+    // A failure leaves it unknown: most often there is no entry.
+    let _ = request.run(|_, body| {
+        if let Some((_, state)) = neighbor_of(body) {
+            found = state;
+        }
+    });
+    found
 }
 
 fn read_link(ifindex: u32) -> Option<Link> {
@@ -351,7 +446,7 @@ fn ask(ifindex: u32, mask: u32, each: &mut dyn FnMut(&[u8])) {
         .run(|_, body| each(body));
 }
 
-const _: () = assert!(IFADDRMSG == 8, "the index of an interface is at 4 in both headers");
+const _: () = assert!(IFADDRMSG == 8, "the index of an interface is at 4 in all headers");
 
 #[cfg(test)]
 mod tests {

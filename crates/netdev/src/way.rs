@@ -1,7 +1,7 @@
 //! The kernel's own way to a destination, as a socket would go it, and what stands in it.
 
 use crate::netlink::{Request, attributes, u32_at};
-use crate::{NetDev, RTMSG, assigned_addresses, family, octets};
+use crate::{NetDev, RTMSG, address, assigned_addresses, family, octets};
 use mpps_io::Obstacle;
 use std::io;
 use std::net::IpAddr;
@@ -13,6 +13,8 @@ pub enum Way {
     Out {
         /// The interface.
         ifindex: u32,
+        /// The router that it leads to; `None`: the destination is on the link.
+        router: Option<IpAddr>,
         /// The largest packet that the route allows, where it names one.
         mtu: Option<u32>,
         /// That was learned from a router (ICMP), and expires.
@@ -70,10 +72,13 @@ fn of_route(body: &[u8]) -> Option<Way> {
         RTN_PROHIBIT => return Some(Way::None(Obstacle::Prohibit)),
         _ => {}
     }
-    let (mut ifindex, mut mtu, mut expires) = (0, None, 0);
+    let (mut ifindex, mut router, mut mtu, mut expires) = (0, None, None, 0);
     for (kind, value) in attributes(body, RTMSG) {
         match kind {
             libc::RTA_OIF => ifindex = u32_at(value, 0)?,
+            libc::RTA_GATEWAY => router = address(value),
+            // struct rtvia: the family, then the address.
+            libc::RTA_VIA => router = address(value.get(2..)?),
             libc::RTA_METRICS => {
                 let named = attributes(value, 0).find(|(kind, _)| *kind == RTAX_MTU);
                 mtu = named.and_then(|(_, value)| u32_at(value, 0));
@@ -85,6 +90,7 @@ fn of_route(body: &[u8]) -> Option<Way> {
     }
     Some(Way::Out {
         ifindex,
+        router,
         mtu,
         learned: mtu.is_some() && expires > 0,
     })

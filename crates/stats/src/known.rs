@@ -15,6 +15,8 @@ pub enum KnownKind {
     NoCarrier,
     /// This host lost an address.
     AddressMissing,
+    /// The next host on the way did not answer requests for its MAC address.
+    NoNeighbor,
     /// This host had no way for packets.
     NoWay,
     /// The MTU of an interface was changed.
@@ -41,6 +43,7 @@ impl KnownKind {
             Self::LinkOff => "link_off",
             Self::NoCarrier => "no_carrier",
             Self::AddressMissing => "address_missing",
+            Self::NoNeighbor => "no_neighbor",
             Self::NoWay => "no_way",
             Self::MtuChanged => "mtu_changed",
             Self::TooLong => "too_long",
@@ -56,7 +59,7 @@ impl KnownKind {
     pub fn is_outage(self) -> bool {
         matches!(
             self,
-            Self::LinkOff | Self::NoCarrier | Self::AddressMissing | Self::MtuChanged
+            Self::LinkOff | Self::NoCarrier | Self::AddressMissing | Self::NoNeighbor | Self::MtuChanged
         )
     }
 

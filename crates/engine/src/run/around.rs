@@ -11,7 +11,13 @@ pub(crate) fn end(watches: Watches, ended_ns: u64, start_ns: u64) -> Vec<(usize,
     let seen = |(place, watch): (usize, Box<dyn mpps_io::around::Watch>)| {
         let mut seen = watch.end(ended_ns);
         let addresses = seen.addresses.iter_mut().map(|(_, outage)| outage);
-        let outages = seen.off.iter_mut().chain(&mut seen.no_carrier).chain(addresses);
+        let silent = seen.no_neighbor.iter_mut().flat_map(|(_, times)| times);
+        let outages = seen
+            .off
+            .iter_mut()
+            .chain(&mut seen.no_carrier)
+            .chain(addresses)
+            .chain(silent);
         outages.for_each(|outage| since(outage, start_ns));
         let changes = seen.mtu.iter_mut();
         changes.for_each(|change| change.at_ns = change.at_ns.saturating_sub(start_ns));

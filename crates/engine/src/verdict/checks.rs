@@ -33,6 +33,7 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.missed_departures(),
     |c| c.link_down(),
     |c| c.around(),
+    |c| c.no_neighbor(),
     |c| c.refused_afterwards(),
     |c| c.interface_dropped(),
     |c| c.own_queues(),
@@ -244,6 +245,18 @@ impl Case<'_> {
             };
             Finding::by(all, text)
         })
+    }
+
+    /// Packets that the kernel took and that had nobody to go to. It keeps a few of them until the next host answers.
+    fn no_neighbor(&self) -> Option<Finding> {
+        let silent = self.known.iter().find(|known| known.kind == KnownKind::NoNeighbor)?;
+        let share = silent.within(0, self.e.duration_ns) as f64 / self.e.duration_ns.max(1) as f64;
+        let text = format!(
+            "{}: packets that were counted as sent meanwhile did not leave this host, but for the few that the kernel \
+             keeps for such a time",
+            silent.sentence
+        );
+        Some(Finding::by(share > self.e.tolerance && self.e.tx > 0, text))
     }
 
     fn queues_added(&self) -> Option<Finding> {

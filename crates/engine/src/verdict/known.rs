@@ -10,6 +10,9 @@ use mpps_stats::{Known, KnownKind, LaneSummary, count};
 /// Bytes of a frame that are no part of the IP packet: Ethernet header and FCS.
 const ETHERNET: usize = 14 + 4;
 
+/// Least time without an answer of the next host that is reported, ns.
+const UNANSWERED_NS: u64 = 500_000_000;
+
 /// Collects the evidence beside the lanes' counts.
 pub(super) fn known(e: &Evidence, lanes: &[LaneSummary]) -> Vec<Known> {
     let mut all = Vec::new();
@@ -126,6 +129,16 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         let what = format!("{name} was without its address {ip}");
         outages(KnownKind::AddressMissing, &what, &gone, all);
     }
+    if let Some((ip, silent)) = &seen.no_neighbor {
+        // An answer takes a moment; the kernel asks once a second.
+        let long = |of: &&Outage| {
+            let ns = of.to_ns.min(e.duration_ns).saturating_sub(of.from_ns);
+            ns >= UNANSWERED_NS || ns * 2 >= e.duration_ns
+        };
+        let silent: Vec<Outage> = silent.iter().filter(long).copied().collect();
+        let what = format!("no neighbour answered for {ip} on {name}");
+        outages(KnownKind::NoNeighbor, &what, &silent, all);
+    }
     let length = e.frame_size.saturating_sub(ETHERNET);
     for (place, change) in seen.mtu.iter().enumerate() {
         let at_s = change.at_ns as f64 / 1e9;
@@ -222,7 +235,9 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
         all.push(received(KnownKind::TimeExceeded, exceeded, what));
     }
     let unreachable = kernel(KernelCount::Unreachable);
-    if unreachable > refused + sum("icmp_errors") {
+    // Of a neighbour that does not answer this host reports to itself that it can't be reached.
+    let by_itself = all.iter().any(|known| known.kind == KnownKind::NoNeighbor);
+    if unreachable > refused + sum("icmp_errors") && !by_itself {
         let what = "of type destination unreachable";
         all.push(received(KnownKind::Unreachable, unreachable, what));
     }
