@@ -719,3 +719,32 @@ fn a_next_host_that_answers_nobody_is_named_and_what_the_kernel_took_is_not_vali
         );
     }
 }
+
+#[test]
+fn a_receiver_says_that_the_reverse_path_filter_took_packets() {
+    let Some(net) = net_of(1) else { return };
+    net.on(Host::A, "ip address add 10.98.1.1/32 dev lo");
+    // Its question for the MAC address would be refused as well.
+    net.on(
+        Host::A,
+        &format!("ip neighbour replace 10.99.0.2 lladdr {} dev eth1", Host::B.mac()),
+    );
+    net.on(
+        Host::B,
+        "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.eth1.rp_filter=1",
+    );
+    for receiver in ["drop udp:10.99.0.2:9071", "reflect io_uring:10.99.0.2:9071"] {
+        let scratch = Scratch::new();
+        let run = Background::ready(scratch.results(net.b(receiver)));
+        let sent = run_command(net.a(&format!(
+            "send udp:10.98.1.1 --dest 10.99.0.2:9071 --rate 1kpps --count 200 --quiet"
+        )));
+        assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
+        let report = scratch.read(run.end(Signal::INT));
+        assert!(
+            report.said().contains("the reverse path filter of this host dropped"),
+            "{receiver}: {:#}",
+            report.json
+        );
+    }
+}

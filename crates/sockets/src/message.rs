@@ -47,6 +47,8 @@ pub struct Gso {
     pub segments: usize,
     /// Payload bytes of all of them.
     pub bytes: usize,
+    /// Payload bytes of each: the kernel makes no fragments of segments.
+    pub largest: usize,
 }
 
 /// Where a message is written: memory that nobody else uses until the kernel has read it.
@@ -76,7 +78,7 @@ pub struct Filled {
 pub fn run_length(frames: &[SocketFrame<'_>], gso: Gso, listening: bool) -> usize {
     let first = &frames[0];
     let segment = first.len();
-    if segment == 0 {
+    if segment == 0 || segment > gso.largest {
         return 1;
     }
     let most = gso.segments.min(gso.bytes / segment).min(frames.len());

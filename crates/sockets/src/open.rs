@@ -292,6 +292,8 @@ fn finish(
         Some(Gso {
             segments,
             bytes: MAX_PAYLOAD.min(65_535 - headers),
+            // On all interfaces the MTU is that of none.
+            largest: mtu.unwrap_or(1500).saturating_sub(headers).clamp(1, MAX_PAYLOAD),
         })
     } else {
         None

@@ -34,6 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.link_down(),
     |c| c.around(),
     |c| c.no_neighbor(),
+    |c| c.filtered(),
     |c| c.refused_afterwards(),
     |c| c.interface_dropped(),
     |c| c.own_queues(),
@@ -158,8 +159,8 @@ impl Case<'_> {
             0 => None,
             // As with what they could not take: loss to the sender, told by port or lane.
             _ if self.workload.passes_on() => Some(Finding::Warning(format!(
-                "{many} of the packets counted as sent were refused by the kernel or device afterwards (its queue was \
-                 full, or the link has no carrier)"
+                "{many} of the packets counted as sent were refused by the kernel or device afterwards (a full queue, a \
+                 link without carrier and packets that are too long for it are not told apart)"
             ))),
             _ if failed as f64 > e.tolerance * e.tx as f64 => Some(Finding::Invalid(format!(
                 "{many} packets counted as sent were refused by the kernel or device afterwards"
@@ -257,6 +258,14 @@ impl Case<'_> {
             silent.sentence
         );
         Some(Finding::by(share > self.e.tolerance && self.e.tx > 0, text))
+    }
+
+    /// Packets that the kernel of a receiver refused. A sender names them where it names loss.
+    fn filtered(&self) -> Option<Finding> {
+        let (told, dropped) = self.known_of(|kind| kind == KnownKind::ReversePathFilter);
+        let receives = matches!(self.workload, Workload::Drop | Workload::Reflect);
+        (dropped > 0 && receives)
+            .then(|| Finding::Warning(format!("{}: packets of the test may be among them", told.join("; "))))
     }
 
     fn queues_added(&self) -> Option<Finding> {

@@ -166,10 +166,15 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
     }
 }
 
-/// For how long and when; `None` where it was after the run.
+/// For how long of the run and when; `None` where it was after the run. The settle time is no part of it.
 fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Vec<(u64, u64)>)> {
     let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
-    let within: Vec<Outage> = outages.iter().filter(|of| of.from_ns < run_ns).copied().collect();
+    let within = outages.iter().filter(|of| of.from_ns < run_ns).map(|of| Outage {
+        to_ns: of.to_ns.min(run_ns),
+        to_end: of.to_end || of.to_ns >= run_ns,
+        ..*of
+    });
+    let within: Vec<Outage> = within.collect();
     let ns = |of: &Outage| of.to_ns.saturating_sub(of.from_ns);
     let longest = within.iter().max_by_key(|of| ns(of))?;
     let when = match (longest.from_start, longest.to_end) {
