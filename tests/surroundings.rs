@@ -748,3 +748,22 @@ fn a_receiver_says_that_the_reverse_path_filter_took_packets() {
         );
     }
 }
+
+#[test]
+fn an_own_interface_that_is_off_is_named_where_no_source_address_can_be_had() {
+    let Some(net) = net_of(1) else { return };
+    net.on(Host::A, "ip link set eth1 down");
+    for words in [
+        "sendrecv udp: --dest 10.99.0.2:9500",
+        "send io_uring: --dest [fd99::2]:9500",
+        "send af_packet:eth1 --dest [fd99::2]:9500",
+    ] {
+        let finished = run_command(net.a(&format!("{words} --duration 100ms --quiet")));
+        assert_eq!(finished.code, Some(2), "{words}: {}", finished.stderr);
+        for part in ["eth1 is switched off", "ip link set eth1 up"] {
+            assert!(finished.stderr.contains(part), "{words}: {}", finished.stderr);
+        }
+    }
+    let finished = run_command(net.a("send udp: --dest 10.77.0.2:9500 --duration 100ms --quiet"));
+    assert!(!finished.stderr.contains("switched off"), "{}", finished.stderr);
+}

@@ -25,6 +25,8 @@ pub const QUEUES_ADDED: &str = "queues_added";
 pub const REFUSED: &str = "refused";
 /// Frames that were longer than any buffer and came without their ends. A capture that has one is not valid.
 pub const CUT: &str = "rx_cut";
+/// Datagrams that were longer than the largest frame, and were cut.
+pub const TRUNCATED: &str = "rx_truncated";
 /// Merged frames (GSO, TSO, GRO) that could not be split into their packets. A warning where the packets are counted.
 pub const UNSPLIT: &str = "rx_unsplit";
 /// Packets of the test that the path itself lost, and knows of: at random, in a burst of losses, from a queue that was

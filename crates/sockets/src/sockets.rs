@@ -288,7 +288,7 @@ impl Sockets {
                 ("tx_again", c.tx_again.get()),
                 ("blocked", c.blocked.get()),
                 ("unreachable", c.unreachable.get()),
-                ("rx_truncated", c.rx_truncated.get()),
+                (counter::TRUNCATED, c.rx_truncated.get()),
             ],
         }
     }

@@ -53,6 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.dropped_by_this_host(),
     |c| c.unsplit(),
     |c| c.cut(),
+    |c| c.truncated(),
     |c| c.rows_and_lanes_agree(),
     |c| c.more_than_sent(),
     |c| c.beyond_window(),
@@ -266,6 +267,22 @@ impl Case<'_> {
         let receives = matches!(self.workload, Workload::Drop | Workload::Reflect);
         (dropped > 0 && receives)
             .then(|| Finding::Warning(format!("{}: packets of the test may be among them", told.join("; "))))
+    }
+
+    /// Datagrams that came in fragments: together they are longer than a frame.
+    fn truncated(&self) -> Option<Finding> {
+        let cut = self.counter(counter::TRUNCATED);
+        let back = if self.workload == Workload::Reflect {
+            " and went back so"
+        } else {
+            ""
+        };
+        (cut > 0).then(|| {
+            Finding::Warning(format!(
+                "{} datagrams came in fragments, longer than the MTU here, and were cut to it{back}",
+                count(cut)
+            ))
+        })
     }
 
     fn queues_added(&self) -> Option<Finding> {

@@ -202,10 +202,31 @@ fn routed_address(to: IpAddr, port: u16, scope: u32) -> Result<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(at).map(|()| socket));
     let own = socket.and_then(|socket| socket.local_addr());
     own.map(|own| own.ip()).map_err(|e| {
-        usage(format!(
-            "--src: missing, and this host has no address to send to {to} from ({e}): {WANT}"
-        ))
+        let missing = format!("--src: missing, and this host has no address to send to {to} from ({e}");
+        usage(match switched_off(to) {
+            Some(name) => format!("{missing}; {name} is switched off): want ip link set {name} up, or --src IP"),
+            None => format!("{missing}): {WANT}"),
+        })
     })
+}
+
+/// An interface that is off and would lead to an address. IPv6 addresses go with the link, so any may have had one.
+fn switched_off(to: IpAddr) -> Option<String> {
+    let all = netdev::interface_names()
+        .into_iter()
+        .filter_map(|name| NetDev::by_name(&name).ok());
+    let mut off = all.filter(|device| !device.up && device.name != "lo");
+    let leads_to = |device: &NetDev| match to {
+        IpAddr::V4(to) => device.addresses.iter().any(|(ip, prefix)| match ip {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(*prefix).min(32)).unwrap_or(0);
+                ip.to_bits() & mask == to.to_bits() & mask
+            }
+            IpAddr::V6(_) => false,
+        }),
+        IpAddr::V6(_) => true,
+    };
+    off.find(leads_to).map(|device| device.name)
 }
 
 /// The address that the host itself would send from by this interface.
@@ -226,11 +247,14 @@ fn own_address(to: IpAddr, port: &Checked, device: Option<&NetDev>) -> Result<Ip
         .filter(own)
         .or_else(|| of_family(device, to.is_ipv4()).next())
         .ok_or_else(|| {
-            usage(format!(
-                "--src: missing, and {} has no {} address to send from: {WANT}",
-                device.name,
-                family(to)
-            ))
+            let (name, family) = (&device.name, family(to));
+            usage(match device.up {
+                true => format!("--src: missing, and {name} has no {family} address to send from: {WANT}"),
+                false => format!(
+                    "--src: missing, and {name} is switched off and has no {family} address: want ip link set {name} \
+                     up, or --src IP"
+                ),
+            })
         })
 }
 

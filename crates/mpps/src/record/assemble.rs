@@ -4,7 +4,7 @@ use super::rows::Rows;
 use super::watched::Watched;
 use super::withheld::Spans;
 use crate::profile::Samples;
-use mpps_stats::{Known, KnownKind, LaneSummary, Shortfall, Stretch, Summary};
+use mpps_stats::{KeptOffBy, Known, KnownKind, LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
 use mpps_trace::missed::{Missed, Stood, missed};
 use mpps_trace::why::{self, Loss};
@@ -218,11 +218,11 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
         .map(|lane| lane.link_down_ns)
         .sum();
     let otherwise = match summary.shortfall {
-        _ if most(down_ns) => "while the link was down",
-        Some(Shortfall::Outpaced) => "while the lanes were busy: the rate is more than they can send",
-        Some(Shortfall::Refused) => path_took_nothing(summary),
-        None if refused => path_took_nothing(summary),
-        None => "in times too short for a record of each",
+        _ if most(down_ns) => "while the link was down".to_owned(),
+        Some(Shortfall::Outpaced) => "while the lanes were busy: the rate is more than they can send".to_owned(),
+        Some(Shortfall::Refused) => path_took_nothing(summary).to_owned(),
+        None if refused => path_took_nothing(summary).to_owned(),
+        None => without_a_record(summary),
     };
     let start_ns = summary.started.monotonic_ns;
     let stood = stood(summary, down_ns > 0);
@@ -234,11 +234,24 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
             senders: senders.clone(),
             lane_pps,
             stood: stood.clone(),
-            otherwise: otherwise.to_owned(),
+            otherwise: otherwise.clone(),
         };
         missed(&of, lanes, away, start_ns, explain)
     };
     summary.missed_stretches.largest.iter().map(cause).collect()
+}
+
+/// Departures that no record explains. Obstacles and quotas have a sum of time, and no times.
+fn without_a_record(summary: &Summary) -> String {
+    let no_way = summary.known.iter().filter(|known| known.kind == KnownKind::NoWay);
+    let mut whiles: Vec<String> = no_way.map(|known| format!("while {}", known.sentence)).collect();
+    let quota = summary
+        .kept_off
+        .as_ref()
+        .is_some_and(|off| off.by == KeptOffBy::CpuQuota);
+    whiles.extend(quota.then(|| "while the CPU quota kept lanes from running".to_owned()));
+    whiles.push("in times too short for a record of each".to_owned());
+    whiles.join(", or ")
 }
 
 /// Why the path took nothing: a device that drops what it is given may have a full queue, or another reason.
