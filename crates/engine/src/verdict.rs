@@ -66,6 +66,8 @@ pub(crate) struct Evidence {
     pub(crate) drops: Stretches,
     /// When packets were lost.
     pub(crate) losses: Stretches,
+    /// When departures were missed.
+    pub(crate) misses: Stretches,
     /// The path tells what this host drops.
     pub(crate) host_drops_known: bool,
     /// CPU time that a quota withheld.

@@ -99,6 +99,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         late: tally.late,
         lost: if m.workload.generates() { m.totals.lost } else { 0 },
         missed: tally.missed,
+        misses: m.totals.missed.clone(),
         scheduled,
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),

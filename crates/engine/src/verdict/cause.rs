@@ -111,7 +111,9 @@ impl<'e> Causes<'e> {
             return self.stood_still(&self.others);
         }
         let no_way_ns: u64 = self.e.no_way_ns.iter().sum();
-        if due_then((self.e.link_down_ns + no_way_ns) as f64 / self.e.duration_ns.max(1) as f64) {
+        if (no_way_ns > 0 || self.missed_while_down())
+            && due_then((self.e.link_down_ns + no_way_ns) as f64 / self.e.duration_ns.max(1) as f64)
+        {
             return self.could_not_leave();
         }
         let off = time.waited.max(time.away);
@@ -289,6 +291,16 @@ impl<'e> Causes<'e> {
             .filter(|of| !is_link(of.kind) && self.kept_here(of.kind));
         parts.extend(others.map(|of| of.sentence.clone()));
         parts.join("; ")
+    }
+
+    /// Whether half of the missed departures are in stretches that an outage of the link reaches into, as far as both
+    /// have times.
+    fn missed_while_down(&self) -> bool {
+        let down: Vec<_> = self.known.iter().filter(|of| is_link(of.kind)).collect();
+        let misses = &self.e.misses;
+        let at = |of: &&Stretch| down.iter().any(|known| known.within(of.from_ns, of.to_ns) > 0);
+        let then: u64 = misses.largest.iter().filter(at).map(|of| of.packets).sum();
+        down.is_empty() || then * 2 >= misses.packets()
     }
 
     /// Whether this may be why packets could not leave. An MTU is only where packets were longer.

@@ -575,3 +575,29 @@ fn drops_of_a_queue_that_others_use_too_are_not_said_to_be_the_tests() {
         ]
     );
 }
+
+#[test]
+fn departures_are_not_put_down_to_a_link_that_was_down_at_another_time() {
+    for (missed_at, named) in [((500 * MS, 600 * MS), true), ((50 * MS, 150 * MS), false)] {
+        let e = Evidence {
+            tx: 95_000,
+            missed: 5_000,
+            misses: Stretches {
+                largest: vec![Stretch {
+                    from_ns: missed_at.0,
+                    to_ns: missed_at.1,
+                    packets: 5_000,
+                }],
+                ..Stretches::default()
+            },
+            scheduled: Some(100_000),
+            link_down_ns: 150 * MS,
+            around: around(no_carrier(450 * MS, 600 * MS)),
+            ..good()
+        };
+        let (reasons, _) = judge(Workload::Send, &e, &[lane()]);
+        let reason = reasons.join(" ");
+        assert!(reason.contains("off the intended one"), "{reason}");
+        assert_eq!(reason.contains("the link was down for 150.0 ms"), named, "{reason}");
+    }
+}
