@@ -263,7 +263,8 @@ fn what_a_full_disk_does_not_take_is_an_error_in_every_kind_of_file() {
 
 #[test]
 fn a_file_that_is_removed_or_replaced_during_the_run_is_not_written() {
-    let change: [(&str, fn(&Path), &str); 3] = [
+    type Change = fn(&Path);
+    let change: [(&str, Change, &str); 3] = [
         (
             "removed",
             |file| std::fs::remove_file(file).expect("ours"),

@@ -736,9 +736,7 @@ fn a_receiver_says_that_the_reverse_path_filter_took_packets() {
     for receiver in ["drop udp:10.99.0.2:9071", "reflect io_uring:10.99.0.2:9071"] {
         let scratch = Scratch::new();
         let run = Background::ready(scratch.results(net.b(receiver)));
-        let sent = run_command(net.a(&format!(
-            "send udp:10.98.1.1 --dest 10.99.0.2:9071 --rate 1kpps --count 200 --quiet"
-        )));
+        let sent = run_command(net.a("send udp:10.98.1.1 --dest 10.99.0.2:9071 --rate 1kpps --count 200 --quiet"));
         assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
         let report = scratch.read(run.end(Signal::INT));
         assert!(

@@ -156,9 +156,15 @@ impl<'e> Causes<'e> {
                     dropped.join("; ")
                 );
             }
+            let queues = self.known.iter().filter(|of| of.kind == KnownKind::QueueDropped);
+            let queues: Vec<&str> = queues.map(|of| of.sentence.as_str()).collect();
+            let which = match queues.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", queues.join("; ")),
+            };
             return format!(
-                "the path took nothing for {} of the sending time, because a ring, buffer or queue was full: lower the \
-                 rate, enlarge it or use a faster path",
+                "the path took nothing for {} of the sending time, because a ring, buffer or queue was full{which}: \
+                 lower the rate, enlarge it or use a faster path",
                 percent(time.blocked)
             );
         }

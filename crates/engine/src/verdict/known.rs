@@ -3,7 +3,7 @@
 
 use super::Evidence;
 use super::cause::span;
-use mpps_io::around::{KernelCount, Outage, QueueDrops, Surroundings};
+use mpps_io::around::{KernelCount, Outage, Surroundings};
 use mpps_io::{Obstacle, counter};
 use mpps_stats::{Known, KnownKind, LaneSummary, count};
 
@@ -51,6 +51,14 @@ fn packets(n: u64) -> String {
     format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
 
+/// Packets among those dropped that the path knows of, and has sent again.
+fn tried_again(again: u64) -> String {
+    match again {
+        0 => String::new(),
+        again => format!(", of which {} at the most were tried again", count(again)),
+    }
+}
+
 /// Packets that a counter of this host's shows, of the test or of others.
 fn dropped(kind: KnownKind, packets: u64, sentence: String) -> Known {
     Known {
@@ -76,29 +84,25 @@ fn received(kind: KnownKind, n: u64, what: &str) -> Known {
 fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut Vec<Known>) {
     let name = &seen.interface;
     for queue in seen.queues.iter().flatten() {
-        let again = (*retried).min(queue.packets);
-        *retried -= again;
-        let queue = QueueDrops {
-            packets: queue.packets - again,
-            ..queue.clone()
-        };
         if queue.packets == 0 {
             continue;
         }
+        let again = (*retried).min(queue.packets);
+        *retried -= again;
         let (kind, what) = match queue.imitates {
             true => (KnownKind::PathImitated, ", which imitates a path,"),
             false => (KnownKind::QueueDropped, ""),
         };
-        let many = packets(queue.packets);
-        let sentence = format!("the queue {} of {name}{what} dropped {many}", queue.name);
-        all.push(dropped(kind, queue.packets, sentence));
+        let (many, tried) = (packets(queue.packets), tried_again(again));
+        let sentence = format!("the queue {} of {name}{what} dropped {many}{tried}", queue.name);
+        all.push(dropped(kind, queue.packets - again, sentence));
     }
     if let Some(n) = seen.device_dropped.filter(|n| *n > 0) {
         let again = (*retried).min(n);
         *retried -= again;
         let tried = match again {
             0 => " instead of sending them".to_owned(),
-            again => format!(", of which {} at the most were tried again", count(again)),
+            again => tried_again(again),
         };
         let sentence = format!("the device {name} dropped {}{tried}", packets(n));
         all.push(dropped(KnownKind::DeviceDropped, n - again, sentence));
