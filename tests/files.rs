@@ -375,3 +375,26 @@ fn the_histogram_log_begins_when_the_run_did_however_long_packets_are_waited_for
         assert!((start_ms - began_ms).abs() <= 1.0, "{settle}: {start_ms} {began_ms}");
     }
 }
+
+#[test]
+fn a_reader_of_standard_error_that_has_gone_ends_no_run() {
+    for words in [
+        "sendrecv loop: --rate 2kpps --duration 300ms --settle 50ms --interval 20ms",
+        "ndr loop: --goal loss=0,initial=100ms,final=100ms,sum=100ms,width=50% --max-rate 4kpps --search-time 20s",
+        // A line at the end.
+        "send null: --duration 20ms --json /nonesuch/x",
+    ] {
+        let scratch = Scratch::new();
+        let mut command = Command::new("sh");
+        // The reader ends at once, and the writer goes on when it has.
+        let script = r#"("$@" --csv "$0" 2>&1 >/dev/null; echo "$?" >"$0.code") | true"#;
+        command
+            .args(["-c", script])
+            .arg(scratch.file("run.csv"))
+            .arg(mpps_tests::program())
+            .args(words.split(' '));
+        run_command(command);
+        let code = std::fs::read_to_string(scratch.file("run.csv.code")).expect("a code");
+        assert!(matches!(code.trim(), "0" | "1" | "2" | "3"), "{words}: {code}");
+    }
+}

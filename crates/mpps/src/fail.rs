@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Prints a line on standard error, with what others have written in it made [`printable`].
 macro_rules! say {
     ($($words:tt)*) => {
-        eprintln!("mpps: {}", $crate::fail::printable(&format!($($words)*)))
+        $crate::fail::to_stderr(&format!("mpps: {}", $crate::fail::printable(&format!($($words)*))))
     };
 }
 pub(crate) use say;
@@ -70,10 +70,15 @@ impl Failure {
         match failed {
             true => tell_at_end(&line),
             // Nothing was done, and nobody waits for the end of it.
-            false => eprintln!("mpps: {line}"),
+            false => to_stderr(&format!("mpps: {line}")),
         }
         ExitCode::from(self.code())
     }
+}
+
+/// Writes a line to standard error. A reader that has gone (`2>&1 | head`) ends no run: `eprintln!` would panic.
+pub(crate) fn to_stderr(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// How long words at the end wait for a terminal that takes nothing (Ctrl-S).
@@ -85,7 +90,7 @@ pub(crate) fn tell_at_end(line: &str) {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     let text = format!("mpps: {}", printable(line));
     if !io::stderr().is_terminal() {
-        return eprintln!("{text}");
+        return to_stderr(&text);
     }
     if GIVEN_UP.load(Ordering::Relaxed) {
         return;
@@ -95,13 +100,13 @@ pub(crate) fn tell_at_end(line: &str) {
     let (said, heard) = channel();
     let words = text.clone();
     let write = move || {
-        eprintln!("{words}");
+        to_stderr(&words);
         let _ = said.send(());
     };
     let thread = std::thread::Builder::new().name("mpps-error".to_owned()).spawn(write);
     if thread.is_err() {
         // A host that starts no threads is what this line is most likely about.
-        return eprintln!("{text}");
+        return to_stderr(&text);
     }
     if heard.recv_timeout(PATIENCE).is_err() {
         GIVEN_UP.store(true, Ordering::Relaxed);

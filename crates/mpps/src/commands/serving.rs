@@ -7,7 +7,7 @@
 use crate::cli::Run;
 use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
-use crate::fail::{Result, failed, printable, say, usage};
+use crate::fail::{Result, failed, printable, say, to_stderr, usage};
 use crate::paths::Checked;
 use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
@@ -212,7 +212,7 @@ impl Serving {
     fn tell(&self, patient: bool) {
         let mut lines = self.untold.borrow_mut();
         let taken = lines.iter().take_while(|_| patient || terminal::takes());
-        let taken = taken.map(|line| eprintln!("{line}")).count();
+        let taken = taken.map(|line| to_stderr(line)).count();
         lines.drain(..taken);
     }
 

@@ -2,7 +2,7 @@
 
 use super::serving;
 use crate::cli::Run;
-use crate::fail::{Result, print};
+use crate::fail::{Result, print, to_stderr};
 use crate::paths::{Checked, Rules, Work};
 use crate::privilege;
 use crate::profile;
@@ -54,7 +54,9 @@ pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Ru
         record::ask(run, ports);
         signal::catch_interrupts();
         if !run.tell.quiet {
-            deadly_limits(run).iter().for_each(|line| eprintln!("mpps: {line}"));
+            deadly_limits(run)
+                .iter()
+                .for_each(|line| to_stderr(&format!("mpps: {line}")));
         }
         privilege::plan(run, ports, !rules.is_empty(), work)?;
         serving::bind(run, ports)?;

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .map_err(|e| failed(format!("read what the plug-in counted: {e}")))?;
     drop(folder);
     match &told {
-        Ok(peer) if !args.quiet => eprint!("{}", peer.text()),
+        Ok(peer) if !args.quiet => crate::fail::to_stderr(peer.text().trim_end_matches('\n')),
         Ok(_) => {}
         Err(why) => say!("trace peer: {why}"),
     }

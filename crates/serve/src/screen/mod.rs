@@ -36,7 +36,7 @@ use mpps_sys::terminal;
 use mpps_sys::wake::Wake;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -179,7 +179,8 @@ impl Drop for Screen {
         // An error is on its way, and must not wait for a terminal that takes nothing.
         let lines = self.shared.held.take();
         let taken = lines.iter().take_while(|_| terminal::takes());
-        taken.for_each(|line| eprintln!("{line}"));
+        // A reader that has gone is no reason to panic.
+        taken.for_each(|line| drop(writeln!(io::stderr(), "{line}")));
     }
 }
 

@@ -142,7 +142,7 @@ impl<'a> Isolation<'a> {
     /// A table, or a list.
     fn show(&self, text: &str) {
         if !self.args.quiet {
-            eprint!("{text}");
+            crate::fail::to_stderr(text.trim_end_matches('\n'));
         }
     }
 
