@@ -160,8 +160,8 @@ impl Case<'_> {
             0 => None,
             // As with what they could not take: loss to the sender, told by port or lane.
             _ if self.workload.passes_on() => Some(Finding::Warning(format!(
-                "{many} of the packets counted as sent were refused by the kernel or device afterwards (a full queue, a \
-                 link without carrier and packets that are too long for it are not told apart)"
+                "{many} of the packets counted as sent were refused by the kernel or device afterwards (a full queue, \
+                 a link without carrier and packets that are too long for it are not distinguished)"
             ))),
             _ if failed as f64 > e.tolerance * e.tx as f64 => Some(Finding::Invalid(format!(
                 "{many} packets counted as sent were refused by the kernel or device afterwards"

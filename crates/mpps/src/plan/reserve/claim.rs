@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 pub(super) const PREFIX: &str = "mpps1.";
 /// Bytes of the fields.
 const FIELDS: usize = 75;
-/// In place of an interface: sockets of the kernel, which it hands packets of every interface and VLAN. A raw path takes
-/// them first.
+/// In place of an interface: sockets of the kernel, which it hands packets of every interface and VLAN. A raw path
+/// takes them first.
 pub(crate) const ANY_INTERFACE: u32 = u32::MAX;
 /// In place of a VLAN: frames have no tag. VLAN identifiers end at 4094.
 const UNTAGGED: u16 = u16::MAX;
