@@ -62,11 +62,12 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
         .min(NAMED);
     let rest = all.split_off(named);
     own |= all.iter().any(|culprit| culprit.own);
-    let unsure = all.iter().any(|culprit| !culprit.sure);
+    let mut unsure = all.iter().any(|culprit| !culprit.sure);
     whose.extend(all.into_iter().map(|culprit| culprit.said));
     let rest_ns: u64 = rest.iter().map(|culprit| culprit.ran_ns).sum();
     let more: usize = rest.iter().map(|culprit| culprit.threads).sum();
     if more > 0 && counts(rest_ns) {
+        unsure |= rest.iter().any(|culprit| !culprit.sure);
         let (s, beside) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
         whose.push(format!("{more} {beside}thread{s} ran for {} in all", span(rest_ns)));
     }
