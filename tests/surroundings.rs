@@ -725,6 +725,29 @@ fn a_next_host_that_answers_nobody_is_named_and_what_the_kernel_took_is_not_vali
 }
 
 #[test]
+fn a_next_host_whose_entry_goes_during_the_run_and_that_answers_no_more_is_named() {
+    let Some(net) = net_of(1) else { return };
+    for (ip, dest) in [("10.99.0.2", "10.99.0.2:9000"), ("fd99::2", "[fd99::2]:9000")] {
+        let scratch = Scratch::new();
+        let words = format!("send udp: --dest {dest} --rate 2kpps --duration 3s --interval 20ms --quiet");
+        let sender = Background::start(scratch.results(net.a(&words)));
+        wait_for_more("rows with packets", || scratch.busy_rows());
+        // As after a lost carrier, when the other end does not answer yet.
+        net.on(Host::B, "ip link set eth1 arp off");
+        net.on(Host::A, &format!("ip neighbour del {ip} dev eth1"));
+        let report = scratch.read(sender.finish());
+        net.on(Host::B, "ip link set eth1 arp on");
+        let known = known(&report, "no_neighbor").join(" ");
+        assert!(
+            known.contains(&format!("no neighbour answered for {ip} on eth1 for ")),
+            "{dest}: {:#}",
+            report.json
+        );
+        assert_eq!(report.json["valid"], false, "{dest}: {:#}", report.json);
+    }
+}
+
+#[test]
 fn a_receiver_says_that_the_reverse_path_filter_took_packets() {
     let Some(net) = net_of(1) else { return };
     net.on(Host::A, "ip address add 10.98.1.1/32 dev lo");

@@ -359,6 +359,8 @@ impl Change {
             libc::RTM_NEWADDR => assigned(body).map(|ip| Self::Address(ip, true)),
             libc::RTM_DELADDR => assigned(body).map(|ip| Self::Address(ip, false)),
             libc::RTM_NEWNEIGH => neighbor_of(body).map(|(ip, state)| Self::Neighbor(ip, state)),
+            // As when the carrier is lost. The next packet asks anew, which is not announced: the entry is read.
+            libc::RTM_DELNEIGH => neighbor_of(body).map(|(ip, _)| Self::Neighbor(ip, Neighbor::Unknown)),
             _ => None,
         }
     }
