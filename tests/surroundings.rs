@@ -732,11 +732,13 @@ fn a_next_host_whose_entry_goes_during_the_run_and_that_answers_no_more_is_named
         let words = format!("send udp: --dest {dest} --rate 2kpps --duration 3s --interval 20ms --quiet");
         let sender = Background::start(scratch.results(net.a(&words)));
         wait_for_more("rows with packets", || scratch.busy_rows());
-        // As after a lost carrier, when the other end does not answer yet.
+        // With the carrier the kernel loses its neighbours, and says so of none that it asks for anew.
         net.on(Host::B, "ip link set eth1 arp off");
-        net.on(Host::A, &format!("ip neighbour del {ip} dev eth1"));
+        net.on(Host::B, "ip link set eth1 down");
+        net.on(Host::B, "ip link set eth1 up");
         let report = scratch.read(sender.finish());
         net.on(Host::B, "ip link set eth1 arp on");
+        net.on(Host::B, "ip address replace fd99::2/64 dev eth1 nodad");
         let known = known(&report, "no_neighbor").join(" ");
         assert!(
             known.contains(&format!("no neighbour answered for {ip} on eth1 for ")),
