@@ -182,6 +182,7 @@ fn circumstances(s: &Summary) -> Value {
             "named": of.named,
         })),
         "cpu_quota": s.withheld.as_ref().map(withheld),
+        "cpu_quota_unread": s.unread_quota,
         "open_ended": s.open_ended,
         "housekeeping": s.housekeeping.as_ref().map(housekeeping),
         "reasons": counters(&s.reasons),

@@ -385,6 +385,8 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// CPU time that a quota of the control groups withheld; `None`: nothing was withheld, or nothing shows it.
     pub withheld: Option<Withheld>,
+    /// A control group whose CPU quota can't be read: whether it withheld time is not known.
+    pub unread_quota: Option<String>,
     /// Ended by a signal.
     pub interrupted: bool,
     /// No end was asked for: the run goes on until a signal ends it.

@@ -213,6 +213,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         warnings,
         interrupted: m.interrupted,
         withheld: m.withheld.cloned(),
+        unread_quota: m.unread_quota.map(str::to_owned),
         open_ended: m.common.duration.is_none(),
         housekeeping: m.housekeeping.clone(),
         host: host_facts(m, run_ns),

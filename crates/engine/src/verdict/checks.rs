@@ -23,7 +23,7 @@ fn how(counter: &str) -> &str {
 }
 
 /// A run that lost everything has measured that.
-const FAILS_IT: &str = ". That all is lost does not make a run invalid: --expect 'loss<1%' makes it fail";
+const FAILS_IT: &str = " That all is lost does not make a run invalid: --expect 'loss<1%' makes it fail";
 
 /// All of them, in the order in which they are told.
 pub(super) const CHECKS: &[Check] = &[
@@ -458,7 +458,8 @@ impl Case<'_> {
             (true, false) => format!("{what}: {}. If that is not why: {question}", beside.join("; ")),
             (true, true) => format!("{what}: {question}"),
         };
-        Some(Finding::Warning(text + FAILS_IT))
+        let stop = if text.ends_with('?') { "" } else { "." };
+        Some(Finding::Warning(text + stop + FAILS_IT))
     }
 
     /// Evidence on lost packets: what explains them, and what may explain some. What may be about packets of others

@@ -40,7 +40,9 @@ pub(super) fn check(
     (device, far): (Option<&NetDev>, Option<&NetDev>),
     dest: &Destination,
 ) -> Result<()> {
-    let devices: Vec<&NetDev> = [device, far].into_iter().flatten().collect();
+    // The kernel's interface beneath a virtual device of DPDK is in subnets, too.
+    let beneath = port.traits.under.as_deref().and_then(|name| NetDev::by_name(name).ok());
+    let devices: Vec<&NetDev> = [device, far, beneath.as_ref()].into_iter().flatten().collect();
     let dests = dest.ips();
     one_by_one("--dest", &dests, port, &devices)?;
     if let Some(srcs) = &args.src {

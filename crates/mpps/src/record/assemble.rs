@@ -250,6 +250,9 @@ fn without_a_record(summary: &Summary) -> String {
         .as_ref()
         .is_some_and(|off| off.by == KeptOffBy::CpuQuota);
     whiles.extend(quota.then(|| "while the CPU quota kept lanes from running".to_owned()));
+    if let Some(group) = &summary.unread_quota {
+        whiles.push(format!("by a CPU quota of control group {group}, which can't be read"));
+    }
     whiles.push("in times too short for a record of each".to_owned());
     whiles.join(", or ")
 }
