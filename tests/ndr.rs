@@ -197,6 +197,11 @@ fn what_a_search_chooses_itself_or_cannot_do_is_refused() {
         ("--duration 1s", &["--duration", "see its --help"]),
         ("--csv x.csv", &["--csv", "--out DIR"]),
         ("--json x.json", &["--json", "--out DIR"]),
+        ("--junit -", &["--junit", "want a file"]),
+        (
+            "--junit /nonexistent/x.xml",
+            &["--junit", "/nonexistent/x.xml", "want a file that can be written"],
+        ),
         ("--print-plan", &["--print-plan", "sendrecv"]),
         ("--search-time 0", &["--search-time", "above 0"]),
         ("--goal loss=2", &["--goal", "loss=2"]),
@@ -316,7 +321,16 @@ fn a_gate_on_what_a_search_finds_is_exit_code_4_where_it_is_not_met() {
     ] {
         let scratch = Scratch::new();
         let out = scratch.file("results");
-        let done = search(&out, &format!("--quiet --expect {expect}"));
+        let junit = scratch.file("junit.xml");
+        let done = search(&out, &format!("--quiet --expect {expect} --junit {}", junit.display()));
+        let junit = std::fs::read_to_string(&junit).expect("a file of --junit");
+        assert_eq!(std::fs::read_to_string(out.join("junit.xml")).expect("the same"), junit);
+        let counts = match code {
+            _ if done.code == Some(3) => "failures=\"0\" errors=\"1\" skipped=\"1\"",
+            0 => "failures=\"0\" errors=\"0\" skipped=\"0\"",
+            _ => "failures=\"1\" errors=\"0\" skipped=\"0\"",
+        };
+        assert!(junit.contains(&format!("tests=\"2\" {counts}")), "{junit}");
         if done.code == Some(3) {
             assert!(done.stdout.contains("expected, "), "{}", done.stdout);
             println!("SKIPPED: this host is too busy for a search: {expect}");

@@ -31,6 +31,12 @@ fn json(path: &Path) -> Value {
 
 /// Runs a test to its end, with its results in `out`.
 fn tested(test: &str, out: &Path, more: &str) -> Finished {
+    let done = ended(test, out, more);
+    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
+    done
+}
+
+fn ended(test: &str, out: &Path, more: &str) -> Finished {
     let line = format!("rfc2544 {test} {DEVICE} {more} --out {}", out.display());
     let mut done = run_command(mpps_first(&line));
     // A host that others use may void three trials in a row: it is asked again.
@@ -41,7 +47,6 @@ fn tested(test: &str, out: &Path, more: &str) -> Finished {
         let again = if more.contains("--resume") { "" } else { "--resume" };
         done = run_command(mpps_first(&format!("{line} {again}")));
     }
-    assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     done
 }
 
@@ -231,6 +236,30 @@ fn the_throughput_of_bursts_is_found_with_the_pause_between_them() {
     let sent = |frames: &Value| trials.iter().filter(|trial| trial["burst_frames"] == *frames).count();
     assert!(sent(&16.into()) > 0 && sent(&Value::Null) > 0, "{trials:#?}");
     assert!(out.join("bursts.csv").exists());
+}
+
+#[test]
+fn a_demand_on_throughput_that_one_size_does_not_meet_is_exit_code_4() {
+    let (_alone, scratch) = (alone(), Scratch::new());
+    let (out, junit) = (scratch.file("results"), scratch.file("junit.xml"));
+    // The device passes as many packets of each size: of the larger more bits.
+    let more = format!(
+        "--frame-sizes 64,512 {CLOSE} --expect throughput>=50Mbps --junit {}",
+        junit.display()
+    );
+    let done = ended("throughput", &out, &more);
+    assert_eq!(done.code, Some(4), "{}{}", done.stdout, done.stderr);
+    for line in [
+        "expected, NOT met: 64 bytes: throughput>=50Mbps: ",
+        "expected, met: 512 bytes: throughput>=50Mbps: ",
+    ] {
+        assert!(done.stdout.contains(line), "{}", done.stdout);
+    }
+    let junit = std::fs::read_to_string(&junit).expect("a file of --junit");
+    assert!(
+        junit.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\""),
+        "{junit}"
+    );
 }
 
 #[test]

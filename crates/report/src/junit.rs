@@ -1,34 +1,77 @@
-//! The result of a run as JUnit XML, which CI systems show: a test case for the run's validity, and one a demand.
+//! Results as JUnit XML, which CI systems show: a test case for the validity of a run or test, and one a demand.
 
+use crate::document::Document;
 use crate::escape::escape;
 use crate::json::{rfc3339, workload};
-use mpps_stats::Summary;
+use mpps_stats::{Expectation, Summary};
 use std::fmt::Write;
+
+/// What a suite is made of.
+struct Suite<'a> {
+    name: String,
+    /// RFC 3339; empty: not known.
+    started: String,
+    duration_s: f64,
+    /// The first test case: what must hold before any demand is judged.
+    holds: &'static str,
+    /// Why it does not.
+    error: Option<String>,
+    demands: &'a [Expectation],
+    told: String,
+}
 
 /// The run as a test suite of JUnit XML. Of a run that is not valid no demand is judged: they are skipped.
 pub fn junit(s: &Summary) -> String {
-    let suite = format!("mpps {}", workload(s.workload));
-    let unmet = s.expectations.iter().filter(|of| s.valid && !of.met).count();
-    let skipped = if s.valid { 0 } else { s.expectations.len() };
+    suite(&Suite {
+        name: format!("mpps {}", workload(s.workload)),
+        started: match s.started.utc_ns {
+            0 => String::new(),
+            ns => rfc3339(ns),
+        },
+        duration_s: s.duration_ns as f64 / 1e9,
+        holds: "valid",
+        error: (!s.valid).then(|| s.invalid_reasons.join("; ")),
+        demands: &s.expectations,
+        told: s.warnings.join("\n"),
+    })
+}
+
+/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged.
+pub fn method_junit(of: &Document, demands: &[Expectation]) -> String {
+    suite(&Suite {
+        name: format!("mpps {}", of.test),
+        started: of.started.clone(),
+        duration_s: of.took_s,
+        holds: "complete",
+        error: of.incomplete.clone(),
+        demands,
+        told: of.verdict.join("\n"),
+    })
+}
+
+fn suite(of: &Suite<'_>) -> String {
+    let holds = of.error.is_none();
+    let unmet = of.demands.iter().filter(|of| holds && !of.met).count();
+    let skipped = if holds { 0 } else { of.demands.len() };
     let counts = format!(
         "tests=\"{}\" failures=\"{unmet}\" errors=\"{}\" skipped=\"{skipped}\" time=\"{:.3}\"",
-        s.expectations.len() + 1,
-        u8::from(!s.valid),
-        s.duration_ns as f64 / 1e9
+        of.demands.len() + 1,
+        u8::from(!holds),
+        of.duration_s
     );
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     // Writing to a string does not fail.
     let _ = writeln!(out, "<testsuites name=\"mpps\" {counts}>");
-    let _ = write!(out, "  <testsuite name=\"{}\" {counts}", escape(&suite));
-    if s.started.utc_ns > 0 {
-        let _ = write!(out, " timestamp=\"{}\"", rfc3339(s.started.utc_ns));
+    let _ = write!(out, "  <testsuite name=\"{}\" {counts}", escape(&of.name));
+    if !of.started.is_empty() {
+        let _ = write!(out, " timestamp=\"{}\"", escape(&of.started));
     }
     out.push_str(">\n");
     let case = |out: &mut String, name: &str, inner: &str| {
         let _ = write!(
             out,
             "    <testcase classname=\"{}\" name=\"{}\"",
-            escape(&suite),
+            escape(&of.name),
             escape(name)
         );
         match inner {
@@ -38,25 +81,25 @@ pub fn junit(s: &Summary) -> String {
             }
         }
     };
-    let why = s.invalid_reasons.join("; ");
-    let error = format!("<error type=\"not valid\" message=\"{}\"/>", escape(&why));
-    case(&mut out, "valid", if s.valid { "" } else { &error });
-    for of in &s.expectations {
-        let inner = match (s.valid, of.met, &of.note) {
-            (false, ..) => "<skipped message=\"the run is not valid\"/>".to_owned(),
+    let error = of.error.as_ref().map_or_else(String::new, |why| {
+        format!("<error type=\"not {}\" message=\"{}\"/>", of.holds, escape(why))
+    });
+    case(&mut out, of.holds, &error);
+    for demand in of.demands {
+        let inner = match (holds, demand.met, &demand.note) {
+            (false, ..) => format!("<skipped message=\"it is not {}\"/>", of.holds),
             (true, false, _) => format!(
                 "<failure type=\"not met\" message=\"{}: {}\"/>",
-                escape(&of.expected),
-                escape(&of.told)
+                escape(&demand.expected),
+                escape(&demand.told)
             ),
             (true, true, Some(note)) => format!("<system-out>{}</system-out>", escape(note)),
             (true, true, None) => String::new(),
         };
-        case(&mut out, &of.expected, &inner);
+        case(&mut out, &demand.expected, &inner);
     }
-    let told = s.warnings.join("\n");
-    if !told.is_empty() {
-        let _ = writeln!(out, "    <system-out>{}</system-out>", escape(&told));
+    if !of.told.is_empty() {
+        let _ = writeln!(out, "    <system-out>{}</system-out>", escape(&of.told));
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
     out
@@ -96,5 +139,33 @@ mod tests {
         let text = junit(&run);
         assert!(text.contains("failures=\"0\" errors=\"1\" skipped=\"2\""), "{text}");
         assert!(text.contains("message=\"a &lt; b\""), "{text}");
+    }
+
+    #[test]
+    fn a_method_that_is_complete_is_judged_and_one_that_is_not_is_an_error() {
+        let mut method = Document {
+            test: "ndr".to_owned(),
+            started: "2026-01-02T03:04:05Z".to_owned(),
+            took_s: 12.5,
+            ..Document::default()
+        };
+        let demands = [of("ndr>1kpps", false), of("pdr>1kpps", true)];
+        let text = method_junit(&method, &demands);
+        assert!(
+            text.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\" time=\"12.500\""),
+            "{text}"
+        );
+        assert!(
+            text.contains("<testcase classname=\"mpps ndr\" name=\"complete\"/>"),
+            "{text}"
+        );
+        assert!(text.contains("timestamp=\"2026-01-02T03:04:05Z\""), "{text}");
+        method.incomplete = Some("it was interrupted".to_owned());
+        let text = method_junit(&method, &demands);
+        assert!(text.contains("failures=\"0\" errors=\"1\" skipped=\"2\""), "{text}");
+        assert!(
+            text.contains("type=\"not complete\" message=\"it was interrupted\""),
+            "{text}"
+        );
     }
 }

@@ -198,7 +198,7 @@ fn share(text: &str) -> Parsed<f64> {
 
 /// What `--out` is in a method.
 const OUT: &str = "Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, \
-                   report.md, and tables (CSV) and charts (SVG)";
+                   report.md, junit.xml, and tables (CSV) and charts (SVG)";
 
 /// `--expect` in a method.
 const EXPECT: &str = "Demand on what the method finds, such as 'ndr>1Mpps': ndr, pdr (ndr); throughput, latency, \
@@ -217,7 +217,6 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "lanes_csv",
         "json",
         "json_lines",
-        "junit",
         "markdown",
         "hdr",
         "trace",

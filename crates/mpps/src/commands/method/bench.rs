@@ -7,8 +7,10 @@ use super::record::{Earlier, Record};
 use super::{Setup, Step, Stop, time};
 use crate::commands::serving::Serving;
 use crate::fail::{Failure, Result, failed, say};
+use crate::privilege::Clerk;
 use crate::run::{Plan, Session};
 use mpps_method::Limits;
+use mpps_report::JsonTarget;
 use mpps_serve::TrialAbout;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
 use serde_json::Value;
@@ -47,6 +49,8 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
     /// What tells of the test while it goes on.
     pub(crate) serving: Option<Serving>,
+    /// The file of `--junit`, and who writes it.
+    pub(crate) junit: Option<(&'b Clerk, JsonTarget)>,
     /// How long what comes after the current test takes, as estimated, ns.
     pub(crate) later_ns: u64,
     /// Time spent waiting after void trials, beyond the pause between any two, ns.
@@ -90,6 +94,7 @@ impl<'b, 's> Bench<'b, 's> {
             tester: earlier.tester,
             watch: None,
             serving: None,
+            junit: None,
             later_ns: 0,
             waited_ns: 0,
             begun: false,

@@ -11,6 +11,7 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
+use crate::commands::output::unwritable;
 use crate::commands::serving::{Serving, Shown};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
@@ -18,8 +19,10 @@ use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
 use bench::Bench;
 use mpps_engine::Pacing;
+use mpps_report::JsonTarget;
 use record::{Header, Record};
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// Why a method ended before all was done.
@@ -207,7 +210,7 @@ impl<'a> Setup<'a> {
         privilege::check_run(run)?;
         let folder = run.tell.out.as_deref();
         let record = folder.map(|folder| folder.join(FILE));
-        let clerk = (record.is_some() || run.tell.serve.prom.is_some())
+        let clerk = (record.is_some() || run.tell.serve.prom.is_some() || run.tell.junit.is_some())
             .then(|| Clerk::hire(run, &record.as_deref().into_iter().collect::<Vec<_>>()))
             .transpose()?;
         let out = clerk.as_ref().zip(folder);
@@ -216,11 +219,16 @@ impl<'a> Setup<'a> {
             None => None,
         };
         let opened_record = std::cell::RefCell::new(None);
+        let opened_junit = std::cell::RefCell::new(None);
         let serving = std::cell::RefCell::new(None);
         let mut opened = || {
             *serving.borrow_mut() = Serving::start(run, Some(test), clerk.as_ref(), Shown::of(run, false))?;
             if let Some((clerk, folder)) = out {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
+            }
+            if let Some((clerk, file)) = clerk.as_ref().zip(run.tell.junit.clone()) {
+                let target = clerk.does(move || JsonTarget::prepare(&file))?;
+                *opened_junit.borrow_mut() = Some((clerk, target.map_err(|e| unwritable("--junit", &e))?));
             }
             before()
         };
@@ -232,6 +240,7 @@ impl<'a> Setup<'a> {
                 trials => bench.say(&format!("going on after {trials} trials")),
             }
             bench.serving = serving.borrow_mut().take();
+            bench.junit = opened_junit.borrow_mut().take();
             body(&mut bench)?;
             match bench.serving.take().and_then(Serving::finish) {
                 Some(unwritten) => Err(failed(unwritten)),
@@ -277,7 +286,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             run.tell.json_lines.is_some(),
             "a method has trials, each a line of --out DIR's trials.jsonl as it ends: want --out DIR",
         ),
-        ("--junit", run.tell.junit.is_some(), A_FOLDER),
+        (
+            "--junit",
+            run.tell.junit.as_deref() == Some(Path::new("-")),
+            "standard output has the lines of the method: want a file",
+        ),
         ("--markdown", run.tell.markdown.is_some(), A_FOLDER),
         ("--hdr", run.tell.hdr.is_some(), NO_ROWS),
         (

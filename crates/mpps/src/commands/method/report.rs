@@ -4,10 +4,11 @@ use super::bench::Bench;
 use super::measure::Measured;
 use super::record::trial_json;
 use super::{Setup, Stop};
-use crate::fail::{Result, print, say, usage};
+use crate::fail::{Result, failed, print, say, usage};
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
-use mpps_report::rfc3339;
+use mpps_report::{method_junit, rfc3339};
+use mpps_stats::Expectation;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -261,14 +262,23 @@ pub(crate) fn print_lines(document: &Document) -> Result<()> {
 }
 
 /// Writes the files of a result; the exit code, 1 where one could not be written.
-pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 {
+pub(crate) fn write(bench: &mut Bench<'_, '_>, document: &Document, judged: &[Expectation], code: u8) -> u8 {
     if let Some(serving) = &bench.serving {
         serving.done(document);
+    }
+    let mut code = code;
+    let junit = method_junit(document, judged);
+    if let Some((clerk, target)) = bench.junit.take() {
+        let text = junit.clone();
+        let written = clerk.does(move || target.write_text(&text));
+        if let Err(e) = written.and_then(|written| written.map_err(failed)) {
+            say!("{}", e.line());
+            code = 1;
+        }
     }
     let Some(record) = &bench.record else {
         return code;
     };
-    let mut code = code;
     if let Some(broken) = &record.0.broken {
         say!("{broken}: the record ends before");
         code = 1;
@@ -280,7 +290,7 @@ pub(crate) fn write(bench: &Bench<'_, '_>, document: &Document, code: u8) -> u8 
             return 1;
         }
     };
-    for (name, bytes) in files {
+    for (name, bytes) in files.into_iter().chain([("junit.xml".to_owned(), junit.into_bytes())]) {
         if let Err(failure) = record.0.file(&name, bytes) {
             say!("{}", failure.line());
             code = 1;

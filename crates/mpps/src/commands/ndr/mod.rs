@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
         report::print_lines(&document)?;
-        code = report::write(bench, &document, done);
+        code = report::write(bench, &document, &judged, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))

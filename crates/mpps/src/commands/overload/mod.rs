@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
         told.print(&document, bench, began.elapsed(), stop.as_ref())?;
-        code = report::write(bench, &document, done);
+        code = report::write(bench, &document, &judged, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))

@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         let done = expect::add_to(&mut document, &judged, result::code(&told));
         bench.leave_screen();
         report::print_lines(&document)?;
-        code = report::write(bench, &document, done);
+        code = report::write(bench, &document, &judged, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))
