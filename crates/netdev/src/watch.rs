@@ -180,7 +180,8 @@ impl DeviceWatch {
             return;
         };
         next.answers = state == Neighbor::Answers;
-        let silent = state == Neighbor::Silent;
+        // An entry that is gone meanwhile has not answered either.
+        let silent = state == Neighbor::Silent || state == Neighbor::Unknown && next.silent_since.is_some();
         follow(&mut next.silent_since, silent, now_ns, &mut next.silent);
     }
 

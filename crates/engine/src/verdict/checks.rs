@@ -541,9 +541,9 @@ impl Case<'_> {
                 "this host's counters account for all of the {many} lost packets, if what it dropped was of the test"
             ),
             told => format!(
-                "this host's counters account for {} of the {many} lost packets at the most: the others were lost on \
-                 the way, or at the other end",
-                count(told)
+                "this host's counters account for {} of the {many} lost packets at the most{}",
+                count(told),
+                self.where_others_were(perhaps.is_empty())
             ),
         };
         // Counters with a number are in it.
@@ -556,6 +556,24 @@ impl Case<'_> {
             perhaps => format!(". Some may be {perhaps}"),
         };
         Some(Finding::Warning(text + &beside + &perhaps))
+    }
+
+    /// Where the packets were that no counter of this host has: on the way only if nothing else is known of them.
+    /// `denied`: none can be in a drop by the kernel that may be of others.
+    fn where_others_were(&self, denied: bool) -> String {
+        let of_others = |known: &&Known| {
+            let counted = known.kind.dropped_here() || known.kind == KnownKind::PathImitated;
+            known.may_lose() && !counted && (!known.kind.is_outage() || self.at_some_loss(known))
+        };
+        let known = self.known.iter().filter(of_others);
+        let known: Vec<_> = known.map(|known| known.sentence.as_str()).collect();
+        match known.is_empty() {
+            false => format!("; what is known of the others: {}", known.join("; ")),
+            true if denied && self.e.host_drops_known => {
+                ": the others were lost on the way, or at the other end".to_owned()
+            }
+            true => "; where the others were lost is not known".to_owned(),
+        }
     }
 
     /// Lost packets that a trace has seen the kernel of this host drop, in any of its network namespaces.

@@ -455,6 +455,31 @@ fn losing(lost: u64, (from_ns, to_ns): (u64, u64), seen: Surroundings) -> Eviden
 const MS: u64 = 1_000_000;
 
 #[test]
+fn packets_that_no_counter_has_are_put_on_the_way_only_if_nothing_else_is_known_of_them() {
+    let on_the_way = "at the most: the others were lost on the way, or at the other end";
+    let dropped = LaneSummary {
+        rx_dropped: 40,
+        ..lane()
+    };
+    let of = |seen| {
+        let (_, warnings) = judge(
+            Workload::SendRecv,
+            &losing(1_000, (400 * MS, 600 * MS), seen),
+            std::slice::from_ref(&dropped),
+        );
+        warnings.join("; ")
+    };
+    let told = of(Surroundings::default());
+    assert!(told.contains("account for 40 of the 1,000 lost packets") && told.contains(on_the_way));
+    let told = of(no_carrier(450 * MS, 500 * MS));
+    assert!(!told.contains(on_the_way), "{told}");
+    assert!(told.contains("known of the others: eth7 had no carrier"), "{told}");
+    // At another time.
+    let told = of(no_carrier(700 * MS, 750 * MS));
+    assert!(told.contains(on_the_way), "{told}");
+}
+
+#[test]
 fn what_explains_little_stands_beside_the_question_about_the_reflector() {
     let question = "is a reflector running";
     for (seen, told, asks) in [
