@@ -81,6 +81,8 @@ pub(crate) struct Evidence {
     pub(crate) kernel_drops: Option<Vec<(String, u64)>>,
     /// Packets dropped at the time of the loss that may have been others, or copies, by reason.
     pub(crate) kernel_perhaps: Vec<(String, u64)>,
+    /// Parts of the kernel whose drops a trace does not see.
+    pub(crate) kernel_unseen: Vec<String>,
     /// What took the cores is recorded.
     pub(crate) traced: bool,
     /// Threads of other processes on the cores of ours.

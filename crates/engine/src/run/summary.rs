@@ -92,7 +92,10 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
     let reason = |reason: Reason| reason.of(&reasons);
     let scheduled = m.work.rates.map(|rates| rates.packets_in(run_ns));
-    let (kernel_drops, kernel_perhaps) = kernel_drops(m, run_ns).unzip();
+    let (kernel_drops, kernel_perhaps, kernel_unseen) = match kernel_drops(m, run_ns) {
+        Some((drops, perhaps, unseen)) => (Some(drops), perhaps, unseen),
+        None => (None, Vec::new(), Vec::new()),
+    };
     let evidence = Evidence {
         tx: tally.tx,
         rx: tally.rx,
@@ -131,7 +134,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         unread_quota: m.unread_quota.map(str::to_owned),
         withheld: m.withheld.cloned(),
         kernel_drops: kernel_drops.clone(),
-        kernel_perhaps: kernel_perhaps.unwrap_or_default(),
+        kernel_perhaps,
+        kernel_unseen,
         traced: m.common.trace.is_some(),
         rivals: rivals(&lanes, m.rivals, run_ns),
         overflowed: m.totals.overflowed,
@@ -273,8 +277,8 @@ fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
 type Drops = Vec<(String, u64)>;
 
 /// Lost packets that the kernel dropped, where a trace has seen them, and others of that time that may have been lost
-/// ones or not. Of one of two ways they are not known.
-fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops)> {
+/// ones or not; and the parts of the kernel whose drops it does not see. Of one of two ways they are not known.
+fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops, Vec<String>)> {
     let trace = m
         .common
         .trace
@@ -282,7 +286,8 @@ fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops)> {
         .filter(|_| !m.one_way && m.workload.generates())?;
     let drops = (trace.kernel_drops)()?;
     let lost = m.totals.loss.lost_times(m.started.monotonic_ns, run_ns);
-    Some((drops.losses(&lost), drops.perhaps(&lost)))
+    let unseen = drops.unseen.iter().map(|(part, _)| part.clone()).collect();
+    Some((drops.losses(&lost), drops.perhaps(&lost), unseen))
 }
 
 /// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.

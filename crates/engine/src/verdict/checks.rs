@@ -525,7 +525,11 @@ impl Case<'_> {
         let many = count(lost);
         let (explains, beside) = self.explanations(|known| self.at_the_loss(known));
         let perhaps = e.kernel_perhaps.iter().map(|(reason, n)| perhaps(reason, *n));
-        let perhaps = perhaps.collect::<Vec<_>>().join(", or ");
+        let unseen = e
+            .kernel_unseen
+            .iter()
+            .map(|part| format!("in {part} of this host, whose drops were not seen"));
+        let perhaps = perhaps.chain(unseen).collect::<Vec<_>>().join(", or ");
         let text = match here + refused + known {
             0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
             0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),

@@ -471,6 +471,20 @@ fn packets_that_no_counter_has_are_put_on_the_way_only_if_nothing_else_is_known_
     };
     let told = of(Surroundings::default());
     assert!(told.contains("account for 40 of the 1,000 lost packets") && told.contains(on_the_way));
+    let blind = Evidence {
+        kernel_drops: Some(Vec::new()),
+        kernel_unseen: vec!["XDP programs".to_owned()],
+        ..losing(1_000, (400 * MS, 600 * MS), Surroundings::default())
+    };
+    for (lane, known) in [(&dropped, "account for 40"), (&lane(), "lost is not known")] {
+        let (_, warnings) = judge(Workload::SendRecv, &blind, std::slice::from_ref(lane));
+        let told = warnings.join("; ");
+        assert!(told.contains(known) && !told.contains("lost on the way"), "{told}");
+        assert!(
+            told.contains("in XDP programs of this host, whose drops were not seen"),
+            "{told}"
+        );
+    }
     let told = of(no_carrier(450 * MS, 500 * MS));
     assert!(!told.contains(on_the_way), "{told}");
     assert!(told.contains("known of the others: eth7 had no carrier"), "{told}");
