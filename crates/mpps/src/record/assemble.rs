@@ -4,6 +4,7 @@ use super::rows::Rows;
 use super::watched::Watched;
 use super::withheld::Spans;
 use crate::profile::Samples;
+use mpps_io::counter;
 use mpps_stats::{KeptOffBy, Known, KnownKind, LaneSummary, Shortfall, Stretch, Summary};
 use mpps_sys::clock;
 use mpps_trace::missed::{Missed, Stood, missed};
@@ -55,6 +56,8 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let copies = drops.map(|drops| drops.copies(&lost)).unwrap_or_default();
     let outage = outage_of(summary);
     let mut left = dropped_by_known(summary);
+    let mut unsent = unsent(summary);
+    let unsent_in_all: u64 = unsent.iter().map(|(_, n)| n).sum();
     let mut causes = Vec::new();
     for stretch in summary
         .loss_stretches
@@ -80,13 +83,25 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             let what = format!("dropped by this host, by its own counters{}", full.unwrap_or_default());
             (what, dropped)
         });
+        // As `known_drops`: it is known of the whole run only.
+        let mut rest = stretch.packets;
+        let not_sent = unsent.iter_mut().filter_map(|(what, left)| {
+            let n = rest.min(*left);
+            rest -= n;
+            *left -= n;
+            (n > 0).then(|| ((*what).to_owned(), n))
+        });
+        let not_sent: Vec<_> = match one_stretch(summary) || unsent_in_all >= summary.lost {
+            true => not_sent.collect(),
+            false => Vec::new(),
+        };
         let counted = known_drops(summary, stretch, &mut left);
         let [here, known] = hints(summary, stretch, &counted);
         let loss = Loss {
             from_ns: start_ns + from_ns,
             to_ns: start_ns + to_ns,
             packets: stretch.packets,
-            host_drops: host_drops.into_iter().chain(counted).collect(),
+            host_drops: not_sent.into_iter().chain(host_drops).chain(counted).collect(),
             here,
             known,
             kernel_drops: drops.map(|drops| drops.losses_in(dropped_in, &copies)),
@@ -180,6 +195,23 @@ fn known_drops(summary: &Summary, stretch: &Stretch, left: &mut [u64]) -> Vec<(S
         (n > 0).then(|| (format!("{what}: {}", known.sentence), n))
     };
     summary.known.iter().zip(left).filter_map(part).collect()
+}
+
+/// Packets that did not leave though they counted as sent, by what a port's own counters say.
+fn unsent(summary: &Summary) -> [(&'static str, u64); 2] {
+    let lanes = || summary.lanes.iter();
+    let counters = lanes().flat_map(|lane| &lane.path_counters);
+    let dropped = counters.filter(|(name, _)| name == counter::DROPPED_SENT);
+    [
+        (
+            "refused by the kernel or device after they were counted as sent",
+            lanes().map(|lane| lane.tx_failed).sum(),
+        ),
+        (
+            "dropped by the interface that should have sent them, of the test or of others",
+            dropped.map(|(_, n)| n).sum(),
+        ),
+    ]
 }
 
 /// By piece of evidence: the packets that it accounts for and that this host, or a path that it imitates, dropped.
@@ -552,6 +584,28 @@ mod tests {
         assert_eq!(hints(&of[0], &mut left), [vec!["the queue"], vec!["unreachable"]]);
         let second = hints(&of[1], &mut left);
         assert_eq!(second, [vec!["the queue", "no carrier"], vec!["unreachable"]]);
+    }
+
+    #[test]
+    fn packets_that_were_refused_after_they_counted_as_sent_have_that_place() {
+        let mut summary = losing(Vec::new(), vec![stretch(0, 60), stretch(100, 40)]);
+        let told = |summary: &Summary| -> Vec<String> {
+            let causes = causes(summary, &[], None, &Rows::default());
+            causes.into_iter().map(|cause| cause.sentence).collect()
+        };
+        summary.lanes = vec![mpps_stats::LaneSummary {
+            tx_failed: 100,
+            ..Default::default()
+        }];
+        let all = told(&summary);
+        for (sentence, n) in all.iter().zip([60, 40]) {
+            let place = format!(": {n} refused by the kernel or device after they were counted as sent.");
+            assert!(sentence.ends_with(&place), "{all:?}");
+        }
+        assert_eq!(all.len(), 2);
+        // Of which stretch they are is not known.
+        summary.lanes[0].tx_failed = 50;
+        assert!(told(&summary).iter().all(|told| !told.contains("refused")));
     }
 
     #[test]
