@@ -263,6 +263,12 @@ fn doctor_offers_no_cores_that_a_cpuset_refuses() {
     }
     assert!(all.contains("(cpuset) allows no others"), "{all}");
     assert!(!all.contains("taskset -c") && !all.contains("mpps isolate"), "{all}");
+    let refused = run_command(group.hold(&mpps("isolate 1 --measure 10ms -- true")));
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert_one_line(
+        &refused,
+        &["CORES 1", "(cpuset) does not allow core 1", "want some of [0]"],
+    );
     // What taskset has narrowed it widens.
     let run = mpps("doctor");
     let mut narrowed = Command::new("taskset");

@@ -53,11 +53,10 @@ pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Ru
         profile::ask(run)?;
         record::ask(run, ports);
         signal::catch_interrupts();
-        if !run.tell.quiet {
-            deadly_limits(run)
-                .iter()
-                .for_each(|line| to_stderr(&format!("mpps: {line}")));
-        }
+        // With --quiet as well: once killed it says nothing more.
+        deadly_limits(run)
+            .iter()
+            .for_each(|line| to_stderr(&format!("mpps: {line}")));
         privilege::plan(run, ports, !rules.is_empty(), work)?;
         serving::bind(run, ports)?;
     }
