@@ -496,6 +496,14 @@ fn commas_semicolons_and_byte_order_marks_of_other_programs_are_named() {
             "separated by semicolons: want commas",
         ),
         (
+            // Commas are what it has: nothing else is named.
+            "j.csv",
+            b"time_s,tx_packets\n0.1,5\n".to_vec(),
+            "plot FILE -o SVG",
+            2,
+            "no column rx_packets: want a CSV",
+        ),
+        (
             "h.csv",
             tabs.into_bytes(),
             "plot FILE -o SVG",

@@ -141,11 +141,13 @@ pub fn print_summary(
 fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
     // A receiver's time begins with the first packet: it is not for how long it ran.
-    let span = match !s.workload.generates() && s.rx > 0 {
-        true => " from the first packet to the last",
-        false => "",
+    let span = match (s.workload.generates() || s.rx == 0, s.tells_rate()) {
+        (true, _) => elapsed(s.duration_ns),
+        (false, true) => format!("{} from the first packet to the last", elapsed(s.duration_ns)),
+        (false, false) if s.rx == 1 => "one packet".to_owned(),
+        (false, false) => "all packets within 1 ms".to_owned(),
     };
-    let rest = format!("{}, {}{span}{ended}", workload(s.workload), elapsed(s.duration_ns));
+    let rest = format!("{}, {span}{ended}", workload(s.workload));
     fold([verdict, rest], "  ", "  ", out)?;
     for reason in &s.invalid_reasons {
         sentence("-", reason, "  ", out)?;

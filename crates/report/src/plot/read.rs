@@ -192,6 +192,7 @@ fn separated_by(headers: &csv::StringRecord) -> Option<&'static str> {
         ('\t', " (columns are separated by tabs: want commas)"),
     ]
     .into_iter()
+    .filter(|(separator, _)| first.contains(*separator))
     .find_map(|(separator, why)| first.split(separator).any(|name| name == "time_s").then_some(why))
 }
 
