@@ -97,6 +97,11 @@ install: ## program, manual pages, completions into PREFIX (/usr/local) below DE
 	    install -m 644 "$$made/zsh" "$$share/zsh/site-functions/_mpps"; \
 	    install -m 644 "$$made/fish" "$$share/fish/vendor_completions.d/mpps.fish"
 
+uninstall: ## removes what `make install` put there, with the same PREFIX and DESTDIR
+	set -e; share="$(DESTDIR)$(PREFIX)/share"; rm -f "$(DESTDIR)$(PREFIX)/bin/mpps" "$$share"/man/man1/mpps.1 \
+	    "$$share"/man/man1/mpps-*.1 "$$share/bash-completion/completions/mpps" "$$share/zsh/site-functions/_mpps" \
+	    "$$share/fish/vendor_completions.d/mpps.fish"
+
 lint: ## formatting, width of lines, links between pages, and clippy, as strict as it gets
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

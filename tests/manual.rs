@@ -162,16 +162,19 @@ fn shells_read_their_completions() {
 }
 
 #[test]
-fn make_install_puts_program_pages_and_completions_below_destdir_and_prefix() {
+fn make_install_puts_program_pages_and_completions_below_destdir_and_prefix_and_uninstall_removes_them() {
     let scratch = Scratch::new();
     let destdir = scratch.file("root");
     let top = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let mut make = Command::new("make");
-    make.args(["-C", top, "install", "PREFIX=/opt/x"]);
-    make.arg(format!("PROGRAM={}", program().display()));
-    make.arg(format!("DESTDIR={}", destdir.display()));
-    let output = make.output().expect("make");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let make = |task: &str| {
+        let mut make = Command::new("make");
+        make.args(["-C", top, task, "PREFIX=/opt/x"]);
+        make.arg(format!("PROGRAM={}", program().display()));
+        make.arg(format!("DESTDIR={}", destdir.display()));
+        let output = make.output().expect("make");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    make("install");
     let share = destdir.join("opt/x/share");
     for file in [
         "../bin/mpps",
@@ -184,4 +187,17 @@ fn make_install_puts_program_pages_and_completions_below_destdir_and_prefix() {
         assert!(share.join(file).is_file(), "{file}");
     }
     assert_eq!(names(&destdir), BTreeSet::from(["opt".to_owned()]));
+    // Another program's page stays.
+    let other = share.join("man/man1/mppstat.1");
+    std::fs::write(&other, "").expect("a file");
+    make("uninstall");
+    assert!(!share.join("../bin/mpps").exists() && other.is_file());
+    assert_eq!(names(&share.join("man/man1")), BTreeSet::from(["mppstat.1".to_owned()]));
+    for folder in [
+        "bash-completion/completions",
+        "zsh/site-functions",
+        "fish/vendor_completions.d",
+    ] {
+        assert_eq!(names(&share.join(folder)), BTreeSet::new(), "{folder}");
+    }
 }
