@@ -735,6 +735,9 @@ fn a_next_host_whose_entry_goes_during_the_run_and_that_answers_no_more_is_named
         // With the carrier the kernel loses its neighbours, and says so of none that it asks for anew.
         net.on(Host::B, "ip link set eth1 arp off");
         net.on(Host::B, "ip link set eth1 down");
+        // A link that comes back at once is not noticed.
+        let show = format!("ip neighbour show {ip} dev eth1");
+        wait_until("the entry to go", || !net.on(Host::A, &show).stdout.contains("lladdr"));
         net.on(Host::B, "ip link set eth1 up");
         let report = scratch.read(sender.finish());
         net.on(Host::B, "ip link set eth1 arp on");
