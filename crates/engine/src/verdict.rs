@@ -25,6 +25,8 @@ use checks::CHECKS;
 pub(crate) struct Evidence {
     pub(crate) tx: u64,
     pub(crate) rx: u64,
+    /// Packets that came again.
+    pub(crate) duplicates: u64,
     /// Packets arrive at another port than they leave by.
     pub(crate) across: bool,
     pub(crate) late: u64,

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub(crate) mod lines;
 
-use lines::Lines;
+use lines::{Columns, Lines};
 
 /// How the live view looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -458,7 +458,7 @@ impl Sink for LiveSink {
         match event {
             Event::Start(start) => {
                 self.sends_only = start.workload == Workload::Send;
-                self.plain.sends_only = self.sends_only;
+                self.plain.of = Columns::of(start.workload);
                 self.plain.ways(start.ways);
             }
             Event::RowOfWay(way, row) if self.mode == Mode::Lines => self.plain.row_of_way(*way, row),

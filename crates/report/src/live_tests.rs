@@ -368,6 +368,24 @@ fn columns_of_plain_lines_stay_where_they_are_whatever_the_rates_and_times() {
 }
 
 #[test]
+fn a_line_of_a_receiver_has_what_it_knows() {
+    for (workload, words) in [
+        (Workload::Drop, ["received", "lost", ""]),
+        (Workload::Reflect, ["sent", "received", "not sent"]),
+        (Workload::Forward, ["sent", "received", "not sent"]),
+        (Workload::Capture, ["taken", "kept", "lost"]),
+    ] {
+        let lines = plain_lines(workload, [700, 70_000, 7_000_000]);
+        assert!(
+            lines.iter().all(|line| words.iter().all(|word| line.contains(word))),
+            "{lines:?}"
+        );
+        let sends = words.contains(&"sent");
+        assert!(lines.iter().all(|line| sends || !line.contains("sent")), "{lines:?}");
+    }
+}
+
+#[test]
 fn a_run_that_only_sends_tells_nothing_of_what_is_received_or_lost() {
     let lines = plain_lines(Workload::Send, [700, 70_000, 7_000_000]);
     assert!(

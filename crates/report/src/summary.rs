@@ -7,6 +7,7 @@ use crate::json::{layer1_bps, workload};
 use crate::live::dumb;
 use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
+use mpps_trace::Subject;
 use std::io::{self, IsTerminal, Write};
 pub use text::columns_of;
 use text::{Heads, Page, fold, sentence, table};
@@ -132,7 +133,22 @@ pub fn print_summary(
     // In front of the verdict, which comes last.
     if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
         writeln!(out)?;
-        sentence("why:", cause.sentence.trim_end_matches('.'), "  ", out)?;
+        // The worst stretch is not all of it.
+        let (all, what) = match cause.subject {
+            Subject::Loss => (s.lost, "lost"),
+            Subject::Missed => (s.missed, "missed"),
+            Subject::Late | Subject::Slow => (0, ""),
+        };
+        let part = match all > cause.packets {
+            true => format!(" ({} of {} {what} in all)", count(cause.packets), count(all)),
+            false => String::new(),
+        };
+        sentence(
+            "why:",
+            &format!("{}{part}", cause.sentence.trim_end_matches('.')),
+            "  ",
+            out,
+        )?;
     }
     writeln!(out)?;
     verdict(s, colour, out)

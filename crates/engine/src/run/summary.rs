@@ -100,6 +100,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let evidence = Evidence {
         tx: tally.tx,
         rx: tally.rx,
+        duplicates: tally.duplicates,
         late: tally.late,
         lost: if m.workload.generates() { m.totals.lost } else { 0 },
         missed: tally.missed,

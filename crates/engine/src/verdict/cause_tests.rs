@@ -661,7 +661,10 @@ fn a_thread_that_may_run_elsewhere_is_not_said_to_have_had_the_lanes_core_for_su
             .notes()
             .join(" ")
     };
-    let (named, unsure) = ("opt (thread 88) ran for", "may have been there: --trace FILE names");
+    let (named, unsure) = (
+        "opt (thread 88) ran for",
+        "may have been there: a run with --trace FILE names",
+    );
     for traced in [false, true] {
         let text = said(true, traced);
         assert!(

@@ -56,6 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     |c| c.truncated(),
     |c| c.rows_and_lanes_agree(),
     |c| c.more_than_sent(),
+    |c| c.came_back_twice(),
     |c| c.beyond_window(),
     |c| c.flow_contended(),
     |c| c.flow_moved(),
@@ -281,6 +282,21 @@ impl Case<'_> {
             Finding::Warning(format!(
                 "{} datagrams came in fragments, longer than the MTU here, and were cut to it{back}",
                 count(cut)
+            ))
+        })
+    }
+
+    /// Nearly every packet came back more than once.
+    fn came_back_twice(&self) -> Option<Finding> {
+        let e = self.e;
+        let most = self.workload == Workload::SendRecv && e.rx > 1 && e.duplicates * 10 >= e.rx * 9;
+        most.then(|| {
+            let times = 1 + (e.duplicates + e.rx / 2) / e.rx;
+            Finding::Warning(format!(
+                "packets came back {times} times each ({} duplicates of {}): does a second reflector answer, or \
+                 something on the way copy packets?",
+                count(e.duplicates),
+                count(e.rx)
             ))
         })
     }
@@ -594,7 +610,17 @@ impl Case<'_> {
             sum if sum >= lost => format!("all of the {} lost packets", count(lost)),
             sum => format!("{} of the {} lost packets", count(sum), count(lost)),
         };
-        Some(format!("this host's kernel dropped {which}: {reasons}"))
+        // Sockets of this run have counters of their own.
+        let other = drops
+            .iter()
+            .any(|(reason, _)| reason.starts_with("PACKET_SOCK") || reason == "SOCKET_RCVBUFF")
+            && self.sum(|lane| lane.rx_dropped) == 0;
+        let other = if other {
+            "; by another socket of this host, none of this run's"
+        } else {
+            ""
+        };
+        Some(format!("this host's kernel dropped {which}: {reasons}{other}"))
     }
 
     /// What the path says that it lost, by what its counters mean.

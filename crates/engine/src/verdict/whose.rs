@@ -80,7 +80,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
             whose.insert(if first { 0 } else { whose.len() }, not_seen(ns, waited));
         }
         None if unsure => whose.push(
-            "threads that may run on other cores, too, may have been there: --trace FILE names who had the lanes' cores"
+            "threads that may run on other cores, too, may have been there: a run with --trace FILE names who had \
+             the lanes' cores"
                 .to_owned(),
         ),
         None => {}
@@ -141,7 +142,7 @@ pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
 fn not_seen(unseen: u64, waited: u64) -> String {
     format!(
         "{} of the {} that lanes waited is accounted for at most: what took the other {} has ended since, or is hidden \
-         from this process; --trace FILE names it",
+         from this process; a run with --trace FILE names it",
         span(waited.saturating_sub(unseen)),
         span(waited),
         span(unseen)

@@ -6,7 +6,7 @@
 
 use super::latency;
 use crate::units::{count, percent, pps};
-use mpps_stats::{Histogram, Latency, MIN_PERIOD_NS, Row, Snapshot};
+use mpps_stats::{Histogram, Latency, MIN_PERIOD_NS, Row, Snapshot, Workload};
 use std::collections::VecDeque;
 
 const SECOND: u64 = 1_000_000_000;
@@ -27,10 +27,33 @@ pub(super) struct Lines {
     next_count_ns: u64,
     /// Then, and packets sent and received by then, when it was told last.
     counted: (u64, u64, u64),
-    /// Nothing comes back: lines tell of what was sent.
-    pub(super) sends_only: bool,
+    /// What the lines tell of.
+    pub(super) of: Columns,
     /// Where packets go in several ways: the name of each, and what was sent in it and lost, in the span at hand.
     ways: Vec<(&'static str, u64, i64)>,
+}
+
+/// Names of a line's columns; `None`: a workload knows nothing of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    sent: Option<&'static str>,
+    received: Option<&'static str>,
+    lost: Option<&'static str>,
+}
+
+impl Columns {
+    pub(super) fn of(workload: Workload) -> Self {
+        let (sent, received, lost) = match workload {
+            Workload::Send => (Some("sent"), None, None),
+            Workload::SendRecv => (Some("sent"), Some("received"), Some("lost")),
+            Workload::Drop => (None, Some("received"), Some("lost")),
+            // What came and was not passed on.
+            Workload::Reflect | Workload::Forward => (Some("sent"), Some("received"), Some("not sent")),
+            // What the filter took, and the writer.
+            Workload::Capture => (Some("taken"), Some("kept"), Some("lost")),
+        };
+        Self { sent, received, lost }
+    }
 }
 
 /// The rows of a line.
@@ -55,7 +78,7 @@ impl Default for Lines {
             ready: VecDeque::new(),
             next_count_ns: PATIENCE,
             counted: (0, 0, 0),
-            sends_only: false,
+            of: Columns::of(Workload::SendRecv),
             ways: Vec::new(),
         }
     }
@@ -121,10 +144,13 @@ impl Lines {
             };
             let at = format!("by {:.1} s", s.elapsed_ns as f64 / 1e9);
             let (sent, received) = (rate(s.tx, tx), rate(s.rx, rx));
-            self.ready.push_back(match self.sends_only {
-                true => format!("{at:>AT$}  sent {sent:>11}\n"),
-                false => format!("{at:>AT$}  sent {sent:>11}  received {received:>11}  lost: not known yet\n"),
-            });
+            let columns = [
+                self.of.sent.map(|name| format!("  {name} {sent:>11}")),
+                self.of.received.map(|name| format!("  {name} {received:>11}")),
+                self.of.lost.map(|name| format!("  {name}: not known yet")),
+            ];
+            let columns: String = columns.into_iter().flatten().collect();
+            self.ready.push_back(format!("{at:>AT$}{columns}\n"));
             self.next_count_ns = (s.elapsed_ns / SECOND + 1) * SECOND;
         }
         self.ready.drain(..).collect()
@@ -143,7 +169,7 @@ impl Lines {
         if self.ready.len() == KEPT {
             self.ready.pop_front();
         }
-        let mut line = span.line(self.sends_only);
+        let mut line = span.line(self.of);
         if !self.ways.is_empty() {
             let way = |(name, tx, lost): &mut (&str, u64, i64)| {
                 let ratio = (*lost).max(0) as f64 / (*tx).max(1) as f64;
@@ -159,7 +185,7 @@ impl Lines {
 }
 
 impl Span {
-    fn line(&self, sends_only: bool) -> String {
+    fn line(&self, columns: Columns) -> String {
         let rate = |packets: u64| pps(packets as f64 / (self.to_ns - self.from_ns).max(1) as f64 * 1e9);
         // A receiver that knows no sender has no tx: its loss is of what should have come.
         let lost = self.lost.max(0);
@@ -169,11 +195,16 @@ impl Span {
             self.rx as f64 + lost as f64
         };
         let ratio = if base > 0.0 { lost as f64 / base } else { 0.0 };
-        let mut line = format!("{:>AT$}  sent {:>11}", span(self.from_ns, self.to_ns), rate(self.tx));
-        if sends_only {
+        let cells = [
+            columns.sent.map(|name| format!("  {name} {:>11}", rate(self.tx))),
+            columns.received.map(|name| format!("  {name} {:>11}", rate(self.rx))),
+            columns.lost.map(|name| format!("  {name} {:>9}", percent(ratio))),
+        ];
+        let mut line = format!("{:>AT$}", span(self.from_ns, self.to_ns));
+        line.extend(cells.into_iter().flatten());
+        if columns.received.is_none() {
             return line + "\n";
         }
-        line += &format!("  received {:>11}  lost {:>9}", rate(self.rx), percent(ratio));
         if let Some(latency) = latency(&self.latency) {
             line += &format!("  latency {latency}");
         }

@@ -69,8 +69,8 @@ impl Runs {
     }
 }
 
-/// Paths side by side: of each the median of its runs, how far they lie apart, and how many of them are valid. Latency
-/// only where the runs were paced: in a run that fills every queue it is that of the queues.
+/// Paths side by side: of each the median of its valid runs, how far these lie apart, and how many of them there are.
+/// Latency only where the runs were paced: in a run that fills every queue it is that of the queues.
 pub(super) fn table(paths: &[Runs], paced: bool) -> Vec<String> {
     let line = |cells: [&str; 7]| {
         let [path, valid, back, spread, lost, p50, p99] = cells;
@@ -83,7 +83,7 @@ pub(super) fn table(paths: &[Runs], paced: bool) -> Vec<String> {
     let mut lines = vec![line(["path", "valid", "came back", "spread", "max lost", "p50", "p99"])];
     for Runs { path, runs } in paths {
         let of = |value: fn(&Figures) -> Option<f64>| {
-            let mut all: Vec<f64> = runs.iter().filter_map(value).collect();
+            let mut all: Vec<f64> = runs.iter().filter(|run| run.valid).filter_map(value).collect();
             all.sort_by(f64::total_cmp);
             all
         };
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_comparison_shows_the_median_the_spread_and_every_verdict() {
-        let mut udp = vec![run(100e3, true), run(300e3, false), run(200e3, true)];
-        udp[1].loss_ratio = 0.25;
+        let mut udp = vec![run(150e3, true), run(900e3, false), run(250e3, true)];
+        (udp[0].loss_ratio, udp[1].loss_ratio) = (0.25, 0.5);
         let paths = [
             Runs { path: "udp", runs: udp },
             Runs {
@@ -158,7 +158,7 @@ mod tests {
             },
         ];
         let lines = table(&paths, true);
-        for part in ["udp", "2 of 3", "200.0 kpps", "100.0 %", "25.000 %", "2.000 µs", "-"] {
+        for part in ["udp", "2 of 3", "200.0 kpps", "50.000 %", "25.000 %", "2.000 µs", "-"] {
             assert!(lines[1].contains(part), "{part}: {lines:#?}");
         }
         assert!(

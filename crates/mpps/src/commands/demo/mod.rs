@@ -179,6 +179,7 @@ fn compare(tell: &mut Teller, stage: &Stage, folder: &Folder, rate: Option<&str>
     let paths = paths.into_iter().map(|(_, of)| of).filter(|of| !of.runs.is_empty());
     let paths: Vec<_> = paths.collect();
     say("");
+    say("   of the valid runs: the median, how far they lie apart, and the highest loss");
     table(&paths, rate.is_some())
         .iter()
         .chain(&not_here)

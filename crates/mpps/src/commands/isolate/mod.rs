@@ -216,6 +216,17 @@ impl<'a> Isolation<'a> {
             ))
         })?;
         told.parts = applied.outcomes.clone();
+        // Nothing was isolated that could be measured, nor would the command run on isolated cores.
+        let all = &applied.outcomes;
+        if !all.iter().any(|of| of.applied) && all.iter().any(|of| !of.refused.is_empty()) {
+            self.show(&outcomes(&applied.outcomes));
+            let restored = applied.end();
+            guardian.end();
+            (told.undone, told.not_undone) = (restored.count, restored.left);
+            return Err(failed(
+                "isolate: nothing can be isolated here, for the reasons above: COMMAND was not started",
+            ));
+        }
         let ran = self.within(&plan, &applied, told);
         let Restored { count, left, stay } = applied.end();
         guardian.end();

@@ -111,17 +111,24 @@ impl Found {
         let outpaced = void.iter().all(|trial| trial.outpaced);
         let load = void.last().map_or(limits.max, |trial| trial.trial.input.load);
         let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
+        let in_vain = !outpaced && self.given_up() >= MOST_GIVEN_UP;
+        // Where a device lets a small part through, its limit is far below, and there this host may do.
+        let back = void.iter().map(|trial| trial.received_pps).fold(0.0, f64::max);
+        let far_below = in_vain && back > 0.0 && back * 4.0 < load as f64;
         let step = match outpaced {
             true => (reached * OF_CEILING) as u64,
+            false if far_below => (back * 2.0) as u64,
             false => (load as f64 * LOWER.powi(self.given_up() as i32)) as u64,
         };
-        let in_vain = !outpaced && self.given_up() >= MOST_GIVEN_UP;
         // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
         let outcomes = self.outcomes();
         let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
             let passed = outcome.bounds.lower.unwrap_or(0);
-            let max = step.max(passed + load.saturating_sub(passed) / 2);
-            let hopeless = in_vain && passed == 0;
+            let max = match far_below {
+                true => step.max(passed),
+                false => step.max(passed + load.saturating_sub(passed) / 2),
+            };
+            let hopeless = in_vain && passed == 0 && !far_below;
             let known = outcome.regular || goal.is_within(passed, load);
             (passed < load && !hopeless && !known).then_some(max)
         });
@@ -194,10 +201,19 @@ impl Found {
             let trials = self.trials.iter().filter(move |trial| trial.counts() == counts);
             trials.map(|trial| trial.trial.input.load)
         };
-        let why = self.trials.iter().rfind(|trial| !trial.counts())?.disturbance();
+        let mut void = self.trials.iter().filter(|trial| !trial.counts());
+        // The evidence is that of a rate that did not hold.
+        let most = loads(true).max().unwrap_or(0);
+        let above = void.clone().rfind(|trial| trial.trial.input.load > most);
+        let last = above.or_else(|| void.rfind(|_| true))?;
+        let why = format!("{} (at {} pps)", last.disturbance(), count(last.trial.input.load));
         Some(match (loads(true).max(), loads(false).max(), loads(false).min()) {
-            (Some(most), ..) => format!(
+            (Some(most), ..) if above.is_some() => format!(
                 "this host could not offer more than {} pps undisturbed: {why}",
+                count(most)
+            ),
+            (Some(most), ..) => format!(
+                "this host offered {} pps undisturbed, but no longer: {why}",
                 count(most)
             ),
             (None, Some(most), Some(least)) if most > least => format!(
@@ -443,7 +459,7 @@ mod tests {
             assert_eq!(
                 found.hindered().unwrap(),
                 format!(
-                    "this host could offer no rate undisturbed, from {} pps down to {} pps: why",
+                    "this host could offer no rate undisturbed, from {} pps down to {} pps: why (at {1} pps)",
                     count(top),
                     count(top * 512 / 1000)
                 )
@@ -451,6 +467,30 @@ mod tests {
             let told = crate::commands::method::outcome::verdict(&found.outcomes()[0], &found);
             assert_eq!(told, "not known: no rate has passed or failed");
         }
+    }
+
+    #[test]
+    fn a_device_far_below_what_this_host_can_send_is_looked_for_where_it_lets_packets_through() {
+        let mut found = found(vec![void(1_000_000, 900_000.0, false); 3]);
+        let limits = Limits { min: 1, max: 1_000_000 };
+        found.search = found.search.within(limits).unwrap();
+        let void = |load: u64| {
+            let mut trial = void(load, 1.0, false);
+            trial.received_pps = 30_000.0;
+            vec![trial; 3]
+        };
+        let mut tried = Vec::new();
+        while found.lower_max() {
+            let load = found.limits().max;
+            tried.push(load);
+            found.trials.extend(void(load));
+        }
+        assert_eq!(tried, [800_000, 512_000, 60_000]);
+        // One that held is not said to be what void trials at lower rates kept this host from.
+        found.trials.push(passed(700_000));
+        found.trials.extend(void(60_000));
+        let told = found.hindered().unwrap();
+        assert!(told.ends_with("(at 800,000 pps)"), "{told}");
     }
 
     #[test]
@@ -495,7 +535,7 @@ mod tests {
         assert!(outcome.at_max);
         assert_eq!(
             found.hindered().unwrap(),
-            "this host could not offer more than 800 pps undisturbed: why"
+            "this host could not offer more than 800 pps undisturbed: why (at 1,000 pps)"
         );
         let told = crate::commands::method::outcome::verdict(&outcome, &found);
         assert_eq!(told, "not known: 800 pps passed, and no more could be offered");
@@ -506,7 +546,12 @@ mod tests {
                 sentence: "cc1 ran".to_owned(),
                 named: true,
             });
-            assert!(found.hindered().unwrap().ends_with("undisturbed: cc1 ran"));
+            assert!(
+                found
+                    .hindered()
+                    .unwrap()
+                    .ends_with("undisturbed: cc1 ran (at 1,000 pps)")
+            );
             found.remedy()
         };
         assert!(of(KeptOffBy::OtherThreads).unwrap().contains("mpps isolate N -- "));

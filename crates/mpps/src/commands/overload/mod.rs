@@ -196,7 +196,8 @@ fn reference(found: &Found) -> Step<(f64, String)> {
     };
     let origin = match outcome.is_some_and(|outcome| outcome.at_max) {
         true if found.limited_by == LimitedBy::Host => {
-            "the most that this host could offer undisturbed, of which nothing was lost".to_owned()
+            "the most that this host could offer undisturbed for as long as a bound takes, of which nothing was lost"
+                .to_owned()
         }
         true => format!("no load was lost up to {}", found.limited_by.words()),
         false => "highest rate without loss, as searched for".to_owned(),
