@@ -312,8 +312,8 @@ fn assert_names_quota(json: &serde_json::Value, group: &Group) {
     );
 }
 
-/// The result of a run in a group with a quota. Where other programs took more of its time than the quota withheld it is
-/// run again; `None`: they do not stop.
+/// The result of a run in a group with a quota. Where other programs took more of its time than the quota withheld it
+/// is run again; `None`: they do not stop.
 fn held(group: &Group, command: impl Fn(&Scratch) -> std::process::Command) -> Option<serde_json::Value> {
     for _ in 0..5 {
         let scratch = Scratch::new();
