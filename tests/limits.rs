@@ -292,6 +292,27 @@ fn what_a_control_group_has_no_memory_for_is_refused_with_what_fits() {
         assert_eq!(finished.code, Some(2), "{words}: {}", finished.stderr);
         assert_one_line(&finished, &[fits, file, &group.name()]);
     }
+    // The rings that a port has by default count, too; and the size that is offered is one that runs.
+    if !group.put(file, "60000000") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let capture = |buffer: &str| {
+        let words = format!("capture af_packet:lo --buffer {buffer} --duration 100ms --quiet");
+        let mut command = mpps(&words);
+        command.arg("-o").arg(scratch.file("x.pcapng"));
+        run_command(group.hold(&command))
+    };
+    let refused = capture("300MiB");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    let offered = refused
+        .stderr
+        .split("want ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let offered = offered.unwrap_or_else(|| panic!("a size: {}", refused.stderr));
+    let finished = capture(offered);
+    assert_eq!(finished.code, Some(0), "{offered}: {}", finished.stderr);
 }
 
 /// Sentences with the CPU quota, of a run that was held in a group with one.

@@ -43,4 +43,4 @@ pub use mpps_netdev::NetDev;
 pub use pool::AfPacketPool;
 pub use port::AfPacketPort;
 pub use queue::AfPacketQueue;
-pub use ring::slot_bytes;
+pub use ring::{RingSize, ring_sizes};

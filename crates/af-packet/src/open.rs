@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Slots of a receive ring when the option is not given: 27 ms of 0.3 Mpps, longer than a scheduler's slice.
-const RX_FRAMES: usize = 8192;
+pub(crate) const RX_FRAMES: usize = 8192;
 /// Slots of a transmit ring when the option is not given: two bursts in flight in a device.
-const TX_FRAMES: usize = 2 * MAX_BURST;
+pub(crate) const TX_FRAMES: usize = 2 * MAX_BURST;
 /// Slots of rings that carry only ARP and neighbour discovery.
 const CONTROL_FRAMES: u32 = 64;
 /// Memory for packets that are longer than a slot: 500 of 64 KiB. Only those that wait take any.

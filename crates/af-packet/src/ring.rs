@@ -119,18 +119,30 @@ pub(crate) const fn max_frame(mtu: usize) -> usize {
     mtu + ETH_HLEN + crate::abi::VLAN_HLEN
 }
 
-/// Bytes of a slot of the rings that a port would have, to receive and to send; `None` when its interface is not there.
-pub fn slot_bytes(config: &Config) -> Option<(usize, usize)> {
+/// A ring that a port would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSize {
+    /// Number of slots.
+    pub slots: usize,
+    /// Bytes of one, with its part of the block.
+    pub slot_bytes: usize,
+}
+
+/// The rings that a port would have, to receive and to send; `None` when its interface is not there.
+pub fn ring_sizes(config: &Config) -> Option<[RingSize; 2]> {
     let frame = max_frame(NetDev::by_name(&config.device).ok()?.mtu);
-    let bytes = |slot| {
-        let ring = Geometry::new(slot, None, 1);
-        ring.block.div_ceil(ring.per_block)
+    let size = |slot, default| {
+        let ring = Geometry::new(slot, config.ring, default);
+        RingSize {
+            slots: config.ring.map_or(ring.frames(), |ring| ring as usize),
+            slot_bytes: ring.block.div_ceil(ring.per_block),
+        }
     };
     let split = config.merged == MergedFrames::Split;
-    Some((
-        bytes(crate::rx::slot_bytes(frame, split)),
-        bytes(crate::tx::slot_bytes(frame)),
-    ))
+    Some([
+        size(crate::rx::slot_bytes(frame, split), crate::open::RX_FRAMES),
+        size(crate::tx::slot_bytes(frame), crate::open::TX_FRAMES),
+    ])
 }
 
 /// A mapping of memory, shared with the kernel or private; unmapped on drop.

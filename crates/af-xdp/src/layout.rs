@@ -53,6 +53,22 @@ pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
     Ok(chosen)
 }
 
+/// Chunks of packet memory that a queue would have ([`frames`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// For receiving; with `frames=` all of them.
+    pub rx: usize,
+    /// For sending, beside those.
+    pub tx: usize,
+    /// What `frames=` may not be less than.
+    pub least: usize,
+}
+
+/// Chunks of packet memory for each queue, by a port's options.
+pub fn frames(config: &Config) -> Frames {
+    Depth::of(config).halves(config)
+}
+
 /// Entries of the rings of one queue, and chunks for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Depth {
@@ -80,6 +96,19 @@ impl Depth {
         match config.frames {
             Some(frames) => frames * queues,
             None => (self.fill_ring + self.ring) * rx as u32 + self.ring * tx as u32 + HELD,
+        }
+    }
+
+    /// As [`Depth::frames`] of one queue: for its receiving and for its sending half; with the least that a port takes.
+    pub(crate) fn halves(&self, config: &Config) -> Frames {
+        let [rx, tx] = match config.frames {
+            Some(frames) => [frames, 0],
+            None => [self.fill_ring + self.ring + HELD, self.ring],
+        };
+        Frames {
+            rx: rx as usize,
+            tx: tx as usize,
+            least: (self.fill_ring + HELD) as usize,
         }
     }
 

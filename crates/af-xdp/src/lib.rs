@@ -25,6 +25,7 @@ mod queue;
 
 pub use config::{Config, Mode, Pages, check};
 pub use frame::AfXdpFrame;
+pub use layout::{Frames, frames};
 pub use open::open;
 pub use port::AfXdpPort;
 pub use queue::AfXdpQueue;

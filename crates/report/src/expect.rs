@@ -212,6 +212,9 @@ const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, forei
     received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99; of a method ndr, pdr, \
     throughput, latency, back_to_back, recovery, reset, mfr, frmol";
 
+/// Note of a demand that what was found neither meets nor refutes.
+pub const NOT_DECIDED: &str = "not decided";
+
 impl Expect {
     /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`.
     ///
@@ -276,7 +279,8 @@ impl Expect {
     }
 
     /// Judges a demand on the result of a method, at a frame size in bytes with FCS. An unknown bound meets nothing: a
-    /// rate that is "this or more" is not below any other.
+    /// rate that is "this or more" is not below any other. The note is [`NOT_DECIDED`] where the bounds refute it no
+    /// more than they meet it.
     pub fn judge_found(&self, found: Between, frame_size: usize) -> Expectation {
         let in_unit = |value: Option<f64>| match self.unit {
             Unit::Bps => layer1_bps(value?, frame_size),
@@ -294,6 +298,19 @@ impl Expect {
             Compare::Less if exact => upper.is_some_and(|upper| upper < self.bound),
             Compare::Less => upper.is_some_and(|upper| upper <= self.bound),
         };
+        // What is found lies at its lower bound or above, and below its upper one, unless it is exact.
+        let below = |value: f64| match exact {
+            true => upper.is_some_and(|upper| upper < value),
+            false => upper.is_some_and(|upper| upper <= value),
+        };
+        let above = |value: f64| lower.is_some_and(|lower| lower > value);
+        let refuted = match self.compare {
+            Compare::Greater => below(self.bound) || exact && lower == Some(self.bound),
+            Compare::GreaterOrEqual => below(self.bound),
+            Compare::Equal => below(self.bound) || above(self.bound),
+            Compare::LessOrEqual => above(self.bound),
+            Compare::Less => above(self.bound) || lower == Some(self.bound),
+        };
         let told = |value: f64| self.unit.told(value);
         Expectation {
             expected: self.text.clone(),
@@ -306,7 +323,7 @@ impl Expect {
                 (None, None) => "not found".to_owned(),
             },
             met,
-            note: None,
+            note: (!met && !refuted).then(|| NOT_DECIDED.to_owned()),
         }
     }
 
@@ -619,6 +636,25 @@ mod tests {
             assert_eq!(is, met, "{text}: {told}");
         }
         assert_eq!(of("ndr>1kpps", low, None).1, "600.0 kpps or more");
+        let undecided = |text: &str, lower, upper| {
+            let told = Expect::parse(text).unwrap().judge_found(Between { lower, upper }, 64);
+            told.note.as_deref() == Some(NOT_DECIDED)
+        };
+        for (text, lower, upper, open) in [
+            ("ndr>1Mpps", low, None, true),
+            ("ndr>1Mpps", low, high, false),
+            ("ndr>620kpps", low, high, true),
+            ("ndr>1kpps", None, high, true),
+            ("ndr>640kpps", None, high, false),
+            ("ndr<1kpps", low, None, false),
+            ("ndr<1Mpps", low, None, true),
+            ("pdr>1pps", None, None, true),
+            ("recovery<2ms", Some(2e6), Some(2e6), false),
+            ("mfr==500kpps", low, high, false),
+            ("mfr==620kpps", low, high, true),
+        ] {
+            assert_eq!(undecided(text, lower, upper), open, "{text}");
+        }
         assert_eq!(of("ndr>1kpps", low, high).1, "600.0 kpps, and less than 640.0 kpps");
         assert_eq!(of("ndr>1kpps", None, None).1, "not found");
         // A run finds none of them, a method none of a run's.

@@ -39,7 +39,7 @@ mod ways;
 pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation};
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
-pub use expect::{Between, Expect, Found};
+pub use expect::{Between, Expect, Found, NOT_DECIDED};
 pub use hdr::HdrSink;
 pub use json::{JsonSink, JsonWritten, json_value, rfc3339, write_json};
 pub use json_lines::{JsonLines, LINES_SCHEMA};

@@ -32,6 +32,11 @@ pub fn possible_cores(wanted: &[usize]) -> Option<Vec<usize>> {
     crate::thread::apart(widest).ok()
 }
 
+/// Whether a thread of this process could be given a priority now; yes where no thread can be started to try.
+pub fn may_have(priority: Priority) -> bool {
+    crate::thread::apart(move || set_priority(priority, Heirs::Normal).is_ok()).unwrap_or(true)
+}
+
 /// Pins the calling thread to `core`.
 ///
 /// # Errors

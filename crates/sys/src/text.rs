@@ -4,11 +4,14 @@
 use std::io::{self, Write};
 
 /// Characters that are not shown, or change how others are: control characters, those that turn the direction of
-/// writing, and separators of lines.
+/// writing, those of no width, and separators of lines.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        || matches!(c, '\u{fffe}' | '\u{ffff}')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
 }
 
 /// `text` with `instead` in the place of each character that [`is_hidden`].
@@ -152,7 +155,7 @@ mod tests {
 
     #[test]
     fn controls_turns_of_direction_and_line_separators_are_hidden_and_letters_are_not() {
-        let hidden = "\n\t\u{1b}\u{7f}\u{9b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}";
+        let hidden = "\n\t\u{1b}\u{7f}\u{9b}\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{200b}\u{feff}\u{ad}";
         assert!(hidden.chars().all(is_hidden));
         assert!(!"aé ש漢\u{200d}\u{2030}\u{fffd}".chars().any(is_hidden));
     }

@@ -8,7 +8,6 @@ use crate::plan::author::{Author, leads_away};
 use crate::privilege::as_user;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
-use mpps_sys::text::plain;
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -335,10 +334,11 @@ fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
     }
 }
 
-/// A text of the file, short and on one line.
+/// A text of the file, short and on one line; what else it hides is escaped as it is printed
+/// ([`mpps_sys::text::Harmless`]).
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(120).collect();
-    mpps_io::hide_secrets(&plain(&short, ' '))
+    mpps_io::hide_secrets(&short.replace(['\n', '\t'], " "))
 }
 
 fn read(path: &Path) -> Checked<(String, Author)> {

@@ -92,8 +92,24 @@ pub(super) fn distance(a: &str, b: &str) -> usize {
 fn is_slip(typed: &str, meant: &str) -> bool {
     let most = if typed.chars().count() < 6 { 1 } else { 2 };
     let letters = |text: &str| text.to_ascii_lowercase();
-    let differ = distance(&letters(typed), &letters(meant));
+    let (typed, meant) = (letters(typed), letters(meant));
+    let differ = match are_swapped(&typed, &meant) {
+        true => 1,
+        false => distance(&typed, &meant),
+    };
     differ <= most && differ < meant.len().min(typed.len())
+}
+
+/// Whether two letters beside one another have changed places, and nothing else differs.
+fn are_swapped(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
+        return false;
+    };
+    a.len() == b.len()
+        && a.get(at + 1) == b.get(at)
+        && a.get(at) == b.get(at + 1)
+        && a.get(at + 2..).unwrap_or_default() == b.get(at + 2..).unwrap_or_default()
 }
 
 /// The nearest of these words that the typed one is likely a slip of.
@@ -227,6 +243,8 @@ mod tests {
         let sub = |name: &str| root.find_subcommand(name).unwrap();
         for (of, typed, meant) in [
             ("sendrecv", "ratte", Some("'--rate'")),
+            ("sendrecv", "cuont", Some("'--count'")),
+            ("send", "burts", Some("'--burst'")),
             ("sendrecv", "dst", Some("'--dest'")),
             ("sendrecv", "Rate", Some("'--rate'")),
             ("sendrecv", "time", Some("'--duration'")),

@@ -4,7 +4,7 @@ use super::help::{Help, PROMISC, option};
 use super::rules::Steering;
 use super::{Buffers, Demo, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
-use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter, MergedFrames};
+use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter, MergedFrames, RingSize};
 use mpps_io::{PortSpec, Request, Task};
 
 pub(super) struct AfPacket;
@@ -100,14 +100,15 @@ impl Path for AfPacket {
 /// What `ring=` asks for. Slots hold the largest frame of the interface; of one that is not there, the run says so
 /// later.
 fn rings(config: &Config) -> Vec<Buffers> {
-    let (Some(count), Some((rx, tx))) = (config.ring, mpps_af_packet::slot_bytes(config)) else {
+    let Some([rx, tx]) = mpps_af_packet::ring_sizes(config) else {
         return Vec::new();
     };
-    let ring = |bytes, lanes| Buffers {
+    let ring = |of: RingSize, lanes| Buffers {
         option: "ring",
-        count: count as usize,
-        bytes,
+        count: of.slots,
+        bytes: of.slot_bytes,
         lanes,
+        least: 1,
     };
     vec![ring(rx, |roles| roles.rx), ring(tx, |roles| roles.tx)]
 }

@@ -91,13 +91,25 @@ impl Path for AfXdp {
     fn traits(config: &Config) -> Traits {
         let first = u64::from(config.first);
         let chunk = config.chunk.unwrap_or(4096) as usize;
+        let of_queue = mpps_af_xdp::frames(config);
+        let frames = |count| Buffers {
+            least: of_queue.least,
+            ..Buffers::frames(count, chunk)
+        };
         Traits {
             interface: Some(config.device.clone()),
             neighbors: Neighbors::Host,
             takes_from_host: true,
-            buffers: config
-                .frames
-                .map_or_else(Vec::new, |frames| Buffers::pool(frames as usize, chunk)),
+            buffers: vec![
+                Buffers {
+                    lanes: |roles| roles.rx,
+                    ..frames(of_queue.rx)
+                },
+                Buffers {
+                    lanes: |roles| roles.tx,
+                    ..frames(of_queue.tx)
+                },
+            ],
             steering: Steering::Ntuple {
                 queues: Some((first, config.queues.map(|n| first + u64::from(n)))),
                 otherwise: NO_RULES,

@@ -192,18 +192,25 @@ pub(crate) struct Buffers {
     pub(crate) bytes: usize,
     /// The lanes that have them.
     pub(crate) lanes: fn(Roles) -> bool,
+    /// What the option may not be less than.
+    pub(crate) least: usize,
 }
 
 impl Buffers {
     /// A pool of each lane: `frames=`. Something goes with every buffer.
     pub(crate) fn pool(count: usize, bytes: usize) -> Vec<Self> {
-        let pool = Self {
+        vec![Self::frames(count, bytes)]
+    }
+
+    /// The same, one of several.
+    pub(crate) fn frames(count: usize, bytes: usize) -> Self {
+        Self {
             option: "frames",
             count,
             bytes: bytes + 64,
             lanes: |_| true,
-        };
-        vec![pool]
+            least: 1,
+        }
     }
 }
 

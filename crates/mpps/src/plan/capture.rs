@@ -72,7 +72,11 @@ impl Draft {
         parts.push(memory::Part::new(
             format!("--buffer {buffer} with --lanes {lanes}: they take"),
             buffer.next_power_of_two().min(fillable(args.run.duration)) * lanes,
-            move |left| format!("{} at most, or fewer --lanes", left / lanes.max(1)),
+            move |left| match (left / lanes.max(1)).checked_ilog2() {
+                // It takes the next power of two.
+                Some(bits) if bits >= 20 => format!("{} at most, or fewer --lanes", 1u64 << bits),
+                _ => "fewer --lanes, or a higher limit of memory".to_owned(),
+            },
         ));
         memory::check(&parts)?;
         let mut args = args;

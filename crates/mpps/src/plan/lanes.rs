@@ -8,7 +8,7 @@ use mpps_engine::{Common, LanePlan, TraceOptions};
 use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
 use mpps_stats::HostFact;
-use mpps_sys::sched::{Priority, allowed_cores};
+use mpps_sys::sched::{Priority, allowed_cores, may_have};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -198,15 +198,18 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         }
     }
     let priority = priority(run);
+    // One that is refused is reported by the lanes: nothing that follows from it holds.
+    let had = priority.filter(|priority| may_have(*priority));
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();
-        warnings.extend(check_fifo(rank, run.busy_poll, share_cores, (share, share.off_here()))?);
+        let told = check_fifo(rank, run.busy_poll, share_cores, (share, share.off_here()))?;
+        warnings.extend(told.into_iter().filter(|_| had.is_some()));
     }
-    if let Some(trap) = priority.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
-        warnings.push(format!("{}: {trap}", priority.map(asked).unwrap_or_default()));
+    if let Some(trap) = had.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
+        warnings.push(format!("{}: {trap}", had.map(asked).unwrap_or_default()));
     }
     let host = privilege::facts(run).into_iter();
-    let host = host.chain(priority.map(|priority| HostFact::new("lane_priority", priority.to_string())));
+    let host = host.chain(had.map(|priority| HostFact::new("lane_priority", priority.to_string())));
     let lanes = roles
         .iter()
         .enumerate()

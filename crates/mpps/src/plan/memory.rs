@@ -83,18 +83,30 @@ fn of_trace(run: &Run) -> Option<Part> {
 /// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
 pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     let mut parts = Vec::new();
+    // One option may be of two rings.
+    let mut each: Vec<(&Buffers, u64)> = Vec::new();
     for buffers in &port.traits.buffers {
-        let Buffers {
-            option, count, bytes, ..
-        } = *buffers;
         let lanes = roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64;
-        let one = bytes as u64 * lanes;
-        if one > 0 {
+        let one = buffers.bytes as u64 * lanes;
+        let same = |of: &&mut (&Buffers, u64)| (of.0.option, of.0.count) == (buffers.option, buffers.count);
+        match each.iter_mut().find(same) {
+            Some(of) => of.1 += one,
+            None => each.push((buffers, one)),
+        }
+    }
+    for (
+        &Buffers {
+            option, count, least, ..
+        },
+        one,
+    ) in each
+    {
+        if one > 0 && count > 0 {
             parts.push(Part::new(
                 format!("port option {option}={count} with --lanes {n}: they take"),
                 one * count as u64,
                 move |bytes| match bytes / one {
-                    0 => "a higher limit of memory".to_owned(),
+                    most if most < least as u64 => "a higher limit of memory".to_owned(),
                     most => format!("{option}={most} at most"),
                 },
             ));

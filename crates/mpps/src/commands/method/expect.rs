@@ -4,7 +4,7 @@ use crate::cli::Method;
 use crate::commands::method::report::column;
 use crate::fail::{Result, usage};
 use mpps_report::document::{Document, Table, Unit};
-use mpps_report::{Between, Expect, Found};
+use mpps_report::{Between, Expect, Found, NOT_DECIDED};
 use mpps_stats::Expectation;
 use serde_json::Value;
 
@@ -76,7 +76,8 @@ pub(crate) fn add_to(document: &mut Document, judged: &[Expectation], code: u8) 
     // As the exit code has it: what is not complete proves nothing.
     let verdict = |of: &Expectation| match (of.met, code) {
         (true, 0) => "met",
-        (true, _) => "not proven",
+        (true, _) => "met so far",
+        (false, 1..) if of.note.as_deref() == Some(NOT_DECIDED) => NOT_DECIDED,
         (false, _) => "NOT met",
     };
     let lines = judged
@@ -147,7 +148,7 @@ mod tests {
         let met = judged(&expects(&["throughput>1kpps"]), &[throughput(64, 2e3)]);
         let mut document = Document::default();
         assert_eq!(add_to(&mut document, &met, 3), 3);
-        assert!(document.verdict[0].starts_with("expected, not proven: throughput>1kpps: "));
+        assert!(document.verdict[0].starts_with("expected, met so far: throughput>1kpps: "));
         assert_eq!(add_to(&mut Document::default(), &met, 0), 0);
         let missing = judged(&expects(&["reset<10s"]), &[throughput(64, 2e3)]);
         assert_eq!((missing[0].met, missing[0].told.as_str()), (false, "not found"));

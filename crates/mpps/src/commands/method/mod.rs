@@ -20,6 +20,7 @@ use crate::run::{Host, Plan, on_session};
 use bench::Bench;
 use mpps_engine::Pacing;
 use mpps_report::JsonTarget;
+use mpps_sys::signal;
 use record::{Header, Record};
 use serde_json::Value;
 use std::path::Path;
@@ -51,6 +52,9 @@ impl Stop {
     /// One sentence.
     pub(crate) fn why(&self) -> String {
         match self {
+            Self::Interrupted if signal::cpu_time_is_spent() => {
+                "the program reached its limit of CPU time (SIGXCPU): want a higher limit (ulimit -t)".to_owned()
+            }
             Self::Interrupted => "it was interrupted".to_owned(),
             Self::Void(why) => format!("this host could not do what was asked of it, three times in a row: {why}"),
             Self::OutOfTime => {

@@ -1,7 +1,7 @@
 //! What was found, as a document.
 
 use super::device::Did;
-use super::points::{Point, first_loss, hysteresis};
+use super::points::{Point, first_loss, hysteresis, limit_reached};
 use super::tell::Told;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::limits::LimitedBy;
@@ -90,7 +90,7 @@ impl Told<'_> {
 
     /// For programs.
     fn result(&self) -> Value {
-        let loss = first_loss(&self.points);
+        let (loss, reached) = (first_loss(&self.points), limit_reached(&self.points));
         let hysteresis = hysteresis(&self.points);
         json!({
             "reference_pps": self.reference(),
@@ -98,10 +98,10 @@ impl Told<'_> {
             "frmol_pps": self.rates.map(|rates| rates.frmol),
             "mfr_pps": self.rates.map(|rates| rates.mfr),
             "mfr_oload_pps": self.rates.map(|rates| rates.mfr_oload),
-            "frmol_by_mfr": self.rates.filter(|_| loss.is_some()).map(|rates| rates.ratio()),
-            // Without any loss the rates are what was offered, and the device's are those or more.
-            "limit_reached": self.rates.map(|_| loss.is_some()),
-            "collapses": self.rates.filter(|_| loss.is_some()).map(|rates| rates.collapses()),
+            "frmol_by_mfr": self.rates.filter(|_| reached).map(|rates| rates.ratio()),
+            // Without loss at the highest load the rates are what was offered, and the device's are those or more.
+            "limit_reached": self.rates.map(|_| reached),
+            "collapses": self.rates.filter(|_| reached).map(|rates| rates.collapses()),
             "first_loss_iload_pps": loss.map(|point| self.iload(point)),
             "first_loss_ratio": loss.and_then(|point| point.all.loss()),
             "hysteresis_iload_pps": hysteresis.map(|(point, _)| self.iload(point)),

@@ -186,6 +186,14 @@ pub(super) fn first_loss(points: &[Point]) -> Option<&Point> {
     points.iter().find(|point| point.all.missing > 0)
 }
 
+/// Whether something was lost at the highest load that was offered. If not, the device may forward more: losses at lower
+/// loads are others than its limit's.
+pub(super) fn limit_reached(points: &[Point]) -> bool {
+    let offered = points.iter().filter_map(|point| Some((point.all.oload()?, point)));
+    let highest = offered.max_by(|a, b| a.0.total_cmp(&b.0));
+    highest.is_some_and(|(_, point)| point.all.missing > 0)
+}
+
 /// The load at which the forwarding rates of rising and falling loads differ most, and by how much: falling less
 /// rising, of the larger.
 pub(super) fn hysteresis(points: &[Point]) -> Option<(&Point, f64)> {
@@ -293,6 +301,10 @@ mod tests {
         assert!(!result.collapses() && result.ratio() == 1.0);
         assert_eq!(first_loss(&hard).map(|point| point.load.percent), Some(110));
         assert_eq!(hysteresis(&hard).map(|(_, gap)| gap), Some(0.0));
+        assert!(limit_reached(&hard));
+        // A few lost at a lower load are not its limit.
+        let unsteady = of(1000.0, 10_000, |load, _| if load == 1600 { 1590 } else { load });
+        assert!(first_loss(&unsteady).is_some() && !limit_reached(&unsteady));
         let collapsing = of(1000.0, 10_000, |load, _| load.min(2000_u64.saturating_sub(load)));
         let result = Result::of(&collapsing).unwrap();
         assert_eq!((result.mfr, result.mfr_oload, result.frmol), (1000.0, 1000.0, 0.0));

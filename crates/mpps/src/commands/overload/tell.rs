@@ -1,7 +1,7 @@
 //! What is told of the test: lines while it goes on, and what was found, on standard output and as a document.
 
 use super::device::{ByLane, Did, Lanes};
-use super::points::{Point, Result as Rates, first_loss, hysteresis, points};
+use super::points::{Point, Result as Rates, first_loss, hysteresis, limit_reached, points};
 use super::{Test, Times};
 use crate::commands::method::bench::Bench;
 use crate::commands::method::expect::Reached;
@@ -172,10 +172,9 @@ impl<'t> Told<'t> {
 
     /// Values of the results that a demand can name.
     pub(super) fn reached(&self, frame_size: usize) -> Vec<Reached> {
-        let limit_reached = first_loss(&self.points).is_some();
-        let between = |rate: Option<f64>, known: bool| match limit_reached {
+        let between = |rate: Option<f64>, known: bool| match limit_reached(&self.points) {
             true => Between::exactly(rate),
-            // Nothing was lost: the device may forward more.
+            // The device may forward more.
             false => Between {
                 lower: rate.filter(|_| known),
                 upper: None,
@@ -199,8 +198,8 @@ impl<'t> Told<'t> {
         };
         let pps = |pps: f64| format!("{} pps", count(pps.round() as u64));
         let first = first_loss(&self.points);
-        let mut lines = match first {
-            Some(_) => vec![
+        let mut lines = match limit_reached(&self.points) {
+            true => vec![
                 format!("FRMOL {} at MOL {}", pps(rates.frmol), pps(rates.mol)),
                 format!(
                     "MFR {} at an Oload of {}; FRMOL ÷ MFR {:.3}: {}",
@@ -214,8 +213,12 @@ impl<'t> Told<'t> {
                 ),
             ],
             // The device's highest rate lies above all that was offered.
-            None => vec![
-                format!("MFR {} or more: nothing was lost at any load", pps(rates.mfr)),
+            false => vec![
+                format!(
+                    "MFR {} or more: nothing was lost at {} load",
+                    pps(rates.mfr),
+                    if first.is_some() { "the highest" } else { "any" }
+                ),
                 format!(
                     "FRMOL is not known: the highest load, {}, did not reach the device's limit{}",
                     pps(rates.mol),
