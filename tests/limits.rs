@@ -293,7 +293,7 @@ fn what_a_control_group_has_no_memory_for_is_refused_with_what_fits() {
         assert_one_line(&finished, &[fits, file, &group.name()]);
     }
     // The rings that a port has by default count, too; and the size that is offered is one that runs.
-    if !group.put(file, "60000000") {
+    if !group.put(file, "150000000") {
         return;
     }
     let scratch = Scratch::new();

@@ -186,8 +186,8 @@ pub(super) fn first_loss(points: &[Point]) -> Option<&Point> {
     points.iter().find(|point| point.all.missing > 0)
 }
 
-/// Whether something was lost at the highest load that was offered. If not, the device may forward more: losses at lower
-/// loads are others than its limit's.
+/// Whether something was lost at the highest load that was offered. If not, the device may forward more: losses at
+/// lower loads are others than its limit's.
 pub(super) fn limit_reached(points: &[Point]) -> bool {
     let offered = points.iter().filter_map(|point| Some((point.all.oload()?, point)));
     let highest = offered.max_by(|a, b| a.0.total_cmp(&b.0));
