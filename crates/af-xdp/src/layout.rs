@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use mpps_io::{Error, ErrorKind, MAX_BURST, Result, Roles};
+use mpps_netdev::NetDev;
 
 /// What the kernel keeps in front of each received packet, for the XDP program (`XDP_PACKET_HEADROOM`).
 const XDP_HEADROOM: u32 = 256;
@@ -56,17 +57,26 @@ pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
 /// Chunks of packet memory that a queue would have ([`frames`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
-    /// For receiving; with `frames=` all of them.
-    pub rx: usize,
-    /// For sending, beside those.
-    pub tx: usize,
+    /// To receive, to send, and to do both.
+    pub of: [usize; 3],
     /// What `frames=` may not be less than.
     pub least: usize,
+    /// Bytes of a chunk; those of the default MTU where the interface is not there.
+    pub chunk_bytes: usize,
 }
 
 /// Chunks of packet memory for each queue, by a port's options.
 pub fn frames(config: &Config) -> Frames {
-    Depth::of(config).halves(config)
+    let depth = Depth::of(config);
+    let of = |rx, tx| depth.frames(config, rx, tx) as usize;
+    let mtu = NetDev::by_name(&config.device).map_or(1500, |device| device.mtu);
+    let chunks = chunks(config, mtu, rustix::param::page_size() as u32);
+    Frames {
+        of: [of(1, 0), of(0, 1), of(1, 1)],
+        least: (depth.fill_ring + HELD) as usize,
+        // What fits into none is refused later.
+        chunk_bytes: chunks.map_or(4096, |chunks| chunks.size as usize),
+    }
 }
 
 /// Entries of the rings of one queue, and chunks for them.
@@ -96,19 +106,6 @@ impl Depth {
         match config.frames {
             Some(frames) => frames * queues,
             None => (self.fill_ring + self.ring) * rx as u32 + self.ring * tx as u32 + HELD,
-        }
-    }
-
-    /// As [`Depth::frames`] of one queue: for its receiving and for its sending half; with the least that a port takes.
-    pub(crate) fn halves(&self, config: &Config) -> Frames {
-        let [rx, tx] = match config.frames {
-            Some(frames) => [frames, 0],
-            None => [self.fill_ring + self.ring + HELD, self.ring],
-        };
-        Frames {
-            rx: rx as usize,
-            tx: tx as usize,
-            least: (self.fill_ring + HELD) as usize,
         }
     }
 

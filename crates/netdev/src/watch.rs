@@ -57,6 +57,7 @@ pub struct DeviceWatch {
     seen: Surroundings,
     before: Before,
     begun: bool,
+    begun_ns: u64,
     read_ns: u64,
     /// When the budget of wakes is used up, ns.
     wakes_to_ns: u64,
@@ -75,6 +76,8 @@ struct Next {
     ip: IpAddr,
     /// It has answered, as far as is known. If it stops to, the kernel announces that.
     answers: bool,
+    /// It has answered at some time.
+    has_answered: bool,
     silent_since: Option<(u64, bool)>,
     silent: Vec<Outage>,
 }
@@ -94,6 +97,7 @@ impl DeviceWatch {
             Ok(Way::Out { ifindex, router, .. }) if ifindex == device.ifindex => Some(Next {
                 ip: router.unwrap_or(dst),
                 answers: false,
+                has_answered: false,
                 silent_since: None,
                 silent: Vec::new(),
             }),
@@ -129,6 +133,7 @@ impl DeviceWatch {
                 kernel: options.kernel.then(KernelCounts::now),
             },
             begun: false,
+            begun_ns: 0,
             read_ns: 0,
             wakes_to_ns: 0,
             looked_ns: 0,
@@ -180,6 +185,11 @@ impl DeviceWatch {
             return;
         };
         next.answers = state == Neighbor::Answers;
+        next.has_answered |= next.answers;
+        // One that has never answered did not before the first look either.
+        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered {
+            next.silent_since = Some((self.begun_ns, true));
+        }
         // An entry that is gone meanwhile has not answered either.
         let silent = state == Neighbor::Silent || state == Neighbor::Unknown && next.silent_since.is_some();
         follow(&mut next.silent_since, silent, now_ns, &mut next.silent);
@@ -233,7 +243,7 @@ impl Watch for DeviceWatch {
             return true;
         }
         if !self.begun {
-            self.begun = true;
+            (self.begun, self.begun_ns) = (true, now_ns);
             (self.off_since, self.no_carrier_since) = (
                 (!self.now.up).then_some((now_ns, true)),
                 (self.now.up && !self.now.carrier).then_some((now_ns, true)),

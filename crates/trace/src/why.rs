@@ -390,8 +390,11 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     named.extend(away.filter(|_| dropped == loss.packets));
     let took_ns = loss.to_ns.saturating_sub(loss.from_ns);
     let sentence = format!(
-        "{} packets were lost between {} and {}{}: {}.",
-        count(loss.packets),
+        "{} lost between {} and {}{}: {}.",
+        match loss.packets {
+            1 => "1 packet was".to_owned(),
+            n => format!("{} packets were", count(n)),
+        },
         at(loss.from_ns, start_ns),
         at(loss.to_ns, start_ns),
         outage(loss, start_ns),

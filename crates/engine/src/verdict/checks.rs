@@ -255,8 +255,8 @@ impl Case<'_> {
         let silent = self.known.iter().find(|known| known.kind == KnownKind::NoNeighbor)?;
         let share = silent.within(0, self.e.duration_ns) as f64 / self.e.duration_ns.max(1) as f64;
         let text = format!(
-            "{}: packets that were counted as sent meanwhile did not leave this host, but for the few that the kernel \
-             keeps for such a time",
+            "{}: packets to or by it that were counted as sent meanwhile did not leave this host, but for the few that \
+             the kernel keeps for such a time",
             silent.sentence
         );
         Some(Finding::by(share > self.e.tolerance && self.e.tx > 0, text))

@@ -157,7 +157,13 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
             let finding = format!("{GROUPS} or {MOUNTS} could not be read");
             area.add(Status::Info, "cgroup quota", finding, why, "");
         }
-        _ => area.add(Status::Ok, "cgroup quota", "none", why, ""),
+        _ => match Groups::of(machine.tree().root()).unread_quota() {
+            Some(group) => {
+                let finding = format!("not known: control group {group} can't be read from here");
+                area.add(Status::Info, "cgroup quota", finding, why, "");
+            }
+            None => area.add(Status::Ok, "cgroup quota", "none", why, ""),
+        },
     }
 }
 
@@ -195,7 +201,9 @@ fn quota(machine: &Machine) -> Option<(f64, String)> {
     let (cores, file, lifted) = Groups::of(tree.root()).cores()?;
     let file = Path::new("/").join(file.strip_prefix(tree.root()).ok()?);
     let file = file.to_str()?;
-    let command = match machine.can_be_set(file) {
+    // By a descriptor of this process: nobody else has that name.
+    let named = !file.starts_with("/proc/self/fd/");
+    let command = match named && machine.can_be_set(file) {
         true => format!("echo {lifted} > {file}"),
         false => String::new(),
     };

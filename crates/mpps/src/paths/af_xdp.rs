@@ -90,25 +90,21 @@ impl Path for AfXdp {
 
     fn traits(config: &Config) -> Traits {
         let first = u64::from(config.first);
-        let chunk = config.chunk.unwrap_or(4096) as usize;
-        let of_queue = mpps_af_xdp::frames(config);
-        let frames = |count| Buffers {
-            least: of_queue.least,
-            ..Buffers::frames(count, chunk)
+        let memory = mpps_af_xdp::frames(config);
+        let frames = |count, lanes| Buffers {
+            least: memory.least,
+            lanes,
+            ..Buffers::frames(count, memory.chunk_bytes)
         };
+        let [rx, tx, both] = memory.of;
         Traits {
             interface: Some(config.device.clone()),
             neighbors: Neighbors::Host,
             takes_from_host: true,
             buffers: vec![
-                Buffers {
-                    lanes: |roles| roles.rx,
-                    ..frames(of_queue.rx)
-                },
-                Buffers {
-                    lanes: |roles| roles.tx,
-                    ..frames(of_queue.tx)
-                },
+                frames(rx, |roles| roles.rx && !roles.tx),
+                frames(tx, |roles| roles.tx && !roles.rx),
+                frames(both, |roles| roles.rx && roles.tx),
             ],
             steering: Steering::Ntuple {
                 queues: Some((first, config.queues.map(|n| first + u64::from(n)))),

@@ -74,8 +74,10 @@ impl Draft {
             buffer.next_power_of_two().min(fillable(args.run.duration)) * lanes,
             move |left| match (left / lanes.max(1)).checked_ilog2() {
                 // It takes the next power of two.
-                Some(bits) if bits >= 20 => format!("{} at most, or fewer --lanes", 1u64 << bits),
-                _ => "fewer --lanes, or a higher limit of memory".to_owned(),
+                Some(bits) if bits >= 20 && lanes > 1 => format!("{} at most, or fewer --lanes", 1u64 << bits),
+                Some(bits) if bits >= 20 => format!("{} at most", 1u64 << bits),
+                _ if lanes > 1 => "fewer --lanes, or a higher limit of memory".to_owned(),
+                _ => "a higher limit of memory".to_owned(),
             },
         ));
         memory::check(&parts)?;

@@ -210,12 +210,15 @@ fn routed_address(to: IpAddr, port: u16, scope: u32) -> Result<IpAddr> {
     })
 }
 
-/// An interface that is off and would lead to an address. IPv6 addresses go with the link, so any may have had one.
+/// An interface that is off and would lead to an address. IPv6 addresses go with the link: which had one is known only
+/// where there is no other interface.
 fn switched_off(to: IpAddr) -> Option<String> {
     let all = netdev::interface_names()
         .into_iter()
         .filter_map(|name| NetDev::by_name(&name).ok());
-    let mut off = all.filter(|device| !device.up && device.name != "lo");
+    let all: Vec<NetDev> = all.filter(|device| device.name != "lo").collect();
+    let alone = all.len() == 1;
+    let mut off = all.into_iter().filter(|device| !device.up);
     let leads_to = |device: &NetDev| match to {
         IpAddr::V4(to) => device.addresses.iter().any(|(ip, prefix)| match ip {
             IpAddr::V4(ip) => {
@@ -224,7 +227,7 @@ fn switched_off(to: IpAddr) -> Option<String> {
             }
             IpAddr::V6(_) => false,
         }),
-        IpAddr::V6(_) => true,
+        IpAddr::V6(_) => alone,
     };
     off.find(leads_to).map(|device| device.name)
 }

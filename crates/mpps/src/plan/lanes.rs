@@ -10,6 +10,7 @@ use mpps_io::Roles;
 use mpps_stats::HostFact;
 use mpps_sys::sched::{Priority, allowed_cores, may_have};
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// With fewer cores than this, each lane sends and receives: separate lanes would take each other's core.
@@ -124,6 +125,13 @@ pub(crate) fn priority(run: &Run) -> Option<Priority> {
     run.fifo.map(Priority::Fifo).or(run.nice.map(Priority::Nice))
 }
 
+/// Whether lanes can have the priority that is asked for. That is known before privileges are given up; what is planned
+/// later, as each trial of a method is, goes by that.
+fn can_be_had(priority: Priority) -> bool {
+    static FIRST: OnceLock<bool> = OnceLock::new();
+    *FIRST.get_or_init(|| may_have(priority))
+}
+
 /// The option that asks for a priority, with its value.
 pub(crate) fn asked(priority: Priority) -> String {
     match priority {
@@ -199,7 +207,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     }
     let priority = priority(run);
     // One that is refused is reported by the lanes: nothing that follows from it holds.
-    let had = priority.filter(|priority| may_have(*priority));
+    let had = priority.filter(|priority| can_be_had(*priority));
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();
         let told = check_fifo(rank, run.busy_poll, share_cores, (share, share.off_here()))?;

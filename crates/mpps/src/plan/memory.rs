@@ -49,7 +49,10 @@ pub(crate) fn of_run<'p>(
     let mut parts = vec![Part::new(
         format!("--interval {interval:?} and settle time {settle:?} with --lanes {n}: rows and histograms take"),
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),
-        |_| "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
+        move |_| match n {
+            0 | 1 => "a longer --interval or a shorter --settle".to_owned(),
+            _ => "a longer --interval, a shorter --settle or fewer --lanes".to_owned(),
+        },
     )];
     for port in ports {
         parts.extend(of_port(port, roles, n));

@@ -201,14 +201,11 @@ impl Found {
             let trials = self.trials.iter().filter(move |trial| trial.counts() == counts);
             trials.map(|trial| trial.trial.input.load)
         };
-        let mut void = self.trials.iter().filter(|trial| !trial.counts());
-        // The evidence is that of a rate that did not hold.
-        let most = loads(true).max().unwrap_or(0);
-        let above = void.clone().rfind(|trial| trial.trial.input.load > most);
-        let last = above.or_else(|| void.rfind(|_| true))?;
+        let last = self.evidence()?;
+        let above = Some(last.trial.input.load) > loads(true).max();
         let why = format!("{} (at {} pps)", last.disturbance(), count(last.trial.input.load));
         Some(match (loads(true).max(), loads(false).max(), loads(false).min()) {
-            (Some(most), ..) if above.is_some() => format!(
+            (Some(most), ..) if above => format!(
                 "this host could not offer more than {} pps undisturbed: {why}",
                 count(most)
             ),
@@ -228,11 +225,21 @@ impl Found {
         })
     }
 
+    /// The void trial that shows what this host was in the way of: the last at a rate above those that held, if there
+    /// is one.
+    fn evidence(&self) -> Option<&Measured> {
+        let counted = self.trials.iter().filter(|trial| trial.counts());
+        let most = counted.map(|trial| trial.trial.input.load).max();
+        let mut void = self.trials.iter().filter(|trial| !trial.counts());
+        let above = void.clone().rfind(|trial| Some(trial.trial.input.load) > most);
+        above.or_else(|| void.rfind(|_| true))
+    }
+
     /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself,
     /// or nobody can.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         self.hindered()?;
-        let last = self.trials.iter().rfind(|trial| !trial.counts())?;
+        let last = self.evidence()?;
         let by = last.kept_off.as_ref().map(|of| of.by);
         (by == Some(KeptOffBy::OtherThreads))
             .then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
