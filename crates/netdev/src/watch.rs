@@ -186,8 +186,9 @@ impl DeviceWatch {
         };
         next.answers = state == Neighbor::Answers;
         next.has_answered |= next.answers;
-        // One that has never answered did not before the first look either.
-        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered {
+        // One that the first looks find silent was so from the start.
+        let first = now_ns <= self.begun_ns + 3 * READ_EVERY_NS;
+        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered && first {
             next.silent_since = Some((self.begun_ns, true));
         }
         // An entry that is gone meanwhile has not answered either.

@@ -86,34 +86,33 @@ fn of_trace(run: &Run) -> Option<Part> {
 /// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
 pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     let mut parts = Vec::new();
-    // One option may be of two rings.
-    let mut each: Vec<(&Buffers, u64)> = Vec::new();
+    // One option may be of several rings: with it, the count is that of all of them.
+    let mut each: Vec<(Buffers, u64, u64)> = Vec::new();
     for buffers in &port.traits.buffers {
         let lanes = roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64;
         let one = buffers.bytes as u64 * lanes;
-        let same = |of: &&mut (&Buffers, u64)| (of.0.option, of.0.count) == (buffers.option, buffers.count);
-        match each.iter_mut().find(same) {
-            Some(of) => of.1 += one,
-            None => each.push((buffers, one)),
+        let all = one * buffers.count as u64;
+        match each.iter_mut().find(|(of, ..)| of.option == buffers.option) {
+            _ if all == 0 => {}
+            Some((of, ones, sum)) => {
+                of.count = of.count.max(buffers.count);
+                (*ones, *sum) = (*ones + one, *sum + all);
+            }
+            None => each.push((*buffers, one, all)),
         }
     }
-    for (
-        &Buffers {
+    for (buffers, one, all) in each {
+        let Buffers {
             option, count, least, ..
-        },
-        one,
-    ) in each
-    {
-        if one > 0 && count > 0 {
-            parts.push(Part::new(
-                format!("port option {option}={count} with --lanes {n}: they take"),
-                one * count as u64,
-                move |bytes| match bytes / one {
-                    most if most < least as u64 => "a higher limit of memory".to_owned(),
-                    most => format!("{option}={most} at most"),
-                },
-            ));
-        }
+        } = buffers;
+        parts.push(Part::new(
+            format!("port option {option}={count} with --lanes {n}: they take"),
+            all,
+            move |bytes| match bytes / one {
+                most if most < least as u64 => "a higher limit of memory".to_owned(),
+                most => format!("{option}={most} at most"),
+            },
+        ));
     }
     parts
 }

@@ -296,7 +296,11 @@ fn without_a_record(summary: &Summary) -> String {
     if let Some(group) = &summary.unread_quota {
         whiles.push(format!("by a CPU quota of control group {group}, which can't be read"));
     }
-    whiles.push("in times too short for a record of each".to_owned());
+    whiles.push(match summary.tx {
+        // A program in the kernel that did not run leaves no times either.
+        0 => "for a reason that nothing here shows".to_owned(),
+        _ => "in times too short for a record of each".to_owned(),
+    });
     whiles.join(", or ")
 }
 

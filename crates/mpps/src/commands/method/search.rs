@@ -242,7 +242,7 @@ impl Found {
         let last = self.evidence()?;
         let by = last.kept_off.as_ref().map(|of| of.by);
         (by == Some(KeptOffBy::OtherThreads))
-            .then_some("what helps: mpps isolate N -- mpps … --cores N, which keeps other threads off the lanes' cores")
+            .then_some("what may help: mpps isolate N -- mpps … --cores N, which keeps others off the lanes' cores")
     }
 
     /// The last void trials were at the highest rate, and this host could not send as fast.
