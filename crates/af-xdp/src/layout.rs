@@ -63,19 +63,24 @@ pub struct Frames {
     pub least: usize,
     /// Bytes of a chunk; those of the default MTU where the interface is not there.
     pub chunk_bytes: usize,
+    /// Queues that lanes which receive share.
+    pub queues: usize,
 }
 
 /// Chunks of packet memory for each queue, by a port's options.
 pub fn frames(config: &Config) -> Frames {
     let depth = Depth::of(config);
     let of = |rx, tx| depth.frames(config, rx, tx) as usize;
-    let mtu = NetDev::by_name(&config.device).map_or(1500, |device| device.mtu);
+    let device = NetDev::by_name(&config.device).ok();
+    let mtu = device.as_ref().map_or(1500, |device| device.mtu);
+    let there = device.map_or(1, |device| device.queues).saturating_sub(config.first as usize);
     let chunks = chunks(config, mtu, rustix::param::page_size() as u32);
     Frames {
         of: [of(1, 0), of(0, 1), of(1, 1)],
         least: (depth.fill_ring + HELD) as usize,
         // What fits into none is refused later.
         chunk_bytes: chunks.map_or(4096, |chunks| chunks.size as usize),
+        queues: config.queues.map_or(there.max(1), |queues| queues as usize),
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::Config;
 use dpdk_sys as sys;
 use mpps_io::{Error, ErrorKind, Result};
-use mpps_sys::cgroup::Groups;
+use mpps_sys::memory::available;
 use mpps_sys::private;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -181,9 +181,9 @@ fn is_held(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Bytes that the limits of control groups leave to this process, as they are now.
+/// Bytes that the host, and the limits of control groups, leave to this process, as they are now.
 extern "C" fn memory_left() -> u64 {
-    Groups::live().memory().map_or(u64::MAX, |memory| memory.left)
+    available().map_or(u64::MAX, |available| available.bytes)
 }
 
 /// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each

@@ -46,9 +46,12 @@ use std::process::ExitCode;
 /// 2: wrong arguments; 3: done, but the trial is not valid.
 #[doc(hidden)]
 pub fn program() -> ExitCode {
-    mpps_sys::cgroup::look_elsewhere();
     if let Err(failure) = privilege::begin() {
         return failure.report();
+    }
+    // What the program's file gives is not for looking into other processes.
+    if !privilege::lent() {
+        mpps_sys::cgroup::look_elsewhere();
     }
     commands::end_with_parent();
     mpps_sys::signal::survive_file_size_limit();

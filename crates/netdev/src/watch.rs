@@ -188,7 +188,8 @@ impl DeviceWatch {
         next.has_answered |= next.answers;
         // One that the first looks find silent was so from the start.
         let first = now_ns <= self.begun_ns + 3 * READ_EVERY_NS;
-        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered && first {
+        let open = self.now.up && self.now.carrier;
+        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered && first && open {
             next.silent_since = Some((self.begun_ns, true));
         }
         // An entry that is gone meanwhile has not answered either.
@@ -219,6 +220,9 @@ impl DeviceWatch {
         }
         if !complete {
             self.read_ns = 0;
+            if let Some(next) = &mut self.next {
+                next.answers = false;
+            }
             if let Ok(device) = NetDev::by_index(self.ifindex) {
                 let has = |ip: &IpAddr| device.addresses.iter().any(|(of, _)| of == ip);
                 let all: Vec<_> = self.addresses.iter().map(|(ip, _)| (*ip, has(ip))).collect();
@@ -273,6 +277,9 @@ impl Watch for DeviceWatch {
         let gone = self.addresses.iter().filter_map(|(ip, gone)| Some((*ip, (*gone)?)));
         seen.addresses
             .extend(gone.map(|(ip, since)| (ip, outage((since, false), now_ns, true))));
+        if let Some(next) = &self.next {
+            seen.unanswered = silent_neighbors(self.ifindex, next.ip);
+        }
         seen.no_neighbor = self.next.take().map(|mut next| {
             next.silent
                 .extend(next.silent_since.map(|since| outage(since, now_ns, true)));
@@ -429,6 +436,22 @@ fn read_neighbor(ifindex: u32, ip: IpAddr) -> Neighbor {
         }
     });
     found
+}
+
+/// Hosts on a link, but for one, that do not answer, a few at the most.
+fn silent_neighbors(ifindex: u32, but: IpAddr) -> Vec<IpAddr> {
+    const MOST_NAMED: usize = 4;
+    let mut silent = Vec::new();
+    // A failure leaves them unknown.
+    let _ = Request::new(libc::RTM_GETNEIGH, libc::NLM_F_DUMP, &[0; NDMSG]).run(|_, body| {
+        let there = u32_at(body, 4) == Some(ifindex);
+        if let Some((ip, Neighbor::Silent)) = neighbor_of(body).filter(|(ip, _)| there && *ip != but)
+            && silent.len() < MOST_NAMED
+        {
+            silent.push(ip);
+        }
+    });
+    silent
 }
 
 fn read_link(ifindex: u32) -> Option<Link> {

@@ -159,8 +159,8 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     // A receiver's time begins with the first packet: it is not for how long it ran.
     let span = match (s.workload.generates() || s.rx == 0, s.tells_rate()) {
         (true, _) => elapsed(s.duration_ns),
+        _ if s.rx == 1 => "one packet".to_owned(),
         (false, true) => format!("{} from the first packet to the last", elapsed(s.duration_ns)),
-        (false, false) if s.rx == 1 => "one packet".to_owned(),
         (false, false) => "all packets within 1 ms".to_owned(),
     };
     let rest = format!("{}, {span}{ended}", workload(s.workload));

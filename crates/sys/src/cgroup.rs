@@ -10,7 +10,7 @@ use std::fs::{File, metadata, read_to_string};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::parent_id;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Types of file systems of `linux/magic.h`: `CGROUP_SUPER_MAGIC`, `CGROUP2_SUPER_MAGIC`.
@@ -164,8 +164,12 @@ impl Groups {
                 Version::One => mount.kind == "cgroup" && has(mount.options),
                 Version::Two => mount.kind == "cgroup2",
             };
-            // The group lies outside of what a container sees: none of its files is here.
-            let Some(below) = Path::new(path).strip_prefix(&mount.root).ok().filter(|_| is) else {
+            // The group lies outside of what a container sees: none of its files is here. So it does where a control
+            // group namespace names it by the way up (`/../x`): what that leads to in the mount is somebody else's.
+            let leads_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
+            let (group, root) = (Path::new(path), Path::new(&mount.root));
+            let is = is && !leads_up(group) && !leads_up(root);
+            let Some(below) = group.strip_prefix(root).ok().filter(|_| is) else {
                 continue;
             };
             let top = match folder {

@@ -85,8 +85,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let duration_ns = if m.workload.generates() {
         run_ns
     } else {
-        // What came at one instant has no rate.
-        active_ns(m.counters).unwrap_or(if tally.rx > 0 { 1 } else { run_ns })
+        active_ns(m.counters).unwrap_or(run_ns)
     };
     let seconds = duration_ns as f64 / 1e9;
     let lanes = lane_summaries(m);

@@ -148,7 +148,11 @@ impl<'e> Causes<'e> {
             self.shortfall.set(Some(Shortfall::Refused));
             let dropped = self.known.iter().filter(|of| of.kind == KnownKind::DeviceDropped);
             let dropped: Vec<&str> = dropped.map(|of| of.sentence.as_str()).collect();
-            if !dropped.is_empty() {
+            // A few packets of others are not why: the queue in front of it has dropped more then.
+            let of_device: u64 = self.e.around.iter().filter_map(|seen| seen.device_dropped).sum();
+            let queues = self.e.around.iter().flat_map(|seen| seen.queues.iter().flatten());
+            let of_queues: u64 = queues.map(|queue| queue.packets).sum();
+            if !dropped.is_empty() && of_device > of_queues {
                 return format!(
                     "the path took nothing for {} of the sending time: {}. A queue behind it was full, which a lower \
                      rate mends, or its other end takes no packets of this length (MTU), which --frame-size does",

@@ -76,7 +76,11 @@ impl Case<'_> {
     fn nothing_sent(&self) -> Option<Finding> {
         let nothing = self.workload.generates() && self.e.tx == 0;
         nothing.then(|| {
-            let why = self.causes.could_not_leave();
+            let mut why = self.causes.could_not_leave();
+            if why.is_empty() {
+                let here = |kind| matches!(kind, KnownKind::DeviceDropped | KnownKind::QueueDropped);
+                why = self.known_of(here).0.join("; ");
+            }
             let colon = if why.is_empty() { "" } else { ": " };
             Finding::Invalid(format!("nothing was sent{colon}{why}"))
         })
@@ -252,7 +256,8 @@ impl Case<'_> {
 
     /// Packets that the kernel took and that had nobody to go to. It keeps a few of them until the next host answers.
     fn no_neighbor(&self) -> Option<Finding> {
-        let silent = self.known.iter().find(|known| known.kind == KnownKind::NoNeighbor)?;
+        let watched = |known: &&Known| known.kind == KnownKind::NoNeighbor && !known.when_ns.is_empty();
+        let silent = self.known.iter().find(watched)?;
         let share = silent.within(0, self.e.duration_ns) as f64 / self.e.duration_ns.max(1) as f64;
         let text = format!(
             "{}: packets to or by it that were counted as sent meanwhile did not leave this host, but for the few that \
@@ -270,7 +275,7 @@ impl Case<'_> {
             .then(|| Finding::Warning(format!("{}: packets of the test may be among them", told.join("; "))))
     }
 
-    /// Datagrams that came in fragments: together they are longer than a frame.
+    /// Datagrams that are longer than a frame.
     fn truncated(&self) -> Option<Finding> {
         let cut = self.counter(counter::TRUNCATED);
         let back = if self.workload == Workload::Reflect {
@@ -280,8 +285,11 @@ impl Case<'_> {
         };
         (cut > 0).then(|| {
             Finding::Warning(format!(
-                "{} datagrams came in fragments, longer than the MTU here, and were cut to it{back}",
-                count(cut)
+                "{} longer than the largest frame here, and cut to it{back}",
+                match cut {
+                    1 => "1 datagram was".to_owned(),
+                    n => format!("{} datagrams were", count(n)),
+                }
             ))
         })
     }
@@ -292,9 +300,12 @@ impl Case<'_> {
         let most = self.workload == Workload::SendRecv && e.rx > 1 && e.duplicates * 10 >= e.rx * 9;
         most.then(|| {
             let times = 1 + (e.duplicates + e.rx / 2) / e.rx;
+            let (came, question) = match e.across {
+                true => ("arrived", "does something between the ports copy packets?"),
+                false => ("came back", "does a second reflector answer, or something on the way copy packets?"),
+            };
             Finding::Warning(format!(
-                "packets came back {times} times each ({} duplicates of {}): does a second reflector answer, or \
-                 something on the way copy packets?",
+                "packets {came} {times} times each ({} duplicates of {}): {question}",
                 count(e.duplicates),
                 count(e.rx)
             ))
@@ -549,7 +560,9 @@ impl Case<'_> {
         let text = match here + refused + known {
             0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
             0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),
-            0 if !perhaps.is_empty() => format!("where the {many} lost packets were lost is not known"),
+            0 if !perhaps.is_empty() || self.may_be_here() => {
+                format!("where the {many} lost packets were lost is not known")
+            }
             0 if e.host_drops_known => format!(
                 "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
                  other end (see the counters there)"
@@ -578,12 +591,20 @@ impl Case<'_> {
         Some(Finding::Warning(text + &beside + &perhaps))
     }
 
+    /// Whether something on this host may have had a part in the loss that has no number.
+    fn may_be_here(&self) -> bool {
+        let timeless = |known: &Known| known.kind == KnownKind::NoNeighbor && known.when_ns.is_empty();
+        let here = |known: &Known| known.kind.is_outage() && (timeless(known) || self.at_some_loss(known));
+        self.known.iter().any(|known| known.may_lose() && here(known))
+    }
+
     /// Where the packets were that no counter of this host has: on the way only if nothing else is known of them.
     /// `denied`: none can be in a drop by the kernel that may be of others.
     fn where_others_were(&self, denied: bool) -> String {
         let of_others = |known: &&Known| {
             let counted = known.kind.dropped_here() || known.kind == KnownKind::PathImitated;
-            known.may_lose() && !counted && (!known.kind.is_outage() || self.at_some_loss(known))
+            let timeless = known.when_ns.is_empty();
+            known.may_lose() && !counted && (!known.kind.is_outage() || timeless || self.at_some_loss(known))
         };
         let known = self.known.iter().filter(of_others);
         let known: Vec<_> = known.map(|known| known.sentence.as_str()).collect();
@@ -613,7 +634,7 @@ impl Case<'_> {
         // Sockets of this run have counters of their own.
         let other = drops
             .iter()
-            .any(|(reason, _)| reason.starts_with("PACKET_SOCK") || reason == "SOCKET_RCVBUFF")
+            .all(|(reason, _)| reason.starts_with("PACKET_SOCK") || reason == "SOCKET_RCVBUFF")
             && self.sum(|lane| lane.rx_dropped) == 0;
         let other = if other {
             "; by another socket of this host, none of this run's"

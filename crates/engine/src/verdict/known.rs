@@ -143,6 +143,14 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         let what = format!("no neighbour answered for {ip} on {name}");
         outages(KnownKind::NoNeighbor, &what, &silent, all);
     }
+    if !seen.unanswered.is_empty() {
+        let ips: Vec<_> = seen.unanswered.iter().map(|ip| ip.to_string()).collect();
+        let sentence = format!(
+            "no neighbour answered for {} on {name} as the run ended, asked for by the test or by others",
+            ips.join(", ")
+        );
+        all.push(plain(KnownKind::NoNeighbor, sentence));
+    }
     let length = e.frame_size.saturating_sub(ETHERNET);
     for (place, change) in seen.mtu.iter().enumerate() {
         let at_s = change.at_ns as f64 / 1e9;

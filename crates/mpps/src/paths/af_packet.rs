@@ -109,6 +109,7 @@ fn rings(config: &Config) -> Vec<Buffers> {
         bytes: of.slot_bytes,
         lanes,
         least: 1,
+        queues: 1,
     };
     vec![ring(rx, |roles| roles.rx), ring(tx, |roles| roles.tx)]
 }

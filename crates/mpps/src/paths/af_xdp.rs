@@ -91,8 +91,9 @@ impl Path for AfXdp {
     fn traits(config: &Config) -> Traits {
         let first = u64::from(config.first);
         let memory = mpps_af_xdp::frames(config);
-        let frames = |count, lanes| Buffers {
+        let frames = |count, queues, lanes| Buffers {
             least: memory.least,
+            queues,
             lanes,
             ..Buffers::frames(count, memory.chunk_bytes)
         };
@@ -102,9 +103,10 @@ impl Path for AfXdp {
             neighbors: Neighbors::Host,
             takes_from_host: true,
             buffers: vec![
-                frames(rx, |roles| roles.rx && !roles.tx),
-                frames(tx, |roles| roles.tx && !roles.rx),
-                frames(both, |roles| roles.rx && roles.tx),
+                frames(rx, memory.queues, |roles| roles.rx && !roles.tx),
+                // Lanes that only send have a queue each.
+                frames(tx, config.queues.unwrap_or(1) as usize, |roles| roles.tx && !roles.rx),
+                frames(both, memory.queues, |roles| roles.rx && roles.tx),
             ],
             steering: Steering::Ntuple {
                 queues: Some((first, config.queues.map(|n| first + u64::from(n)))),

@@ -194,6 +194,8 @@ pub(crate) struct Buffers {
     pub(crate) lanes: fn(Roles) -> bool,
     /// What the option may not be less than.
     pub(crate) least: usize,
+    /// Each of so many queues has them, where there are fewer lanes.
+    pub(crate) queues: usize,
 }
 
 impl Buffers {
@@ -210,6 +212,7 @@ impl Buffers {
             bytes: bytes + 64,
             lanes: |_| true,
             least: 1,
+            queues: 1,
         }
     }
 }

@@ -89,7 +89,10 @@ pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     // One option may be of several rings: with it, the count is that of all of them.
     let mut each: Vec<(Buffers, u64, u64)> = Vec::new();
     for buffers in &port.traits.buffers {
-        let lanes = roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64;
+        let lanes = match roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64 {
+            0 => 0,
+            lanes => lanes.max(buffers.queues as u64),
+        };
         let one = buffers.bytes as u64 * lanes;
         let all = one * buffers.count as u64;
         match each.iter_mut().find(|(of, ..)| of.option == buffers.option) {

@@ -10,6 +10,7 @@ mod claim;
 
 use super::traffic::{DEFAULT_SRC_PORTS, Draft, dashed};
 use crate::fail::{Failure, Result, failed};
+use crate::privilege::caller;
 pub(crate) use claim::ANY_INTERFACE;
 use claim::{Claim, PREFIX};
 use mpps_netdev::abstract_names;
@@ -130,11 +131,14 @@ impl Others {
     /// All of them, beside the run of this claim.
     fn of(claim: &Claim) -> io::Result<Self> {
         let me = geteuid().as_raw();
+        // Who called sudo is the same user: the run goes on as that one.
+        let called = caller().map(|user| user.uid());
+        let same = |uid: u32| uid == me || uid == 0 || Some(uid) == called;
         let mut others = Self::default();
         for name in abstract_names(PREFIX.as_bytes())? {
             let other = Claim::of_name(&name.name).filter(|other| other.run_id != claim.run_id);
             match (other, name.uid) {
-                (Some(other), Some(uid)) if uid == me || uid == 0 => others.counted.push(other),
+                (Some(other), Some(uid)) if same(uid) => others.counted.push(other),
                 (Some(other), uid) if other.collides(claim) => match others.strangers.len() {
                     0..STRANGERS_NAMED => others.strangers.push((other, uid)),
                     _ => others.more_strangers += 1,

@@ -306,7 +306,8 @@ fn without_a_record(summary: &Summary) -> String {
 
 /// Why the path took nothing: a device that drops what it is given may have a full queue, or another reason.
 fn path_took_nothing(summary: &Summary) -> &'static str {
-    match summary.known.iter().any(|known| known.kind == KnownKind::DeviceDropped) {
+    let has = |kind| summary.known.iter().any(|known| known.kind == kind);
+    match has(KnownKind::DeviceDropped) && !has(KnownKind::QueueDropped) {
         true => "while the path took nothing: the device dropped what it was given",
         false => FULL_PATH,
     }

@@ -114,7 +114,7 @@ impl Found {
         let in_vain = !outpaced && self.given_up() >= MOST_GIVEN_UP;
         // Where a device lets a small part through, its limit is far below, and there this host may do.
         let back = void.iter().map(|trial| trial.received_pps).fold(0.0, f64::max);
-        let far_below = in_vain && back > 0.0 && back * 4.0 < load as f64;
+        let far_below = in_vain && (back * 2.0) as u64 > limits.min && back * 4.0 < load as f64;
         let step = match outpaced {
             true => (reached * OF_CEILING) as u64,
             false if far_below => (back * 2.0) as u64,

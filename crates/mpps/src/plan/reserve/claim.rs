@@ -61,9 +61,13 @@ impl Claim {
         let meet = |on, other_on| {
             on == ANY_INTERFACE || other_on == ANY_INTERFACE || on == other_on && self.vlan == other.vlan
         };
+        // The kernel binds a socket to its own end, whatever the other one is.
+        let bound = |on, other_on| on == ANY_INTERFACE && other_on == ANY_INTERFACE;
         let mut pairs = self.flows().flat_map(|a| other.flows().map(move |b| (a, b)));
         self.srcs.start().is_ipv4() == other.srcs.start().is_ipv4()
-            && pairs.any(|((on, a), (other_on, b))| meet(on, other_on) && ends(a[0], b[0]) && ends(a[1], b[1]))
+            && pairs.any(|((on, a), (other_on, b))| {
+                meet(on, other_on) && ends(a[0], b[0]) && (bound(on, other_on) || ends(a[1], b[1]))
+            })
     }
 
     /// Whether this run came later. The number of the run decides between two at the same instant.
