@@ -73,7 +73,9 @@ pub fn frames(config: &Config) -> Frames {
     let of = |rx, tx| depth.frames(config, rx, tx) as usize;
     let device = NetDev::by_name(&config.device).ok();
     let mtu = device.as_ref().map_or(1500, |device| device.mtu);
-    let there = device.map_or(1, |device| device.queues).saturating_sub(config.first as usize);
+    let there = device
+        .map_or(1, |device| device.queues)
+        .saturating_sub(config.first as usize);
     let chunks = chunks(config, mtu, rustix::param::page_size() as u32);
     Frames {
         of: [of(1, 0), of(0, 1), of(1, 1)],

@@ -85,7 +85,8 @@ pub struct Surroundings {
     /// Next host on the way of the test's packets, and times in which it answered no request for its MAC address (ARP,
     /// neighbour discovery): the kernel keeps a few packets and drops the others.
     pub no_neighbor: Option<(IpAddr, Vec<Outage>)>,
-    /// Other hosts on the link that had not answered such a request as the run ended, asked for by the test or by others.
+    /// Other hosts on the link that had not answered such a request as the run ended, asked for by the test or by
+    /// others.
     pub unanswered: Vec<IpAddr>,
     /// Largest packet on the way to a destination that this host has learned from a router (ICMP), bytes.
     pub path_mtu: Option<(IpAddr, u32)>,

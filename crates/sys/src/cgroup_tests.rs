@@ -111,6 +111,13 @@ fn a_quota_of_a_group_that_is_not_mounted_is_known_to_be_unread() {
     ]);
     assert_eq!(hidden.groups().unread_quota(), Some("/a".to_owned()));
     assert!(hidden.groups().quotas().is_empty());
+    // What a way up leads to in the mount is no group's: anybody may have put it there.
+    let up = Host::new(&V1);
+    up.put(file, "2:cpu,cpuacct:/../a");
+    up.put("cg/a/cpu.stat", "nr_periods 0");
+    up.put("cg/a/cpu.cfs_quota_us", "1000");
+    assert!(up.groups().quotas().is_empty());
+    assert_eq!(up.groups().unread_quota(), Some("/../a".to_owned()));
     let top = Host::new(&[(file, "2:cpu,cpuacct:/\n0::/")]);
     assert_eq!(top.groups().unread_quota(), None);
     let mounted = Host::new(&V1);

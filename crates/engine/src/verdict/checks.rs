@@ -302,7 +302,10 @@ impl Case<'_> {
             let times = 1 + (e.duplicates + e.rx / 2) / e.rx;
             let (came, question) = match e.across {
                 true => ("arrived", "does something between the ports copy packets?"),
-                false => ("came back", "does a second reflector answer, or something on the way copy packets?"),
+                false => (
+                    "came back",
+                    "does a second reflector answer, or something on the way copy packets?",
+                ),
             };
             Finding::Warning(format!(
                 "packets {came} {times} times each ({} duplicates of {}): {question}",

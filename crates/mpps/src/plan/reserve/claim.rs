@@ -242,6 +242,18 @@ mod tests {
     }
 
     #[test]
+    fn two_sockets_collide_by_their_own_ends_as_the_kernel_binds_them() {
+        let first = claim(ANY_INTERFACE, None, "10.99.0.1", "10.99.0.2");
+        let elsewhere = claim(ANY_INTERFACE, None, "10.99.0.1", "10.99.0.7");
+        assert!(first.collides(&elsewhere));
+        // A raw path takes what answers its own flows.
+        assert!(!claim(2, None, "10.99.0.1", "10.99.0.7").collides(&first));
+        let mut others = elsewhere.clone();
+        others.src_ports = 10_064..=10_127;
+        assert!(!first.collides(&others));
+    }
+
+    #[test]
     fn what_arrives_at_a_second_interface_is_held_against_the_answers_that_arrive_there() {
         let across = claim(2, Some(3), "10.99.0.1", "10.99.0.2");
         let mut back = claim(3, None, "10.99.0.2", "10.99.0.1");
