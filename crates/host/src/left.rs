@@ -134,9 +134,7 @@ fn others(folder: &Path) -> Option<String> {
 /// Removes the folders of `mpps trace peer` in `above` that belong to no process any more. Returns those removed.
 pub fn remove_of_peers(above: &Path) -> Vec<PathBuf> {
     let remove = |(name, path): (String, PathBuf)| {
-        // With a further number, where two processes of one number met.
-        let number = |name: &str| name.split('.').next().and_then(|pid| pid.parse().ok());
-        let gone = |name: &str| number(name).is_some_and(|pid| !is_there(pid));
+        let gone = |pid: &str| pid.parse().is_ok_and(|pid| !is_there(pid));
         // Held until the folder is gone.
         let lock = name.starts_with("peer-").then(|| open_as_it_is(&path.join("lock")));
         let left = match (name.strip_prefix("peer-"), name.strip_prefix("new-"), &lock) {

@@ -173,13 +173,14 @@ struct Folder {
 impl Folder {
     fn make() -> Result<Self> {
         let above = above()?;
-        // Of processes that have ended, of this number too: a process of another namespace may have the same number.
         let _ = remove_of_peers(&above);
-        let named = |prefix: &str, n: u32| above.join(format!("{prefix}-{}.{n}", std::process::id()));
-        let free = |n: &u32| !named("new", *n).exists() && !named("peer", *n).exists();
-        let number = (0..100).find(free).unwrap_or(0);
-        let (draft, path) = (named("new", number), named("peer", number));
+        let named = |prefix: &str| above.join(format!("{prefix}-{}", std::process::id()));
+        let (draft, path) = (named("new"), named("peer"));
         let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
+        // Of earlier processes of this number.
+        for left in [&draft, &path] {
+            let _ = fs::remove_dir_all(left);
+        }
         let make = |folder: &Path, name: &str| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(0o600);

@@ -43,19 +43,8 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
         let gap = gap_of(lane, from_ns, to_ns);
         let mut parts = explained.parts(&gap);
-        // What nobody took is the lane's own, but for times in which it did not come back to its clock.
-        let taken = |part: &&Part| part.what != Explained::UNEXPLAINED;
-        let taken: u64 = parts.iter().filter(taken).map(|part| part.amount).sum();
-        let of_lane = away.iter().filter(|gap| gap.lane == lane.lane);
-        let gone: u64 = of_lane
-            .map(|gap| gap.to_ns.min(to_ns).saturating_sub(gap.from_ns.max(from_ns)))
-            .sum();
-        parts.retain_mut(|part| {
-            if part.what == Explained::UNEXPLAINED {
-                part.amount = part.amount.min(gone.saturating_sub(taken));
-            }
-            part.amount > 0
-        });
+        // What nobody took is the lane's own.
+        parts.retain(|part| part.what != Explained::UNEXPLAINED);
         parts.extend(noted.parts(lane.lane, (from_ns, to_ns), &parts));
         withheld.name_in(&gap, parts)
     };
