@@ -710,6 +710,8 @@ fn a_next_host_that_answers_nobody_is_named_and_what_the_kernel_took_is_not_vali
         assert!(!said.contains("destination unreachable"), "{words}: {said}");
     }
     // Hosts that answer, and a device that asks nobody.
+    net.on(Host::A, "ip link set eth1 down");
+    net.on(Host::A, "ip link set eth1 up");
     let _reflector = Background::ready(net.b("reflect udp:10.99.0.2:9000"));
     for words in [
         "sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000",
