@@ -54,20 +54,20 @@ pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
     Ok(chosen)
 }
 
-/// Chunks of packet memory that a queue would have ([`frames`]).
+/// Packet memory that a port would have ([`frames`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames {
-    /// To receive, to send, and to do both.
+    /// Number of chunks of a queue that receives, of one that sends, and of one that does both.
     pub of: [usize; 3],
-    /// What `frames=` may not be less than.
+    /// Least value of `frames=`.
     pub least: usize,
-    /// Bytes of a chunk; those of the default MTU where the interface is not there.
+    /// Bytes of a chunk, for an MTU of 1500 if the interface does not exist.
     pub chunk_bytes: usize,
-    /// Queues that lanes which receive share.
+    /// Number of queues that the receiving lanes share.
     pub queues: usize,
 }
 
-/// Chunks of packet memory for each queue, by a port's options.
+/// Computes the packet memory of a port from its options and its interface.
 pub fn frames(config: &Config) -> Frames {
     let depth = Depth::of(config);
     let of = |rx, tx| depth.frames(config, rx, tx) as usize;
@@ -80,7 +80,7 @@ pub fn frames(config: &Config) -> Frames {
     Frames {
         of: [of(1, 0), of(0, 1), of(1, 1)],
         least: (depth.fill_ring + HELD) as usize,
-        // What fits into none is refused later.
+        // An MTU that no chunk holds is refused later.
         chunk_bytes: chunks.map_or(4096, |chunks| chunks.size as usize),
         queues: config.queues.map_or(there.max(1), |queues| queues as usize),
     }

@@ -49,7 +49,7 @@ pub fn program() -> ExitCode {
     if let Err(failure) = privilege::begin() {
         return failure.report();
     }
-    // What the program's file gives is not for looking into other processes.
+    // A program with file capabilities does not use them to look into other processes.
     if !privilege::lent() {
         mpps_sys::cgroup::look_elsewhere();
     }

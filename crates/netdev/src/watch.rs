@@ -56,8 +56,8 @@ pub struct DeviceWatch {
     next: Option<Next>,
     seen: Surroundings,
     before: Before,
-    begun: bool,
-    begun_ns: u64,
+    /// Time of the first look.
+    begun_ns: Option<u64>,
     read_ns: u64,
     /// When the budget of wakes is used up, ns.
     wakes_to_ns: u64,
@@ -132,8 +132,7 @@ impl DeviceWatch {
                 drops: options.device.then(|| drops(device.ifindex).ok()).flatten(),
                 kernel: options.kernel.then(KernelCounts::now),
             },
-            begun: false,
-            begun_ns: 0,
+            begun_ns: None,
             read_ns: 0,
             wakes_to_ns: 0,
             looked_ns: 0,
@@ -186,13 +185,16 @@ impl DeviceWatch {
         };
         next.answers = state == Neighbor::Answers;
         next.has_answered |= next.answers;
-        // One that the first looks find silent was so from the start.
-        let first = now_ns <= self.begun_ns + 3 * READ_EVERY_NS;
+        // A host that the first looks find silent was silent from the start, if packets could leave by then.
         let open = self.now.up && self.now.carrier;
-        if state == Neighbor::Silent && next.silent_since.is_none() && !next.has_answered && first && open {
-            next.silent_since = Some((self.begun_ns, true));
+        let first = self.begun_ns.filter(|begun| now_ns <= begun + 3 * READ_EVERY_NS);
+        if let Some(begun_ns) = first.filter(|_| open && !next.has_answered)
+            && state == Neighbor::Silent
+            && next.silent_since.is_none()
+        {
+            next.silent_since = Some((begun_ns, true));
         }
-        // An entry that is gone meanwhile has not answered either.
+        // A host whose entry is gone has not answered yet.
         let silent = state == Neighbor::Silent || state == Neighbor::Unknown && next.silent_since.is_some();
         follow(&mut next.silent_since, silent, now_ns, &mut next.silent);
     }
@@ -247,8 +249,8 @@ impl Watch for DeviceWatch {
         if self.options.only_queues {
             return true;
         }
-        if !self.begun {
-            (self.begun, self.begun_ns) = (true, now_ns);
+        if self.begun_ns.is_none() {
+            self.begun_ns = Some(now_ns);
             (self.off_since, self.no_carrier_since) = (
                 (!self.now.up).then_some((now_ns, true)),
                 (self.now.up && !self.now.carrier).then_some((now_ns, true)),
@@ -277,8 +279,9 @@ impl Watch for DeviceWatch {
         let gone = self.addresses.iter().filter_map(|(ip, gone)| Some((*ip, (*gone)?)));
         seen.addresses
             .extend(gone.map(|(ip, since)| (ip, outage((since, false), now_ns, true))));
-        if let Some(next) = &self.next {
-            seen.unanswered = silent_neighbors(self.ifindex, next.ip);
+        if let (Some(next), Some(begun_ns)) = (&self.next, self.begun_ns) {
+            seen.unanswered = silent_neighbors(self.ifindex, now_ns.saturating_sub(begun_ns));
+            seen.unanswered.retain(|ip| *ip != next.ip);
         }
         seen.no_neighbor = self.next.take().map(|mut next| {
             next.silent
@@ -438,20 +441,29 @@ fn read_neighbor(ifindex: u32, ip: IpAddr) -> Neighbor {
     found
 }
 
-/// Hosts on a link, but for one, that do not answer, a few at the most.
-fn silent_neighbors(ifindex: u32, but: IpAddr) -> Vec<IpAddr> {
+/// Hosts on a link that do not answer though packets were for them in the last `within_ns`, a few at the most.
+fn silent_neighbors(ifindex: u32, within_ns: u64) -> Vec<IpAddr> {
     const MOST_NAMED: usize = 4;
     let mut silent = Vec::new();
-    // A failure leaves them unknown.
+    // If the dump fails, they stay unknown.
     let _ = Request::new(libc::RTM_GETNEIGH, libc::NLM_F_DUMP, &[0; NDMSG]).run(|_, body| {
-        let there = u32_at(body, 4) == Some(ifindex);
-        if let Some((ip, Neighbor::Silent)) = neighbor_of(body).filter(|(ip, _)| there && *ip != but)
+        if u32_at(body, 4) == Some(ifindex)
+            && let Some((ip, Neighbor::Silent)) = neighbor_of(body)
+            && unused_ns(body).is_some_and(|ns| ns < within_ns)
             && silent.len() < MOST_NAMED
         {
             silent.push(ip);
         }
     });
     silent
+}
+
+/// Time since the kernel last had a packet for a neighbour, ns, to 10 ms.
+fn unused_ns(body: &[u8]) -> Option<u64> {
+    const NDA_CACHEINFO: u16 = 3;
+    // `struct nda_cacheinfo` has `ndm_confirmed` first, then `ndm_used`: clock ticks of user space, 100 a second.
+    let info = attributes(body, NDMSG).find(|(kind, _)| *kind == NDA_CACHEINFO)?.1;
+    Some(u64::from(u32_at(info, 4)?) * 10_000_000)
 }
 
 fn read_link(ifindex: u32) -> Option<Link> {

@@ -212,7 +212,7 @@ const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, forei
     received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99; of a method ndr, pdr, \
     throughput, latency, back_to_back, recovery, reset, mfr, frmol";
 
-/// Note of a demand that what was found neither meets nor refutes.
+/// Note of a demand that the result of a method neither meets nor refutes.
 pub const NOT_DECIDED: &str = "not decided";
 
 impl Expect {

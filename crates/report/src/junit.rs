@@ -6,15 +6,15 @@ use crate::json::{rfc3339, workload};
 use mpps_stats::{Expectation, Summary};
 use std::fmt::Write;
 
-/// What a suite is made of.
+/// Contents of a test suite.
 struct Suite<'a> {
     name: String,
     /// RFC 3339; empty: not known.
     started: String,
     duration_s: f64,
-    /// The first test case: what must hold before any demand is judged.
+    /// Name of the first test case: a condition that must hold before any demand is judged.
     holds: &'static str,
-    /// Why it does not.
+    /// Reason why the condition does not hold.
     error: Option<String>,
     demands: &'a [Expectation],
     told: String,

@@ -133,7 +133,7 @@ pub fn print_summary(
     // In front of the verdict, which comes last.
     if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
         writeln!(out)?;
-        // The worst stretch is not all of it.
+        // The cause is that of the worst stretch: the line also gives the total.
         let (all, what) = match cause.subject {
             Subject::Loss => (s.lost, "lost"),
             Subject::Missed => (s.missed, "missed"),

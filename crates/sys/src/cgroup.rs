@@ -164,8 +164,8 @@ impl Groups {
                 Version::One => mount.kind == "cgroup" && has(mount.options),
                 Version::Two => mount.kind == "cgroup2",
             };
-            // The group lies outside of what a container sees: none of its files is here. So it does where a control
-            // group namespace names it by the way up (`/../x`): what that leads to in the mount is somebody else's.
+            // A group outside of the mount has no files in it. A control group namespace names such a group with `..`
+            // (`/../x`), and below the mount that path leads to somebody else's files.
             let leads_up = |path: &Path| path.components().any(|part| part == Component::ParentDir);
             let (group, root) = (Path::new(path), Path::new(&mount.root));
             let is = is && !leads_up(group) && !leads_up(root);

@@ -111,7 +111,7 @@ fn a_quota_of_a_group_that_is_not_mounted_is_known_to_be_unread() {
     ]);
     assert_eq!(hidden.groups().unread_quota(), Some("/a".to_owned()));
     assert!(hidden.groups().quotas().is_empty());
-    // What a way up leads to in the mount is no group's: anybody may have put it there.
+    // A path with `..` leads out of the mount, to files that anybody may have put there.
     let up = Host::new(&V1);
     up.put(file, "2:cpu,cpuacct:/../a");
     up.put("cg/a/cpu.stat", "nr_periods 0");

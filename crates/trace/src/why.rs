@@ -421,6 +421,11 @@ pub fn perhaps(reason: &str, n: u64) -> String {
     }
 }
 
+/// A clause on drops in a part of the kernel that a trace does not see.
+pub fn unseen(part: &str) -> String {
+    format!("in {part} of this host, whose drops were not seen")
+}
+
 /// Where packets were lost that none of the `dropped` accounts for: as far as was looked, and no further.
 fn beyond(loss: &Loss, dropped: u64) -> String {
     let own = "on the path or beyond it, as far as this run's own counters tell".to_owned();
@@ -444,10 +449,7 @@ fn beyond(loss: &Loss, dropped: u64) -> String {
         Some(_) => "on the path or beyond it".to_owned(),
     };
     let perhaps = loss.perhaps.iter().map(|(reason, n)| perhaps(reason, *n));
-    let unseen = loss
-        .unseen
-        .iter()
-        .map(|what| format!("in {what} of this host, whose drops were not seen"));
+    let unseen = loss.unseen.iter().map(|part| unseen(part));
     let others = perhaps.chain(unseen).map(|of| format!(", or {of}"));
     others.fold(seen, |all, of| all + &of)
 }

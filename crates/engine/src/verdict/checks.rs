@@ -4,7 +4,7 @@ use super::cause::{is_link, span};
 use super::{Case, Finding};
 use mpps_io::counter;
 use mpps_stats::{Known, KnownKind, LEAST_NS, Stretch, Workload, count};
-use mpps_trace::why::{meaning, perhaps};
+use mpps_trace::why::{meaning, perhaps, unseen};
 
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
@@ -275,7 +275,7 @@ impl Case<'_> {
             .then(|| Finding::Warning(format!("{}: packets of the test may be among them", told.join("; "))))
     }
 
-    /// Datagrams that are longer than a frame.
+    /// Datagrams longer than a frame.
     fn truncated(&self) -> Option<Finding> {
         let cut = self.counter(counter::TRUNCATED);
         let back = if self.workload == Workload::Reflect {
@@ -555,17 +555,14 @@ impl Case<'_> {
         let many = count(lost);
         let (explains, beside) = self.explanations(|known| self.at_the_loss(known));
         let perhaps = e.kernel_perhaps.iter().map(|(reason, n)| perhaps(reason, *n));
-        let unseen = e
-            .kernel_unseen
-            .iter()
-            .map(|part| format!("in {part} of this host, whose drops were not seen"));
+        let unseen = e.kernel_unseen.iter().map(|part| unseen(part));
         let perhaps = perhaps.chain(unseen).collect::<Vec<_>>().join(", or ");
+        let outage = |known: &Known| known.kind.is_outage() && self.may_explain(known);
+        let may_be_here = !perhaps.is_empty() || self.known.iter().any(outage);
         let text = match here + refused + known {
             0 if imitated.1 > 0 => format!("of the {many} lost packets: {}", imitated.0.join("; ")),
             0 if !explains.is_empty() => format!("of the {many} lost packets: {}", explains.join("; ")),
-            0 if !perhaps.is_empty() || self.may_be_here() => {
-                format!("where the {many} lost packets were lost is not known")
-            }
+            0 if may_be_here => format!("where the {many} lost packets were lost is not known"),
             0 if e.host_drops_known => format!(
                 "none of the {many} lost packets shows on this host's counters: they were lost on the way, or at the \
                  other end (see the counters there)"
@@ -576,10 +573,10 @@ impl Case<'_> {
             told if told >= lost => format!(
                 "this host's counters account for all of the {many} lost packets, if what it dropped was of the test"
             ),
-            told => format!(
+            counted => format!(
                 "this host's counters account for {} of the {many} lost packets at the most{}",
-                count(told),
-                self.where_others_were(perhaps.is_empty())
+                count(counted),
+                self.uncounted(perhaps.is_empty())
             ),
         };
         // Counters with a number are in it.
@@ -594,26 +591,22 @@ impl Case<'_> {
         Some(Finding::Warning(text + &beside + &perhaps))
     }
 
-    /// Whether something on this host may have had a part in the loss that has no number.
-    fn may_be_here(&self) -> bool {
-        let timeless = |known: &Known| known.kind == KnownKind::NoNeighbor && known.when_ns.is_empty();
-        let here = |known: &Known| known.kind.is_outage() && (timeless(known) || self.at_some_loss(known));
-        self.known.iter().any(|known| known.may_lose() && here(known))
+    /// Whether a piece of evidence may be about lost packets: an outage, only if packets were lost then or its time is
+    /// not known.
+    fn may_explain(&self, known: &Known) -> bool {
+        let then = known.when_ns.is_empty() || self.at_some_loss(known);
+        known.may_lose() && (!known.kind.is_outage() || then)
     }
 
-    /// Where the packets were that no counter of this host has: on the way only if nothing else is known of them.
-    /// `denied`: none can be in a drop by the kernel that may be of others.
-    fn where_others_were(&self, denied: bool) -> String {
-        let of_others = |known: &&Known| {
-            let counted = known.kind.dropped_here() || known.kind == KnownKind::PathImitated;
-            let timeless = known.when_ns.is_empty();
-            known.may_lose() && !counted && (!known.kind.is_outage() || timeless || self.at_some_loss(known))
-        };
-        let known = self.known.iter().filter(of_others);
+    /// Clause on lost packets that no counter of this host has. They were lost on the way only if nothing else is known
+    /// of them, and `on_the_way`: no drop of the kernel may be about them.
+    fn uncounted(&self, on_the_way: bool) -> String {
+        let counted = |known: &Known| known.kind.dropped_here() || known.kind == KnownKind::PathImitated;
+        let known = self.known.iter().filter(|of| self.may_explain(of) && !counted(of));
         let known: Vec<_> = known.map(|known| known.sentence.as_str()).collect();
         match known.is_empty() {
             false => format!("; what is known of the others: {}", known.join("; ")),
-            true if denied && self.e.host_drops_known => {
+            true if on_the_way && self.e.host_drops_known => {
                 ": the others were lost on the way, or at the other end".to_owned()
             }
             true => "; where the others were lost is not known".to_owned(),

@@ -469,8 +469,8 @@ fn packets_that_no_counter_has_are_put_on_the_way_only_if_nothing_else_is_known_
         );
         warnings.join("; ")
     };
-    let told = of(Surroundings::default());
-    assert!(told.contains("account for 40 of the 1,000 lost packets") && told.contains(on_the_way));
+    let note = of(Surroundings::default());
+    assert!(note.contains("account for 40 of the 1,000 lost packets") && note.contains(on_the_way));
     let blind = Evidence {
         kernel_drops: Some(Vec::new()),
         kernel_unseen: vec!["XDP programs".to_owned()],
@@ -478,19 +478,19 @@ fn packets_that_no_counter_has_are_put_on_the_way_only_if_nothing_else_is_known_
     };
     for (lane, known) in [(&dropped, "account for 40"), (&lane(), "lost is not known")] {
         let (_, warnings) = judge(Workload::SendRecv, &blind, std::slice::from_ref(lane));
-        let told = warnings.join("; ");
-        assert!(told.contains(known) && !told.contains("lost on the way"), "{told}");
+        let note = warnings.join("; ");
+        assert!(note.contains(known) && !note.contains("lost on the way"), "{note}");
         assert!(
-            told.contains("in XDP programs of this host, whose drops were not seen"),
-            "{told}"
+            note.contains("in XDP programs of this host, whose drops were not seen"),
+            "{note}"
         );
     }
-    let told = of(no_carrier(450 * MS, 500 * MS));
-    assert!(!told.contains(on_the_way), "{told}");
-    assert!(told.contains("known of the others: eth7 had no carrier"), "{told}");
+    let note = of(no_carrier(450 * MS, 500 * MS));
+    assert!(!note.contains(on_the_way), "{note}");
+    assert!(note.contains("known of the others: eth7 had no carrier"), "{note}");
     // At another time.
-    let told = of(no_carrier(700 * MS, 750 * MS));
-    assert!(told.contains(on_the_way), "{told}");
+    let note = of(no_carrier(700 * MS, 750 * MS));
+    assert!(note.contains(on_the_way), "{note}");
 }
 
 #[test]

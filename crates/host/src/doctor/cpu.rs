@@ -201,7 +201,7 @@ fn quota(machine: &Machine) -> Option<(f64, String)> {
     let (cores, file, lifted) = Groups::of(tree.root()).cores()?;
     let file = Path::new("/").join(file.strip_prefix(tree.root()).ok()?);
     let file = file.to_str()?;
-    // By a descriptor of this process: nobody else has that name.
+    // A path through this process's descriptors is of no use to the reader.
     let named = !file.starts_with("/proc/self/fd/");
     let command = match named && machine.can_be_set(file) {
         true => format!("echo {lifted} > {file}"),

@@ -70,20 +70,25 @@ const OPTIONS: [(&str, &str); 24] = [
     ("output", "out"),
 ];
 
-/// Letters to insert, leave out or exchange (Levenshtein). A word may be as long as a file.
+/// Number of letters to insert, leave out or exchange, or of neighbours to swap (optimal string alignment). A word may
+/// be as long as a file.
 pub(super) fn distance(a: &str, b: &str) -> usize {
     if a.len() > 2 * b.len() + 8 {
         return usize::MAX;
     }
-    let b: Vec<char> = b.chars().collect();
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in b.iter().enumerate() {
-            let changed = corner + usize::from(a != *b);
-            corner = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+    let mut above = row.clone();
+    for i in 0..a.len() {
+        let mut next = vec![i + 1; b.len() + 1];
+        for j in 0..b.len() {
+            let changed = row[j] + usize::from(a[i] != b[j]);
+            next[j + 1] = changed.min(next[j] + 1).min(row[j + 1] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                next[j + 1] = next[j + 1].min(above[j - 1] + 1);
+            }
         }
+        (above, row) = (row, next);
     }
     row[b.len()]
 }
@@ -92,24 +97,8 @@ pub(super) fn distance(a: &str, b: &str) -> usize {
 fn is_slip(typed: &str, meant: &str) -> bool {
     let most = if typed.chars().count() < 6 { 1 } else { 2 };
     let letters = |text: &str| text.to_ascii_lowercase();
-    let (typed, meant) = (letters(typed), letters(meant));
-    let differ = match are_swapped(&typed, &meant) {
-        true => 1,
-        false => distance(&typed, &meant),
-    };
+    let differ = distance(&letters(typed), &letters(meant));
     differ <= most && differ < meant.len().min(typed.len())
-}
-
-/// Whether two letters beside one another have changed places, and nothing else differs.
-fn are_swapped(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let Some(at) = a.iter().zip(&b).position(|(a, b)| a != b) else {
-        return false;
-    };
-    a.len() == b.len()
-        && a.get(at + 1) == b.get(at)
-        && a.get(at) == b.get(at + 1)
-        && a.get(at + 2..).unwrap_or_default() == b.get(at + 2..).unwrap_or_default()
 }
 
 /// The nearest of these words that the typed one is likely a slip of.

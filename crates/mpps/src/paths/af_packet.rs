@@ -97,8 +97,8 @@ impl Path for AfPacket {
     }
 }
 
-/// What `ring=` asks for. Slots hold the largest frame of the interface; of one that is not there, the run says so
-/// later.
+/// Buffers of the rings, by `ring=` or by default. A slot holds the largest frame of the interface. The list is empty
+/// if the interface does not exist, which the run reports later.
 fn rings(config: &Config) -> Vec<Buffers> {
     let Some([rx, tx]) = mpps_af_packet::ring_sizes(config) else {
         return Vec::new();

@@ -192,9 +192,9 @@ pub(crate) struct Buffers {
     pub(crate) bytes: usize,
     /// The lanes that have them.
     pub(crate) lanes: fn(Roles) -> bool,
-    /// What the option may not be less than.
+    /// Least value of the option.
     pub(crate) least: usize,
-    /// Each of so many queues has them, where there are fewer lanes.
+    /// Number of queues that have such buffers each; lanes, if there are more of them.
     pub(crate) queues: usize,
 }
 

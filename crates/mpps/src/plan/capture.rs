@@ -72,12 +72,10 @@ impl Draft {
         parts.push(memory::Part::new(
             format!("--buffer {buffer} with --lanes {lanes}: they take"),
             buffer.next_power_of_two().min(fillable(args.run.duration)) * lanes,
-            move |left| match (left / lanes.max(1)).checked_ilog2() {
-                // It takes the next power of two.
-                Some(bits) if bits >= 20 && lanes > 1 => format!("{} at most, or fewer --lanes", 1u64 << bits),
-                Some(bits) if bits >= 20 => format!("{} at most", 1u64 << bits),
-                _ if lanes > 1 => "fewer --lanes, or a higher limit of memory".to_owned(),
-                _ => "a higher limit of memory".to_owned(),
+            move |left| {
+                // A buffer takes the next power of two, from 1 MiB on.
+                let bits = (left / lanes.max(1)).checked_ilog2().filter(|bits| *bits >= 20);
+                memory::advice(bits.map(|bits| (1u64 << bits).to_string()), lanes as usize)
             },
         ));
         memory::check(&parts)?;

@@ -125,8 +125,8 @@ pub(crate) fn priority(run: &Run) -> Option<Priority> {
     run.fifo.map(Priority::Fifo).or(run.nice.map(Priority::Nice))
 }
 
-/// Whether lanes can have the priority that is asked for. That is known before privileges are given up; what is planned
-/// later, as each trial of a method is, goes by that.
+/// Returns whether lanes can have the priority that is asked for. The first call asks the kernel, before privileges are
+/// given up; later calls, such as for a method's trials, return the same.
 fn can_be_had(priority: Priority) -> bool {
     static FIRST: OnceLock<bool> = OnceLock::new();
     *FIRST.get_or_init(|| may_have(priority))
@@ -206,7 +206,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         }
     }
     let priority = priority(run);
-    // One that is refused is reported by the lanes: nothing that follows from it holds.
+    // Lanes report a priority that the kernel refuses; warnings about it would then be wrong.
     let had = priority.filter(|priority| can_be_had(*priority));
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();

@@ -219,12 +219,8 @@ impl Listener {
         let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.port]);
         let says = format!("--max-flows {flows} with --lanes {}: they take", lanes.all.max(1));
         parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
-            match (memory::most(flows.into(), left, bytes), lanes.all > 1) {
-                (0, true) => "fewer --lanes".to_owned(),
-                (0, false) => "a higher limit of memory".to_owned(),
-                (n, true) => format!("--max-flows {n} at most, or fewer --lanes"),
-                (n, false) => format!("--max-flows {n} at most"),
-            }
+            let most = memory::most(flows.into(), left, bytes);
+            memory::advice((most > 0).then(|| format!("--max-flows {most}")), lanes.all)
         }));
         memory::check(&parts)
     }

@@ -86,7 +86,7 @@ fn of_trace(run: &Run) -> Option<Part> {
 /// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
 pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     let mut parts = Vec::new();
-    // One option may be of several rings: with it, the count is that of all of them.
+    // An option may set several rings, all to one count.
     let mut each: Vec<(Buffers, u64, u64)> = Vec::new();
     for buffers in &port.traits.buffers {
         let lanes = match roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64 {
@@ -118,6 +118,16 @@ pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
         ));
     }
     parts
+}
+
+/// Remedy for a part that all lanes have: `most`, the value that fits, or fewer lanes if there are several.
+pub(crate) fn advice(most: Option<String>, lanes: usize) -> String {
+    match (most, lanes > 1) {
+        (Some(most), true) => format!("{most} at most, or fewer --lanes"),
+        (Some(most), false) => format!("{most} at most"),
+        (None, true) => "fewer --lanes, or a higher limit of memory".to_owned(),
+        (None, false) => "a higher limit of memory".to_owned(),
+    }
 }
 
 /// The largest count, up to `most`, whose bytes are no more than `bytes`.

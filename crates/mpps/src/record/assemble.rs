@@ -55,9 +55,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let lost = summary.loss_stretches.lost_times(start_ns, summary.duration_ns);
     let copies = drops.map(|drops| drops.copies(&lost)).unwrap_or_default();
     let outage = outage_of(summary);
-    let mut left = dropped_by_known(summary);
-    let mut unsent = unsent(summary);
-    let unsent_in_all: u64 = unsent.iter().map(|(_, n)| n).sum();
+    let (mut unsent, mut by_known) = (OfRun::unsent(summary), OfRun::by_known(summary));
     let mut causes = Vec::new();
     for stretch in summary
         .loss_stretches
@@ -83,19 +81,8 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             let what = format!("dropped by this host, by its own counters{}", full.unwrap_or_default());
             (what, dropped)
         });
-        // As `known_drops`: it is known of the whole run only.
-        let mut rest = stretch.packets;
-        let not_sent = unsent.iter_mut().filter_map(|(what, left)| {
-            let n = rest.min(*left);
-            rest -= n;
-            *left -= n;
-            (n > 0).then(|| ((*what).to_owned(), n))
-        });
-        let not_sent: Vec<_> = match one_stretch(summary) || unsent_in_all >= summary.lost {
-            true => not_sent.collect(),
-            false => Vec::new(),
-        };
-        let counted = known_drops(summary, stretch, &mut left);
+        let not_sent = unsent.take(summary, stretch);
+        let counted = by_known.take(summary, stretch);
         let [here, known] = hints(summary, stretch, &counted);
         let loss = Loss {
             from_ns: start_ns + from_ns,
@@ -177,48 +164,62 @@ fn worst_first(causes: &mut [Cause]) {
     causes.sort_by_key(|cause| (Some(cause.subject) != cited, rank(cause.subject)));
 }
 
-/// Packets of a stretch that this host dropped by what is known of its surroundings, which is known of the whole run
-/// only: all of them where those are as many as were lost, else those of the one stretch there is. `left` has what
-/// stretches before have left of each.
-fn known_drops(summary: &Summary, stretch: &Stretch, left: &mut [u64]) -> Vec<(String, u64)> {
-    let sum: u64 = dropped_by_known(summary).iter().sum();
-    let whole = one_stretch(summary) || sum >= summary.lost;
-    if !whole {
-        return Vec::new();
+/// Counts of packets that are known of the whole run only, by what each is.
+struct OfRun {
+    /// Packets that stretches before have left of each.
+    left: Vec<(String, u64)>,
+    all: u64,
+}
+
+impl OfRun {
+    fn new(left: Vec<(String, u64)>) -> Self {
+        let all = left.iter().map(|(_, n)| n).sum();
+        Self { left, all }
     }
-    let mut lost = stretch.packets;
-    let part = |(known, left): (&Known, &mut u64)| {
-        let n = lost.min(*left);
-        lost -= n;
-        *left -= n;
-        let what = "by what this host counted over the run, of the test or of others";
-        (n > 0).then(|| (format!("{what}: {}", known.sentence), n))
-    };
-    summary.known.iter().zip(left).filter_map(part).collect()
-}
 
-/// Packets that did not leave though they counted as sent, by what a port's own counters say.
-fn unsent(summary: &Summary) -> [(&'static str, u64); 2] {
-    let lanes = || summary.lanes.iter();
-    let counters = lanes().flat_map(|lane| &lane.path_counters);
-    let dropped = counters.filter(|(name, _)| name == counter::DROPPED_SENT);
-    [
-        (
-            "refused by the kernel or device after they were counted as sent",
-            lanes().map(|lane| lane.tx_failed).sum(),
-        ),
-        (
-            "dropped by the interface that should have sent them, of the test or of others",
-            dropped.map(|(_, n)| n).sum(),
-        ),
-    ]
-}
+    /// Packets that counted as sent and did not leave, by a port's own counters.
+    fn unsent(summary: &Summary) -> Self {
+        let lanes = || summary.lanes.iter();
+        let refused = lanes().map(|lane| lane.tx_failed).sum();
+        let counters = lanes().flat_map(|lane| &lane.path_counters);
+        let dropped = counters.filter(|(name, _)| name == counter::DROPPED_SENT);
+        Self::new(vec![
+            (
+                "refused by the kernel or device after they were counted as sent".to_owned(),
+                refused,
+            ),
+            (
+                "dropped by the interface that should have sent them, of the test or of others".to_owned(),
+                dropped.map(|(_, n)| n).sum(),
+            ),
+        ])
+    }
 
-/// By piece of evidence: the packets that it accounts for and that this host, or a path that it imitates, dropped.
-fn dropped_by_known(summary: &Summary) -> Vec<u64> {
-    let here = |kind: KnownKind| kind.dropped_here() || kind == KnownKind::PathImitated;
-    let packets = |known: &Known| known.packets.filter(|_| here(known.kind)).unwrap_or(0);
-    summary.known.iter().map(packets).collect()
+    /// Packets that this host, or a path that it imitates, dropped by what is known of its surroundings.
+    fn by_known(summary: &Summary) -> Self {
+        let here = |kind: KnownKind| kind.dropped_here() || kind == KnownKind::PathImitated;
+        let count = |known: &Known| {
+            let what = "by what this host counted over the run, of the test or of others";
+            let packets = known.packets.filter(|_| here(known.kind)).unwrap_or(0);
+            (format!("{what}: {}", known.sentence), packets)
+        };
+        Self::new(summary.known.iter().map(count).collect())
+    }
+
+    /// Takes the packets of a stretch: all, if the counts are as many as were lost, or if there is one stretch only.
+    fn take(&mut self, summary: &Summary, stretch: &Stretch) -> Vec<(String, u64)> {
+        if !one_stretch(summary) && self.all < summary.lost {
+            return Vec::new();
+        }
+        let mut lost = stretch.packets;
+        let part = |(what, left): &mut (String, u64)| {
+            let n = lost.min(*left);
+            lost -= n;
+            *left -= n;
+            (n > 0).then(|| (what.clone(), n))
+        };
+        self.left.iter_mut().filter_map(part).collect()
+    }
 }
 
 /// Evidence that may explain a stretch of loss, without a number of packets or with one of the whole run only: that on
@@ -558,17 +559,12 @@ mod tests {
             known(KnownKind::PathImitated, "netem", Some(900), &[]),
         ];
         let summary = losing(queues, vec![stretch(0, 500), stretch(100, 500)]);
-        let mut left = dropped_by_known(&summary);
+        let mut known = OfRun::by_known(&summary);
         let told: Vec<Vec<u64>> = summary
             .loss_stretches
             .largest
             .iter()
-            .map(|of| {
-                known_drops(&summary, of, &mut left)
-                    .into_iter()
-                    .map(|(_, n)| n)
-                    .collect()
-            })
+            .map(|of| known.take(&summary, of).into_iter().map(|(_, n)| n).collect())
             .collect();
         assert_eq!(told, [vec![100, 400], vec![500]]);
     }
@@ -583,8 +579,8 @@ mod tests {
             known(KnownKind::Unreachable, "unreachable", None, &[]),
         ];
         let summary = losing(all, vec![stretch(0, 50), stretch(100, 50)]);
-        let mut left = dropped_by_known(&summary);
-        let hints = |of: &Stretch, left: &mut [u64]| hints(&summary, of, &known_drops(&summary, of, left));
+        let mut left = OfRun::by_known(&summary);
+        let hints = |of: &Stretch, left: &mut OfRun| hints(&summary, of, &left.take(&summary, of));
         let of = &summary.loss_stretches.largest;
         assert_eq!(hints(&of[0], &mut left), [vec!["the queue"], vec!["unreachable"]]);
         let second = hints(&of[1], &mut left);

@@ -27,13 +27,13 @@ pub(super) struct Lines {
     next_count_ns: u64,
     /// Then, and packets sent and received by then, when it was told last.
     counted: (u64, u64, u64),
-    /// What the lines tell of.
+    /// Columns of the lines.
     pub(super) of: Columns,
     /// Where packets go in several ways: the name of each, and what was sent in it and lost, in the span at hand.
     ways: Vec<(&'static str, u64, i64)>,
 }
 
-/// Names of a line's columns; `None`: a workload knows nothing of it.
+/// Names of a line's columns; `None`: the workload does not know this number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     sent: Option<&'static str>,
@@ -47,9 +47,9 @@ impl Columns {
             Workload::Send => (Some("sent"), None, None),
             Workload::SendRecv => (Some("sent"), Some("received"), Some("lost")),
             Workload::Drop => (None, Some("received"), Some("lost")),
-            // What came and was not passed on.
+            // Packets that came and were not passed on.
             Workload::Reflect | Workload::Forward => (Some("sent"), Some("received"), Some("not sent")),
-            // What the filter took, and the writer.
+            // Packets that the filter took, and those of them that the writer took.
             Workload::Capture => (Some("taken"), Some("kept"), Some("lost")),
         };
         Self { sent, received, lost }

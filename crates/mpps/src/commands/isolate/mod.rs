@@ -216,21 +216,22 @@ impl<'a> Isolation<'a> {
             ))
         })?;
         told.parts = applied.outcomes.clone();
-        // Nothing was isolated that could be measured, nor would the command run on isolated cores.
         let all = &applied.outcomes;
-        if !all.iter().any(|of| of.applied) && all.iter().any(|of| !of.refused.is_empty()) {
-            self.show(&outcomes(&applied.outcomes));
-            let restored = applied.end();
-            guardian.end();
-            (told.undone, told.not_undone) = (restored.count, restored.left);
-            return Err(failed(
-                "isolate: nothing can be isolated here, for the reasons above: COMMAND was not started",
-            ));
-        }
-        let ran = self.within(&plan, &applied, told);
+        let nothing = !all.iter().any(|of| of.applied) && all.iter().any(|of| !of.refused.is_empty());
+        let ran = match nothing {
+            // Neither would the noise be that of isolated cores, nor would the command run on such.
+            true => {
+                self.show(&outcomes(all));
+                let why = "isolate: nothing can be isolated here, for the reasons above: COMMAND was not started";
+                Err(failed(why))
+            }
+            false => self.within(&plan, &applied, told),
+        };
         let Restored { count, left, stay } = applied.end();
         guardian.end();
-        self.say(&format!("isolate: {count} changes are undone"));
+        if !nothing {
+            self.say(&format!("isolate: {count} changes are undone"));
+        }
         // A failure to undo is an error, and told in any case.
         left.iter().for_each(|why| say!("isolate: not undone: {why}"));
         if stay > 0 {

@@ -49,7 +49,7 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
     /// What tells of the test while it goes on.
     pub(crate) serving: Option<Serving>,
-    /// The file of `--junit`, and who writes it.
+    /// File of `--junit`, and the clerk that writes it.
     pub(crate) junit: Option<(&'b Clerk, JsonTarget)>,
     /// How long what comes after the current test takes, as estimated, ns.
     pub(crate) later_ns: u64,

@@ -112,7 +112,7 @@ impl Found {
         let load = void.last().map_or(limits.max, |trial| trial.trial.input.load);
         let reached = void.iter().map(|trial| trial.offered_pps).fold(load as f64, f64::min);
         let in_vain = !outpaced && self.given_up() >= MOST_GIVEN_UP;
-        // Where a device lets a small part through, its limit is far below, and there this host may do.
+        // A device that lets a small part through has its limit far below. This host may offer that undisturbed.
         let back = void.iter().map(|trial| trial.received_pps).fold(0.0, f64::max);
         let far_below = in_vain && (back * 2.0) as u64 > limits.min && back * 4.0 < load as f64;
         let step = match outpaced {
@@ -232,7 +232,7 @@ impl Found {
         let most = counted.map(|trial| trial.trial.input.load).max();
         let mut void = self.trials.iter().filter(|trial| !trial.counts());
         let above = void.clone().rfind(|trial| Some(trial.trial.input.load) > most);
-        above.or_else(|| void.rfind(|_| true))
+        above.or_else(|| void.next_back())
     }
 
     /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself,
