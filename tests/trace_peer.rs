@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use mpps_tests::{
-    Background, Finished, IMPORT_ERRORS, Scratch, TESTPMD, Testpmd, mpps, no_testpmd, processor, run_command, skip,
-    sql, wait_until,
+    Background, Finished, IMPORT_ERRORS, Scratch, TESTPMD, Testpmd, missing, mpps, no_testpmd, processor, run_command,
+    skip, sql, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -54,6 +54,40 @@ fn told(scratch: &Scratch) -> Value {
 fn sum(told: &Value, of: impl Fn(&Value) -> &Value) -> u64 {
     let lanes = told["lanes"].as_array().expect("lanes");
     lanes.iter().map(|lane| of(lane).as_u64().expect("a number")).sum()
+}
+
+#[test]
+fn a_command_of_the_same_number_in_another_pid_namespace_keeps_its_folder() {
+    if no_plugin() || missing("unshare", "util-linux") {
+        return;
+    }
+    let mut probe = Command::new("unshare");
+    probe.args(["--pid", "--fork", "true"]);
+    if run_command(probe).code != Some(0) {
+        return skip("PID namespaces");
+    }
+    // Both are process 1, one namespace within the other.
+    let mpps = mpps("trace peer --");
+    let mpps = mpps.get_program();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork"])
+        .arg(mpps)
+        .args(["trace", "peer", "--"]);
+    command.args([
+        "sh",
+        "-c",
+        "unshare --pid --fork \"$0\" trace peer -- true; test -e \"$1\" || echo gone",
+    ]);
+    command.arg(mpps).arg("{plugin}");
+    let told = run_command(command);
+    assert!(
+        told.stderr
+            .contains("with this process's number, 1, in another PID namespace"),
+        "{}",
+        told.stderr
+    );
+    assert!(!told.stdout.contains("gone"), "{}", told.stdout);
 }
 
 #[test]

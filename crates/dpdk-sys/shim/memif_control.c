@@ -499,7 +499,7 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 }
 
 /* Reason to refuse a client that shares more memory than its rings need, or than half of what the memory limit of this
- * process leaves; NULL: none.
+ * process leaves, or so much that this and earlier ones leave less than a quarter of what there was; NULL: none.
  *
  * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client
  * that moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the
@@ -527,8 +527,9 @@ beyond_agreed(const struct control *c)
 		left -= link->region[i].size;
 		shared += link->region[i].size;
 	}
-	if (shared > c->port->memory_left() / 2)
-		return "more memory than half of what the memory limit of this process leaves";
+	uint64_t rest = c->port->memory_left();
+	if (shared > rest / 2 || rest - shared < c->port->memory_kept)
+		return "more memory than the memory limit of this process leaves for it";
 	return NULL;
 }
 

@@ -425,6 +425,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     fn facts(&self, (): &(), _way: Option<usize>) -> WorkFacts {
         self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
             frame_size: plan.frame_size,
+            packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,

@@ -146,7 +146,7 @@ impl Lane<'_> {
                 let (bit, told) = (1 << obstacle.map_or(0, |of| 1 + of as u16), self.told_down.get());
                 if told & bit == 0 {
                     self.told_down.set(told | bit);
-                    self.control.device_down(format!("{error}; trying on"));
+                    self.control.device_down(format!("{error} (trying on)"));
                 }
                 self.obstacle.set(obstacle);
                 let nap = Duration::from_millis(1);

@@ -263,6 +263,12 @@ impl TrafficPlan {
         Some(count / lanes + u64::from(count % lanes > lane))
     }
 
+    /// Bytes of an IP packet: what an MTU limits, whatever tags stand before it.
+    pub(crate) fn packet_len(&self) -> usize {
+        let ip = if self.src.is_ipv4() { 20 } else { 40 };
+        ip + 8 + self.payload_len
+    }
+
     /// The rate over time; `None`: as fast as the path takes packets.
     pub fn rates(&self) -> Option<Rates> {
         let then = self.then;

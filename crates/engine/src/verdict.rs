@@ -44,8 +44,8 @@ pub(crate) struct Evidence {
     pub(crate) around: Vec<Surroundings>,
     /// ICMP messages that quote packets of the test.
     pub(crate) icmp: Icmp,
-    /// Bytes of a frame, with FCS; 0: not known.
-    pub(crate) frame_size: usize,
+    /// Bytes of an IP packet; 0: not known.
+    pub(crate) packet_len: usize,
     /// What the kernel drops may be super-packets of many packets each.
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,

@@ -48,6 +48,8 @@ pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkFacts {
     pub(crate) frame_size: usize,
+    /// Bytes of an IP packet.
+    pub(crate) packet_len: usize,
     pub(crate) rates: Option<crate::Rates>,
     pub(crate) tolerance: f64,
     pub(crate) tx_lanes: u64,
@@ -185,6 +187,7 @@ impl Work for TrafficWork<'_> {
     fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
         WorkFacts {
             frame_size: trial.plan.frame_size,
+            packet_len: trial.plan.packet_len(),
             rates: trial.plan.rates(),
             tolerance: trial.plan.tolerance,
             tx_lanes: trial.tx_lanes as u64,

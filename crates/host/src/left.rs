@@ -83,6 +83,11 @@ fn open_as_it_is(path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
+/// Whether a folder of `mpps trace peer` belongs to a command that runs, in whichever PID namespace.
+pub fn is_of_a_running_peer(folder: &Path) -> bool {
+    open_as_it_is(&folder.join("lock")).is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
 /// Folders in which `mpps trace peer` may make one for itself, the best first.
 pub fn peer_places() -> Vec<PathBuf> {
     let absolute = |name: &str| {
@@ -229,6 +234,7 @@ mod tests {
         assert!(fifo.unwrap().success());
         let lock = File::open(held.join("lock")).unwrap();
         flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!([&held, &left, &other].map(|folder| is_of_a_running_peer(folder)) == [true, false, false]);
         let mut removed = remove_of_peers(above.path());
         removed.sort();
         assert_eq!(removed, [left, above.path().join("peer-4")]);

@@ -474,15 +474,18 @@ pub enum KeptOffBy {
     RealTime,
     /// The hypervisor.
     Hypervisor,
+    /// Threads that were not seen, or a CPU quota that can't be read.
+    NotKnown,
 }
 
 impl KeptOffBy {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::OtherThreads,
         Self::OwnThreads,
         Self::CpuQuota,
         Self::RealTime,
         Self::Hypervisor,
+        Self::NotKnown,
     ];
 
     /// Its name in the JSON.
@@ -493,6 +496,7 @@ impl KeptOffBy {
             Self::CpuQuota => "cpu_quota",
             Self::RealTime => "real_time",
             Self::Hypervisor => "hypervisor",
+            Self::NotKnown => "not_known",
         }
     }
 

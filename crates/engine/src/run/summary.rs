@@ -116,7 +116,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
             time_exceeded: reason(Reason::IcmpTimeExceeded),
             too_long: reason(Reason::IcmpTooLong),
         },
-        frame_size: m.work.frame_size,
+        packet_len: m.work.packet_len,
         coalesced: m.coalesces,
         settle_ms: m.common.settle.as_secs_f64() * 1e3,
         duration_ns: run_ns,

@@ -448,8 +448,12 @@ impl<'e> Causes<'e> {
             format!("; {name} withheld {ns} as well (the sum over cores)")
         });
         let (by, whose) = whose::threads(self.e, self.lanes, waited);
+        let what = match by {
+            KeptOffBy::NotKnown => "other threads or a CPU quota",
+            _ => "other threads",
+        };
         let sentence = format!(
-            "other threads kept the lanes from running for {} of {of}{whose}{}",
+            "{what} kept the lanes from running for {} of {of}{whose}{}",
             percent(share),
             quota.unwrap_or_default()
         );

@@ -677,3 +677,45 @@ fn a_thread_that_may_run_elsewhere_is_not_said_to_have_had_the_lanes_core_for_su
     let text = said(false, true);
     assert!(!text.contains(named) && text.contains("see the trace"), "{text}");
 }
+
+#[test]
+fn a_quota_that_can_t_be_read_leaves_the_cause_open_unless_threads_were_seen_for_half_of_the_wait() {
+    let lanes = [LaneSummary {
+        core: Some(1),
+        run_delay_ns: Some(100 * MS),
+        measured_ns: 1_000 * MS,
+        ..LaneSummary::default()
+    }];
+    let said = |ran_ms: u64, unread_quota: Option<&str>| {
+        let e = Evidence {
+            duration_ns: 1_000 * MS,
+            looked_ns: 1_000 * MS,
+            cores: 2,
+            rivals: vec![Rival {
+                process: 87,
+                program: "cc1".to_owned(),
+                thread: 88,
+                name: "cc1".to_owned(),
+                core: 1,
+                bound: true,
+                ran_ns: ran_ms * MS,
+            }],
+            unread_quota: unread_quota.map(str::to_owned),
+            ..Evidence::default()
+        };
+        let causes = Causes::new(Workload::Reflect, &e, &lanes);
+        let notes = causes.notes().join(" ");
+        let by = causes.kept_off().expect("lanes waited").by;
+        assert_eq!(
+            notes.contains("a CPU quota of control group /a can't be read"),
+            unread_quota.is_some()
+        );
+        (
+            by,
+            notes.contains("other threads or a CPU quota kept the lanes from running for 10.0 %"),
+        )
+    };
+    assert_eq!(said(20, Some("/a")), (KeptOffBy::NotKnown, true));
+    assert_eq!(said(60, Some("/a")), (KeptOffBy::OtherThreads, false));
+    assert_eq!(said(20, None), (KeptOffBy::OtherThreads, false));
+}

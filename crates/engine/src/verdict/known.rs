@@ -7,9 +7,6 @@ use mpps_io::around::{KernelCount, Outage, Surroundings};
 use mpps_io::{Obstacle, counter};
 use mpps_stats::{Known, KnownKind, LaneSummary, count};
 
-/// Bytes of a frame that are no part of the IP packet: Ethernet header and FCS.
-const ETHERNET: usize = 14 + 4;
-
 /// Least time without an answer of the next host that is reported, ns.
 const UNANSWERED_NS: u64 = 500_000_000;
 
@@ -151,7 +148,7 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         );
         all.push(plain(KnownKind::NoNeighbor, sentence));
     }
-    let length = e.frame_size.saturating_sub(ETHERNET);
+    let length = e.packet_len;
     for (place, change) in seen.mtu.iter().enumerate() {
         let at_s = change.at_ns as f64 / 1e9;
         let mut sentence = format!(

@@ -24,7 +24,7 @@ fn told(around: Surroundings) -> Vec<(KnownKind, String)> {
     let e = Evidence {
         around: vec![around],
         duration_ns: 10 * S,
-        frame_size: 1418,
+        packet_len: 1400,
         ..Evidence::default()
     };
     known(&e, &[]).into_iter().map(|of| (of.kind, of.sentence)).collect()
@@ -146,7 +146,7 @@ fn an_mtu_may_lose_packets_while_they_are_longer() {
         let e = Evidence {
             around: vec![Surroundings { mtu, ..seen() }],
             duration_ns: 10 * S,
-            frame_size: 1418,
+            packet_len: 1400,
             ..Evidence::default()
         };
         known(&e, &[]).into_iter().map(|of| of.when_ns).collect::<Vec<_>>()

@@ -71,8 +71,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
         let (s, beside) = (if more == 1 { "" } else { "s" }, if named > 0 { "more " } else { "" });
         whose.push(format!("{more} {beside}thread{s} ran for {} in all", span(rest_ns)));
     }
-    let unseen = unaccounted(e, lanes).filter(|ns| *ns > waited / UNSEEN_PART);
-    match unseen {
+    let open = unaccounted(e, lanes);
+    match open.filter(|ns| *ns > waited / UNSEEN_PART) {
         Some(_) if e.traced => whose.push("see the trace for who had the lanes' cores".to_owned()),
         Some(ns) => {
             // Before names that explain less than it.
@@ -90,10 +90,10 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
     whose.extend(
         unread.map(|group| format!("a CPU quota of control group {group} can't be read, and may have had a part")),
     );
-    let by = if own {
-        KeptOffBy::OwnThreads
-    } else {
-        KeptOffBy::OtherThreads
+    let by = match unread {
+        _ if own => KeptOffBy::OwnThreads,
+        Some(_) if open.is_none_or(|ns| ns > waited / 2) => KeptOffBy::NotKnown,
+        _ => KeptOffBy::OtherThreads,
     };
     match whose.is_empty() {
         true => (by, String::new()),

@@ -10,7 +10,7 @@ use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed, say, usage};
 use crate::paths;
 use crate::privilege::as_user;
-use mpps_host::left::{in_reach_of_others, peer_places, remove_of_peers};
+use mpps_host::left::{in_reach_of_others, is_of_a_running_peer, peer_places, remove_of_peers};
 use mpps_report::{JsonTarget, same_file, write_trace};
 use mpps_sys::{clock, private, probe, signal};
 use mpps_trace::Recording;
@@ -177,6 +177,14 @@ impl Folder {
         let named = |prefix: &str| above.join(format!("{prefix}-{}", std::process::id()));
         let (draft, path) = (named("new"), named("peer"));
         let unable = |what: &str, e: io::Error| failed(format!("{what} {}: {e}", path.display()));
+        if is_of_a_running_peer(&path) {
+            return Err(failed(format!(
+                "trace peer: {} belongs to a command that runs with this process's number, {}, in another PID \
+                 namespace: start it again, with another number",
+                path.display(),
+                std::process::id()
+            )));
+        }
         // Of earlier processes of this number.
         for left in [&draft, &path] {
             let _ = fs::remove_dir_all(left);
