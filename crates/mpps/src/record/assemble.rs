@@ -29,8 +29,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let watched = watched.unwrap_or(&nothing);
     let explained = Explained::new(&watched.events, &watched.own).with_names(&watched.names);
     let away = gaps(summary, lanes);
-    // With a trace the kernel's events tell what a lane was away for, and all else is its own.
-    let noted = Noted::new(&summary.slowest, if traced { &[] } else { &away[..] });
+    let noted = Noted::new(&summary.slowest, &away);
     let by_bursts: Vec<LaneTrace>;
     let lanes = match traced {
         true => lanes,
@@ -523,6 +522,7 @@ pub(crate) fn recording(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_trace::{Did, Round};
 
     fn stretch(from_ns: u64, packets: u64) -> Stretch {
         Stretch {
@@ -550,6 +550,55 @@ mod tests {
         };
         summary.loss_stretches.largest = stretches;
         summary
+    }
+
+    #[test]
+    fn a_traced_lane_that_its_clock_misses_and_nobody_took_was_away_and_did_not_poll() {
+        const MS: u64 = 1_000_000;
+        let mut parts = [0; 7];
+        parts[0] = 10 * MS as u32;
+        let polled = Round {
+            parts,
+            polls: 10,
+            did: Did::Polled,
+            ..Round::default()
+        };
+        let lane = LaneTrace {
+            rounds: vec![polled],
+            ..LaneTrace::default()
+        };
+        let late = LatePacket {
+            scheduled_ns: Some(2 * MS),
+            sent_ns: 9 * MS,
+            arrived_ns: 9 * MS,
+            classified_ns: 9 * MS,
+            ..LatePacket::default()
+        };
+        let summary = Summary {
+            lanes: vec![LaneSummary {
+                tx_role: true,
+                gaps: vec![mpps_stats::Gap {
+                    from_ns: 3 * MS,
+                    to_ns: 8 * MS,
+                }],
+                ..LaneSummary::default()
+            }],
+            latest: vec![late],
+            ..Summary::default()
+        };
+        let told = causes(&summary, &[lane], Some(&Watched::default()), &Rows::default());
+        let parts: Vec<(&str, u64)> = told[0]
+            .parts
+            .iter()
+            .map(|part| (part.what.as_str(), part.amount))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("before it was sent: the lane was away from its clock", 5 * MS),
+                ("before it was sent: empty polls", 2 * MS)
+            ]
+        );
     }
 
     #[test]
