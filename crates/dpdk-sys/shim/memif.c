@@ -121,7 +121,7 @@ mpps_memif_open(uint16_t id, const struct mpps_memif_conf *conf, struct rte_memp
 	port->id = conf->id;
 	port->server = conf->server;
 	port->memory_left = conf->memory_left;
-	port->memory_kept = conf->memory_left() / 4;
+	port->memory_first = conf->memory_left();
 	port->buffer = conf->buffer;
 	port->rx_queues = conf->rx_queues;
 	port->tx_queues = conf->tx_queues;

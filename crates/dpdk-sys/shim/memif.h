@@ -87,7 +87,8 @@ struct memif_port {
 	uint32_t id;
 	bool server;
 	uint64_t (*memory_left)(void);		/* bytes that the memory limit of this process leaves */
-	uint64_t memory_kept;			/* of them, what clients get none of, however often they connect */
+	uint64_t memory_first;			/* the same as the port was opened */
+	uint64_t memory_shared;			/* bytes that clients have shared so far, whether they still do or not */
 	uint16_t buffer;			/* bytes of our own buffers, as a client */
 	uint16_t rx_queues, tx_queues;
 	struct memif_lane *rx, *tx;

@@ -499,14 +499,15 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 }
 
 /* Reason to refuse a client that shares more memory than its rings need, or than half of what the memory limit of this
- * process leaves, or so much that this and earlier ones leave less than a quarter of what there was; NULL: none.
+ * process leaves, or that with those before it has shared three quarters of what there was, where less than a quarter is
+ * left; NULL: none.
  *
  * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client
  * that moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the
  * client can free. One that connects again and again and keeps its files would do so as well, a little each time. Pages
  * of hugetlbfs are taken from a store of their own. */
 static const char *
-beyond_agreed(const struct control *c)
+beyond_agreed(struct control *c)
 {
 	const struct memif_link *link = c->link;
 	uint64_t left = 0, shared = 0;
@@ -527,9 +528,12 @@ beyond_agreed(const struct control *c)
 		left -= link->region[i].size;
 		shared += link->region[i].size;
 	}
-	uint64_t rest = c->port->memory_left();
-	if (shared > rest / 2 || rest - shared < c->port->memory_kept)
+	uint64_t rest = c->port->memory_left(), first = c->port->memory_first;
+	/* Clients may have let go of what they shared, and others may have taken what is gone: both must hold. */
+	bool taken = c->port->memory_shared + shared > first / 4 * 3 && rest < first / 4 + shared;
+	if (shared > rest / 2 || taken)
 		return "more memory than the memory limit of this process leaves for it";
+	c->port->memory_shared += shared;
 	return NULL;
 }
 
