@@ -50,7 +50,7 @@ class Section:
         """The first column is text, the rest are numbers. A rate of 0 is no result, but that of what was dropped."""
         for row in rows:
             for name, cell in zip(header[1:], row[1:]):
-                if name != "drops" and str(cell) in NOTHING:
+                if "drop" not in name and str(cell) in NOTHING:
                     self.fail(f"{row[0]}: {name} is 0")
         self.lines.append("| " + " | ".join(header) + " |")
         self.lines.append("|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|")
