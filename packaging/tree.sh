@@ -79,6 +79,7 @@ put 644 packaging/grafana/mpps.json "$share/mpps/grafana/mpps.json"
 for file in packaging/prometheus/*.yml; do
     put 644 "$file" "$share/mpps/prometheus/${file##*/}"
 done
+put 644 packaging/logrotate/mpps "$share/mpps/logrotate/mpps"
 for file in docs/*.schema.json; do
     put 644 "$file" "$share/mpps/schema/${file##*/}"
 done

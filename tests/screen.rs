@@ -101,7 +101,6 @@ fn what_ends_a_run_at_once_leaves_the_terminal_as_it_was() {
 fn a_signal_that_nobody_catches_ends_the_run_and_leaves_the_terminal_as_it_was() {
     for signal in [
         Signal::USR1,
-        Signal::USR2,
         Signal::ABORT,
         Signal::SEGV,
         Signal::BUS,

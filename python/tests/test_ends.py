@@ -265,3 +265,94 @@ def test_a_method_is_ended_by_an_exception_of_the_one_who_watches_it(fake: Fake)
     with pytest.raises(KeyboardInterrupt):
         mpps.ndr("loop:", progress=watch)
     within("the program is gone", lambda: gone(seen[0]))
+
+
+STARTS = """
+import mpps, multiprocessing, sys, threading, time
+
+def work(how):
+    if how == "thread":
+        started = threading.Thread(target=start)
+        started.start()
+        started.join()
+    else:
+        start()
+    time.sleep(3600)
+
+def start():
+    global run
+    run = mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%")
+    print(run.pid, flush=True)
+
+if __name__ == "__main__":
+    how, method = sys.argv[1:]
+    process = multiprocessing.get_context(method).Process(target=work, args=(how,))
+    process.start()
+    print(process.pid, flush=True)
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_program_ends_with_its_python_however_that_ends(
+    program: str, tmp_path: Path, method: str, by: signal.Signals
+) -> None:
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    words = [sys.executable, str(script), "main", method]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as python:
+        assert python.stdout is not None
+        worker, pid = sorted((int(python.stdout.readline()), int(python.stdout.readline())))
+        os.kill(worker, by)
+        within("the program has ended", lambda: gone(pid))
+        python.wait()
+
+
+def test_a_program_outlives_the_thread_that_started_it(program: str, tmp_path: Path) -> None:
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    words = [sys.executable, str(script), "thread", "spawn"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as python:
+        assert python.stdout is not None
+        worker, pid = sorted((int(python.stdout.readline()), int(python.stdout.readline())))
+        # Rows come on: its reader in Python lives, and it got no signal.
+        status = Path(f"/proc/{pid}/status")
+        before = status.read_text()
+        within("the thread is gone", lambda: len(os.listdir(f"/proc/{worker}/task")) <= 3)
+        assert "State:\tZ" not in before and status.exists()
+        os.kill(worker, signal.SIGKILL)
+        within("the program has ended", lambda: gone(pid))
+        python.wait()
+
+
+def test_a_fork_that_ends_leaves_the_run_of_its_parent_alone(program: str) -> None:
+    script = """
+import mpps, os, sys
+run = mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%")
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+next(run)
+os.kill(run.pid, 0)
+run.stop()
+print(run.result().interrupted)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, text=True)
+    assert done.stdout == "True\n"
+
+
+def test_a_run_goes_on_beside_other_tasks_of_asyncio(program: str) -> None:
+    import asyncio
+
+    async def both() -> tuple[mpps.Result, int]:
+        run = asyncio.create_task(asyncio.to_thread(mpps.run, "sendrecv", "loop:", duration="300ms", **ANY_RATE))
+        turns = 0
+        while not run.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        return await run, turns
+
+    result, turns = asyncio.run(both())
+    assert result.tx_packets and turns > 5

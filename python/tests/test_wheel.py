@@ -52,3 +52,38 @@ def test_the_version_is_that_of_the_program(program: str) -> None:
 
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     assert told.split()[1] == importlib.metadata.version("mpps") == mpps.__version__
+
+
+def test_an_installed_wheel_brings_the_command_and_never_starts_itself(program: str, tmp_path: Path) -> None:
+    wheel = built(program, tmp_path / "wheels")
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
+    subprocess.run(pip, check=True)
+    environment = {key: value for key, value in os.environ.items() if key != "MPPS_BIN"}
+    environment.update(PYTHONPATH=str(site))
+    want = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    for words in ([sys.executable, "-m", "mpps"], [str(site / "bin" / "mpps")]):
+        done = subprocess.run([*words, "--version"], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, want), done.stderr
+        wrong = [*words, "sendrecv", "loop:", "--rate", "x"]
+        done = subprocess.run(wrong, env=environment, capture_output=True, text=True)
+        assert done.returncode == 2 and "--rate" in done.stderr
+    # Without the program inside, and only this command in PATH: it does not find itself.
+    (site / "mpps" / "bin" / "mpps").unlink()
+    environment["PATH"] = str(site / "bin")
+    done = subprocess.run([str(site / "bin" / "mpps"), "--version"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "no program mpps" in done.stderr, done.stderr
+
+
+def test_a_program_of_another_c_library_is_named(tmp_path: Path) -> None:
+    import mpps
+
+    some = Path(sys.executable).resolve().read_bytes()
+    here, elsewhere = b"/lib64/ld-linux-x86-64.so.2", b"/lib64/ld-musl-none-64.so.2"
+    if here not in some[: 1 << 16]:
+        pytest.skip("a Python of glibc on x86-64")
+    other = tmp_path / "mpps"
+    other.write_bytes(some.replace(here, elsewhere, 1))
+    other.chmod(0o755)
+    with pytest.raises(mpps.ProgramNotFound, match="built for another C library: its loader /lib64/ld-musl"):
+        mpps.run("sendrecv", "loop:", program=other)

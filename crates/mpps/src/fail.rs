@@ -6,7 +6,7 @@ use crate::plan::value::field_of;
 use mpps_netdev::NetDev;
 use mpps_sys::probe::bpf_forbidden;
 use mpps_sys::stdio::stdout_is_closed;
-use mpps_sys::text::Harmless;
+use mpps_sys::text::{Harmless, Spoken, is_utf8, spoken};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ impl Failure {
 
 /// Writes a line to standard error. A reader that has gone (`2>&1 | head`) ends no run: `eprintln!` would panic.
 pub(crate) fn to_stderr(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", spoken(line));
 }
 
 /// How long words at the end wait for a terminal that takes nothing (Ctrl-S).
@@ -176,6 +176,11 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     }
 }
 
+/// Writes words to standard output, as [`print`] does data: in ASCII where the locale has no UTF-8.
+pub(crate) fn print_words(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    print(|out| write(&mut Spoken(out)))
+}
+
 /// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of
 /// it, is a wrong argument.
 pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
@@ -233,6 +238,13 @@ pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
         DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand
     ) {
         match error.use_stderr() {
+            _ if !is_utf8() => {
+                let text = error.render().to_string();
+                match error.use_stderr() {
+                    true => to_stderr(text.trim_end_matches('\n')),
+                    false => print_words(|out| out.write_all(text.as_bytes()))?,
+                }
+            }
             true => error.print().unwrap_or_default(),
             false => print(|_| error.print())?,
         }

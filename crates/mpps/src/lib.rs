@@ -54,14 +54,14 @@ pub fn program() -> ExitCode {
         mpps_sys::cgroup::look_elsewhere();
     }
     commands::end_with_parent();
-    mpps_sys::signal::survive_file_size_limit();
+    mpps_sys::signal::survive();
     let words: Vec<_> = std::env::args_os().collect();
     let is_help = words.get(1).is_some_and(|word| word == "help");
     if let Some(text) = is_help
         .then(|| cli::near::help(&cli::Cli::definition(), &words))
         .flatten()
     {
-        let printed = fail::print(|out| out.write_all(text.as_bytes()));
+        let printed = fail::print_words(|out| out.write_all(text.as_bytes()));
         return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let ended = match cli::Cli::of_program() {
@@ -69,7 +69,7 @@ pub fn program() -> ExitCode {
         Err(error) => fail::of_arguments(&error),
     };
     ended.unwrap_or_else(|failure| {
-        commands::failed_in_lines(&failure);
+        commands::failed_in_files(&failure);
         failure.report()
     })
 }

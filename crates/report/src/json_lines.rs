@@ -1,6 +1,6 @@
 //! JSON Lines: a run's events as they happen, one object a line, for programs that read along.
 
-use crate::csv_sink::{CsvFormat, OF_ROWS, csv_header};
+use crate::csv_sink::{CsvFormat, OF_ROWS, TEXT, csv_header};
 use crate::json::json_value;
 use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
@@ -75,6 +75,7 @@ impl JsonLines {
         let format = LinesFormat {
             cells: CsvFormat(Arc::clone(&zero)),
             text: Vec::new(),
+            first: None,
         };
         let limits = Limits {
             records: LINES,
@@ -171,14 +172,24 @@ impl Sink for LinesSink {
 struct LinesFormat {
     cells: CsvFormat,
     text: Vec<u8>,
+    /// The first line, with which a file begins that is written later, too.
+    first: Option<String>,
 }
 
 impl Format<Line> for LinesFormat {
-    fn header(&mut self, _: Option<&Line>, _: &mut Vec<u8>) {}
+    fn header(&mut self, _: Option<&Line>, out: &mut Vec<u8>) {
+        if let Some(first) = &self.first {
+            out.extend_from_slice(first.as_bytes());
+            out.push(b'\n');
+        }
+    }
 
     fn record(&mut self, line: &Line, out: &mut Vec<u8>) {
         match line {
-            Line::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Line::Text(text) => {
+                out.extend_from_slice(text.as_bytes());
+                self.first.get_or_insert_with(|| text.clone());
+            }
             Line::Row(row) => {
                 self.text.clear();
                 self.cells.record(row, &mut self.text);
@@ -188,8 +199,11 @@ impl Format<Line> for LinesFormat {
                     out.extend_from_slice(b",\"");
                     out.extend_from_slice(name.as_bytes());
                     // What was not measured is an empty cell.
-                    out.extend_from_slice(if cell.is_empty() { b"\":null" } else { b"\":" });
-                    out.extend_from_slice(cell);
+                    let quote: &[u8] = if name == TEXT && !cell.is_empty() { b"\"" } else { b"" };
+                    let cell = if cell.is_empty() { b"null" } else { cell };
+                    for part in [b"\":", quote, cell, quote] {
+                        out.extend_from_slice(part);
+                    }
                 }
                 out.push(b'}');
             }

@@ -1,6 +1,7 @@
 //! The CSV of lanes: a row per lane and reading, written as it is read.
 
 use crate::csv_sink::{cell, fixed};
+use crate::json::rfc3339;
 use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
@@ -17,10 +18,10 @@ const HEADER: &str = "start_utc_ns,time_s,interval_s,lane,rx_packets,rx_bursts,e
     tx_bursts,tx_full,tx_full_packets,busy_us,loop_us,blocked_us,link_down_us,waits,\
     rx_dropped_packets,rx_fill_looks,rx_fill_highest_ratio,rx_fill_mean_ratio,rx_bursts_of_1,rx_bursts_of_2_to_3,\
     rx_bursts_of_4_to_7,rx_bursts_of_8_to_15,rx_bursts_of_16_to_31,rx_bursts_of_32_to_63,rx_bursts_of_64_to_127,\
-    rx_bursts_of_128_to_255,rx_bursts_of_256";
+    rx_bursts_of_128_to_255,rx_bursts_of_256,start_utc";
 
-/// The names of the columns, separated by commas. Counts are those of the time from `start_utc_ns` (ns since 1970) on,
-/// for `interval_s`.
+/// The names of the columns, separated by commas. Counts are those of the time from `start_utc_ns` (ns since 1970;
+/// `start_utc`: the same as a text, RFC 3339) on, for `interval_s`.
 pub fn lanes_csv_header() -> &'static str {
     HEADER
 }
@@ -188,6 +189,10 @@ impl Format<LaneRow> for LanesFormat {
                 _ => cell(out, *value),
             }
         }
+        out.push(b',');
+        if row.0[0] > 0 {
+            out.extend_from_slice(rfc3339(row.0[0]).as_bytes());
+        }
         out.push(b'\n');
     }
 }
@@ -230,9 +235,9 @@ mod tests {
         LanesFormat.record(&row, &mut text);
         let text = String::from_utf8(text).unwrap();
         let (names, values) = text.split_once('\n').unwrap();
-        assert_eq!(names.split(',').count(), WORDS);
+        assert_eq!(names.split(',').count(), WORDS + 1);
         let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,\
-                    0.750000,0.250000,0,0,0,0,0,1,0,0,0\n";
+                    0.750000,0.250000,0,0,0,0,0,1,0,0,0,1970-01-01T00:16:40.000000005Z\n";
         assert_eq!(values, want);
         // Nobody has looked since.
         let row = LaneRow::of(3, [0, 5, 6], &now, &now);

@@ -43,7 +43,7 @@ pub use expect::{Between, Expect, Found, NOT_DECIDED};
 pub use hdr::HdrSink;
 pub use json::{JsonSink, JsonWritten, json_value, rfc3339, write_json};
 pub use json_lines::{JsonLines, LINES_SCHEMA};
-pub use junit::{junit, method_junit};
+pub use junit::{junit, junit_without_result, method_junit};
 pub use lanes_csv::{LanesCsvSink, lanes_csv_header};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle, own_group, whole_terminal};
 pub use lock::same_file;

@@ -14,7 +14,7 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, Wants, Workload};
 use mpps_sys::evidence::continued;
 use mpps_sys::terminal;
-use mpps_sys::text::plain;
+use mpps_sys::text::{in_cells, plain};
 use mpps_trace::Stage;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -95,7 +95,10 @@ impl Screen for Stderr {
     }
 
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
-        io::stderr().lock().write_all(frame)
+        match std::str::from_utf8(frame) {
+            Ok(text) => io::stderr().lock().write_all(in_cells(text).as_bytes()),
+            Err(_) => io::stderr().lock().write_all(frame),
+        }
     }
 }
 

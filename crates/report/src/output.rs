@@ -116,8 +116,8 @@ impl Output {
         loop {
             let place = private::Place::find(path).map_err(error)?;
             let (file, made) = match &place {
-                Some(place) => place.open_or_make(OFlags::empty()),
-                None => private::open(path, OFlags::empty()).map(|file| (file, false)),
+                Some(place) => place.open_or_make(OFlags::APPEND),
+                None => private::open(path, OFlags::APPEND).map(|file| (file, false)),
             }
             .map_err(error)?;
             let regular = file.metadata().map_err(error)?.is_file();
@@ -158,6 +158,31 @@ impl Output {
             Some(file) if self.regular => file.set_len(0),
             _ => Ok(()),
         }
+    }
+
+    /// Opens a file again whose name leads elsewhere by now, so that what is written from now on is found there; false:
+    /// it leads where it did, or this is no file.
+    ///
+    /// # Errors
+    /// As [`Output::open`], and when something else than a file has the name; what was open stays so.
+    pub(crate) fn reopen(&mut self) -> Result<bool, ReportError> {
+        if !self.regular || self.check_name().is_ok() {
+            return Ok(false);
+        }
+        let again = Self::open(&self.path)?;
+        if !again.regular {
+            let error = io::Error::other("it is no file any more");
+            return Err(ReportError::io("open for writing", &self.path, error));
+        }
+        *self = Self { made: None, ..again };
+        Ok(true)
+    }
+
+    /// Whether somebody has emptied the file since something was written to it.
+    pub(crate) fn was_emptied(&self) -> bool {
+        let file = self.file.as_ref().filter(|_| self.regular && self.written > 0);
+        file.and_then(|file| file.metadata().ok())
+            .is_some_and(|meta| meta.len() == 0)
     }
 
     /// Whether it is a FIFO that nobody has read so far.
@@ -249,8 +274,11 @@ impl Output {
             && let Some(file) = &self.file
         {
             self.written -= bytes.min(self.written);
-            // A disk that refuses even this leaves a torn last row; the note about the disk says enough.
-            let _ = file.set_len(self.written);
+            // Somebody may have emptied it meanwhile. A disk that refuses even this leaves a torn last row; the note
+            // about the disk says enough.
+            let _ = file
+                .metadata()
+                .and_then(|meta| file.set_len(meta.len().saturating_sub(bytes)));
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::error::reason;
 use crate::output::{Output, Progress, Waiting};
 use crate::spill::{self, Record, SpillQueue};
 use crate::{Notes, ReportError, units};
+use mpps_sys::signal::reopenings;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 
 /// Turns records into the bytes of the file.
 pub(crate) trait Format<T>: Send + 'static {
-    /// What comes before the first record. `first` is it, where there is one.
+    /// What comes before the first record of a file. `first` is it, where there is one.
     fn header(&mut self, first: Option<&T>, out: &mut Vec<u8>);
     /// One record.
     fn record(&mut self, record: &T, out: &mut Vec<u8>);
@@ -122,6 +123,7 @@ impl<T: Record> Spool<T> {
             taken: 0,
             ends: Vec::new(),
             started: false,
+            reopened: reopenings(),
             fresh: Vec::with_capacity(limits.records),
         };
         let thread = mpps_sys::thread::spawn(&format!("mpps-{kind}"), move || writer.run())
@@ -300,6 +302,8 @@ struct Writer<T, F> {
     /// Where each record in the buffer ends.
     ends: Vec<usize>,
     started: bool,
+    /// How often it was asked that the file be opened again, as far as that was done.
+    reopened: u32,
     fresh: Vec<T>,
 }
 
@@ -347,12 +351,14 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
                 }
                 continue;
             }
+            self.follow_name();
             if !std::mem::replace(&mut emptied, true) {
                 self.output.empty()?;
             }
             self.shared.absorb(&mut self.fresh);
             self.tell_losses();
             loop {
+                self.started &= !self.output.was_emptied();
                 self.fill(closing);
                 if self.buffer.is_empty() {
                     break;
@@ -363,6 +369,21 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
             }
             if closing && self.shared.backlog().len() == 0 {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Goes on in another file where it was asked to, which begins as the first did: each can be read alone.
+    fn follow_name(&mut self) {
+        let asked = reopenings();
+        if std::mem::replace(&mut self.reopened, asked) != asked {
+            match self.output.reopen() {
+                Ok(again) => self.started &= !again,
+                Err(error) => {
+                    let label = &self.label;
+                    self.notes
+                        .tell(format!("{label}: {error}: it stays the file that was open"));
+                }
             }
         }
     }

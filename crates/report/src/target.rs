@@ -30,6 +30,8 @@ pub struct JsonTarget {
     way: Way,
     /// An earlier file, kept from other runs until this one has written.
     locked: Option<File>,
+    /// Permissions that the file is given, whatever the umask is and an earlier file had; `None`: as usual.
+    mode: Option<u32>,
 }
 
 impl JsonTarget {
@@ -44,6 +46,7 @@ impl JsonTarget {
             path: path.to_owned(),
             way,
             locked: None,
+            mode: None,
         };
         if path == Path::new("-") {
             return Ok(target(Way::Stream));
@@ -73,6 +76,14 @@ impl JsonTarget {
         Ok(Self { locked, ..target(way) })
     }
 
+    /// The file may be read by everybody: a collector of another user reads it.
+    pub fn for_everybody(self) -> Self {
+        Self {
+            mode: Some(0o644),
+            ..self
+        }
+    }
+
     /// Whether somebody else has written the file since [`JsonTarget::prepare`]: writing replaces that.
     pub fn overtaken(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -80,6 +91,11 @@ impl JsonTarget {
         let ours = self.locked.as_ref().and_then(|f| f.metadata().ok());
         let ours = ours.map(|meta| (meta.dev(), meta.ino()));
         matches!(place.look(), Ok(Some(there)) if ours != Some(there.id))
+    }
+
+    /// Whether it is a file: no pipe, no device, and not standard output.
+    pub fn is_file(&self) -> bool {
+        !matches!(self.way, Way::Stream)
     }
 
     /// Whether readers see the old contents or the new, and never half.
@@ -105,7 +121,7 @@ impl JsonTarget {
 
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
-            Way::Rename(place) => place.replace(bytes),
+            Way::Rename(place) => place.replace_with_mode(bytes, self.mode),
             Way::InPlace(place) => place.open(OFlags::empty()).and_then(|mut file| {
                 file.set_len(0)?;
                 file.write_all(bytes)

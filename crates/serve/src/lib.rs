@@ -27,6 +27,7 @@ mod watcher;
 pub use board::Board;
 pub use metrics::{NAMES, text as metrics_text};
 pub use prom_file::PromFile;
+pub use request::HostName;
 pub use screen::{Held, SMALLEST, Screen, terminal_size};
 pub use server::{LIMITS, Limits, Listener, Server};
 pub use site::{MetricsSite, PageSite, Token};

@@ -4,9 +4,10 @@
 //! what can fall (packets lost, when they come late) is a gauge.
 
 use crate::buckets::Buckets;
-use crate::state::{Phase, State};
+use crate::state::{About, Phase, State};
 use mpps_stats::Latency;
 use std::fmt::{Display, Write};
+use std::sync::Arc;
 
 /// What the text is, for `Content-Type`: exactly so, as Prometheus 3 refuses another.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -176,11 +177,27 @@ pub fn text(state: &State) -> String {
 /// be read together, as the textfile collector of the node exporter does, which refuses all of them if two have a
 /// metric of the same labels.
 pub(crate) fn text_of(state: &State, of_run: &[(&str, String)]) -> String {
+    text_with(state, of_run, |_| true)
+}
+
+/// The same of a run that failed: what it was, and that it is over and not valid. It measured nothing that stays.
+pub(crate) fn text_of_failed(about: About, of_run: &[(&str, String)]) -> String {
+    let state = State {
+        about: Arc::new(about),
+        phase: Phase::Ended,
+        valid: Some(false),
+        ..State::default()
+    };
+    let known = ["mpps_run_info", "mpps_run_state", "mpps_run_valid"];
+    text_with(&state, of_run, |name| known.contains(&name))
+}
+
+fn text_with(state: &State, of_run: &[(&str, String)], wanted: impl Fn(&str) -> bool) -> String {
     let mut all = Text {
         text: String::new(),
         of_run,
     };
-    for (name, kind, help) in NAMES {
+    for (name, kind, help) in NAMES.iter().copied().filter(|(name, ..)| wanted(name)) {
         let before = all.text.len();
         // A String takes everything.
         let _ = write!(all.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

@@ -2,6 +2,7 @@
 
 use crate::board::Board;
 use crate::metrics;
+use crate::state::About;
 use mpps_report::{JsonTarget, Notes, ReportError};
 use std::io;
 use std::path::Path;
@@ -26,7 +27,7 @@ impl PromFile {
     /// # Errors
     /// When it can't be written, or not in one step.
     pub fn create(path: &Path, board: Board, ready: impl FnOnce() + Send + 'static) -> Result<Self, ReportError> {
-        let target = JsonTarget::prepare(path)?;
+        let target = JsonTarget::prepare(path)?.for_everybody();
         if !target.is_replaced() {
             let told = "it can't be replaced in one step: want a file in a folder that can be written";
             return Err(ReportError::io("open for writing", path, io::Error::other(told)));
@@ -34,14 +35,11 @@ impl PromFile {
         let (end, ended) = channel();
         let notes = Notes::new();
         let told = notes.clone();
-        // Files that are read together differ in their names, or lie in several folders.
-        let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let whole = std::path::absolute(path).unwrap_or_default();
-        let folder = whole.parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
-        let labels = [("run", run), ("folder", folder)];
+        let labels = labels_of(path);
+        let file = path.to_owned();
         let body = move || {
             ready();
-            write((&target, &labels), &board, &ended, &told)
+            write((&file, target, &labels), &board, &ended, &told)
         };
         let thread = mpps_sys::thread::spawn("mpps-prom", body);
         let thread = thread.map_err(|e| ReportError::io("start the thread that writes", path, e))?;
@@ -50,6 +48,18 @@ impl PromFile {
             thread: Some(thread),
             notes,
         })
+    }
+
+    /// Says of a run that it failed: `mpps_run_valid` is 0. One that failed before it began leaves no older state.
+    ///
+    /// # Errors
+    /// As [`PromFile::create`], when it can't be written.
+    pub fn failed(path: &Path, about: About) -> Result<(), ReportError> {
+        let target = JsonTarget::prepare(path)?.for_everybody();
+        if !target.is_replaced() {
+            return Ok(());
+        }
+        target.write_text(&metrics::text_of_failed(about, &labels_of(path)))
     }
 
     /// What goes wrong while writing, as it happens.
@@ -62,6 +72,10 @@ impl PromFile {
     /// # Errors
     /// When that could not be written.
     pub fn finish(mut self) -> Result<(), ReportError> {
+        self.ended()
+    }
+
+    fn ended(&mut self) -> Result<(), ReportError> {
         drop(self.end.take());
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(written)) => written,
@@ -70,27 +84,48 @@ impl PromFile {
     }
 }
 
+impl Drop for PromFile {
+    /// Whoever drops it may write the file next.
+    fn drop(&mut self) {
+        let _ = self.ended();
+    }
+}
+
+/// Labels of the file's metrics: files that are read together differ in their names, or lie in several folders.
+fn labels_of(path: &Path) -> [(&'static str, String); 2] {
+    let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let whole = std::path::absolute(path).unwrap_or_default();
+    let folder = whole.parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
+    [("run", run), ("folder", folder)]
+}
+
 fn write(
-    (target, labels): (&JsonTarget, &[(&str, String)]),
+    (path, mut target, labels): (&Path, JsonTarget, &[(&str, String)]),
     board: &Board,
     ended: &Receiver<()>,
     notes: &Notes,
 ) -> Result<(), ReportError> {
-    let mut seen = 0;
+    let mut seen = None;
     loop {
-        let over = !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout));
+        // What an earlier run has left is no state of this one.
+        let wait = if seen.is_none() { Duration::ZERO } else { EVERY };
+        let over = !matches!(ended.recv_timeout(wait), Err(RecvTimeoutError::Timeout));
         let version = board.version();
         // Nothing new is nothing to write.
-        if !over && version == seen {
+        if !over && seen == Some(version) {
             continue;
         }
-        seen = version;
+        seen = Some(version);
         let written = target.write_text(&metrics::text_of(&board.newest(), labels));
         if over {
             return written;
         }
         if let Err(error) = written {
             notes.tell(format!("prom: {error}"));
+        }
+        // A lock is of the file that is there: a run that fails leaves that of one which goes on alone.
+        if let Ok(again) = JsonTarget::prepare(path) {
+            target = again.for_everybody();
         }
     }
 }

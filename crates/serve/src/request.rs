@@ -3,7 +3,9 @@
 //! The host that a request names is checked first. A page of somebody else's may have its name lead to this address
 //! (DNS rebinding) and would then be allowed to read the answers; the browser still says by which name it came.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 /// Bytes of the longest request.
 pub const LONGEST: usize = 8 << 10;
@@ -22,12 +24,12 @@ pub struct Request {
 }
 
 /// Why a request is not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No HTTP, or HTTP that nobody needs.
     Bad,
-    /// The host that it names is not this one.
-    ForeignHost,
+    /// The host that it names is not this one: the name, as far as it is one.
+    ForeignHost(Option<HostName>),
     /// Neither GET nor HEAD.
     Method,
     /// It did not come in time.
@@ -47,12 +49,58 @@ pub enum Parsed {
     Refused(Refusal),
 }
 
-/// Reads what has come so far, to a socket with this address.
-pub fn parse(bytes: &[u8], local: IpAddr) -> Parsed {
+/// The name or address of a host, as a request has it: of letters, digits and `.-_`, in lower case, without the dot of
+/// the root, or an IP address without brackets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(String);
+
+impl HostName {
+    /// The longest, in bytes, as the DNS has it.
+    const LONGEST: usize = 253;
+}
+
+impl FromStr for HostName {
+    type Err = &'static str;
+
+    /// # Errors
+    /// What is wanted, where the text is none.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>()
+            && (bare.is_none() || ip.is_ipv6())
+        {
+            return Ok(Self(ip.to_canonical().to_string()));
+        }
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        match !name.is_empty() && name.len() <= Self::LONGEST && name.bytes().all(known) {
+            true => Ok(Self(name.to_ascii_lowercase())),
+            false => Err("want the name or address of a host, without a port, such as bench1.lab"),
+        }
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The names by which a socket answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'n> {
+    /// The address that the connection came to.
+    pub local: IpAddr,
+    /// Further ones, by which proxies and users know it.
+    pub allowed: &'n [HostName],
+}
+
+/// Reads what has come so far, to a socket of these names.
+pub fn parse(bytes: &[u8], names: Names<'_>) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
-        Ok(httparse::Status::Complete(_)) => match answered(&request, local) {
+        Ok(httparse::Status::Complete(_)) => match answered(&request, names) {
             Ok(request) => Parsed::Whole(request),
             Err(refusal) => Parsed::Refused(refusal),
         },
@@ -62,7 +110,7 @@ pub fn parse(bytes: &[u8], local: IpAddr) -> Parsed {
     }
 }
 
-fn answered(request: &httparse::Request<'_, '_>, local: IpAddr) -> Result<Request, Refusal> {
+fn answered(request: &httparse::Request<'_, '_>, names: Names<'_>) -> Result<Request, Refusal> {
     let of = |name: &str| {
         let name = name.to_owned();
         let named = request
@@ -75,8 +123,9 @@ fn answered(request: &httparse::Request<'_, '_>, local: IpAddr) -> Result<Reques
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Refusal::Bad);
     };
-    if !is_ours(host, local) {
-        return Err(Refusal::ForeignHost);
+    let named = name_of(host);
+    if !named.as_ref().is_some_and(|name| is_ours(name, names)) {
+        return Err(Refusal::ForeignHost(named));
     }
     let head = match request.method {
         Some("GET") => false,
@@ -93,33 +142,26 @@ fn answered(request: &httparse::Request<'_, '_>, local: IpAddr) -> Result<Reques
     })
 }
 
-/// Whether a `Host` names this host: as `localhost`, by a loopback address, or by the address that the connection came
-/// to. The port is whatever led here, such as that of an SSH tunnel.
-fn is_ours(host: &[u8], local: IpAddr) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else {
-        return false;
-    };
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((name, port)) => (name, port),
-            None => return false,
-        },
-        None => host.split_at(host.find(':').unwrap_or(host.len())),
-    };
+/// The name in a `Host`, without the port: that is whatever led here, such as one of an SSH tunnel.
+fn name_of(host: &[u8]) -> Option<HostName> {
+    let host = std::str::from_utf8(host).ok()?;
+    // The colons of an IPv6 address stand in brackets.
+    let end = host.find(']').map_or(0, |at| at + 1);
+    let (name, port) = host.split_at(host[end..].find(':').map_or(host.len(), |at| end + at));
     let digits = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
-    if !port.is_empty() && !port.strip_prefix(':').is_some_and(digits) {
-        return false;
-    }
-    if host.starts_with('[') {
-        return name.parse::<std::net::Ipv6Addr>().is_ok_and(|ip| {
-            let ip = IpAddr::V6(ip).to_canonical();
-            ip.is_loopback() || ip == local
-        });
-    }
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<std::net::Ipv4Addr>()
-            .is_ok_and(|ip| ip.is_loopback() || IpAddr::V4(ip) == local)
+    let fits = port.is_empty() || port.strip_prefix(':').is_some_and(digits);
+    fits.then(|| name.parse().ok()).flatten()
+}
+
+/// Whether a name is this host's: `localhost`, a loopback address, the address that the connection came to, or one that
+/// the user allows.
+fn is_ours(name: &HostName, names: Names<'_>) -> bool {
+    let ip = || {
+        name.0
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback() || ip == names.local)
+    };
+    name.0 == "localhost" || ip() || names.allowed.contains(name)
 }
 
 #[cfg(test)]
@@ -130,15 +172,29 @@ mod tests {
 
     const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+    const NAMES: Names<'_> = Names {
+        local: LOOPBACK,
+        allowed: &[],
+    };
+
     fn of(text: &str) -> Parsed {
-        parse(text.as_bytes(), LOOPBACK)
+        parse(text.as_bytes(), NAMES)
+    }
+
+    /// The answer to a request of a host.
+    fn host(host: &str, names: Names<'_>) -> Result<(), Option<String>> {
+        match parse(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes(), names) {
+            Parsed::Whole(_) => Ok(()),
+            Parsed::Refused(Refusal::ForeignHost(name)) => Err(name.map(|name| name.to_string())),
+            other => panic!("{host}: {other:?}"),
+        }
     }
 
     #[test]
     fn a_request_is_read_whole_and_no_sooner() {
         let text = "GET /metrics?x=1 HTTP/1.1\r\nhOsT: localhost:9100\r\nLast-Event-ID: 17\r\n\r\n";
         for end in 0..text.len() {
-            assert_eq!(parse(&text.as_bytes()[..end], LOOPBACK), Parsed::Partial, "{end}");
+            assert_eq!(parse(&text.as_bytes()[..end], NAMES), Parsed::Partial, "{end}");
         }
         let whole = Request {
             head: false,
@@ -150,55 +206,80 @@ mod tests {
 
     #[test]
     fn only_this_host_s_names_are_answered_whatever_else_is_asked() {
-        let host = |host: &str| match of(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")) {
-            Parsed::Whole(_) => true,
-            Parsed::Refused(refusal) => {
-                assert_eq!(refusal, Refusal::ForeignHost, "{host}");
-                false
-            }
-            Parsed::Partial => panic!("{host}"),
-        };
         for ours in [
             "localhost",
             "LocalHost:1",
+            "localhost.",
+            "localhost:",
             "127.0.0.1",
             "127.0.0.1:9100",
             "[::1]",
             "[::1]:80",
         ] {
-            assert!(host(ours), "{ours}");
+            assert_eq!(host(ours, NAMES), Ok(()), "{ours}");
         }
-        for foreign in [
-            "example.com",
-            "localhost.example.com",
-            "127.0.0.1.example.com",
-            "localhost.",
-            "127.0.0.1:80@example.com",
-            "example.com:127",
-            "[::1",
-            "[::1]x",
-            "[127.0.0.1]",
-            "10.0.0.1",
-            "0.0.0.0",
-            "",
-            ":80",
-            "localhost:",
-            "localhost:123456",
+        for (foreign, name) in [
+            ("example.com", Some("example.com")),
+            ("Example.COM.:127", Some("example.com")),
+            ("localhost.example.com", Some("localhost.example.com")),
+            ("127.0.0.1.example.com", Some("127.0.0.1.example.com")),
+            ("10.0.0.1", Some("10.0.0.1")),
+            ("0.0.0.0", Some("0.0.0.0")),
+            ("[2001:DB8::1]:80", Some("2001:db8::1")),
+            ("127.0.0.1:80@example.com", None),
+            ("[::1", None),
+            ("[::1]x", None),
+            ("[127.0.0.1]", None),
+            ("", None),
+            (":80", None),
+            ("localhost:123456", None),
+            ("a b", None),
+            ("<b>", None),
         ] {
-            // No port behind the colon is one of RFC 3986.
-            assert_eq!(host(foreign), foreign == "localhost:", "{foreign}");
+            assert_eq!(host(foreign, NAMES), Err(name.map(str::to_owned)), "{foreign}");
         }
-        let at = |local: &str| {
-            parse(
-                b"GET / HTTP/1.1\r\nHost: 192.0.2.7:1\r\n\r\n",
-                local.parse().expect("an address"),
-            )
+        let at = |local: &str| Names {
+            local: local.parse().expect("an address"),
+            allowed: &[],
         };
-        assert!(matches!(at("192.0.2.7"), Parsed::Whole(_)));
-        assert_eq!(at("192.0.2.8"), Parsed::Refused(Refusal::ForeignHost));
+        assert_eq!(host("192.0.2.7:1", at("192.0.2.7")), Ok(()));
+        assert!(host("192.0.2.7:1", at("192.0.2.8")).is_err());
         // The host comes before what is asked for.
         let foreign = of("DELETE /x HTTP/1.1\r\nHost: example.com\r\n\r\n");
-        assert_eq!(foreign, Parsed::Refused(Refusal::ForeignHost));
+        assert!(matches!(foreign, Parsed::Refused(Refusal::ForeignHost(_))));
+    }
+
+    #[test]
+    fn names_that_the_user_allows_are_answered_and_none_like_them() {
+        let allowed = ["Bench1.lab.", "192.0.2.9", "[2001:db8::1]"].map(|name| name.parse().expect(name));
+        let names = Names {
+            local: LOOPBACK,
+            allowed: &allowed,
+        };
+        for ours in [
+            "bench1.lab:8080",
+            "BENCH1.LAB",
+            "bench1.lab.",
+            "192.0.2.9",
+            "[2001:DB8:0::1]:1",
+        ] {
+            assert_eq!(host(ours, names), Ok(()), "{ours}");
+        }
+        for foreign in ["bench2.lab", "x.bench1.lab", "bench1.lab.example.com", "192.0.2.10"] {
+            assert!(host(foreign, names).is_err(), "{foreign}");
+        }
+        for bad in [
+            "",
+            "*",
+            "*.lab",
+            "bench1.lab:80",
+            "http://bench1.lab",
+            "a b",
+            ".",
+            "[192.0.2.9]",
+        ] {
+            assert!(bad.parse::<HostName>().is_err(), "{bad}");
+        }
     }
 
     #[test]
@@ -233,7 +314,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_that_comes_in_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse(&bytes, LOOPBACK);
+            let _ = parse(&bytes, NAMES);
         }
     }
 }

@@ -34,15 +34,28 @@ pub(crate) fn busy() -> Vec<u8> {
 }
 
 /// Why a request is not answered.
-pub(crate) fn refused(refusal: Refusal) -> Vec<u8> {
+pub(crate) fn refused(refusal: &Refusal) -> Vec<u8> {
     let (status, more, why) = match refusal {
-        Refusal::Bad => ("400 Bad Request", "", "no request that is answered here\n"),
-        Refusal::ForeignHost => ("403 Forbidden", "", "that is not this host's name\n"),
-        Refusal::Method => ("405 Method Not Allowed", "Allow: GET, HEAD\r\n", "GET and HEAD only\n"),
-        Refusal::TooSlow => ("408 Request Timeout", "", "the request took too long\n"),
-        Refusal::TooLong => ("431 Request Header Fields Too Large", "", "the header is too long\n"),
+        Refusal::Bad => ("400 Bad Request", "", "no request that is answered here".to_owned()),
+        Refusal::ForeignHost(Some(name)) => (
+            "403 Forbidden",
+            "",
+            format!("asked for by the name {name}, which is not known here: --allow-host {name} lets it in"),
+        ),
+        Refusal::ForeignHost(None) => ("403 Forbidden", "", "asked for by what is no name of a host".to_owned()),
+        Refusal::Method => (
+            "405 Method Not Allowed",
+            "Allow: GET, HEAD\r\n",
+            "GET and HEAD only".to_owned(),
+        ),
+        Refusal::TooSlow => ("408 Request Timeout", "", "the request took too long".to_owned()),
+        Refusal::TooLong => (
+            "431 Request Header Fields Too Large",
+            "",
+            "the header is too long".to_owned(),
+        ),
     };
-    of(status, PLAIN, more, why.as_bytes(), false)
+    of(status, PLAIN, more, (why + "\n").as_bytes(), false)
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -69,11 +82,12 @@ mod tests {
             whole("text/html; charset=utf-8", b"x", false),
             not_found("x\n", false),
             busy(),
-            refused(Refusal::Bad),
-            refused(Refusal::ForeignHost),
-            refused(Refusal::Method),
-            refused(Refusal::TooSlow),
-            refused(Refusal::TooLong),
+            refused(&Refusal::Bad),
+            refused(&Refusal::ForeignHost(None)),
+            refused(&Refusal::ForeignHost("a".parse().ok())),
+            refused(&Refusal::Method),
+            refused(&Refusal::TooSlow),
+            refused(&Refusal::TooLong),
         ];
         for bytes in all {
             let text = String::from_utf8(bytes).expect("text");

@@ -9,7 +9,7 @@
 //! again a stream that has ended, but none that was refused.
 
 use crate::page::Feed;
-use crate::request::{LONGEST, Parsed, Refusal, parse};
+use crate::request::{HostName, LONGEST, Names, Parsed, Refusal, parse};
 use crate::response;
 use crate::site::{Answer, Site, answer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,18 +60,20 @@ const FULL: Duration = Duration::from_millis(500);
 pub struct Listener {
     socket: TcpListener,
     site: Box<dyn Site>,
+    allowed: Vec<HostName>,
 }
 
 impl Listener {
-    /// What is at this socket.
+    /// What is at this socket, and by which names it may be asked for beside its own.
     ///
     /// # Errors
     /// When it can't be made one that does not block.
-    pub fn new(socket: TcpListener, site: impl Site + 'static) -> io::Result<Self> {
+    pub fn new(socket: TcpListener, site: impl Site + 'static, allowed: Vec<HostName>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
             site: Box::new(site),
+            allowed,
         })
     }
 }
@@ -317,9 +319,9 @@ impl Serving {
         let ending = self.last.is_some();
         for at in 0..self.connections.len() {
             let connection = &mut self.connections[at];
-            let site = self.listeners[connection.listener].site.as_ref();
+            let listener = &self.listeners[connection.listener];
             let before = connection.is_stream();
-            connection.go_on(site, &self.limits, now, ending);
+            connection.go_on(listener, &self.limits, now, ending);
             if connection.is_stream() && !before {
                 self.limit_streams(at);
             }
@@ -334,9 +336,9 @@ impl Connection {
         matches!(self.state, State::Streaming(_))
     }
 
-    fn go_on(&mut self, site: &dyn Site, limits: &Limits, now: Instant, ending: bool) {
+    fn go_on(&mut self, listener: &Listener, limits: &Limits, now: Instant, ending: bool) {
         if matches!(self.state, State::Reading(_)) {
-            self.read(site, limits, now);
+            self.read(listener, limits, now);
         }
         if let State::Streaming(feed) = &mut self.state {
             // Whoever reads a stream has nothing more to say: it has gone, or is up to something.
@@ -368,7 +370,7 @@ impl Connection {
         if now >= self.deadline || self.last.is_some_and(|last| now >= last) {
             match self.state {
                 State::Reading(_) => {
-                    self.answer(response::refused(Refusal::TooSlow), limits, now);
+                    self.answer(response::refused(&Refusal::TooSlow), limits, now);
                     self.write(limits, now);
                 }
                 _ => self.state = State::Over,
@@ -377,7 +379,7 @@ impl Connection {
     }
 
     /// Reads on, up to the end of the request.
-    fn read(&mut self, site: &dyn Site, limits: &Limits, now: Instant) {
+    fn read(&mut self, listener: &Listener, limits: &Limits, now: Instant) {
         let State::Reading(request) = &mut self.state else {
             return;
         };
@@ -405,10 +407,14 @@ impl Connection {
             .local_addr()
             .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |at| at.ip());
         // An IPv4 client of an IPv6 socket came to an IPv4 address.
-        match parse(request, local.to_canonical()) {
+        let names = Names {
+            local: local.to_canonical(),
+            allowed: &listener.allowed,
+        };
+        match parse(request, names) {
             Parsed::Partial => self.state = State::Over,
-            Parsed::Refused(refusal) => self.answer(response::refused(refusal), limits, now),
-            Parsed::Whole(request) => match answer(site, &request) {
+            Parsed::Refused(refusal) => self.answer(response::refused(&refusal), limits, now),
+            Parsed::Whole(request) => match answer(listener.site.as_ref(), &request) {
                 Answer::Whole(bytes) => self.answer(bytes, limits, now),
                 Answer::Stream(feed) => {
                     self.state = State::Streaming(feed);

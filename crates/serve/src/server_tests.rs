@@ -40,7 +40,7 @@ fn serve(limits: Limits) -> Served {
         }
     }
     let site = Both(MetricsSite(board.clone()), PageSite::new(board.clone(), token));
-    let listener = Listener::new(socket, site).expect("a listener");
+    let listener = Listener::new(socket, site, Vec::new()).expect("a listener");
     let server = Server::start(vec![listener], limits, || true).expect("a thread");
     Served {
         server,

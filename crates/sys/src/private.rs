@@ -261,12 +261,20 @@ impl Place {
     /// # Errors
     /// When it can't be written or put there; what was there is then as it was.
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        self.replace_with_mode(bytes, None)
+    }
+
+    /// As [`Place::replace`], and the file has this mode then, whatever umask or an earlier file have.
+    ///
+    /// # Errors
+    /// As [`Place::replace`].
+    pub fn replace_with_mode(&self, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
         let before = self.look()?;
         let (name, mut file) = self.draft()?;
         let mut put = || -> io::Result<()> {
             file.write_all(bytes)?;
-            if let Some(before) = before {
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(before.mode))?;
+            if let Some(mode) = mode.or(before.map(|before| before.mode)) {
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
             }
             Ok(rustix::fs::renameat(&self.folder, &name, &self.folder, &self.name)?)
         };

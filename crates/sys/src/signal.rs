@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM, a closed terminal and a spent CPU-time limit as a flag: a run ends early, with its results.
+//! Ctrl-C, SIGTERM, a closed terminal and a spent CPU-time limit as a flag: a run ends early, with its results. And
+//! SIGUSR2: files that rows go to are opened again.
 
 use crate::clock::monotonic_in_handler_ns;
 use crate::wake::Wake;
@@ -12,6 +13,9 @@ static CAUGHT: AtomicU32 = AtomicU32::new(0);
 static TIMES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Written by the handler: made before the handler is put in place, and never closed.
 static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
+
+/// How often SIGUSR2 came.
+static REOPEN: AtomicU32 = AtomicU32::new(0);
 
 /// SIGXCPU came.
 static SPENT: AtomicBool = AtomicBool::new(false);
@@ -45,6 +49,16 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
+extern "C" fn on_reopen(_: libc::c_int) {
+    REOPEN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often it was asked (SIGUSR2) that files which are written all the time be opened again, since what was their
+/// name leads elsewhere (logrotate).
+pub fn reopenings() -> u32 {
+    REOPEN.load(Ordering::Relaxed)
+}
+
 /// Catches SIGINT, SIGTERM, SIGHUP and SIGXCPU from now on, and ignores SIGPIPE (a reader that has gone is an error to
 /// report, not an end). The first signal ends the run with its results, a third ends the program at once. Notes when
 /// the process was continued, too, and leaves no cursor hidden when Ctrl-Z stops, or another signal ends, the program.
@@ -57,19 +71,20 @@ pub fn catch_interrupts() {
     WAKE.get_or_init(|| Wake::new().ok());
     let hang_up = (!ignores_hang_up()).then_some(libc::SIGHUP);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGXCPU].into_iter().chain(hang_up) {
-        handle(signal, on_signal);
+        handle(signal, on_signal, 0);
     }
     // SAFETY: no handler and no memory is passed.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 /// Puts a handler in place that does only what is async-signal-safe.
-fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) {
     // SAFETY: the handler only does what is async-signal-safe; the struct is fully initialised by zeroed() plus the
     // fields set, as sigaction(2) asks.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = flags;
         libc::sigemptyset(&mut action.sa_mask);
         libc::sigaction(signal, &action, std::ptr::null_mut());
     }
@@ -89,8 +104,13 @@ extern "C" fn nothing(_: libc::c_int) {}
 /// Has a write beyond the file size limit (`ulimit -f`) fail with EFBIG from now on, as a write to a full disk fails.
 /// Without a handler the kernel ends the program by SIGXFSZ. A handler, unlike SIG_IGN, is not handed on to programs
 /// that this one starts.
-pub fn survive_file_size_limit() {
-    handle(libc::SIGXFSZ, nothing);
+///
+/// And SIGUSR2 is heard from now on ([`reopenings`]): who rotates the files of all runs of a host sends it to those, too,
+/// that have none, or have hardly begun.
+pub fn survive() {
+    handle(libc::SIGXFSZ, nothing, 0);
+    // A call that it interrupts goes on.
+    handle(libc::SIGUSR2, on_reopen, libc::SA_RESTART);
 }
 
 /// Whether SIGXCPU came: a limit of CPU time was reached.

@@ -32,8 +32,9 @@ const PATIENCE_MS: libc::c_int = 50;
 /// Signals that a fault of the program's own raises, by an instruction that is tried again when a handler returns.
 const FAULTS: [libc::c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 /// Other signals that end the program, and that it has no use for. Real-time signals are left to the libraries that
-/// take them; SIGINT and its like end a run with its results, SIGPIPE is ignored, and SIGXFSZ is a failed write.
-const ENDINGS: [libc::c_int; 11] = [
+/// take them; SIGINT and its like end a run with its results, SIGUSR2 has files opened again, SIGPIPE is ignored, and
+/// SIGXFSZ is a failed write.
+const ENDINGS: [libc::c_int; 10] = [
     libc::SIGABRT,
     libc::SIGALRM,
     libc::SIGIO,
@@ -43,7 +44,6 @@ const ENDINGS: [libc::c_int; 11] = [
     libc::SIGSYS,
     libc::SIGTRAP,
     libc::SIGUSR1,
-    libc::SIGUSR2,
     libc::SIGVTALRM,
 ];
 /// What was in place for each of [`FAULTS`] before; null: nothing, or the default. What is behind the pointers is never

@@ -1,7 +1,10 @@
 //! Texts of others (names, files, what was typed) as they may be shown: on one line, and none of it obeyed by a
 //! terminal or read in another order than it stands.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 /// Characters that are not shown, or change how others are: control characters, those that turn the direction of
 /// writing, those of no width, and separators of lines.
@@ -71,6 +74,98 @@ pub fn json(text: String) -> String {
     shown
 }
 
+/// Whether who reads this program's words reads UTF-8: by the locale, as every program of a terminal finds it out
+/// (`LC_ALL`, `LC_CTYPE`, `LANG`). Where none is set, as in containers and services, they do.
+pub fn is_utf8() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    *KNOWN.get_or_init(|| {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+        locale.is_none_or(|locale| names_utf8(&locale.to_string_lossy()))
+    })
+}
+
+/// Whether a locale's name says so: `C.UTF-8`, `de_DE.utf8@euro`, `UTF-8`.
+fn names_utf8(locale: &str) -> bool {
+    // Some terminals send the character set alone.
+    let codes = locale.split_once('.').map_or(locale, |(_, codes)| codes);
+    let codes = codes.split('@').next().unwrap_or_default();
+    codes.eq_ignore_ascii_case("UTF-8") || codes.eq_ignore_ascii_case("utf8")
+}
+
+/// Words for who reads: in ASCII where the locale has no UTF-8. Names of others are escaped then, as Rust writes them.
+pub fn spoken(text: &str) -> Cow<'_, str> {
+    match text.is_ascii() || is_utf8() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(in_ascii(text, false)),
+    }
+}
+
+/// As [`spoken`], for a screen of cells: no character of ours takes more columns than before.
+pub fn in_cells(text: &str) -> Cow<'_, str> {
+    match text.is_ascii() || is_utf8() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(in_ascii(text, true)),
+    }
+}
+
+fn in_ascii(text: &str, cells: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_ascii() => out.push(c),
+            'µ' | 'μ' => out.push('u'),
+            '…' => out.push_str(if cells { "~" } else { "..." }),
+            '▄'..='█' | '▉'..='▌' => out.push('#'),
+            '▁'..='▃' => out.push('_'),
+            '▍'..='▏' => out.push('|'),
+            '░'..='▓' | '·' => out.push('.'),
+            '─' | '━' | '═' | '╌' | '┄' | '−' | '–' | '—' => out.push('-'),
+            '│' | '┃' | '║' | '┆' => out.push('|'),
+            // Corners and crossings.
+            '\u{2500}'..='\u{257f}' => out.push('+'),
+            '\u{2800}' => out.push(' '),
+            '\u{2801}'..='\u{28ff}' => out.push('*'),
+            '×' => out.push('x'),
+            '÷' => out.push('/'),
+            '²' => out.push('2'),
+            '³' => out.push('3'),
+            '→' => out.push('>'),
+            '←' => out.push('<'),
+            '↑' => out.push('^'),
+            '↓' => out.push('v'),
+            '±' => out.push_str(if cells { "~" } else { "+/-" }),
+            '≤' => out.push_str(if cells { "<" } else { "<=" }),
+            '≥' => out.push_str(if cells { ">" } else { ">=" }),
+            'Δ' => out.push('d'),
+            c if cells => out.extend(std::iter::repeat_n('?', if c >= '\u{1100}' { 2 } else { 1 })),
+            c => out.extend(c.escape_default()),
+        }
+    }
+    out
+}
+
+/// A writer to somebody who reads ([`spoken`]).
+#[derive(Debug)]
+pub struct Spoken<W>(pub W);
+
+impl<W: Write> Write for Spoken<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Formatting hands over whole texts; other bytes are no text of ours.
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !text.is_ascii() && !is_utf8() => {
+                self.0.write_all(spoken(text).as_bytes())?;
+                Ok(bytes.len())
+            }
+            _ => self.0.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// A writer that lets no terminal obey what others have put into names: hidden characters are written as escapes in
 /// the words of JSON, so JSON stays what it is. Ends of lines, tabs and colours (`ESC [ … m`) pass.
 #[derive(Debug)]
@@ -132,6 +227,30 @@ mod tests {
             prop_assert_eq!(shown.chars().count(), text.chars().count());
             for (was, is) in text.chars().zip(shown.chars()) {
                 prop_assert_eq!(is, if is_hidden(was) { '?' } else { was });
+            }
+        }
+    }
+
+    #[test]
+    fn a_locale_says_whether_it_has_utf_8() {
+        for yes in ["C.UTF-8", "en_US.utf8", "de_DE.UTF-8@euro", "UTF-8"] {
+            assert!(names_utf8(yes), "{yes}");
+        }
+        for no in ["C", "POSIX", "en_US", "de_DE.ISO-8859-1"] {
+            assert!(!names_utf8(no), "{no}");
+        }
+    }
+
+    #[test]
+    fn words_in_ascii_have_no_other_characters_and_cells_stay_as_many() {
+        assert_eq!(in_ascii("12 µs … ±3 █▁░", false), "12 us ... +/-3 #_.");
+        assert_eq!(in_ascii("a│b─┌┼", true), "a|b-++");
+        assert_eq!(in_ascii("café", false), "caf\\u{e9}");
+        for c in ('\u{80}'..='\u{ffff}').filter(|c| !is_hidden(*c)) {
+            for cells in [false, true] {
+                let text = in_ascii(&c.to_string(), cells);
+                assert!(text.is_ascii() && !text.is_empty(), "{c}");
+                assert!(!cells || text.len() <= 2, "{c}");
             }
         }
     }

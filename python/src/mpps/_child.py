@@ -15,12 +15,24 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 from ._errors import MppsError, ProgramNotFound
+from ._program import unfit
 
 #: How long a program may take to clean up after a signal, s. Then it is killed.
 GRACE_S = 10.0
 _LOOK_S = 0.02
 #: Lines of standard error that are kept.
 LINES_KEPT = 1000
+
+
+#: Tells the program which process it belongs to: it ends when that ends, however that ends.
+PARENT = "MPPS_PARENT"
+
+
+def _this_process() -> str:
+    """This process, and the PID namespace in which that is its number."""
+    with contextlib.suppress(OSError):
+        return f"{os.getpid()}:{os.stat('/proc/self/ns/pid').st_ino}"
+    return str(os.getpid())
 
 
 def spawn(argv: Sequence[str], *, stdout: bool) -> subprocess.Popen[bytes]:
@@ -31,13 +43,15 @@ def spawn(argv: Sequence[str], *, stdout: bool) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             list(argv),
+            env={**os.environ, PARENT: _this_process()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if stdout else subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC):
-            raise ProgramNotFound(f"{argv[0]}: {error.strerror}: want the program mpps", command=argv) from error
+            why = unfit(argv[0], error.errno) or f"{error.strerror}: want the program mpps"
+            raise ProgramNotFound(f"{argv[0]}: {why}", command=argv) from error
         raise MppsError(f"start {argv[0]}: {error.strerror}", command=argv) from error
 
 
@@ -67,6 +81,12 @@ def end(process: subprocess.Popen[bytes], unread: IO[bytes] | None) -> None:
         process.wait()
 
 
+def _end_of(owner: int, process: subprocess.Popen[bytes]) -> None:
+    """Ends a process, if this one has started it: a fork of the interpreter has it from its parent, and may end."""
+    if os.getpid() == owner:
+        end(process, None)
+
+
 def _discard(pipe: IO[bytes] | None) -> None:
     with contextlib.suppress(BlockingIOError):
         while pipe is not None and os.read(pipe.fileno(), 1 << 16):
@@ -83,7 +103,7 @@ class Child:
     def __init__(self, argv: Sequence[str]) -> None:
         self.process = spawn(argv, stdout=True)
         # A program must not outlive an interpreter that ends while nobody has waited for it.
-        self._finalizer = weakref.finalize(self, end, self.process, None)
+        self._finalizer = weakref.finalize(self, _end_of, os.getpid(), self.process)
         self._stop_lock = threading.Lock()
         self._stopped = False
         self._stderr: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)

@@ -39,7 +39,7 @@ def _dtype(values: Sequence[Any], kind: type | None) -> str | None:
 def polars_frame(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type | None]) -> polars.DataFrame:
     """Types: by column, or None for what the values say."""
     pl = _module("polars", "polars")
-    dtypes: dict[type | None, Any] = {int: pl.Int64, float: pl.Float64}
+    dtypes: dict[type | None, Any] = {int: pl.Int64, float: pl.Float64, str: pl.String}
     frame: polars.DataFrame = pl.DataFrame(
         [pl.Series(name, values, dtype=dtypes.get(types.get(name)), strict=False) for name, values in columns.items()]
     )

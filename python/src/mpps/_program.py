@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import numbers
 import os
+import platform
+import re
 import shutil
 from collections.abc import Iterable
 from decimal import Decimal
@@ -23,6 +26,49 @@ _REFUSED = {
 }
 
 
+#: The loader of a program is named in its first bytes.
+_HEAD_BYTES = 1 << 16
+
+
+def unfit(program: str, number: int | None) -> str | None:
+    """Why a program that is there can't be started, by the error's number; None where that says it itself."""
+    if number == errno.ENOEXEC:
+        return f"not for this processor ({platform.machine()}): want a program that was built for it, by MPPS_BIN"
+    if number != errno.ENOENT:
+        return None
+    try:
+        with open(program, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return None
+    found = re.search(rb"/[\w./-]*/ld-[\w.-]+", head) if head[:4] == b"\x7fELF" else None
+    if found is None or os.path.exists(found[0]):
+        return None
+    return (
+        f"built for another C library: its loader {found[0].decode()} is not on this host: want a program that was "
+        "built here (make build), or one that is linked statically, by MPPS_BIN"
+    )
+
+
+def _is_of_python(path: str) -> bool:
+    """Whether this is the command that a wheel installs: it would look for the program again."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    return head[:2] == b"#!" and b"mpps.__main__" in head
+
+
+def _in_path() -> str | None:
+    """The first program of the name in PATH that is no command of a wheel."""
+    for folder in os.get_exec_path():
+        found = shutil.which("mpps", path=folder)
+        if found is not None and not _is_of_python(found):
+            return found
+    return None
+
+
 def find_program(program: str | os.PathLike[str] | None = None) -> str:
     """The program that is run: `program`, else `$MPPS_BIN`, else the one in this package, else the first in `PATH`."""
     for named, value in (("program", program), ("MPPS_BIN", os.environ.get("MPPS_BIN"))):
@@ -30,11 +76,13 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
             path = os.fspath(value)
             if os.path.isdir(path) or not os.access(path, os.X_OK):
                 raise ProgramNotFound(f"{named}={path}: want the program mpps, a file that can be run")
+            if _is_of_python(path):
+                raise ProgramNotFound(f"{named}={path}: this is the command of this package, which looks for the program")
             return os.path.abspath(path)
     inside = Path(__file__).with_name("bin") / "mpps"
     if os.access(inside, os.X_OK):
         return str(inside)
-    found = shutil.which("mpps")
+    found = _in_path()
     if found is None:
         raise ProgramNotFound("no program mpps: want MPPS_BIN to name it, or its folder in PATH")
     return os.path.abspath(found)

@@ -48,6 +48,7 @@ class Row:
     rx_fill_highest_ratio: float | None = None
     rx_fill_mean_ratio: float | None = None
     rx_by_arrival_packets: int | None = None
+    start_utc: str | None = None
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Row:
@@ -65,4 +66,5 @@ class Row:
         return None if self.rx_packets is None else self.rx_packets / self.interval_s
 
 
-COLUMNS: dict[str, type] = {field.name: int if "int" in str(field.type) else float for field in fields(Row)}
+_TYPES = {"int": int, "float": float, "str": str}
+COLUMNS: dict[str, type] = {field.name: _TYPES[str(field.type).split(" ")[0]] for field in fields(Row)}

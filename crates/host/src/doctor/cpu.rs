@@ -77,6 +77,7 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
         let why = "a lane whose core others want waits for milliseconds, and the run is not valid";
         // A run needs a core at least.
         let (grade, note, command) = match load > count.saturating_sub(1).max(1) as f64 {
+            _ if count == 0 => (Status::Info, ", of how many is not known", ""),
             true => (Status::Warn, ": less than a core is free", "top -H -o %CPU"),
             false => (Status::Ok, "", ""),
         };

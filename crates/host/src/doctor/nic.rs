@@ -220,14 +220,14 @@ fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
         .pairs()
         .filter(|(key, ..)| ["RX", "TX", "Combined"].contains(key))
         .filter_map(|(key, current, largest)| {
-            let target = largest.min(cores as u64);
+            let target = largest.min(cores? as u64);
             (target > current).then(|| format!("{} {target}", key.to_lowercase()))
         })
         .collect();
     if raise.is_empty() {
         area.add(Status::Ok, "queues", finding, why, "");
     } else {
-        finding.push_str(&format!(" on {cores} cores; the device has more"));
+        finding.push_str(&format!(" on {} cores; the device has more", cores.unwrap_or_default()));
         area.add(
             Status::Info,
             "queues",
@@ -238,12 +238,10 @@ fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
     }
 }
 
-/// Number of online cores; 1 when it can't be read.
-fn cores(machine: &Machine) -> usize {
-    machine
-        .read("/sys/devices/system/cpu/online")
-        .and_then(|t| parse::list(&t))
-        .map_or(1, |l| l.len())
+/// Number of online cores; `None`: it can't be read.
+fn cores(machine: &Machine) -> Option<usize> {
+    let online = machine.read("/sys/devices/system/cpu/online");
+    online.and_then(|text| parse::list(&text)).map(|cores| cores.len())
 }
 
 fn rings(machine: &Machine, name: &str, area: &mut Area<'_>) {
@@ -338,10 +336,10 @@ fn interrupts(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
     if same {
         let finding = format!("all {} on core {one} of {name}", targets.len());
         let numbers = targets.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>().join(" ");
-        let cores = cores(machine);
-        let command =
-            format!("i=0; for q in {numbers}; do echo $((i++ % {cores})) > /proc/irq/$q/smp_affinity_list; done");
-        area.add(Status::Warn, "interrupts", finding, why, &command);
+        let command = cores(machine).map(|cores| {
+            format!("i=0; for q in {numbers}; do echo $((i++ % {cores})) > /proc/irq/$q/smp_affinity_list; done")
+        });
+        area.add(Status::Warn, "interrupts", finding, why, &command.unwrap_or_default());
     } else {
         area.add(Status::Info, "interrupts", shown.join(", "), why, "");
     }

@@ -113,7 +113,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("Gates", &["expect", "junit"]),
-    ("Live", &["prom", "metrics", "web"]),
+    ("Live", &["prom", "metrics", "web", "allow-host"]),
     (
         "Trace and profile",
         &[

@@ -38,7 +38,7 @@ pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use rate::{RateText, StepText};
 pub(crate) use results::{Plot, Report};
 pub(crate) use run::{Again, Run, Tell};
-pub(crate) use serve::Serve;
+pub(crate) use serve::{Listen, Serve};
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
 

@@ -2,7 +2,9 @@
 
 use super::values::Parsed;
 use clap::Args;
+use mpps_serve::HostName;
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -11,6 +13,24 @@ pub(super) const ANYWHERE: &str = "127.0.0.1:0";
 
 /// What is wanted of an address.
 const WANT: &str = "want ADDR:PORT, such as 127.0.0.1:9100, or nothing at all (127.0.0.1 and a free port)";
+
+/// What is wanted behind an address.
+const WANT_HOST: &str = "want host=NAME behind the address, such as 127.0.0.1:9100,host=bench1.lab";
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) at: SocketAddr,
+    /// Names by which it may be asked for beside its own.
+    pub(crate) hosts: Vec<HostName>,
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.at)?;
+        self.hosts.iter().try_for_each(|host| write!(f, ",host={host}"))
+    }
+}
 
 /// Metrics and the live page.
 #[derive(Args, Debug, Clone)]
@@ -22,21 +42,25 @@ pub(crate) struct Serve {
     /// Serve metrics for Prometheus while the run goes on, at http://ADDR:PORT/metrics [default: 127.0.0.1 and a free
     /// port; the address is printed]
     #[arg(
-        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = address
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = listen
     )]
-    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<Listen>,
     /// Serve a live page while the run goes on, for browsers; it shows, and can change nothing [default: as of
     /// --metrics]
     #[arg(
-        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = address
+        long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = ANYWHERE, value_parser = listen
     )]
-    pub(crate) web: Option<SocketAddr>,
+    pub(crate) web: Option<Listen>,
+    /// Names, or addresses, by which --metrics and --web may be asked for beside localhost and the address that they
+    /// listen at: those that a scraper, a reverse proxy or a published port uses. For one of the two: ADDR:PORT,host=NAME
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', value_parser = host)]
+    pub(crate) allow_host: Vec<HostName>,
 }
 
 impl Serve {
     /// The options with an address, and these.
-    pub(crate) fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 2] {
-        [("--metrics", self.metrics), ("--web", self.web)]
+    pub(crate) fn addresses(&self) -> [(&'static str, Option<&Listen>); 2] {
+        [("--metrics", self.metrics.as_ref()), ("--web", self.web.as_ref())]
     }
 
     /// The words that say this.
@@ -45,6 +69,7 @@ impl Serve {
         let mut words: Vec<OsString> = addresses
             .filter_map(|(option, address)| Some(format!("{option}={}", address?).into()))
             .collect();
+        words.extend(self.allow_host.iter().map(|host| format!("--allow-host={host}").into()));
         if let Some(path) = &self.prom {
             let mut word = OsString::from("--prom=");
             word.push(path);
@@ -52,6 +77,20 @@ impl Serve {
         }
         words
     }
+}
+
+/// An address to listen at, and names for it.
+fn listen(text: &str) -> Parsed<Listen> {
+    let mut words = text.split(',');
+    let at = address(words.next().unwrap_or_default())?;
+    let one = |word: &str| host(word.trim().strip_prefix("host=").ok_or(WANT_HOST)?);
+    let hosts = words.map(one).collect::<Parsed<_>>()?;
+    Ok(Listen { at, hosts })
+}
+
+/// The name of a host.
+fn host(text: &str) -> Parsed<HostName> {
+    text.parse().map_err(str::to_owned)
 }
 
 /// An address to listen at; names are not looked up, but for `localhost`.
@@ -85,6 +124,27 @@ fn address(text: &str) -> Parsed<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_may_have_names_and_says_them_again() {
+        for (text, want) in [
+            ("0.0.0.0:9470,host=bench1.lab", "0.0.0.0:9470,host=bench1.lab"),
+            ("[::]:81,host=A.,host=192.0.2.1", "[::]:81,host=a,host=192.0.2.1"),
+            ("127.0.0.1:81", "127.0.0.1:81"),
+        ] {
+            assert_eq!(listen(text).map(|at| at.to_string()), Ok(want.to_owned()), "{text}");
+        }
+        for (bad, want) in [
+            ("127.0.0.1:81,", WANT_HOST),
+            ("127.0.0.1:81,bench1.lab", WANT_HOST),
+            ("127.0.0.1:81,host=bench1.lab:81", "without a port"),
+            ("127.0.0.1:81,host=*", "want the name or address of a host"),
+            ("host=bench1.lab", WANT),
+        ] {
+            let told = listen(bad).expect_err(bad);
+            assert!(told.contains(want), "{bad}: {told}");
+        }
+    }
 
     #[test]
     fn addresses_are_read_or_refused_with_what_would_be_right() {

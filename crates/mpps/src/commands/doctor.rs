@@ -1,7 +1,7 @@
 //! `doctor`.
 
 use crate::cli::Doctor;
-use crate::fail::{Result, failed, print, usage};
+use crate::fail::{Result, failed, print, print_words, usage};
 use crate::paths::{all_names, dpdk_version, drives_interface};
 use mpps_host::doctor::{Options, examine};
 use mpps_io::PortSpec;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
         let out = std::io::stdout();
         let colour = Colour::for_stream(&out) == Colour::Always;
         let columns = columns_of(&out);
-        print(|out| report.render(out, colour, Some(columns)))?;
+        print_words(|out| report.render(out, colour, Some(columns)))?;
     }
     Ok(ExitCode::from(u8::from(report.failed(&about))))
 }

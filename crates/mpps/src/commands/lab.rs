@@ -1,7 +1,7 @@
 //! `lab`.
 
 use crate::cli::{Lab as Args, LabAction};
-use crate::fail::{Result, print, say};
+use crate::fail::{Result, print_words, say};
 use mpps_host::lab::{DEFAULT_NAME, Host, Lab, LabOptions, LabState};
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         }
         LabAction::Status => {
             let status = lab.status()?;
-            print(|out| status.render(out))?;
+            print_words(|out| status.render(out))?;
             if status.state != LabState::Up {
                 return Ok(ExitCode::FAILURE);
             }
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn say(lines: &[String]) -> Result<()> {
-    print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+    print_words(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
 fn done(done: Vec<String>, nothing: &str) -> Vec<String> {

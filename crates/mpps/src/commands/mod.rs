@@ -26,11 +26,11 @@ mod trace_peer;
 mod traffic;
 
 pub(crate) use compare::end_with_parent;
-pub(crate) use output::{failed_in_lines, with_result};
+pub(crate) use output::{failed_in_files, with_result};
 pub(crate) use steps::prepare;
 
 use crate::cli::{Command, TraceAction};
-use crate::fail::{Result, print, say, usage};
+use crate::fail::{Result, print_words, say, usage};
 use crate::paths;
 use crate::plan;
 use crate::privilege::{self, as_user};
@@ -44,6 +44,15 @@ use std::process::ExitCode;
 /// Runs the command.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     privilege::check(&command)?;
+    // One that becomes another program leaves this to that, or to the kernel's signal.
+    let becomes_another = match &command {
+        Command::Lab(_) => true,
+        Command::Trace(args) => matches!(&args.action, Some(TraceAction::Peer(args)) if args.exec),
+        _ => false,
+    };
+    if !becomes_another {
+        compare::watch_parent()?;
+    }
     // A user whom the program's file lends rights could write the list of changes.
     let mends = match &command {
         Command::Plot(_) | Command::Report(_) | Command::Trace(_) => false,
@@ -91,7 +100,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Man(args) => manual::man(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Ports => {
-            print(|out| writeln!(out, "{}", paths::text()))?;
+            print_words(|out| writeln!(out, "{}", paths::text()))?;
             Ok(ExitCode::SUCCESS)
         }
     }

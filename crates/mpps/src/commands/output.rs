@@ -12,17 +12,20 @@ use crate::run::Host;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
-    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
-    print_summary, write_trace,
+    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, junit_without_result,
+    of_way, page, print_summary, write_trace,
 };
+use mpps_serve::{About, PromFile};
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use mpps_sys::stdio::stdout_is_closed;
+use mpps_sys::text::Spoken;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sinks of one run, and what comes of them.
@@ -128,9 +131,113 @@ fn lines() -> Lines {
     }
 }
 
-/// The program fails: the last of the run's JSON Lines says why. Where the run has not opened them yet they are only
-/// that, in the file that the command line names.
-pub(crate) fn failed_in_lines(failure: &Failure) {
+/// The files that a machine reads as the state of a run (`--junit`, `--prom`) hold its result.
+static STATE_IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// The result is in the files that are read as a state, or was to be: a failure after that is none of the run.
+pub(super) fn state_is_told() {
+    STATE_IS_TOLD.store(true, Ordering::Relaxed);
+}
+
+/// The program fails: the files that it was to write say so, as far as they are read as what became of a run.
+pub(crate) fn failed_in_files(failure: &Failure) {
+    failed_in_lines(failure);
+    if !STATE_IS_TOLD.load(Ordering::Relaxed) {
+        failed_in_state(failure.line());
+    }
+}
+
+/// What an earlier run has left in `--junit` and `--prom` is not to be taken for what became of this one.
+fn failed_in_state(message: &str) {
+    let words = words_of_program();
+    let named = |option: &str| {
+        let path = path_of(option, words.iter().cloned())?;
+        // A failure that is about the file itself, or a file that has another meaning, too: it may be another's.
+        let told = message.split(": ").next().unwrap_or_default();
+        let is_about_it = told.split(" and ").any(|about| about == option);
+        let others = words.iter().filter(|word| names_same(word, &path)).count() > 1;
+        (!is_about_it && !others && !path.is_dir() && !is_of_no_folder(&path)).then_some(path)
+    };
+    let (to_junit, to_prom) = (named("--junit"), named("--prom"));
+    if to_junit.is_none() && to_prom.is_none() {
+        return;
+    }
+    let written = as_user(|| {
+        if let Some(path) = to_junit {
+            let written = JsonTarget::prepare(&path).and_then(|target| {
+                let stdout = path == Path::new("-");
+                // A pipe that nobody reads would hold up the end.
+                let text = (stdout || target.is_file()).then(|| junit_without_result(&command(), message));
+                text.map_or(Ok(()), |text| target.write_text(&text))
+            });
+            of_this_run(written).map_err(|e| unwritable("--junit", &e))?;
+        }
+        if let Some(path) = to_prom {
+            let about = About {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                workload: command(),
+                ..About::default()
+            };
+            of_this_run(PromFile::failed(&path, about)).map_err(|e| unwritable("--prom", &e))?;
+        }
+        Ok(())
+    });
+    if let Err(failure) = written {
+        tell_at_end(failure.line());
+    }
+}
+
+/// Whether a word of the command line is this file, or an option with it.
+fn names_same(word: &OsString, path: &Path) -> bool {
+    let value = word.to_str().and_then(|word| word.strip_prefix("--")?.split_once('='));
+    let named = value.map_or(Path::new(word), |(_, value)| Path::new(value));
+    named == path || mpps_report::same_file(named, path)
+}
+
+/// Whether a file is one of the folder of `--out`, which is not there: a refused run leaves none.
+fn is_of_no_folder(path: &Path) -> bool {
+    let out = path_of("--out", words_of_program().into_iter());
+    let above = path.parent();
+    above.is_some_and(|folder| out.as_deref() == Some(folder) && !folder.exists())
+}
+
+/// A file that another run writes is none of this one's.
+fn of_this_run(written: std::result::Result<(), ReportError>) -> std::result::Result<(), ReportError> {
+    match written {
+        Err(ReportError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
+        other => other,
+    }
+}
+
+/// What the program was called to do: `sendrecv`, `ndr`, …; empty where that is not known.
+fn command() -> String {
+    let word = words_of_program().into_iter().nth(1).unwrap_or_default();
+    let word = word.to_string_lossy();
+    if word.starts_with('-') {
+        String::new()
+    } else {
+        word.into_owned()
+    }
+}
+
+/// A file of `--junit`, which says until the run ends that it has not: who kills the program leaves that.
+pub(super) fn junit_target(path: &Path) -> Result<JsonTarget> {
+    let prepare = || JsonTarget::prepare(path).map_err(|e| unwritable("--junit", &e));
+    let target = prepare()?;
+    if !target.is_file() {
+        return Ok(target);
+    }
+    let why = "it has not ended: it goes on, or was killed";
+    let text = junit_without_result(&command(), why);
+    target.write_text(&text).map_err(|e| unwritable("--junit", &e))?;
+    // A lock is of the file that is there.
+    drop(target);
+    prepare()
+}
+
+/// The last of the run's JSON Lines says why it fails. Where the run has not opened them yet they are only that, in the
+/// file that the command line names.
+fn failed_in_lines(failure: &Failure) {
     let (message, exit_code) = (failure.line().to_owned(), failure.code());
     let told = match lines() {
         Lines::Ended => return,
@@ -141,10 +248,7 @@ pub(crate) fn failed_in_lines(failure: &Failure) {
                 return;
             };
             // A refused run leaves no folder, so a file in that of --out can't be opened, and that is no second fault.
-            if path
-                .parent()
-                .is_some_and(|folder| named("--out").as_deref() == Some(folder) && !folder.exists())
-            {
+            if is_of_no_folder(&path) {
                 return;
             }
             // As the user whose file it is.
@@ -338,6 +442,7 @@ impl Output {
             unwritten
         };
         unwritten.extend(own.clerk.does(ended)?);
+        state_is_told();
         if let (Some(target), Some(recording)) = (own.trace, recording) {
             unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
@@ -404,7 +509,8 @@ impl Own {
             .collect();
         let stdout = files.iter().filter(|(_, f)| *f == Some(Path::new("-"))).count();
         if stdout > 1 {
-            let options: Vec<_> = files.iter().map(|(option, _)| *option).collect();
+            let to_stdout = files.iter().filter(|(_, file)| *file == Some(Path::new("-")));
+            let options: Vec<_> = to_stdout.map(|(option, _)| *option).collect();
             return Err(usage(format!(
                 "{}: '-' for more than one: want standard output for one at the most",
                 options.join(", ")
@@ -500,7 +606,7 @@ impl Own {
         let err = std::io::stderr();
         let on_stderr = || {
             let (colour, columns) = (Colour::for_stream(&err), columns_of(&err));
-            print_summary(summary, self.detail, colour, columns, &mut err.lock())
+            print_summary(summary, self.detail, colour, columns, &mut Spoken(err.lock()))
         };
         if self.stdout_taken {
             // Nothing is left to say it on.
@@ -511,7 +617,7 @@ impl Own {
         let (colour, columns) = (Colour::for_stream(&out), columns_of(&out));
         let printed = match stdout_is_closed() {
             true => Err(std::io::Error::other("it is closed")),
-            false => print_summary(summary, self.detail, colour, columns, &mut out.lock()),
+            false => print_summary(summary, self.detail, colour, columns, &mut Spoken(out.lock())),
         };
         // A reader that has gone (`| head`) had all that it wanted.
         let error = printed
@@ -629,12 +735,13 @@ fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
     let page = page
         .as_ref()
         .map(|(form, option, path)| (form.clone(), *option, path.as_path()));
-    let prepared = given
-        .chain(page)
-        .map(|(form, option, path)| match JsonTarget::prepare(path) {
+    let prepared = given.chain(page).map(|(form, option, path)| match form {
+        Form::Junit => Ok((form, junit_target(path)?)),
+        _ => match JsonTarget::prepare(path) {
             Ok(target) => Ok((form, target)),
             Err(e) => Err(unwritable(option, &e)),
-        });
+        },
+    });
     prepared.collect()
 }
 

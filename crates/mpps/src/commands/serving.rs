@@ -4,7 +4,7 @@
 //! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
 //! no thread has any that it needs no more.
 
-use crate::cli::Run;
+use crate::cli::{Listen, Run};
 use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
 use crate::fail::{Result, failed, printable, say, to_stderr, usage};
@@ -13,7 +13,9 @@ use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
 use mpps_report::document::Document;
 use mpps_report::{Colour, LiveStyle, Notes, ReportError, whole_terminal};
-use mpps_serve::{About, Board, Goal, LIMITS, Listener, MetricsSite, PageSite, PromFile, SMALLEST, Screen, Server};
+use mpps_serve::{
+    About, Board, Goal, HostName, LIMITS, Listener, MetricsSite, PageSite, PromFile, SMALLEST, Screen, Server,
+};
 use mpps_serve::{Token, TrialAbout, Watcher, WatcherSink, terminal_size};
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched::{Heirs, Priority, keep_off, set_priority};
@@ -34,8 +36,11 @@ const NICE: i32 = 10;
 /// Names the network namespace in which the addresses are: that of the user, where the command itself is in a lab.
 pub(crate) const NAMESPACE: &str = "MPPS_SERVE_NAMESPACE";
 
+/// A socket, and the names by which it may be asked for beside its own.
+type Bound = Option<(TcpListener, Vec<HostName>)>;
+
 /// Sockets that [`bind`] has bound, of `--metrics` and `--web`.
-static BOUND: Mutex<[Option<TcpListener>; 2]> = Mutex::new([None, None]);
+static BOUND: Mutex<[Bound; 2]> = Mutex::new([None, None]);
 
 /// Binds what the run is to listen at.
 ///
@@ -44,8 +49,17 @@ static BOUND: Mutex<[Option<TcpListener>; 2]> = Mutex::new([None, None]);
 pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
     let namespace = std::env::var_os(NAMESPACE);
     let mut sockets = [None, None];
-    for (socket, (option, address)) in sockets.iter_mut().zip(run.tell.serve.addresses()) {
-        let Some(address) = address else { continue };
+    let serve = &run.tell.serve;
+    // A file of options is for runs with and without.
+    let typed = std::env::args_os().any(|word| word.as_encoded_bytes().starts_with(b"--allow-host"));
+    if typed && serve.addresses().iter().all(|(_, listens)| listens.is_none()) {
+        return Err(usage("--allow-host: nobody listens: want --metrics or --web as well"));
+    }
+    for (socket, (option, listens)) in sockets.iter_mut().zip(serve.addresses()) {
+        let Some(Listen { at: address, hosts }) = listens else {
+            continue;
+        };
+        let address = *address;
         let ip = address.ip().to_canonical();
         if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return Err(usage(format!(
@@ -65,7 +79,7 @@ pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
         if !ip.is_loopback() {
             say!("{option} {address}: whoever reaches this address can read what the run tells");
         }
-        *socket = Some(bound);
+        *socket = Some((bound, [hosts.as_slice(), &serve.allow_host].concat()));
     }
     *BOUND.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
     Ok(())
@@ -269,31 +283,26 @@ impl Serving {
 }
 
 /// Starts the thread that serves, and says where.
-fn serve(
-    bound: [Option<TcpListener>; 2],
-    watcher: &Watcher,
-    board: Board,
-    cores: Vec<usize>,
-) -> Result<Option<Server>> {
+fn serve(bound: [Bound; 2], watcher: &Watcher, board: Board, cores: Vec<usize>) -> Result<Option<Server>> {
     if bound.iter().all(Option::is_none) {
         return Ok(None);
     }
     let unstarted = |e: io::Error| failed(format!("start the thread that serves: {e}"));
     let [metrics, web] = bound;
     let (mut listeners, mut told) = (Vec::new(), None);
-    if let Some(socket) = metrics {
+    if let Some((socket, hosts)) = metrics {
         let url = url(&socket).map_err(unstarted)?;
         say!("metrics: {url}metrics");
         told.get_or_insert(format!("{url}metrics"));
-        listeners.push(Listener::new(socket, MetricsSite(board.clone())).map_err(unstarted)?);
+        listeners.push(Listener::new(socket, MetricsSite(board.clone()), hosts).map_err(unstarted)?);
     }
-    if let Some(socket) = web {
+    if let Some((socket, hosts)) = web {
         let token = Token::new().map_err(unstarted)?;
         let path = token.path();
         let url = format!("{}{}", url(&socket).map_err(unstarted)?, path.trim_start_matches('/'));
         say!("live page: {url}");
         told.get_or_insert(url);
-        listeners.push(Listener::new(socket, PageSite::new(board, token)).map_err(unstarted)?);
+        listeners.push(Listener::new(socket, PageSite::new(board, token), hosts).map_err(unstarted)?);
     }
     // Of a command with a lab of its own they are the user's.
     let elsewhere = || std::env::var_os(NAMESPACE).is_none().then(way_in).flatten();

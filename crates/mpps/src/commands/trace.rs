@@ -2,11 +2,12 @@
 
 use super::output::unwritable;
 use crate::cli::{Show, Trace};
-use crate::fail::{Result, failed, print, usage};
+use crate::fail::{Result, failed, print_words, usage};
 use crate::privilege::as_user;
 use crate::profile::{Picture, Samples};
 use clap::ValueEnum;
 use mpps_report::{JsonTarget, ReportError, read_trace, same_file, write_ctf};
+use mpps_sys::text::Spoken;
 use mpps_trace::{Cause, Recording, Subject, count, table, time};
 use std::io::{self, Write};
 use std::path::Path;
@@ -49,8 +50,8 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
         write(&mut text).map_err(|e| failed(format!("make the tables: {e}")))?;
         let text = harmless(&String::from_utf8_lossy(&text));
         match taken.contains(&true) {
-            true => io::stderr().lock().write_all(text.as_bytes()).map_err(failed),
-            false => print(|out| out.write_all(text.as_bytes())),
+            true => Spoken(io::stderr().lock()).write_all(text.as_bytes()).map_err(failed),
+            false => print_words(|out| out.write_all(text.as_bytes())),
         }
     };
     if let Some(folder) = &args.ctf {

@@ -3,15 +3,24 @@
 use crate::document::Table;
 use serde_json::Value;
 
+/// What a formula begins with, in one spreadsheet or another.
+const FIRST: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+
+/// A text that spreadsheets take for no formula: a name or a command may begin as one does.
+fn as_text(text: &str) -> String {
+    let formula = text.starts_with(FIRST) && text.parse::<f64>().is_err();
+    if formula { format!("'{text}") } else { text.to_owned() }
+}
+
 /// The table, under the keys of its columns. A cell is empty where there is no value.
 pub fn csv(table: &Table) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let cell = |value: &Value| match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => as_text(text),
         other => other.to_string(),
     };
-    let keys = table.columns.iter().map(|column| column.key.clone());
+    let keys = table.columns.iter().map(|column| as_text(&column.key));
     let rows = table.rows.iter().map(|row| {
         let cells = (0..table.columns.len()).map(|i| row.get(i).map(cell).unwrap_or_default());
         cells.collect::<Vec<_>>()
@@ -22,4 +31,26 @@ pub fn csv(table: &Table) -> String {
     }
     let bytes = writer.into_inner().unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_spreadsheet_would_take_for_a_formula_is_a_text() {
+        for (text, cell) in [
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+x", "'+x"),
+            ("-x", "'-x"),
+            ("\t=1", "'\t=1"),
+            ("-1.5", "-1.5"),
+            ("+3", "+3"),
+            ("a=1", "a=1"),
+            ("", ""),
+        ] {
+            assert_eq!(as_text(text), cell);
+        }
+    }
 }

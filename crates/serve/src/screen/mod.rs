@@ -33,6 +33,7 @@ use look::Look;
 use mpps_sys::evidence::continued;
 use mpps_sys::signal::interrupt;
 use mpps_sys::terminal;
+use mpps_sys::text::spoken;
 use mpps_sys::wake::Wake;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -180,7 +181,7 @@ impl Drop for Screen {
         let lines = self.shared.held.take();
         let taken = lines.iter().take_while(|_| terminal::takes());
         // A reader that has gone is no reason to panic.
-        taken.for_each(|line| drop(writeln!(io::stderr(), "{line}")));
+        taken.for_each(|line| drop(writeln!(io::stderr(), "{}", spoken(line))));
     }
 }
 

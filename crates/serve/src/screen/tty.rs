@@ -3,6 +3,7 @@
 
 use mpps_report::own_group;
 use mpps_sys::terminal;
+use mpps_sys::text::in_cells;
 use mpps_sys::wake::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -95,7 +96,7 @@ impl Tty {
     }
 
     pub(super) fn put(&mut self, text: &str) {
-        self.left.extend_from_slice(text.as_bytes());
+        self.left.extend_from_slice(in_cells(text).as_bytes());
     }
 
     /// Writes what is left, as far as the terminal takes it.

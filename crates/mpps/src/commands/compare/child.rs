@@ -5,16 +5,23 @@ use crate::fail::{Result, failed};
 use crate::privilege::{aside, shed};
 use mpps_sys::signal;
 use mpps_sys::thread::explained;
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
+};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Names the process that a run belongs to.
+/// Names the process that a run belongs to: its number, and behind a colon the inode of its PID namespace, if that is
+/// known.
 const PARENT: &str = "MPPS_PARENT";
 /// How often it is looked whether the end was asked for. Rarely: nothing is to be in the way of the run.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,7 +31,8 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// Has the kernel end this process with the one that it is a run of. The signal is set here and not by the parent:
 /// what the program's file lends it (`setcap`) makes the kernel forget a signal that was set before.
 pub(crate) fn end_with_parent() {
-    let parent = std::env::var(PARENT).ok().and_then(|text| text.parse().ok());
+    let named = std::env::var(PARENT).unwrap_or_default();
+    let parent = named.split(':').next().and_then(|pid| pid.parse().ok());
     let Some(parent) = parent.and_then(Pid::from_raw) else {
         return;
     };
@@ -33,6 +41,71 @@ pub(crate) fn end_with_parent() {
         // A variable that was left over.
         let _ = set_parent_process_death_signal(None);
     }
+}
+
+/// Watches the process that this one is a run of, from a thread that does nothing else: the kernel's own signal
+/// ([`end_with_parent`]) comes as soon as the *thread* ends that started it, which in Python may be any. That process
+/// may be an ancestor, too: what it started may be a script, or `sudo`. Not for a process that becomes another program.
+///
+/// # Errors
+/// When that process has ended already.
+pub(crate) fn watch_parent() -> Result<()> {
+    static ONCE: Once = Once::new();
+    let mut first = false;
+    ONCE.call_once(|| first = true);
+    let named = std::env::var(PARENT).unwrap_or_default();
+    let (pid, namespace) = named.split_once(':').unwrap_or((&named, ""));
+    let Some(parent) = pid.parse().ok().and_then(Pid::from_raw).filter(|_| first) else {
+        return Ok(());
+    };
+    // Numbers are those of a PID namespace.
+    let own = std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino());
+    let same = namespace.parse() == Ok(own);
+    let ended = || failed(format!("process {pid}, to which this run belongs, has ended"));
+    let pidfd = match pidfd_open(parent, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(Errno::SRCH) if same => return Err(ended()),
+        // Where the kernel, or a sandbox, has none of these the signal stays.
+        Err(_) => return Ok(()),
+    };
+    let gone = |timeout: Option<&Timespec>| {
+        let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+        while matches!(poll(&mut ended, timeout), Err(Errno::INTR)) {}
+        !ended[0].revents().is_empty()
+    };
+    if same && gone(Some(&Timespec::default())) {
+        return Err(ended());
+    }
+    // Or the variable was left over.
+    if getppid() != Some(parent) && !(same && is_ancestor(parent)) {
+        return Ok(());
+    }
+    let watching = mpps_sys::thread::spawn("mpps-parent", move || {
+        shed();
+        let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+        while matches!(poll(&mut ended, None), Err(Errno::INTR)) {}
+        if !ended[0].revents().is_empty() {
+            let _ = kill_process(getpid(), Signal::TERM);
+        }
+    });
+    if watching.is_ok() {
+        let _ = set_parent_process_death_signal(None);
+    }
+    Ok(())
+}
+
+/// Whether a process has started this one, or one that has, and so on.
+fn is_ancestor(process: Pid) -> bool {
+    let above = |pid: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        line.trim().parse::<i32>().ok().filter(|pid| *pid > 0)
+    };
+    let first = getppid().map(|parent| parent.as_raw_nonzero().get());
+    // A chain of processes is no circle, and no longer than this.
+    std::iter::successors(first, above)
+        .take(64)
+        .any(|pid| pid == process.as_raw_nonzero().get())
 }
 
 /// Has a command end with this process, if it is this program, and if the main thread starts it.

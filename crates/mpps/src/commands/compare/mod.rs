@@ -16,12 +16,12 @@ mod tell;
 mod trial;
 mod unlike;
 
-pub(crate) use child::{end_with_parent, last_words, of_this_process};
+pub(crate) use child::{end_with_parent, last_words, of_this_process, watch_parent};
 
 use crate::cli::{Compare, Metric, Setting};
 use crate::commands::folder::{self, SCHEMA};
 use crate::commands::method::bench::repeats;
-use crate::fail::{Failure, Result, failed, print, say, usage};
+use crate::fail::{Failure, Result, failed, print_words, say, usage};
 use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
 use mpps_sys::signal;
@@ -370,7 +370,7 @@ fn say(
         Ended::Interrupted => trials.iter().any(|trial| trial.figures.valid),
         Ended::Failed(_) => found.rows.iter().any(|row| row.estimate.is_some()),
     };
-    print(|out| {
+    print_words(|out| {
         if worth_telling {
             for line in tell::lines(setup, found, trials.len(), took) {
                 writeln!(out, "{line}")?;

@@ -243,6 +243,7 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
         ("--prom", serve.prom.is_some()),
         ("--metrics", serve.metrics.is_some()),
         ("--web", serve.web.is_some()),
+        ("--allow-host", !serve.allow_host.is_empty()),
     ] {
         if given {
             return Err(usage(format!(

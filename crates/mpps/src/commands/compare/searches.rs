@@ -9,7 +9,7 @@ use super::result::column;
 use super::{record, unlike};
 use crate::cli::Compare;
 use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
-use crate::fail::{Result, failed, print, say, usage};
+use crate::fail::{Result, failed, print_words, say, usage};
 use mpps_method::Ratio;
 use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_stats::count;
@@ -282,7 +282,7 @@ pub(super) fn compare(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
         let all: Vec<_> = differ.iter().map(unlike::words).collect();
         lines.push(format!("They differ in {}.", all.join("; ")));
     }
-    print(|out| {
+    print_words(|out| {
         for side in sides {
             writeln!(out, "{}  {}", side.name, side.text)?;
         }

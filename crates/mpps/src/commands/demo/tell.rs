@@ -7,7 +7,7 @@ const COLUMNS: usize = 80;
 
 /// Writes a line. A reader that has gone is no reason to end: the files still get everything.
 pub(super) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", mpps_sys::text::spoken(line));
 }
 
 /// Numbers the steps.

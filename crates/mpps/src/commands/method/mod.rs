@@ -11,7 +11,7 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
-use crate::commands::output::unwritable;
+use crate::commands::output::junit_target;
 use crate::commands::serving::{Serving, Shown};
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
@@ -19,7 +19,6 @@ use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
 use bench::Bench;
 use mpps_engine::Pacing;
-use mpps_report::JsonTarget;
 use mpps_sys::signal;
 use record::{Header, Record};
 use serde_json::Value;
@@ -231,8 +230,8 @@ impl<'a> Setup<'a> {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }
             if let Some((clerk, file)) = clerk.as_ref().zip(run.tell.junit.clone()) {
-                let target = clerk.does(move || JsonTarget::prepare(&file))?;
-                *opened_junit.borrow_mut() = Some((clerk, target.map_err(|e| unwritable("--junit", &e))?));
+                let target = clerk.does(move || junit_target(&file))??;
+                *opened_junit.borrow_mut() = Some((clerk, target));
             }
             before()
         };

@@ -8,6 +8,7 @@ use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines
 use crate::fail::{Result, usage};
 use crate::privilege::Clerk;
 use mpps_method::{Input, Trial, Verdict};
+use mpps_report::rfc3339;
 use mpps_stats::{KeptOff, KeptOffBy, count};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -90,6 +91,7 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "link_down": measured.down,
         "outpaced": measured.outpaced,
         "started_unix_ns": measured.started_unix_ns,
+        "started_utc": rfc3339(measured.started_unix_ns),
         "reasons": measured.reasons,
         "kept_off": measured.kept_off.as_ref().map(|of| json!({
             "by": of.by.as_str(),

@@ -4,7 +4,8 @@ use super::bench::Bench;
 use super::measure::Measured;
 use super::record::trial_json;
 use super::{Setup, Stop};
-use crate::fail::{Result, failed, print, say, usage};
+use crate::commands::output::state_is_told;
+use crate::fail::{Result, failed, print_words, say, usage};
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_report::{method_junit, rfc3339};
@@ -247,7 +248,7 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
 
 /// Prints the result: its lines, how it stands to the standard, and how long it took.
 pub(crate) fn print_lines(document: &Document) -> Result<()> {
-    print(|out| {
+    print_words(|out| {
         for line in &document.verdict {
             writeln!(out, "{line}")?;
         }
@@ -276,6 +277,7 @@ pub(crate) fn write(bench: &mut Bench<'_, '_>, document: &Document, judged: &[Ex
             code = 1;
         }
     }
+    state_is_told();
     let Some(record) = &bench.record else {
         return code;
     };

@@ -8,7 +8,7 @@ use crate::commands::method::expect::Reached;
 use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::measure::Measured;
 use crate::commands::method::{Setup, Stop};
-use crate::fail::{Result, print};
+use crate::fail::{Result, print_words};
 use mpps_report::document::Document;
 use mpps_report::{Between, Found};
 use mpps_stats::count;
@@ -268,7 +268,7 @@ impl<'t> Told<'t> {
         stop: Option<&Stop>,
     ) -> Result<()> {
         let device = !self.lanes.is_empty() && self.no_device.is_none();
-        print(|out| {
+        print_words(|out| {
             write!(
                 out,
                 "{:>5} {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",

@@ -1,0 +1,576 @@
+//! What reads results beside a person: collectors, proxies, CI, rotation, spreadsheets, terminals of another locale.
+
+use mpps_tests::{
+    Background, Finished, Scratch, Served, free_port, free_ports, missing, mpps, run_command, wait_until,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACED: &str = "sendrecv loop: --rate 2kpps --settle 100ms --duration";
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn with_files(words: &str, files: &[(&str, &PathBuf)]) -> Command {
+    let mut command = mpps(words);
+    for (option, file) in files {
+        command.arg(option).arg(file);
+    }
+    command
+}
+
+/// Through `sh -c`, so that a word of its own comes before: `umask`, a locale.
+fn by_shell(first: &str, command: &Command) -> Finished {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{first}; exec \"$@\""), "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    run_command(shell)
+}
+
+#[test]
+fn a_name_that_is_allowed_is_answered_and_others_are_told_how_they_would_be() {
+    let words =
+        format!("{PACED} 1h --quiet --metrics=127.0.0.1:0,host=metrics.lab --web --allow-host Bench1.lab.,192.0.2.9");
+    let run = Background::start(mpps(&words)).wait_to_hear("live page: ");
+    let (metrics, page) = (Served::of(&run, "metrics: "), Served::of(&run, "live page: "));
+    metrics.wait_for("mpps_transmitted_packets_total", |sent| sent > 0.0);
+    for host in ["localhost", "bench1.lab", "bench1.lab:80", "BENCH1.LAB.", "192.0.2.9:1"] {
+        assert!(metrics.get("/metrics", host).starts_with("HTTP/1.1 200"), "{host}");
+        assert!(page.get(&page.path, host).starts_with("HTTP/1.1 200"), "{host}");
+    }
+    assert!(metrics.get("/metrics", "metrics.lab").starts_with("HTTP/1.1 200"));
+    for (served, path, host) in [
+        (&page, &*page.path, "metrics.lab"),
+        (&metrics, "/metrics", "bench2.lab:9469"),
+        (&metrics, "/metrics", "x.bench1.lab"),
+        (&metrics, "/metrics", "192.0.2.10"),
+    ] {
+        let told = served.get(path, host);
+        let name = host.split(':').next().unwrap_or_default();
+        assert!(told.starts_with("HTTP/1.1 403"), "{told}");
+        assert!(told.contains(&format!("--allow-host {name} lets it in")), "{told}");
+    }
+    run.end(Signal::INT);
+}
+
+#[test]
+fn names_of_hosts_are_checked_before_anything_is_opened() {
+    for (words, told) in [
+        ("--web --allow-host http://a", "want the name or address of a host"),
+        ("--web --allow-host *", "want the name or address of a host"),
+        ("--web=127.0.0.1:0,bench1.lab", "want host=NAME behind the address"),
+        ("--allow-host a", "want --metrics or --web"),
+    ] {
+        let done = run_command(mpps(&format!("{PACED} 100ms {words}")));
+        assert_eq!(done.code, Some(2), "{words}: {}", done.stderr);
+        assert!(done.stderr.contains(told), "{words}: {}", done.stderr);
+    }
+}
+
+/// Rows of files that follow one another: each begins where the one before ended.
+fn assert_no_gap(texts: &[String]) {
+    let header = texts[0].lines().next().expect("a header");
+    let place = |name: &str| header.split(',').position(|column| column == name).expect(name);
+    let (time, length) = (place("time_s"), place("interval_s"));
+    let lane = header.split(',').position(|column| column == "lane");
+    let rows: Vec<(f64, f64)> = texts
+        .iter()
+        .flat_map(|text| text.lines().skip(1))
+        .map(|row| row.split(',').collect::<Vec<_>>())
+        .filter(|cells| lane.is_none_or(|lane| cells[lane] == "0"))
+        .map(|cells| {
+            let number = |at: usize| cells[at].parse().expect("s");
+            (number(time), number(length))
+        })
+        .collect();
+    assert!(rows.len() > 3);
+    for two in rows.windows(2) {
+        let ((from, lasts), (next, _)) = (two[0], two[1]);
+        assert!((from + lasts - next).abs() < 1e-5, "{two:?}");
+    }
+}
+
+/// Files that a run has left that was valid.
+fn of_yesterday(scratch: &Scratch) -> [PathBuf; 2] {
+    let files = ["s.xml", "s.prom"].map(|name| scratch.file(name));
+    let [junit, prom] = &files;
+    let done = run_command(with_files(
+        &format!("{PACED} 300ms --quiet --tolerance 100%"),
+        &[("--junit", junit), ("--prom", prom)],
+    ));
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    assert!(read(junit).contains("<testsuite name=\"mpps sendrecv\""));
+    assert!(read(prom).contains("mpps_run_valid{"));
+    files
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_result_of_an_earlier_one_as_its_state() {
+    for (words, code, told) in [
+        ("sendrecv loop: --rate nonsense", 2, "nonsense"),
+        (
+            "sendrecv udp:192.0.2.77 --dest 192.0.2.78:9 --rate 1kpps --duration 1s",
+            2,
+            "192.0.2.77",
+        ),
+        ("ndr loop: --goal loss=7", 2, "--goal"),
+        (
+            "sendrecv loop: --rate 1kpps --duration 1s --json /nonexistent/x.json",
+            2,
+            "/nonexistent/x.json",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let [junit, prom] = of_yesterday(&scratch);
+        let done = run_command(with_files(words, &[("--junit", &junit), ("--prom", &prom)]));
+        assert!(matches!(done.code, Some(1 | 2)), "{words}: {code}: {}", done.stderr);
+        let (junit, prom) = (read(&junit), read(&prom));
+        let command = words.split(' ').next().unwrap_or_default();
+        assert!(
+            junit.contains(&format!("<testsuite name=\"mpps {command}\"")),
+            "{words}: {junit}"
+        );
+        assert!(
+            junit.contains("errors=\"1\"") && junit.contains("<error"),
+            "{words}: {junit}"
+        );
+        assert!(junit.contains(told), "{words}: {junit}");
+        let valid = prom.lines().find(|line| line.starts_with("mpps_run_valid{"));
+        assert!(valid.is_some_and(|line| line.ends_with("} 0")), "{words}: {prom}");
+        assert!(!prom.contains("mpps_received_packets_total"), "{words}: {prom}");
+    }
+}
+
+#[test]
+fn what_can_not_be_its_own_file_is_left_alone_by_a_run_that_fails() {
+    let scratch = Scratch::new();
+    let both = scratch.file("both");
+    std::fs::write(&both, "mine").expect("a file");
+    let done = run_command(with_files(
+        &format!("{PACED} 100ms"),
+        &[("--junit", &both), ("--json", &both)],
+    ));
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert_eq!(read(&both), "mine");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_result_of_an_earlier_one_as_its_state() {
+    let scratch = Scratch::new();
+    let [junit, prom] = of_yesterday(&scratch);
+    let command = with_files(
+        &format!("{PACED} 1h --json-lines -"),
+        &[("--junit", &junit), ("--prom", &prom)],
+    );
+    let run = Background::start(command);
+    wait_until("its files", || {
+        read(&junit).contains("it has not ended") && !read(&prom).contains("mpps_run_valid")
+    });
+    run.end(Signal::KILL);
+    assert!(read(&junit).contains("errors=\"1\""));
+    assert!(!read(&prom).contains("mpps_run_valid"));
+}
+
+#[test]
+fn a_file_of_metrics_may_be_read_by_every_collector() {
+    let scratch = Scratch::new();
+    let [prom, json] = ["s.prom", "s.json"].map(|name| scratch.file(name));
+    let command = with_files(
+        &format!("{PACED} 200ms --quiet --tolerance 100%"),
+        &[("--prom", &prom), ("--json", &json)],
+    );
+    by_shell("umask 077", &command);
+    let mode = |path: &Path| std::fs::metadata(path).expect("written").permissions().mode() & 0o777;
+    assert_eq!((mode(&prom), mode(&json)), (0o644, 0o600));
+}
+
+#[test]
+fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
+    let scratch = Scratch::new();
+    let names = ["rows.csv", "lanes.csv", "lines.jsonl"];
+    let files = names.map(|name| scratch.file(name));
+    let [csv, lanes, lines] = &files;
+    let run = Background::start(with_files(
+        &format!("{PACED} 1h --quiet --interval 50ms"),
+        &[("--csv", csv), ("--lanes-csv", lanes), ("--json-lines", lines)],
+    ));
+    let rows = |path: &Path| read(path).lines().count();
+    for turn in 1..=2 {
+        wait_until("rows", || files.iter().all(|path| path.exists() && rows(path) > 3));
+        for path in &files {
+            std::fs::rename(path, path.with_extension(turn.to_string())).expect("renamed");
+        }
+        run.signal(Signal::USR2);
+        wait_until("the new files", || {
+            files.iter().all(|path| path.exists() && rows(path) > 1)
+        });
+    }
+    let done = run.end(Signal::INT);
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    let parts = |path: &PathBuf| [path.with_extension("1"), path.with_extension("2"), path.clone()];
+    for path in [csv, lanes] {
+        let texts = parts(path).map(|part| read(&part));
+        let header = texts[0].lines().next().expect("a header").to_owned();
+        for text in &texts {
+            assert_eq!(text.lines().next(), Some(&*header), "each can be read alone");
+            assert_eq!(text.matches(&header).count(), 1);
+        }
+        assert_no_gap(&texts);
+    }
+    let mut rows = 0;
+    for part in parts(lines) {
+        let events: Vec<Value> = read(&part)
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        assert_eq!(events[0]["event"], "start", "{}", part.display());
+        assert_eq!(events[0]["schema"], "mpps.lines/1");
+        rows += events.iter().filter(|event| event["event"] == "row").count();
+    }
+    let end = read(lines)
+        .lines()
+        .last()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert_eq!(end.expect("a line")["event"], "end");
+    assert_eq!(
+        rows,
+        parts(csv)
+            .iter()
+            .map(|part| read(part).lines().count() - 1)
+            .sum::<usize>()
+    );
+}
+
+#[test]
+fn a_file_that_was_copied_and_emptied_has_no_hole_and_a_header() {
+    let scratch = Scratch::new();
+    let (csv, copy) = (scratch.file("r.csv"), scratch.file("r.csv.1"));
+    let run = Background::start(with_files(
+        &format!("{PACED} 1h --quiet --interval 50ms"),
+        &[("--csv", &csv)],
+    ));
+    wait_until("rows", || csv.exists() && read(&csv).lines().count() > 4);
+    // As logrotate's copytruncate does.
+    std::fs::copy(&csv, &copy).expect("copied");
+    std::fs::File::options()
+        .write(true)
+        .open(&csv)
+        .and_then(|file| file.set_len(0))
+        .expect("emptied");
+    wait_until("rows again", || read(&csv).lines().count() > 4);
+    run.end(Signal::INT);
+    let text = read(&csv);
+    assert!(!text.contains('\0'));
+    assert_eq!(text.lines().next(), read(&copy).lines().next());
+}
+
+#[test]
+fn logrotate_with_the_file_of_the_package_loses_no_row() {
+    if missing("logrotate", "logrotate") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let csv = scratch.file("reflect.csv");
+    let run = Background::start(with_files(
+        &format!("{PACED} 1h --quiet --interval 50ms"),
+        &[("--csv", &csv)],
+    ));
+    let config = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/logrotate/mpps"));
+    // Of this process alone, and of the test's folder; logrotate takes no folder that others may write to.
+    let config = config
+        .replace("/var/log/mpps", &csv.parent().expect("a folder").display().to_string())
+        .replace("pkill -USR2 -f", &format!("kill -USR2 {} #", run.id()));
+    let (file, state) = (scratch.file("rotate.conf"), scratch.file("state"));
+    std::fs::write(&file, format!("su root root\n{config}")).expect("a file");
+    for path in [&file, &csv] {
+        wait_until("the file", || path.exists());
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    }
+    wait_until("rows", || read(&csv).lines().count() > 3);
+    let mut rotate = Command::new("logrotate");
+    rotate.arg("-f").arg("-s").arg(&state).arg(&file);
+    let done = run_command(rotate);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let first = csv.with_extension("csv.1");
+    wait_until("the new file", || csv.exists() && read(&csv).lines().count() > 2);
+    run.end(Signal::INT);
+    assert_no_gap(&[read(&first), read(&csv)]);
+}
+
+#[test]
+fn times_of_rows_stand_as_texts_beside_numbers_that_programs_round() {
+    let scratch = Scratch::new();
+    let [csv, lines, lanes] = ["r.csv", "r.jsonl", "lanes.csv"].map(|name| scratch.file(name));
+    run_command(with_files(
+        &format!("{PACED} 400ms --quiet --interval 100ms"),
+        &[("--csv", &csv), ("--json-lines", &lines), ("--lanes-csv", &lanes)],
+    ));
+    // Seconds since 1970 of a text as `date` reads it, and its nanoseconds.
+    let ns = |text: &str| {
+        let mut date = Command::new("date");
+        date.args(["-u", "-d", text, "+%s%N"]);
+        run_command(date).stdout.trim().parse::<u64>().expect("ns")
+    };
+    for path in [&csv, &lanes] {
+        let text = read(path);
+        let header: Vec<&str> = text.lines().next().expect("a header").split(',').collect();
+        let place = |name: &str| header.iter().position(|column| *column == name).expect(name);
+        for row in text.lines().skip(1) {
+            let cells: Vec<&str> = row.split(',').collect();
+            assert_eq!(
+                ns(cells[place("start_utc")]).to_string(),
+                cells[place("start_utc_ns")],
+                "{row}"
+            );
+        }
+    }
+    let rows = read(&lines);
+    let mut rows = rows
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .filter(|event| event["event"] == "row");
+    assert!(rows.all(|row| Some(ns(row["start_utc"].as_str().expect("a text"))) == row["start_utc_ns"].as_u64()));
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_words_in_ascii() {
+    let scratch = Scratch::new();
+    let csv = scratch.file("é.csv");
+    for words in [
+        "sendrecv loop:delay=1ms --rate 2kpps --duration 300ms --verbose --tolerance 100%",
+        "sendrecv loop: --rate 2kpps --duration 300ms --plain --tolerance 100%",
+        "ndr loop: --max-rate 2kpps --min-rate 1kpps --search-time 3s",
+        "help",
+        "sendrecv --help",
+        "help rate",
+        "doctor",
+        "ports",
+        "sendrecv loop: --rate 3µs",
+        "plot nothing.csv -o µ.png",
+    ] {
+        let command = mpps(words);
+        for locale in [
+            "LC_ALL=C",
+            "LC_ALL= LC_CTYPE=POSIX LANG=C.UTF-8",
+            "LC_ALL= LC_CTYPE= LANG=de_DE",
+        ] {
+            let done = by_shell(&format!("export {locale}"), &command);
+            for text in [&done.stdout, &done.stderr] {
+                assert!(text.is_ascii(), "{locale} {words}: {text}");
+            }
+        }
+    }
+    let command = with_files(&format!("{PACED} 100ms"), &[("--csv", &csv), ("--json", &csv)]);
+    let done = by_shell("export LC_ALL=C", &command);
+    assert!(done.stderr.contains("\\u{e9}.csv"), "{}", done.stderr);
+    // Data is no word: it stays as it is.
+    let named = scratch.file("µ.csv");
+    let json = with_files(
+        "sendrecv loop: --rate 2kpps --duration 200ms --json - --quiet --tolerance 100%",
+        &[("--csv", &named)],
+    );
+    let (c, utf8) = (
+        by_shell("export LC_ALL=C", &json),
+        by_shell("export LC_ALL=C.UTF-8", &json),
+    );
+    assert!(c.stdout.contains('µ') && utf8.stdout.contains('µ'));
+    let told = by_shell(
+        "export LC_ALL=C.UTF-8",
+        &mpps("sendrecv loop:delay=100us --rate 2kpps --duration 300ms --tolerance 100%"),
+    );
+    assert!(told.stdout.contains('µ'), "{}", told.stdout);
+}
+
+/// nginx before a page, in the foreground: under a path, by the address of `proxy_pass`; and at a second port with the
+/// name that it was asked by. With its configuration and ports.
+fn nginx(scratch: &Scratch, page: &Served) -> (Background, [Served; 2]) {
+    let first = free_ports(2);
+    let folder = scratch.file("nginx");
+    std::fs::create_dir(&folder).expect("a folder");
+    let at = page.at;
+    // The words of docs/live.md, with this run's port.
+    let doc = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md"));
+    let location = doc
+        .split("```")
+        .find(|part| part.trim_start().starts_with("location /bench1/"))
+        .expect("the recipe")
+        .replace("127.0.0.1:9470", &at.to_string());
+    let folder = folder.display();
+    let text = format!(
+        "daemon off; pid {folder}/pid; error_log {folder}/error.log; worker_processes 1; events {{}}\n\
+         http {{ access_log off; client_body_temp_path {folder}/a; proxy_temp_path {folder}/b;\n\
+         fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;\n\
+         server {{ listen 127.0.0.1:{first}; {location} }}\n\
+         server {{ listen 127.0.0.1:{}; location / {{ proxy_pass http://{at}; proxy_set_header Host $host; }} }} }}\n",
+        first + 1
+    );
+    let config = scratch.file("nginx.conf");
+    std::fs::write(&config, text).expect("a file");
+    let mut command = Command::new("nginx");
+    command
+        .arg("-c")
+        .arg(&config)
+        .args(["-e", &format!("{folder}/first.log")]);
+    let server = Background::start(command);
+    let there = |port: u16| Served {
+        at: ([127, 0, 0, 1], port).into(),
+        path: "/".to_owned(),
+    };
+    let ports = [there(first), there(first + 1)];
+    wait_until("nginx", || {
+        ports.iter().all(|port| std::net::TcpStream::connect(port.at).is_ok())
+    });
+    (server, ports)
+}
+
+#[test]
+fn the_page_and_its_events_pass_through_nginx_under_a_path_and_by_an_allowed_name() {
+    if missing("nginx", "nginx-light") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let run = Background::start(mpps(&format!(
+        "{PACED} 1h --quiet --web=127.0.0.1:0,host=www.example.com"
+    )))
+    .wait_to_hear("live page: ");
+    let page = Served::of(&run, "live page: ");
+    let (server, [by_path, by_name]) = nginx(&scratch, &page);
+    let under = format!("/bench1{}", page.path);
+    assert!(by_path.get(&under, "any.host").starts_with("HTTP/1.1 200"));
+    // Events come while the run goes on: nothing is held back.
+    let mut events = by_path.connect();
+    let request = format!("GET {under}events HTTP/1.1\r\nHost: any.host\r\n\r\n");
+    events.write_all(request.as_bytes()).expect("sent");
+    let mut told = String::new();
+    let mut bytes = [0; 4096];
+    while told.matches("\ndata: ").count() < 5 {
+        let read = events.read(&mut bytes).expect("events");
+        assert!(read > 0, "{told}");
+        told += &String::from_utf8_lossy(&bytes[..read]);
+    }
+    assert!(told.contains("Content-Type: text/event-stream"), "{told}");
+    assert!(by_name.get(&page.path, "www.example.com").starts_with("HTTP/1.1 200"));
+    let refused = by_name.get(&page.path, "evil.example.net");
+    assert!(
+        refused.starts_with("HTTP/1.1 403") && refused.contains("--allow-host evil.example.net"),
+        "{refused}"
+    );
+    run.end(Signal::INT);
+    server.end(Signal::TERM);
+}
+
+#[test]
+fn with_nothing_received_no_file_has_a_number_that_is_none() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("out");
+    let prom = scratch.file("s.prom");
+    for (at, words) in [
+        &*format!("reflect udp:127.0.0.1:{} --duration 300ms", free_port()),
+        "drop null: --duration 300ms",
+        "sendrecv loop:loss=100% --rate 1kpps --duration 300ms --settle 50ms",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = folder.with_extension(at.to_string());
+        let done = run_command(with_files(
+            &format!("{words} --quiet"),
+            &[("--out", &out), ("--prom", &prom)],
+        ));
+        assert!(
+            matches!(done.code, Some(0 | 3)),
+            "{words}: {:?} {}",
+            done.code,
+            done.stderr
+        );
+        let files = std::fs::read_dir(&out)
+            .expect("a folder")
+            .map(|file| file.expect("a file").path());
+        for file in files.chain([prom.clone()]).filter(|file| file.is_file()) {
+            let text = String::from_utf8_lossy(&std::fs::read(&file).expect("a file")).into_owned();
+            let word = |text: &str| {
+                text.split(|c: char| !c.is_ascii_alphabetic())
+                    .any(|w| ["NaN", "inf", "Infinity"].contains(&w))
+            };
+            let own = file.extension().is_some_and(|e| e != "html");
+            assert!(!own || !word(&text), "{words}: {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn times_are_those_of_utc_wherever_the_reader_lives() {
+    let utc = |zone: &str| {
+        let command = mpps("sendrecv loop: --rate 1kpps --duration 100ms --settle 50ms --json - --quiet");
+        let done = by_shell(&format!("export TZ={zone}"), &command);
+        let json: Value = serde_json::from_str(&done.stdout).expect("JSON");
+        json["started_utc"].as_str().expect("a time").to_owned()
+    };
+    let (east, west) = (utc("Pacific/Kiritimati"), utc("Pacific/Pago_Pago"));
+    // A day apart by the clock on the wall.
+    let hour = |time: &str| {
+        let mut date = Command::new("date");
+        date.args(["-u", "-d", time, "+%s"]);
+        run_command(date).stdout.trim().parse::<i64>().expect("s")
+    };
+    assert!(east.ends_with('Z') && west.ends_with('Z'));
+    assert!((0..3600).contains(&(hour(&west) - hour(&east))), "{east} {west}");
+}
+
+#[test]
+fn a_reader_who_wants_the_first_line_only_is_no_failure() {
+    for words in [
+        "help",
+        "sendrecv --help",
+        "ports",
+        "doctor",
+        "doctor --json",
+        "man sendrecv",
+        "completions bash",
+        "sendrecv loop: --rate 1kpps --duration 300ms --csv - --quiet",
+        "sendrecv loop: --rate 1kpps --duration 300ms --json-lines - --quiet",
+        "sendrecv loop: --rate 1kpps --duration 300ms --json - --quiet",
+        "sendrecv loop: --rate 1kpps --duration 300ms",
+        "ndr loop: --max-rate 2kpps --min-rate 1kpps --search-time 1s",
+    ] {
+        let command = mpps(words);
+        let mut shell = Command::new("bash");
+        shell.args([
+            "-o",
+            "pipefail",
+            "-c",
+            "\"$@\" | head -1; echo \"${PIPESTATUS[0]}\"",
+            "bash",
+        ]);
+        shell.arg(command.get_program()).args(command.get_args());
+        let done = run_command(shell);
+        assert!(!done.stderr.contains("panicked"), "{words}: {}", done.stderr);
+        let code = done.stdout.lines().last().and_then(|line| line.parse::<i32>().ok());
+        assert!(matches!(code, Some(0 | 1 | 3)), "{words}: {code:?} {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_report_shows_each_chart_once_where_a_policy_forbids_styles() {
+    let scratch = Scratch::new();
+    let out = scratch.file("out");
+    run_command(with_files(
+        &format!("{PACED} 500ms --quiet --tolerance 100% --interval 100ms"),
+        &[("--out", &out)],
+    ));
+    let page = read(&out.join("report.html"));
+    let charts = page.matches("<figure id=\"chart-").count();
+    assert!(charts > 0);
+    // The attributes say so, which a stylesheet overrides.
+    let shown = page.matches("<div class=\"wide\"><svg class=\"chart\" role").count();
+    let hidden = page
+        .matches("<div class=\"narrow\"><svg class=\"chart\" display=\"none\"")
+        .count();
+    assert_eq!((shown, hidden), (charts, charts));
+    assert!(page.contains("svg.chart { display: block;"));
+}
