@@ -499,8 +499,8 @@ add_ring(struct control *c, const uint8_t *message, int fd)
 }
 
 /* Reason to refuse a client that shares more memory than its rings need, or than half of what the memory limit of this
- * process leaves, or that with those before it has shared three quarters of what there was, where less than a quarter is
- * left; NULL: none.
+ * process leaves, or that with those before it has shared three quarters of what there was, where less than a quarter
+ * is left; NULL: none.
  *
  * A page of its file that nobody has touched yet is charged to whoever touches it first, and stays charged: a client
  * that moves its buffers about in a file of a TiB would fill this process's memory limit with pages that only the

@@ -27,7 +27,8 @@ const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
 pub(crate) const TEXT: &str = "start_utc";
 
 /// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
-/// run in s, `start_utc_ns` the same as a time of day, ns since 1970, and `start_utc` that as a text (RFC 3339); cells are empty where nothing was measured.
+/// run in s, `start_utc_ns` the same as a time of day, ns since 1970, and `start_utc` that as a text (RFC 3339); cells
+/// are empty where nothing was measured.
 pub fn csv_header() -> &'static str {
     HEADER
 }
@@ -112,8 +113,8 @@ impl Format<Row> for CsvFormat {
         out.push(b'\n');
     }
 
-    /// Writes numbers and a time only, so that nothing needs quoting; digit by digit, because at 10,000 rows/s a general
-    /// formatter would take a noticeable part of a core that the lanes may need.
+    /// Writes numbers and a time only, so that nothing needs quoting; digit by digit, because at 10,000 rows/s a
+    /// general formatter would take a noticeable part of a core that the lanes may need.
     fn record(&mut self, row: &Row, out: &mut Vec<u8>) {
         let loss_ratio = if row.tx == 0 {
             0.0

@@ -105,8 +105,8 @@ extern "C" fn nothing(_: libc::c_int) {}
 /// Without a handler the kernel ends the program by SIGXFSZ. A handler, unlike SIG_IGN, is not handed on to programs
 /// that this one starts.
 ///
-/// And SIGUSR2 is heard from now on ([`reopenings`]): who rotates the files of all runs of a host sends it to those, too,
-/// that have none, or have hardly begun.
+/// And SIGUSR2 is heard from now on ([`reopenings`]): who rotates the files of all runs of a host sends it to those,
+/// too, that have none, or have hardly begun.
 pub fn survive() {
     handle(libc::SIGXFSZ, nothing, 0);
     // A call that it interrupts goes on.

@@ -77,7 +77,7 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
             if os.path.isdir(path) or not os.access(path, os.X_OK):
                 raise ProgramNotFound(f"{named}={path}: want the program mpps, a file that can be run")
             if _is_of_python(path):
-                raise ProgramNotFound(f"{named}={path}: this is the command of this package, which looks for the program")
+                raise ProgramNotFound(f"{named}={path}: the command of this package, which looks for the program")
             return os.path.abspath(path)
     inside = Path(__file__).with_name("bin") / "mpps"
     if os.access(inside, os.X_OK):

@@ -52,7 +52,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) web: Option<Listen>,
     /// Names, or addresses, by which --metrics and --web may be asked for beside localhost and the address that they
-    /// listen at: those that a scraper, a reverse proxy or a published port uses. For one of the two: ADDR:PORT,host=NAME
+    /// listen at: those that a scraper, a reverse proxy or a published port uses. For one of the two:
+    /// ADDR:PORT,host=NAME
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', value_parser = host)]
     pub(crate) allow_host: Vec<HostName>,
 }
