@@ -574,3 +574,106 @@ fn a_report_shows_each_chart_once_where_a_policy_forbids_styles() {
     assert_eq!((shown, hidden), (charts, charts));
     assert!(page.contains("svg.chart { display: block;"));
 }
+
+#[test]
+fn prometheus_scrapes_by_a_name_and_the_node_exporter_reads_the_file_of_another_user() {
+    if missing("prometheus", "prometheus") || missing("prometheus-node-exporter", "prometheus-node-exporter") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.file("textfiles");
+    std::fs::create_dir(&folder).expect("a folder");
+    let first = free_ports(3);
+    let (page, exporter, api) = (first, first + 1, first + 2);
+    let config = scratch.file("prometheus.yml");
+    let targets = |job: &str, at: &str| {
+        format!("  - job_name: {job}\n    static_configs: [{{targets: [\"{at}\"]}}]\n")
+    };
+    let text = format!(
+        "global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}\nscrape_configs:\n{}{}{}",
+        targets("named", &format!("bench1.lab:{page}")),
+        targets("unnamed", &format!("bench2.lab:{page}")),
+        targets("node", &format!("127.0.0.1:{exporter}"))
+    );
+    std::fs::write(&config, text).expect("a file");
+    // The names lead here, in a mount namespace of its own.
+    let script = "cp /etc/hosts \"$1/hosts\" && echo '127.0.0.1 bench1.lab bench2.lab' >>\"$1/hosts\" && \
+                  mount --bind \"$1/hosts\" /etc/hosts && exec prometheus --config.file=\"$1/prometheus.yml\" \
+                  --storage.tsdb.path=\"$1/data\" --web.listen-address=127.0.0.1:$2";
+    let mut prometheus = Command::new("unshare");
+    prometheus.args(["--mount", "sh", "-c", script, "sh"]);
+    prometheus.arg(config.parent().expect("a folder")).arg(api.to_string());
+    let run = with_files(
+        &format!("{PACED} 1h --quiet --metrics=127.0.0.1:{page},host=bench1.lab"),
+        &[("--prom", &folder.join("run.prom"))],
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 077; exec \"$@\"", "sh"]);
+    shell.arg(run.get_program()).args(run.get_args());
+    let run = Background::start(shell).wait_to_hear("metrics: ");
+    let mut node = Command::new("setpriv");
+    node.args(["--reuid", "65534", "--clear-groups", "prometheus-node-exporter"]);
+    node.arg(format!("--web.listen-address=127.0.0.1:{exporter}"));
+    node.args(["--collector.disable-defaults", "--collector.textfile"]);
+    // A folder that everybody may look into.
+    for above in folder.ancestors().take(2) {
+        std::fs::set_permissions(above, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    node.arg(format!("--collector.textfile.directory={}", folder.display()));
+    let mut node = Background::start(node);
+    let mut prometheus = Background::start(prometheus);
+    let served = Served {
+        at: ([127, 0, 0, 1], api).into(),
+        path: "/".to_owned(),
+    };
+    // What a query gives: jobs and values.
+    let query = |of: &str| -> Vec<(String, String)> {
+        let told = served.get(&format!("/api/v1/query?query={of}"), "127.0.0.1");
+        let body = told.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let start = body.find('{').unwrap_or(0);
+        let end = body.rfind('}').map_or(0, |at| at + 1);
+        let json: Value = serde_json::from_str(body.get(start..end).unwrap_or("null")).unwrap_or_default();
+        let results = json["data"]["result"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        results
+            .iter()
+            .map(|one| (text(&one["metric"]["job"]), text(&one["value"][1])))
+            .collect()
+    };
+    let has = |of: &str, job: &str, wanted: &dyn Fn(&str) -> bool| {
+        query(of).iter().any(|(named, value)| named == job && wanted(value))
+    };
+    let sent = |value: &str| value.parse::<f64>().is_ok_and(|sent| sent > 0.0);
+    wait_until("scrapes", || {
+        assert!(prometheus.running(), "{}", prometheus.stderr());
+        assert!(node.running(), "{}", node.stderr());
+        has("mpps_transmitted_packets_total", "named", &sent)
+            && has("mpps_transmitted_packets_total", "node", &sent)
+            && has("up", "unnamed", &|up| up == "0")
+    });
+    assert!(!has("mpps_transmitted_packets_total", "unnamed", &|_| true));
+    prometheus.end(Signal::TERM);
+    node.end(Signal::TERM);
+    run.end(Signal::INT);
+}
+
+#[test]
+fn jq_reads_the_times_of_rows_as_they_are_written() {
+    if missing("jq", "jq") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let lines = scratch.file("r.jsonl");
+    run_command(with_files(
+        &format!("{PACED} 300ms --quiet --interval 100ms"),
+        &[("--json-lines", &lines)],
+    ));
+    let mut jq = Command::new("jq");
+    jq.args(["-r", "select(.event == \"row\") | .start_utc"]).arg(&lines);
+    let told = run_command(jq);
+    let text = read(&lines);
+    assert!(told.stdout.lines().count() > 1, "{}", told.stderr);
+    for time in told.stdout.lines() {
+        assert!(text.contains(&format!("\"start_utc\":\"{time}\"")), "{time}");
+    }
+}
