@@ -141,7 +141,7 @@ impl Part {
         if live {
             self.put(format_args!(
                 "<div class=\"live\" role=\"img\" aria-label=\"{title}\"></div>\n\
-                 <p class=\"zoom hint\">Drag to zoom, double-click for all, click a name to hide its line.</p>\n"
+                 <p class=\"zoom hint\" hidden>Drag to zoom, double-click for all, click a name to hide its line.</p>\n"
             ));
         }
         self.put(format_args!("</figure>\n"));
