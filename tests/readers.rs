@@ -586,9 +586,7 @@ fn prometheus_scrapes_by_a_name_and_the_node_exporter_reads_the_file_of_another_
     let first = free_ports(3);
     let (page, exporter, api) = (first, first + 1, first + 2);
     let config = scratch.file("prometheus.yml");
-    let targets = |job: &str, at: &str| {
-        format!("  - job_name: {job}\n    static_configs: [{{targets: [\"{at}\"]}}]\n")
-    };
+    let targets = |job: &str, at: &str| format!("  - job_name: {job}\n    static_configs: [{{targets: [\"{at}\"]}}]\n");
     let text = format!(
         "global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}\nscrape_configs:\n{}{}{}",
         targets("named", &format!("bench1.lab:{page}")),

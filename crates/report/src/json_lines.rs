@@ -199,10 +199,14 @@ impl Format<Line> for LinesFormat {
                     out.extend_from_slice(b",\"");
                     out.extend_from_slice(name.as_bytes());
                     // What was not measured is an empty cell.
-                    let quote: &[u8] = if name == TEXT && !cell.is_empty() { b"\"" } else { b"" };
-                    let cell = if cell.is_empty() { b"null" } else { cell };
-                    for part in [b"\":", quote, cell, quote] {
-                        out.extend_from_slice(part);
+                    out.extend_from_slice(match (cell.is_empty(), name) {
+                        (true, _) => b"\":null",
+                        (_, TEXT) => b"\":\"",
+                        _ => b"\":",
+                    });
+                    out.extend_from_slice(cell);
+                    if name == TEXT && !cell.is_empty() {
+                        out.push(b'"');
                     }
                 }
                 out.push(b'}');

@@ -33,7 +33,10 @@ _HEAD_BYTES = 1 << 16
 def unfit(program: str, number: int | None) -> str | None:
     """Why a program that is there can't be started, by the error's number; None where that says it itself."""
     if number == errno.ENOEXEC:
-        return f"not for this processor ({platform.machine()}): want a program that was built for it, by MPPS_BIN"
+        return (
+            f"{os.strerror(number)}: for another processor than this one ({platform.machine()}), or not whole: want a "
+            "program that was built for it, by MPPS_BIN"
+        )
     if number != errno.ENOENT:
         return None
     try:
