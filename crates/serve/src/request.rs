@@ -73,7 +73,7 @@ impl FromStr for HostName {
         }
         let name = text.strip_suffix('.').unwrap_or(text);
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        match !name.is_empty() && name.len() <= Self::LONGEST && name.bytes().all(known) {
+        match !name.is_empty() && !name.contains("..") && name.len() <= Self::LONGEST && name.bytes().all(known) {
             true => Ok(Self(name.to_ascii_lowercase())),
             false => Err("want the name or address of a host, without a port, such as bench1.lab"),
         }
@@ -276,6 +276,7 @@ mod tests {
             "http://bench1.lab",
             "a b",
             ".",
+            "a..b",
             "[192.0.2.9]",
         ] {
             assert!(bad.parse::<HostName>().is_err(), "{bad}");

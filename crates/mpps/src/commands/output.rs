@@ -163,6 +163,7 @@ fn failed_in_state(message: &str) {
         return;
     }
     let written = as_user(|| {
+        let mut first = Ok(());
         if let Some(path) = to_junit {
             let written = JsonTarget::prepare(&path).and_then(|target| {
                 let stdout = path == Path::new("-");
@@ -170,7 +171,7 @@ fn failed_in_state(message: &str) {
                 let text = (stdout || target.is_file()).then(|| junit_without_result(&command(), message));
                 text.map_or(Ok(()), |text| target.write_text(&text))
             });
-            of_this_run(written).map_err(|e| unwritable("--junit", &e))?;
+            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--junit", &e)));
         }
         if let Some(path) = to_prom {
             let about = About {
@@ -178,9 +179,10 @@ fn failed_in_state(message: &str) {
                 workload: command(),
                 ..About::default()
             };
-            of_this_run(PromFile::failed(&path, about)).map_err(|e| unwritable("--prom", &e))?;
+            let written = PromFile::failed(&path, about);
+            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--prom", &e)));
         }
-        Ok(())
+        first
     });
     if let Err(failure) = written {
         tell_at_end(failure.line());
@@ -201,10 +203,20 @@ fn is_of_no_folder(path: &Path) -> bool {
     above.is_some_and(|folder| out.as_deref() == Some(folder) && !folder.exists())
 }
 
-/// A file that another run writes is none of this one's.
-fn of_this_run(written: std::result::Result<(), ReportError>) -> std::result::Result<(), ReportError> {
+/// A file that another run writes is none of this one's. One that has no room for what became of this run goes: what an
+/// earlier run has left says something else.
+fn or_gone(written: std::result::Result<(), ReportError>, path: &Path) -> std::result::Result<(), ReportError> {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ResourceBusy, StorageFull};
     match written {
-        Err(ReportError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
+        Err(ReportError::Io { source, .. }) if source.kind() == ResourceBusy => Ok(()),
+        Err(ReportError::Io { op, path: of, source })
+            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+        {
+            if let Ok(Some(place)) = mpps_sys::private::Place::find(path) {
+                let _ = place.remove();
+            }
+            Err(ReportError::Io { op, path: of, source })
+        }
         other => other,
     }
 }
