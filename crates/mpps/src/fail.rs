@@ -237,16 +237,12 @@ pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
         error.kind(),
         DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand
     ) {
-        match error.use_stderr() {
-            _ if !is_utf8() => {
-                let text = error.render().to_string();
-                match error.use_stderr() {
-                    true => to_stderr(text.trim_end_matches('\n')),
-                    false => print_words(|out| out.write_all(text.as_bytes()))?,
-                }
-            }
-            true => error.print().unwrap_or_default(),
-            false => print(|_| error.print())?,
+        let plain = (!is_utf8()).then(|| error.render().to_string());
+        match (error.use_stderr(), plain) {
+            (true, Some(text)) => to_stderr(text.trim_end_matches('\n')),
+            (false, Some(text)) => print_words(|out| out.write_all(text.as_bytes()))?,
+            (true, None) => error.print().unwrap_or_default(),
+            (false, None) => print(|_| error.print())?,
         }
         return Ok(ExitCode::from(match error.kind() {
             DisplayHelpOnMissingArgumentOrSubcommand => 2,

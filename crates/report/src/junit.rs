@@ -49,7 +49,8 @@ pub fn method_junit(of: &Document, demands: &[Expectation]) -> String {
     })
 }
 
-/// What has no result yet, or never had one: the reason is an error. `command`: `sendrecv`, `ndr`, ….
+/// A test suite of a run or method without a result: its first case has the reason as an error. `command`: `sendrecv`,
+/// `ndr`, ….
 pub fn junit_without_result(command: &str, why: &str) -> String {
     suite(&Suite {
         name: format!("mpps {command}").trim_end().to_owned(),

@@ -153,11 +153,11 @@ impl<W: Write> Write for Spoken<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Formatting hands over whole texts; other bytes are no text of ours.
         match std::str::from_utf8(bytes) {
-            Ok(text) if !text.is_ascii() && !is_utf8() => {
-                self.0.write_all(spoken(text).as_bytes())?;
-                Ok(bytes.len())
-            }
-            _ => self.0.write(bytes),
+            Ok(text) => match spoken(text) {
+                Cow::Borrowed(_) => self.0.write(bytes),
+                Cow::Owned(words) => self.0.write_all(words.as_bytes()).map(|()| bytes.len()),
+            },
+            Err(_) => self.0.write(bytes),
         }
     }
 

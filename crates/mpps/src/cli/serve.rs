@@ -14,7 +14,7 @@ pub(super) const ANYWHERE: &str = "127.0.0.1:0";
 /// What is wanted of an address.
 const WANT: &str = "want ADDR:PORT, such as 127.0.0.1:9100, or nothing at all (127.0.0.1 and a free port)";
 
-/// What is wanted behind an address.
+/// End of an error on words behind an address.
 const WANT_HOST: &str = "want host=NAME behind the address, such as 127.0.0.1:9100,host=bench1.lab";
 
 /// Where to listen.

@@ -147,7 +147,8 @@ pub(crate) fn failed_in_files(failure: &Failure) {
     }
 }
 
-/// What an earlier run has left in `--junit` and `--prom` is not to be taken for what became of this one.
+/// Replaces what an earlier run has left in `--junit` and `--prom` by the error: a reader must not take it for the
+/// result of this run.
 fn failed_in_state(message: &str) {
     let words = words_of_program();
     let named = |option: &str| {
@@ -221,7 +222,7 @@ fn or_gone(written: std::result::Result<(), ReportError>, path: &Path) -> std::r
     }
 }
 
-/// What the program was called to do: `sendrecv`, `ndr`, …; empty where that is not known.
+/// Name of the command that was typed: `sendrecv`, `ndr`, …; empty where that is not known.
 fn command() -> String {
     let word = words_of_program().into_iter().nth(1).unwrap_or_default();
     let word = word.to_string_lossy();

@@ -3,7 +3,7 @@
 use crate::document::Table;
 use serde_json::Value;
 
-/// What a formula begins with, in one spreadsheet or another.
+/// First characters of formulas in common spreadsheets.
 const FIRST: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A text that spreadsheets take for no formula: a name or a command may begin as one does.

@@ -13,10 +13,11 @@ use rustix::process::{
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -50,12 +51,13 @@ pub(crate) fn end_with_parent() {
 /// # Errors
 /// When that process has ended already.
 pub(crate) fn watch_parent() -> Result<()> {
-    static ONCE: Once = Once::new();
-    let mut first = false;
-    ONCE.call_once(|| first = true);
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
     let named = std::env::var(PARENT).unwrap_or_default();
     let (pid, namespace) = named.split_once(':').unwrap_or((&named, ""));
-    let Some(parent) = pid.parse().ok().and_then(Pid::from_raw).filter(|_| first) else {
+    let Some(parent) = pid.parse().ok().and_then(Pid::from_raw) else {
         return Ok(());
     };
     // Numbers are those of a PID namespace.
@@ -68,12 +70,7 @@ pub(crate) fn watch_parent() -> Result<()> {
         // Where the kernel, or a sandbox, has none of these the signal stays.
         Err(_) => return Ok(()),
     };
-    let gone = |timeout: Option<&Timespec>| {
-        let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
-        while matches!(poll(&mut ended, timeout), Err(Errno::INTR)) {}
-        !ended[0].revents().is_empty()
-    };
-    if same && gone(Some(&Timespec::default())) {
+    if same && ends(&pidfd, Some(&Timespec::default())) {
         return Err(ended());
     }
     // Or the variable was left over.
@@ -82,9 +79,7 @@ pub(crate) fn watch_parent() -> Result<()> {
     }
     let watching = mpps_sys::thread::spawn("mpps-parent", move || {
         shed();
-        let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
-        while matches!(poll(&mut ended, None), Err(Errno::INTR)) {}
-        if !ended[0].revents().is_empty() {
+        if ends(&pidfd, None) {
             let _ = kill_process(getpid(), Signal::TERM);
         }
     });
@@ -92,6 +87,13 @@ pub(crate) fn watch_parent() -> Result<()> {
         let _ = set_parent_process_death_signal(None);
     }
     Ok(())
+}
+
+/// Waits for the end of a process, for so long at the most (`None`: for ever). False: it has not ended.
+fn ends(pidfd: &OwnedFd, timeout: Option<&Timespec>) -> bool {
+    let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
+    while matches!(poll(&mut ended, timeout), Err(Errno::INTR)) {}
+    !ended[0].revents().is_empty()
 }
 
 /// Whether a process has started this one, or one that has, and so on.

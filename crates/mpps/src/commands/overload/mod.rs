@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let judged = expect::judged(&args.method.traffic.run.tell.expect, &told.reached(setup.frame_size()));
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
-        // Who can't be told has the files.
+        // The files are written even where standard output is full.
         let printed = told.print(&document, bench, began.elapsed(), stop.as_ref());
         code = report::write(bench, &document, &judged, done);
         printed
