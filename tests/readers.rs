@@ -146,6 +146,58 @@ fn a_run_that_fails_leaves_no_result_of_an_earlier_one_as_its_state() {
     }
 }
 
+/// A file of options with a word too many, or no TOML at all, names the files all the same.
+#[test]
+fn a_wrong_file_of_options_leaves_no_result_of_an_earlier_run_as_the_state() {
+    for wrong in ["ratte = 1\n", "rate = \n", "[x\n"] {
+        let scratch = Scratch::new();
+        let [junit, prom] = of_yesterday(&scratch);
+        let text = format!("junit = \"s.xml\"\nprom = \"s.prom\"\n{wrong}");
+        std::fs::write(scratch.file("o.toml"), text).expect("a file");
+        let mut command = mpps("sendrecv loop: --config o.toml");
+        command.current_dir(scratch.path());
+        let done = run_command(command);
+        assert_eq!(done.code, Some(2), "{}", done.stderr);
+        assert!(done.stderr.contains("o.toml:3: "), "{}", done.stderr);
+        let (junit, prom) = (read(&junit), read(&prom));
+        assert!(junit.contains("<error") && junit.contains("o.toml:3: "), "{junit}");
+        let valid = prom.lines().find(|line| line.starts_with("mpps_run_valid{"));
+        assert!(valid.is_some_and(|line| line.ends_with("} 0")), "{prom}");
+    }
+}
+
+/// What was measured stands in the file, and what is missing beside it.
+#[test]
+fn a_file_without_room_is_an_error_of_the_state_beside_the_result() {
+    let scratch = Scratch::new();
+    let junit = scratch.file("s.xml");
+    let command = with_files(
+        &format!("{PACED} 300ms --quiet --tolerance 100% --expect loss<1% --csv /dev/full"),
+        &[("--junit", &junit)],
+    );
+    let done = run_command(command);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    let told = read(&junit);
+    assert!(
+        told.contains("tests=\"3\"") && told.contains("name=\"loss&lt;1%\""),
+        "{told}"
+    );
+    let error = "name=\"files\"><error type=\"not written\" message=\"csv: /dev/full: ";
+    assert!(told.contains(error), "{told}");
+
+    let command = with_files(
+        "ndr loop: --max-rate 2kpps --quick --search-time 1s",
+        &[("--junit", &junit), ("--out", &scratch.file("found"))],
+    );
+    let done = by_shell("exec >/dev/full", &command);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stderr.contains("highest rate without loss"), "{}", done.stderr);
+    assert!(read(&junit).contains("message=\"write to standard output: "));
+    for name in ["result.json", "report.html", "junit.xml"] {
+        assert!(scratch.file("found").join(name).exists(), "{name}");
+    }
+}
+
 #[test]
 fn what_can_not_be_its_own_file_is_left_alone_by_a_run_that_fails() {
     let scratch = Scratch::new();

@@ -91,6 +91,34 @@ fn doctor_fails_no_path_that_works_where_proc_or_sys_is_hidden() {
 }
 
 #[test]
+fn what_is_not_known_of_the_cores_is_not_judged_where_their_folder_is_hidden() {
+    let Some(finished) = hidden("/sys/devices/system", "doctor --json") else {
+        return;
+    };
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+    let findings = json["findings"].as_array().expect("findings");
+    for item in ["online", "SMT", "isolated", "nohz_full"] {
+        let of = findings.iter().find(|of| of["area"] == "cores" && of["item"] == item);
+        let of = of.unwrap_or_else(|| panic!("no {item}: {json:#}"));
+        let told = of["finding"].as_str().expect("words");
+        assert!(
+            told.contains("could not be read") || told.starts_with("not known"),
+            "{told}"
+        );
+        assert_eq!(of["status"], "info", "{told}");
+    }
+    let Some(isolate) = hidden("/sys/devices/system", "isolate 1 -- true") else {
+        return;
+    };
+    assert_eq!(isolate.code, Some(2), "{}", isolate.stderr);
+    assert!(
+        isolate.stderr.contains("which cores this host has is not known"),
+        "{}",
+        isolate.stderr
+    );
+}
+
+#[test]
 fn ports_of_the_hosts_own_programs_are_not_guessed_where_proc_is_hidden() {
     let Some(net) = net_of(1) else { return };
     let script = r#"mount -t tmpfs none /proc && exec "$@""#;

@@ -18,10 +18,13 @@ struct Suite<'a> {
     error: Option<String>,
     demands: &'a [Expectation],
     told: String,
+    /// Errors of files that could not be written.
+    unwritten: &'a [String],
 }
 
-/// The run as a test suite of JUnit XML. Of a run that is not valid no demand is judged: they are skipped.
-pub fn junit(s: &Summary) -> String {
+/// The run as a test suite of JUnit XML. Of a run that is not valid no demand is judged: they are skipped. `unwritten`:
+/// errors of files that could not be written, whose case is an error beside the others.
+pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", workload(s.workload)),
         started: match s.started.utc_ns {
@@ -33,11 +36,13 @@ pub fn junit(s: &Summary) -> String {
         error: (!s.valid).then(|| s.invalid_reasons.join("; ")),
         demands: &s.expectations,
         told: s.warnings.join("\n"),
+        unwritten,
     })
 }
 
-/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged.
-pub fn method_junit(of: &Document, demands: &[Expectation]) -> String {
+/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`: as
+/// of [`junit`].
+pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", of.test),
         started: of.started.clone(),
@@ -46,6 +51,7 @@ pub fn method_junit(of: &Document, demands: &[Expectation]) -> String {
         error: of.incomplete.clone(),
         demands,
         told: of.verdict.join("\n"),
+        unwritten,
     })
 }
 
@@ -63,6 +69,7 @@ pub fn junit_without_result(command: &str, why: &str) -> String {
         error: Some(why.to_owned()),
         demands: &[],
         told: String::new(),
+        unwritten: &[],
     })
 }
 
@@ -72,8 +79,8 @@ fn suite(of: &Suite<'_>) -> String {
     let skipped = if holds { 0 } else { of.demands.len() };
     let counts = format!(
         "tests=\"{}\" failures=\"{unmet}\" errors=\"{}\" skipped=\"{skipped}\" time=\"{:.3}\"",
-        of.demands.len() + 1,
-        u8::from(!holds),
+        of.demands.len() + 1 + usize::from(!of.unwritten.is_empty()),
+        u8::from(!holds) + u8::from(!of.unwritten.is_empty()),
         of.duration_s
     );
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -115,6 +122,11 @@ fn suite(of: &Suite<'_>) -> String {
         };
         case(&mut out, &demand.expected, &inner);
     }
+    if !of.unwritten.is_empty() {
+        let why = escape(&of.unwritten.join("; "));
+        let error = format!("<error type=\"not written\" message=\"{why}\"/>");
+        case(&mut out, "files", &error);
+    }
     if !of.told.is_empty() {
         let _ = writeln!(out, "    <system-out>{}</system-out>", escape(&of.told));
     }
@@ -144,7 +156,7 @@ mod tests {
             expectations: vec![of("loss<1%", false), of("p99<\"1ms", true)],
             ..Summary::default()
         };
-        let text = junit(&run);
+        let text = junit(&run, &[]);
         assert!(
             text.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\""),
             "{text}"
@@ -153,7 +165,7 @@ mod tests {
         assert!(text.contains("name=\"p99&lt;&quot;1ms\"/>"), "{text}");
         run.valid = false;
         run.invalid_reasons = vec!["a < b".to_owned()];
-        let text = junit(&run);
+        let text = junit(&run, &[]);
         assert!(text.contains("failures=\"0\" errors=\"1\" skipped=\"2\""), "{text}");
         assert!(text.contains("message=\"a &lt; b\""), "{text}");
     }
@@ -167,7 +179,7 @@ mod tests {
             ..Document::default()
         };
         let demands = [of("ndr>1kpps", false), of("pdr>1kpps", true)];
-        let text = method_junit(&method, &demands);
+        let text = method_junit(&method, &demands, &[]);
         assert!(
             text.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\" time=\"12.500\""),
             "{text}"
@@ -178,7 +190,7 @@ mod tests {
         );
         assert!(text.contains("timestamp=\"2026-01-02T03:04:05Z\""), "{text}");
         method.incomplete = Some("it was interrupted".to_owned());
-        let text = method_junit(&method, &demands);
+        let text = method_junit(&method, &demands, &[]);
         assert!(text.contains("failures=\"0\" errors=\"1\" skipped=\"2\""), "{text}");
         assert!(
             text.contains("type=\"not complete\" message=\"it was interrupted\""),

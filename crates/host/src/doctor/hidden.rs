@@ -4,7 +4,7 @@
 use super::finding::{Report, Status};
 use super::machine::Machine;
 
-/// Findings, by area and item, that rest on what is *not* in a file system.
+/// Findings, by area and item, that rest on what is *not* in a file system or folder.
 const OF_PROC: [(&str, &str); 7] = [
     ("hypervisor", "virtual"),
     ("isolation", "interrupts"),
@@ -31,9 +31,26 @@ const OF_SYS: [(&str, &str); 14] = [
     ("dpdk", "vfio"),
 ];
 
-/// Says of findings that rest on a hidden file system that they are not known.
+const OF_SYSTEM: [(&str, &str); 9] = [
+    ("cores", "SMT"),
+    ("cores", "isolated"),
+    ("cores", "nohz_full"),
+    ("frequency", "governor"),
+    ("frequency", "turbo"),
+    ("frequency", "idle states"),
+    ("hypervisor", "mitigations"),
+    ("isolation", "boot"),
+    ("memory", "NUMA"),
+];
+const OF_KERNEL: [(&str, &str); 3] = [("hugepages", "sizes"), ("memory", "transparent"), ("dpdk", "memory")];
+
+/// Says of findings that rest on a hidden file system, or a hidden folder of one, that they are not known.
 pub(super) fn examine(machine: &Machine, report: &mut Report) {
-    for (root, items) in [("/proc", &OF_PROC[..]), ("/sys", &OF_SYS)] {
+    let sys = match machine.hides("/sys") {
+        true => vec![("/sys", &OF_SYS[..])],
+        false => vec![("/sys/devices/system", &OF_SYSTEM[..]), ("/sys/kernel", &OF_KERNEL)],
+    };
+    for (root, items) in sys.into_iter().chain([("/proc", &OF_PROC[..])]) {
         if !machine.hides(root) {
             continue;
         }
@@ -72,6 +89,8 @@ mod tests {
             ]
         };
         assert_eq!(found(&[("run/empty", "")])[0], "not running");
+        let in_part = found(&[("hidden/sys/devices/system", "")]);
+        assert_eq!(in_part[1], "not known: /sys/devices/system is hidden here");
         let [balance, threads, online] = found(&[("hidden/proc", ""), ("hidden/sys", "")]);
         assert_eq!(balance, "not known: /proc is hidden here");
         assert_eq!(

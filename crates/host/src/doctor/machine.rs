@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use mpps_netdev::{NetDev, XdpFeatures};
@@ -136,17 +136,21 @@ impl Machine {
         }
     }
 
-    /// Whether a file system of the kernel's is hidden: not mounted, or something else in its place. A sample says so
-    /// by `hidden/proc` and `hidden/sys`.
+    /// Whether a file system of the kernel's, or a folder of one, is hidden: not mounted, or something else in its
+    /// place. A sample says so by `hidden/proc`, `hidden/sys` and the like.
     pub(super) fn hides(&self, root: &str) -> bool {
-        let sign = if root == "/proc" {
-            "/proc/self"
-        } else {
-            "/sys/devices/system"
+        // What every kernel has there.
+        let sign = match root {
+            "/proc" => "/proc/self",
+            "/sys" => "/sys/devices",
+            "/sys/kernel" => "/sys/kernel/mm",
+            _ => "/sys/devices/system/cpu/online",
         };
         match self.live {
             true => !self.exists(sign),
-            false => self.exists(&format!("/hidden{root}")),
+            false => Path::new(root)
+                .ancestors()
+                .any(|above| self.path(&format!("/hidden{}", above.display())).is_file()),
         }
     }
 

@@ -231,7 +231,7 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
         );
     }
     let sending = "live frames for sendrecv and send";
-    let btf = match (machine.exists("/sys/kernel/btf/vmlinux"), machine.hides("/sys")) {
+    let btf = match (machine.exists("/sys/kernel/btf/vmlinux"), machine.hides("/sys/kernel")) {
         (true, _) => "BTF",
         (false, false) => "no BTF (CONFIG_DEBUG_INFO_BTF), so refused frames can't be counted",
         (false, true) => "BTF unknown (/sys is hidden)",

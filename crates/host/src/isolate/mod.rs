@@ -40,13 +40,17 @@ pub use turn::{Turn, mend_when_free};
 /// Why cores can't be isolated at all.
 ///
 /// # Errors
-/// One line: a core that is not there, or no core left to the host.
+/// One line: a core that is not there, no core left to the host, or a host that does not tell its cores.
 pub fn check(tree: &Tree, cores: &Cpus) -> Result<(), String> {
-    let online = online(tree);
     let list = cores.list();
     if cores.is_empty() {
         return Err("no core: want cores by number, such as 2-3".to_owned());
     }
+    let Some(online) = online(tree) else {
+        return Err(format!(
+            "'{list}': which cores this host has is not known: /{ONLINE} can't be read: want it shown here"
+        ));
+    };
     if !cores.within(&online) {
         return Err(format!(
             "'{list}': this host has cores {}: want some of them",
@@ -94,10 +98,11 @@ pub fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// The cores that are switched on.
-fn online(tree: &Tree) -> Cpus {
-    let text = tree.read("sys/devices/system/cpu/online").unwrap_or_default();
-    Cpus::of_list(&text)
-        .filter(|cpus| !cpus.is_empty())
-        .unwrap_or_else(|| [0].into_iter().collect())
+/// The kernel's list of cores that are switched on.
+const ONLINE: &str = "sys/devices/system/cpu/online";
+
+/// The cores that are switched on; `None`: that can't be read.
+fn online(tree: &Tree) -> Option<Cpus> {
+    let text = tree.read(ONLINE).ok()?;
+    Cpus::of_list(&text).filter(|cpus| !cpus.is_empty())
 }

@@ -179,7 +179,7 @@ pub struct Plan {
 /// Looks at the host; changes nothing. The cores are ones that [`super::check`] has accepted.
 pub fn plan(tree: &Tree, options: &Options) -> Plan {
     let cores = options.cores.clone();
-    let rest = online(tree).without(&cores);
+    let rest = online(tree).unwrap_or_default().without(&cores);
     let part = |kind: Kind| match kind {
         _ if options.without.contains(&kind) => Part::none(kind, format!("left out (--without {})", kind.name())),
         Kind::Cpuset => cgroup::part(tree, &cores, &rest),

@@ -407,6 +407,12 @@ fn cores_that_are_not_there_and_all_of_them_are_refused() {
     assert!(told("4").expect_err("none").contains("this host has cores 0-3"));
     assert!(told("0-3").expect_err("all").contains("at least one of 0-3"));
     assert!(told("").is_err());
+    fake.put("sys/devices/system/cpu/online", "");
+    let unread = told("1").expect_err("nobody knows");
+    assert!(
+        unread.contains("is not known") && !unread.contains("has cores"),
+        "{unread}"
+    );
 }
 
 #[test]

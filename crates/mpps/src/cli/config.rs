@@ -1,7 +1,7 @@
 //! `--config FILE`: options from a TOML file, made words of the command line before that is read. So whatever is
 //! checked of an option is checked of one from a file, which somebody else may have written. What is typed wins.
 
-use super::near::distance;
+use super::near::nearest;
 use super::serve;
 use crate::fail::{Result as Checked, argument_line, usage};
 use crate::plan::author::{Author, leads_away};
@@ -65,38 +65,41 @@ fn refused(line: String) -> clap::Error {
 
 /// A command line with the options of the file that it names, if it names one.
 pub(super) fn given(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
-    let as_it_is = |words| Given {
-        words,
-        origin: Origin::default(),
-    };
-    let sub = words.get(1).and_then(|name| command.find_subcommand(name));
-    let takes_file = |sub: &&Command| named(sub, OPTION).is_some();
-    let Some(sub) = sub.filter(takes_file) else {
-        return Ok(as_it_is(words));
-    };
-    let mut typed = Typed::of(sub, &words);
-    let Some((place, file)) = typed.files.pop() else {
-        return Ok(as_it_is(words));
-    };
-    if !typed.files.is_empty() {
-        return Err(refused(format!("--{OPTION}: there are two: want one file")));
-    }
-    let (added, origin) = options(sub, &typed, &file).map_err(refused)?;
-    let mut all = words;
-    all.drain(place);
-    all.splice(2..2, added);
-    Ok(Given { words: all, origin })
+    let (words, origin) = with_file(command, words);
+    origin.map(|origin| Given { words, origin })
 }
 
 /// The words of this program's command line, once they are [`given_to_program`].
 static OF_PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// As [`given`], of this program's command line, whose words are kept: a file in a pipe can be read only once.
+/// As [`given`], of this program's command line, whose words are kept: a file in a pipe can be read only once, and what
+/// becomes of a command line that is wrong goes to the files that it names.
 pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
-    let read = given(command, words.clone());
-    let kept = read.as_ref().map_or(words, |given| given.words.clone());
-    let _ = OF_PROGRAM.set(kept);
-    read
+    let (words, origin) = with_file(command, words);
+    let _ = OF_PROGRAM.set(words.clone());
+    origin.map(|origin| Given { words, origin })
+}
+
+/// A command line's words with those of its file in the place of `--config`, and where they come from or what is wrong.
+/// Of a file that is wrong they are what else can be read of it.
+fn with_file(command: &Command, mut words: Vec<OsString>) -> (Vec<OsString>, Result<Origin, clap::Error>) {
+    let sub = words.get(1).and_then(|name| command.find_subcommand(name));
+    let takes_file = |sub: &&Command| named(sub, OPTION).is_some();
+    let Some(sub) = sub.filter(takes_file) else {
+        return (words, Ok(Origin::default()));
+    };
+    let mut typed = Typed::of(sub, &words);
+    let Some((place, file)) = typed.files.pop() else {
+        return (words, Ok(Origin::default()));
+    };
+    if !typed.files.is_empty() {
+        return (words, Err(refused(format!("--{OPTION}: there are two: want one file"))));
+    }
+    let read = options(sub, &typed, &file);
+    words.drain(place);
+    words.splice(2..2, read.words);
+    let origin = read.wrong.map_or(Ok(read.origin), |wrong| Err(refused(wrong)));
+    (words, origin)
 }
 
 /// The words of this program's command line with those of its file in the place of `--config`; as they are typed where
@@ -202,51 +205,91 @@ fn may_stand_alone(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|values| values.min_values() == 0)
 }
 
+/// A file as it was read.
+#[derive(Default)]
+struct FromFile {
+    words: Vec<OsString>,
+    origin: Origin,
+    /// The first thing that is wrong with it.
+    wrong: Option<String>,
+}
+
 /// The file's options as words.
-fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> Result<(Vec<OsString>, Origin), String> {
+fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> FromFile {
     let name = shown(&file.to_string_lossy());
-    let (text, author) = as_user(|| read(Path::new(file))).map_err(|failure| failure.line().to_owned())?;
+    let (text, author) = match as_user(|| read(Path::new(file))) {
+        Ok(read) => read,
+        Err(failure) => {
+            return FromFile {
+                wrong: Some(failure.line().to_owned()),
+                ..FromFile::default()
+            };
+        }
+    };
     let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-    let table = DeTable::parse(&text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        let what = shown(error.message());
-        format!(
-            "{name}:{}: no TOML: {what}: want lines such as rate = \"1Mpps\"",
-            line(at)
-        )
-    })?;
+    let (table, errors) = DeTable::parse_recoverable(&text);
+    let place = |error: &toml::de::Error| line(error.span().map_or(0, |span| span.start));
+    let mut read = FromFile {
+        wrong: errors.first().map(|error| {
+            let (line, what) = (place(error), shown(error.message()));
+            format!("{name}:{line}: no TOML: {what}: want lines such as rate = \"1Mpps\"")
+        }),
+        ..FromFile::default()
+    };
+    let broken: Vec<usize> = errors.iter().map(place).collect();
     // In the order of the file: the first thing that is wrong is told.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
-    let (mut words, mut origin) = (Vec::new(), Origin::default());
     for (key, value) in entries {
-        let (long, value): (&str, _) = (key.get_ref(), value.get_ref());
+        let (long, end) = (key.get_ref().as_ref(), line(value.span().end));
         let line = line(key.span().start);
-        let wrong = |why: String| format!("{name}:{line}: {}: {why}", shown(long));
-        let arg = named(sub, long).ok_or_else(|| wrong(unknown(sub, long, value)))?;
-        // Somebody else may have written the file.
-        if ALWAYS_TYPED.contains(&long) {
-            return Err(wrong(
-                "no file decides which code runs, and with which rights: want it on the command line".to_owned(),
-            ));
-        }
-        let texts = texts(arg, value).map_err(wrong)?;
-        if typed.overrides(sub, arg) {
+        // A text without its end is no path.
+        if broken.iter().any(|at| (line..=end).contains(at)) {
             continue;
         }
-        let away = names_file(arg) && texts.iter().flatten().any(|text| leads_away(Path::new(text)));
-        let refused = || author.refuses("it names a file outside of this folder");
-        if let Some(why) = away.then(refused).flatten() {
-            return Err(wrong(why));
+        match option(sub, typed, &author, long, value.get_ref()) {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => {
+                read.origin.lines.insert(long.to_owned(), line);
+                read.words.extend(words);
+            }
+            Err(why) => {
+                let told = || format!("{name}:{line}: {}: {why}", shown(long));
+                read.wrong.get_or_insert_with(told);
+            }
         }
-        origin.lines.insert(long.to_owned(), line);
-        words.extend(texts.into_iter().map(|text| match text {
-            Some(text) => OsString::from(format!("--{long}={text}")),
-            None => format!("--{long}").into(),
-        }));
     }
-    origin.file = name;
-    Ok((words, origin))
+    read.origin.file = name;
+    read
+}
+
+/// An option of a file as words; none where it gives way to what was typed, or is a flag that is not to be.
+fn option(
+    sub: &Command,
+    typed: &Typed<'_>,
+    author: &Author,
+    long: &str,
+    value: &DeValue<'_>,
+) -> Result<Vec<OsString>, String> {
+    let arg = named(sub, long).ok_or_else(|| unknown(sub, long, value))?;
+    // Somebody else may have written the file.
+    if ALWAYS_TYPED.contains(&long) {
+        return Err("no file decides which code runs, and with which rights: want it on the command line".to_owned());
+    }
+    let texts = texts(arg, value)?;
+    if typed.overrides(sub, arg) {
+        return Ok(Vec::new());
+    }
+    let away = names_file(arg) && texts.iter().flatten().any(|text| leads_away(Path::new(text)));
+    let refused = || author.refuses("it names a file outside of this folder");
+    if let Some(why) = away.then(refused).flatten() {
+        return Err(why);
+    }
+    let words = texts.into_iter().map(|text| match text {
+        Some(text) => OsString::from(format!("--{long}={text}")),
+        None => format!("--{long}").into(),
+    });
+    Ok(words.collect())
 }
 
 /// The values of an option, `None` for a flag that is set; none at all where it is not to be.
@@ -327,9 +370,10 @@ fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
         .filter_map(Arg::get_long)
         .filter(|long| !ALWAYS_TYPED.contains(long))
         .collect();
-    let near = longs.iter().map(|long| (distance(key, long), *long)).min();
-    match near.filter(|(distance, long)| *distance <= 3 && *distance < long.len()) {
-        Some((_, long)) => format!("no option of {command}: did you mean {long}?"),
+    // What was broken off, or written with a slip.
+    let begun = longs.iter().find(|long| key.len() > 2 && long.starts_with(key));
+    match begun.copied().or_else(|| nearest(key, longs.iter().copied())) {
+        Some(long) => format!("no option of {command}: did you mean {long}?"),
         None => format!("no option of {command}: want a long option without its hyphens (mpps {command} --help)"),
     }
 }

@@ -52,6 +52,30 @@ fn options_of_a_file_are_words_in_front_of_those_that_were_typed() {
     }
 }
 
+/// What becomes of a run with a wrong file goes to the files that it names.
+#[test]
+fn what_can_be_read_of_a_wrong_file_is_kept() {
+    for (text, left) in [
+        (
+            "junit = \"a.xml\"\nratte = 1\nprom = \"b.prom\"\n",
+            "--junit=a.xml --prom=b.prom",
+        ),
+        (
+            "junit = \"a.xml\"\nrate = \nprom = \"b.prom\"\n",
+            "--junit=a.xml --prom=b.prom",
+        ),
+        ("junit = \"a.xml\nprom = \"b.prom\"\n", "--prom=b.prom"),
+        ("junit = \"a.xml\"\n[x\n", "--junit=a.xml"),
+    ] {
+        let (_file, path) = file(text);
+        let typed = ["mpps", "sendrecv", "loop:", "--config"].map(OsString::from);
+        let (words, origin) = with_file(&Cli::definition(), typed.into_iter().chain([path]).collect());
+        assert!(origin.is_err(), "{text}");
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        assert_eq!(words.join(" "), format!("mpps sendrecv {left} loop:"), "{text}");
+    }
+}
+
 #[test]
 fn what_is_typed_wins_over_the_file_and_over_what_contradicts_it() {
     let text = "rate = \"1Mpps\"\nframe-size = 512\nquiet = true\nexpect = \"loss<1%\"\nlanes = 2\n";
@@ -90,6 +114,10 @@ fn what_is_wrong_in_a_file_is_one_line_with_its_place() {
         (
             "frame_size = 64",
             ":1: frame_size: no option of sendrecv: did you mean frame-size?",
+        ),
+        (
+            "durat = \"1s\"",
+            ":1: durat: no option of sendrecv: did you mean duration?",
         ),
         (
             "zzzzzzzzz = 1",

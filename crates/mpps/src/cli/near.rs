@@ -102,7 +102,7 @@ fn is_slip(typed: &str, meant: &str) -> bool {
 }
 
 /// The nearest of these words that the typed one is likely a slip of.
-fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let near = names.filter(|name| is_slip(typed, name));
     near.min_by_key(|name| distance(typed, name))
 }

@@ -20,13 +20,15 @@ mod overload;
 mod rfc2544;
 mod run_folder;
 mod serving;
+mod state_files;
 mod steps;
 mod trace;
 mod trace_peer;
 mod traffic;
 
 pub(crate) use compare::end_with_parent;
-pub(crate) use output::{failed_in_files, with_result};
+pub(crate) use output::with_result;
+pub(crate) use state_files::failed_in_files;
 pub(crate) use steps::prepare;
 
 use crate::cli::{Command, TraceAction};

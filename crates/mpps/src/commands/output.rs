@@ -2,30 +2,28 @@
 
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
-use crate::cli::{Run, recorded_command, words_of_program};
+use super::state_files::{junit_target, last_line, lines_are_open, state_is_told};
+use crate::cli::{Run, recorded_command};
 use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
 use crate::plan::value::Plan;
-use crate::privilege::{Clerk, as_user, caller};
+use crate::privilege::{Clerk, caller};
 use crate::profile::{self, Picture};
 use crate::record::{self, Rows, RowsSink};
 use crate::run::Host;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
-    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, junit_without_result,
-    of_way, page, print_summary, write_trace,
+    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
+    print_summary, write_trace,
 };
-use mpps_serve::{About, PromFile};
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use mpps_sys::stdio::stdout_is_closed;
 use mpps_sys::text::Spoken;
 use serde_json::{Map, Value};
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Sinks of one run, and what comes of them.
@@ -75,9 +73,10 @@ enum Form {
 }
 
 impl Form {
-    fn of(&self, summary: &Summary) -> std::result::Result<String, ReportError> {
+    /// `unwritten`: errors of files that could not be written.
+    fn of(&self, summary: &Summary, unwritten: &[String]) -> std::result::Result<String, ReportError> {
         Ok(match self {
-            Self::Junit => junit(summary),
+            Self::Junit => junit(summary, unwritten),
             Self::Html(of) => runs::html(summary, of.json.as_deref(), of.rows.as_deref())?,
             Self::Markdown => {
                 let run = runs::Run::new("this one", json_value(summary));
@@ -108,192 +107,6 @@ impl Default for Kind {
             lanes: true,
         }
     }
-}
-
-/// The program's JSON Lines.
-enum Lines {
-    /// They are not open, or nobody wants any.
-    None,
-    /// The run goes on.
-    Open(JsonLines),
-    /// Their last line is written.
-    Ended,
-}
-
-static LINES: Mutex<Lines> = Mutex::new(Lines::None);
-
-/// Whoever asks writes the last line.
-fn lines() -> Lines {
-    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    match *lines {
-        Lines::None => Lines::None,
-        _ => std::mem::replace(&mut lines, Lines::Ended),
-    }
-}
-
-/// The files that a machine reads as the state of a run (`--junit`, `--prom`) hold its result.
-static STATE_IS_TOLD: AtomicBool = AtomicBool::new(false);
-
-/// The result is in the files that are read as a state, or was to be: a failure after that is none of the run.
-pub(super) fn state_is_told() {
-    STATE_IS_TOLD.store(true, Ordering::Relaxed);
-}
-
-/// The program fails: the files that it was to write say so, as far as they are read as what became of a run.
-pub(crate) fn failed_in_files(failure: &Failure) {
-    failed_in_lines(failure);
-    if !STATE_IS_TOLD.load(Ordering::Relaxed) {
-        failed_in_state(failure.line());
-    }
-}
-
-/// Replaces what an earlier run has left in `--junit` and `--prom` by the error: a reader must not take it for the
-/// result of this run.
-fn failed_in_state(message: &str) {
-    let words = words_of_program();
-    let named = |option: &str| {
-        let path = path_of(option, words.iter().cloned())?;
-        // A failure that is about the file itself, or a file that has another meaning, too: it may be another's.
-        let told = message.split(": ").next().unwrap_or_default();
-        let is_about_it = told.split(" and ").any(|about| about == option);
-        let others = words.iter().filter(|word| names_same(word, &path)).count() > 1;
-        (!is_about_it && !others && !path.is_dir() && !is_of_no_folder(&path)).then_some(path)
-    };
-    let (to_junit, to_prom) = (named("--junit"), named("--prom"));
-    if to_junit.is_none() && to_prom.is_none() {
-        return;
-    }
-    let written = as_user(|| {
-        let mut first = Ok(());
-        if let Some(path) = to_junit {
-            let written = JsonTarget::prepare(&path).and_then(|target| {
-                let stdout = path == Path::new("-");
-                // A pipe that nobody reads would hold up the end.
-                let text = (stdout || target.is_file()).then(|| junit_without_result(&command(), message));
-                text.map_or(Ok(()), |text| target.write_text(&text))
-            });
-            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--junit", &e)));
-        }
-        if let Some(path) = to_prom {
-            let about = About {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                workload: command(),
-                ..About::default()
-            };
-            let written = PromFile::failed(&path, about);
-            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--prom", &e)));
-        }
-        first
-    });
-    if let Err(failure) = written {
-        tell_at_end(failure.line());
-    }
-}
-
-/// Whether a word of the command line is this file, or an option with it.
-fn names_same(word: &OsString, path: &Path) -> bool {
-    let value = word.to_str().and_then(|word| word.strip_prefix("--")?.split_once('='));
-    let named = value.map_or(Path::new(word), |(_, value)| Path::new(value));
-    named == path || mpps_report::same_file(named, path)
-}
-
-/// Whether a file is one of the folder of `--out`, which is not there: a refused run leaves none.
-fn is_of_no_folder(path: &Path) -> bool {
-    let out = path_of("--out", words_of_program().into_iter());
-    let above = path.parent();
-    above.is_some_and(|folder| out.as_deref() == Some(folder) && !folder.exists())
-}
-
-/// A file that another run writes is none of this one's. One that has no room for what became of this run goes: what an
-/// earlier run has left says something else.
-fn or_gone(written: std::result::Result<(), ReportError>, path: &Path) -> std::result::Result<(), ReportError> {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ResourceBusy, StorageFull};
-    match written {
-        Err(ReportError::Io { source, .. }) if source.kind() == ResourceBusy => Ok(()),
-        Err(ReportError::Io { op, path: of, source })
-            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
-        {
-            if let Ok(Some(place)) = mpps_sys::private::Place::find(path) {
-                let _ = place.remove();
-            }
-            Err(ReportError::Io { op, path: of, source })
-        }
-        other => other,
-    }
-}
-
-/// Name of the command that was typed: `sendrecv`, `ndr`, …; empty where that is not known.
-fn command() -> String {
-    let word = words_of_program().into_iter().nth(1).unwrap_or_default();
-    let word = word.to_string_lossy();
-    if word.starts_with('-') {
-        String::new()
-    } else {
-        word.into_owned()
-    }
-}
-
-/// A file of `--junit`, which says until the run ends that it has not: who kills the program leaves that.
-pub(super) fn junit_target(path: &Path) -> Result<JsonTarget> {
-    let prepare = || JsonTarget::prepare(path).map_err(|e| unwritable("--junit", &e));
-    let target = prepare()?;
-    if !target.is_file() {
-        return Ok(target);
-    }
-    let why = "it has not ended: it goes on, or was killed";
-    let text = junit_without_result(&command(), why);
-    target.write_text(&text).map_err(|e| unwritable("--junit", &e))?;
-    // A lock is of the file that is there.
-    drop(target);
-    prepare()
-}
-
-/// The last of the run's JSON Lines says why it fails. Where the run has not opened them yet they are only that, in the
-/// file that the command line names.
-fn failed_in_lines(failure: &Failure) {
-    let (message, exit_code) = (failure.line().to_owned(), failure.code());
-    let told = match lines() {
-        Lines::Ended => return,
-        Lines::Open(lines) => lines.failed(&message, exit_code),
-        Lines::None => {
-            let named = |option: &str| path_of(option, words_of_program().into_iter());
-            let Some(path) = named("--json-lines") else {
-                return;
-            };
-            // A refused run leaves no folder, so a file in that of --out can't be opened, and that is no second fault.
-            if is_of_no_folder(&path) {
-                return;
-            }
-            // As the user whose file it is.
-            let written = as_user(|| {
-                let lines = JsonLines::create(&path, Map::new()).map_err(|e| unwritable("--json-lines", &e))?;
-                Ok(lines.failed(&message, exit_code))
-            });
-            written.unwrap_or_else(|failure| vec![failure.line().to_owned()])
-        }
-    };
-    // Where they can't be opened that is why it fails, and told already.
-    let more = told.iter().filter(|line| **line != message);
-    more.for_each(|line| tell_at_end(line));
-}
-
-/// The file or folder that an option names, of a command line that may not be right.
-fn path_of(option: &str, mut words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    while let Some(word) = words.next() {
-        if word == "--" {
-            return None;
-        }
-        if word == option {
-            return words.next().map(PathBuf::from);
-        }
-        let path = word
-            .to_str()
-            .and_then(|word| word.strip_prefix(option)?.strip_prefix('='));
-        if let Some(path) = path {
-            return Some(path.into());
-        }
-    }
-    None
 }
 
 /// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
@@ -441,21 +254,16 @@ impl Output {
         let command = summary.command.join(" ");
         // What was measured comes first. A file that can't be written takes no other with it.
         let mut unwritten: Vec<ReportError> = Vec::from_iter(unprinted);
-        let (mut sinks, forms) = (self.sinks, own.forms);
+        let (mut sinks, summary) = (self.sinks, Arc::new(summary));
+        let (last, forms): (Vec<_>, Vec<_>) = own.forms.into_iter().partition(|(form, _)| matches!(form, Form::Junit));
+        let of = Arc::clone(&summary);
         let ended = move || {
-            sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
-            let written = forms
-                .iter()
-                .map(|(form, target)| target.write_text(&form.of(&summary)?));
-            let unwritten: Vec<ReportError> = written.filter_map(|written| written.err()).collect();
-            if let Lines::Open(lines) = lines() {
-                // What could not be written is on its board.
-                let _ = lines.end(&summary);
-            }
+            sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&of)));
+            let unwritten = write_forms(&forms, &of, &[]);
+            last_line(&of);
             unwritten
         };
         unwritten.extend(own.clerk.does(ended)?);
-        state_is_told();
         if let (Some(target), Some(recording)) = (own.trace, recording) {
             unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
         }
@@ -477,13 +285,29 @@ impl Output {
         }
         unwritten.extend(own.serving.and_then(Serving::finish));
         let incomplete = own.boards.iter().flat_map(Notes::unwritten);
-        let mut unwritten = incomplete.chain(unwritten.into_iter().map(|error| error.to_string()));
+        let mut unwritten: Vec<_> = incomplete
+            .chain(unwritten.into_iter().map(|error| error.to_string()))
+            .collect();
+        // What is read as a state knows of every other file.
+        let known = unwritten.clone();
+        let state = own.clerk.does(move || write_forms(&last, &summary, &known))?;
+        state_is_told();
+        unwritten.extend(state.into_iter().map(|error| error.to_string()));
+        let mut unwritten = unwritten.into_iter();
         let Some(first) = unwritten.next() else {
             return Ok(code(valid, met));
         };
         unwritten.for_each(|error| tell_at_end(&error));
         Err(failed(first))
     }
+}
+
+/// Writes the result in other forms; what could not be written. `known`: errors of other files.
+fn write_forms(forms: &[(Form, JsonTarget)], summary: &Summary, known: &[String]) -> Vec<ReportError> {
+    let written = forms
+        .iter()
+        .map(|(form, target)| target.write_text(&form.of(summary, known)?));
+    written.filter_map(|written| written.err()).collect()
 }
 
 /// The exit code of a run that took place. One that is not valid proves nothing, whatever it was to reach.
@@ -710,7 +534,7 @@ fn files_of(
         let lines = JsonLines::create(path, head(run)).map_err(|e| unwritable("--json-lines", &e))?;
         boards.push(lines.notes());
         sinks.add(lines.sink());
-        *LINES.lock().unwrap_or_else(PoisonError::into_inner) = Lines::Open(lines);
+        lines_are_open(lines);
     }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
     let json = run.tell.json.as_deref().map(JsonSink::create).transpose();

@@ -11,8 +11,8 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
-use crate::commands::output::junit_target;
 use crate::commands::serving::{Serving, Shown};
+use crate::commands::state_files::junit_target;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};

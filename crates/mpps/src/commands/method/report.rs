@@ -4,14 +4,15 @@ use super::bench::Bench;
 use super::measure::Measured;
 use super::record::trial_json;
 use super::{Setup, Stop};
-use crate::commands::output::state_is_told;
+use crate::commands::state_files::state_is_told;
 use crate::fail::{Result, failed, print_words, say, usage};
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_report::{method_junit, rfc3339};
 use mpps_stats::Expectation;
+use mpps_sys::text::{Harmless, Spoken};
 use serde_json::{Map, Value, json};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -246,9 +247,19 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
     }
 }
 
+/// Prints a result on standard output, and on standard error where that takes none.
+pub(crate) fn print_result(write: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> Result<()> {
+    let printed = print_words(&write);
+    if printed.is_err() {
+        // Nothing is left to say it on.
+        let _ = write(&mut Spoken(Harmless(io::stderr().lock())));
+    }
+    printed
+}
+
 /// Prints the result: its lines, how it stands to the standard, and how long it took.
 pub(crate) fn print_lines(document: &Document) -> Result<()> {
-    print_words(|out| {
+    print_result(|out| {
         for line in &document.verdict {
             writeln!(out, "{line}")?;
         }
@@ -262,41 +273,40 @@ pub(crate) fn print_lines(document: &Document) -> Result<()> {
     })
 }
 
-/// Writes the files of a result; the exit code, 1 where one could not be written.
-pub(crate) fn write(bench: &mut Bench<'_, '_>, document: &Document, judged: &[Expectation], code: u8) -> u8 {
+/// Writes the files of a result that is `printed`; the exit code, 1 where something could not be written.
+pub(crate) fn write(
+    bench: &mut Bench<'_, '_>,
+    printed: Result<()>,
+    document: &Document,
+    judged: &[Expectation],
+    code: u8,
+) -> u8 {
     if let Some(serving) = &bench.serving {
         serving.done(document);
     }
-    let mut code = code;
-    let junit = method_junit(document, judged);
-    if let Some((clerk, target)) = bench.junit.take() {
-        let text = junit.clone();
-        let written = clerk.does(move || target.write_text(&text));
-        if let Err(e) = written.and_then(|written| written.map_err(failed)) {
-            say!("{}", e.line());
-            code = 1;
+    let mut unwritten: Vec<_> = printed.err().iter().map(|failure| failure.line().to_owned()).collect();
+    if let Some(record) = &bench.record {
+        let broken = record.0.broken.as_ref();
+        unwritten.extend(broken.map(|broken| format!("{broken}: the record ends before")));
+        match files(document) {
+            Ok(files) => {
+                let written = files.into_iter().map(|(name, bytes)| record.0.file(&name, bytes));
+                unwritten.extend(written.filter_map(|written| Some(written.err()?.line().to_owned())));
+            }
+            Err(e) => unwritten.push(e.to_string()),
         }
+        let junit = method_junit(document, judged, &unwritten).into_bytes();
+        let written = record.0.file("junit.xml", junit);
+        unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
+    }
+    // What is read as a state knows of every other file.
+    if let Some((clerk, target)) = bench.junit.take() {
+        let text = method_junit(document, judged, &unwritten);
+        let written = clerk.does(move || target.write_text(&text));
+        let written = written.and_then(|written| written.map_err(failed));
+        unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
     }
     state_is_told();
-    let Some(record) = &bench.record else {
-        return code;
-    };
-    if let Some(broken) = &record.0.broken {
-        say!("{broken}: the record ends before");
-        code = 1;
-    }
-    let files = match files(document) {
-        Ok(files) => files,
-        Err(e) => {
-            say!("{e}");
-            return 1;
-        }
-    };
-    for (name, bytes) in files.into_iter().chain([("junit.xml".to_owned(), junit.into_bytes())]) {
-        if let Err(failure) = record.0.file(&name, bytes) {
-            say!("{}", failure.line());
-            code = 1;
-        }
-    }
-    code
+    unwritten.iter().for_each(|line| say!("{line}"));
+    if unwritten.is_empty() { code } else { 1 }
 }

@@ -49,8 +49,8 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
         let judged = expect::judged(&args.method.traffic.run.tell.expect, &reached);
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
-        report::print_lines(&document)?;
-        code = report::write(bench, &document, &judged, done);
+        let printed = report::print_lines(&document);
+        code = report::write(bench, printed, &document, &judged, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))

@@ -97,10 +97,9 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let judged = expect::judged(&args.method.traffic.run.tell.expect, &told.reached(setup.frame_size()));
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
-        // The files are written even where standard output is full.
         let printed = told.print(&document, bench, began.elapsed(), stop.as_ref());
-        code = report::write(bench, &document, &judged, done);
-        printed
+        code = report::write(bench, printed, &document, &judged, done);
+        Ok(())
     })?;
     Ok(ExitCode::from(code))
 }

@@ -7,8 +7,9 @@ use crate::commands::method::bench::Bench;
 use crate::commands::method::expect::Reached;
 use crate::commands::method::limits::LimitedBy;
 use crate::commands::method::measure::Measured;
+use crate::commands::method::report::print_result;
 use crate::commands::method::{Setup, Stop};
-use crate::fail::{Result, print_words};
+use crate::fail::Result;
 use mpps_report::document::Document;
 use mpps_report::{Between, Found};
 use mpps_stats::count;
@@ -268,7 +269,7 @@ impl<'t> Told<'t> {
         stop: Option<&Stop>,
     ) -> Result<()> {
         let device = !self.lanes.is_empty() && self.no_device.is_none();
-        print_words(|out| {
+        print_result(|out| {
             write!(
                 out,
                 "{:>5} {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",

@@ -140,8 +140,8 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         let judged = expect::judged(&args.method.traffic.run.tell.expect, &result::reached(&choice, &sizes));
         let done = expect::add_to(&mut document, &judged, result::code(&told));
         bench.leave_screen();
-        report::print_lines(&document)?;
-        code = report::write(bench, &document, &judged, done);
+        let printed = report::print_lines(&document);
+        code = report::write(bench, printed, &document, &judged, done);
         Ok(())
     })?;
     Ok(ExitCode::from(code))
