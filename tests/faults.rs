@@ -3,7 +3,7 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Report, Scratch, assert_only_the_gap_is_lost, missing, net_of, program, returning, run_command,
+    Background, Report, Scratch, assert_only_the_gap_is_lost, listen, missing, net_of, program, returning, run_command,
     under_way, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
@@ -46,6 +46,33 @@ fn an_interface_that_goes_down_and_comes_back_is_told_and_the_run_goes_on() {
             "{sendrecv}: {told}"
         );
     }
+}
+
+/// A search ends, and says of the interface what it says, in what it prints and in the files that are read as its state.
+#[test]
+fn a_search_whose_device_was_deleted_names_it_and_not_the_plan() {
+    let Some(net) = net_of(1) else { return };
+    let there = Scratch::new();
+    let _reflector = listen(&net, &there, "reflect af_packet:eth1");
+    let scratch = Scratch::new();
+    let files = ["s.xml", "s.prom"].map(|name| scratch.file(name));
+    let words = "ndr af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --max-rate 2kpps --quick --search-time 1h";
+    let mut command = net.a(words);
+    command.arg("--junit").arg(&files[0]).arg("--prom").arg(&files[1]);
+    let mut search = Background::start(command);
+    wait_until("a trial", || search.stderr().contains("trial 1"));
+    net.on(Host::A, "ip link delete eth1");
+    wait_until("the end of the search", || !search.running());
+    let done = search.finish();
+    assert!(matches!(done.code, Some(1 | 3)), "{:?}: {}", done.code, done.stderr);
+    let [junit, prom] = files.map(|file| std::fs::read_to_string(file).expect("a file"));
+    assert!(!junit.contains("opened for other trials"), "{junit}");
+    assert!(junit.contains("<error") && junit.contains("eth1"), "{junit}");
+    assert!(
+        prom.lines()
+            .any(|line| line.starts_with("mpps_run_valid{") && line.ends_with(" 0")),
+        "{prom}"
+    );
 }
 
 /// The report of a run whose device was deleted under it.

@@ -225,7 +225,7 @@ fn without_bpf(spec: &mpps_io::PortSpec, error: &mpps_io::Error) -> Option<Strin
 }
 
 /// Whether the interface of a port is not there any more. The plan has seen it.
-fn went(spec: &mpps_io::PortSpec) -> bool {
+pub(crate) fn went(spec: &mpps_io::PortSpec) -> bool {
     crate::paths::drives_interface(spec)
         && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }

@@ -3,7 +3,7 @@
 use super::{Error, Host, Plan};
 use crate::cli::Command;
 use crate::commands::{prepare, with_result};
-use crate::fail::{Failure, Result, failed, usage};
+use crate::fail::{Failure, Result, failed, usage, went};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::neighbor::Asked;
 use crate::plan::reserve::reserve;
@@ -170,16 +170,29 @@ impl Session<'_> {
         if other != seed {
             plan = plan.with_seed(other);
         }
-        let draft = draft_of(&plan, Some(self.opened_for))?;
+        let draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
         let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
         if given != want {
             return Err(Error::Usage(format!(
                 "traffic.dest: {given}: the session was opened with {want}"
             )));
         }
-        let summary = self.ports.trial(&draft, false, sinks, self.interruptions)?;
+        let told = self.ports.trial(&draft, false, sinks, self.interruptions);
+        let summary = told.map_err(|e| self.explained(e))?;
         self.seeds.insert(other);
         Ok(with_result(summary, &draft.args.run.plan, sinks))
+    }
+
+    /// Why there was no trial. Of a port whose interface has gone nothing fits any more, which is no fault of the plan.
+    fn explained(&self, error: Failure) -> Failure {
+        let ports = self.opened_for.requests();
+        let gone = ports.into_iter().map(|(port, _)| &port.spec).find(|spec| went(spec));
+        gone.map_or(error, |spec| {
+            failed(format!(
+                "port '{spec}': interface {} is not there any more",
+                spec.device
+            ))
+        })
     }
 }
 
