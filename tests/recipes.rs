@@ -335,7 +335,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("make image", "wants a container engine"),
     ("docker run ", "wants a container engine"),
     (
-        "mpps reflect udp:9000 --metrics=0.0.0.0:9469,host=bench1.lab",
+        "mpps reflect udp:0.0.0.0:9000 --metrics=0.0.0.0:9469,host=bench1.lab",
         "goes on until it is ended; tests/readers.rs has Prometheus scrape by such a name",
     ),
     ("5.4 s of 10.0 s", "the picture of the view on a terminal, no command"),

@@ -75,6 +75,31 @@ def test_an_installed_wheel_brings_the_command_and_never_starts_itself(program: 
     assert done.returncode == 1 and "no program mpps" in done.stderr, done.stderr
 
 
+def test_a_script_in_path_that_leads_back_here_is_passed_by(program: str, tmp_path: Path) -> None:
+    shims, real = tmp_path / "shims", tmp_path / "real"
+    for folder in (shims, real):
+        folder.mkdir()
+    shim = shims / "mpps"
+    source = Path(__file__).parents[1] / "src"
+    # As pyenv has it: a script without a word of what it starts.
+    shim.write_text(f'#!/bin/sh\nPYTHONPATH={source} exec {sys.executable} -m mpps "$@"\n')
+    shim.chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "MPPS_BIN"}
+    environment["PATH"] = os.pathsep.join([str(shims), str(real), "/usr/bin", "/bin"])
+
+    def version(**more: str) -> subprocess.CompletedProcess[str]:
+        words = [str(shim), "--version"]
+        return subprocess.run(words, env={**environment, **more}, capture_output=True, text=True, timeout=60)
+
+    done = version()
+    assert done.returncode == 1 and "no program mpps" in done.stderr, done.stderr
+    done = version(MPPS_BIN=str(shim))
+    assert done.returncode == 1 and "looks for the program" in done.stderr, done.stderr
+    (real / "mpps").symlink_to(program)
+    done = version()
+    assert done.returncode == 0 and done.stdout.startswith("mpps "), done.stderr
+
+
 def test_a_program_of_another_c_library_is_named(tmp_path: Path) -> None:
     import mpps
 

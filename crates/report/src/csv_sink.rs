@@ -108,6 +108,8 @@ impl Sink for CsvSink {
 pub(crate) struct CsvFormat(pub(crate) Arc<AtomicU64>);
 
 impl Format<Row> for CsvFormat {
+    const HEADER_ALONE: bool = true;
+
     fn header(&mut self, _: Option<&Row>, out: &mut Vec<u8>) {
         out.extend_from_slice(HEADER.as_bytes());
         out.push(b'\n');

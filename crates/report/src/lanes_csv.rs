@@ -160,6 +160,8 @@ impl Record for LaneRow {
 struct LanesFormat;
 
 impl Format<LaneRow> for LanesFormat {
+    const HEADER_ALONE: bool = true;
+
     fn header(&mut self, _: Option<&LaneRow>, out: &mut Vec<u8>) {
         out.extend_from_slice(HEADER.as_bytes());
         out.push(b'\n');

@@ -133,9 +133,10 @@ pub fn whole_terminal() -> bool {
         && std::env::var_os(LIVE_GROUP).is_none()
 }
 
-/// Whether the terminal can do no more than lines.
+/// Whether the terminal can do no more than lines, as a cell of a notebook, which calls itself a terminal.
 pub(crate) fn dumb() -> bool {
-    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
+    let term = std::env::var_os("TERM").unwrap_or_default();
+    ["", "dumb", "unknown"].iter().any(|name| term == *name) || std::env::var_os("JPY_PARENT_PID").is_some()
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -23,6 +23,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 
 /// Turns records into the bytes of the file.
 pub(crate) trait Format<T>: Send + 'static {
+    /// What comes before the first record needs none: it is written as the run begins.
+    const HEADER_ALONE: bool = false;
+
     /// What comes before the first record of a file. `first` is it, where there is one.
     fn header(&mut self, first: Option<&T>, out: &mut Vec<u8>);
     /// One record.
@@ -410,7 +413,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         let mut backlog = self.shared.backlog();
         while self.buffer.len() < BATCH_BYTES {
             let record = backlog.pop();
-            if !self.started && (record.is_some() || closing) {
+            if !self.started && (F::HEADER_ALONE || record.is_some() || closing) {
                 self.format.header(record.as_ref(), &mut self.buffer);
                 self.started = true;
             }

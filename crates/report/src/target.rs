@@ -1,5 +1,6 @@
 //! A file that is written in one piece at the end of a run, though the run must know at its start that it can be.
 
+use crate::error::reason;
 use crate::output::{Output, Progress, Waiting};
 use crate::{ReportError, lock};
 use mpps_sys::private;
@@ -17,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 enum Way {
     /// A new file beside it, then renamed over it: readers see the old contents or the new, never half.
     Rename(private::Place),
-    /// Over what is there: its directory can't be written.
-    InPlace(private::Place),
+    /// Over what is there: nothing can be put beside it, for this reason.
+    InPlace(private::Place, io::Error),
     /// A pipe, a device, standard output.
     Stream,
 }
@@ -70,7 +71,7 @@ impl JsonTarget {
         };
         let way = match place.try_draft() {
             Ok(()) => Way::Rename(place),
-            Err(_) if locked.is_some() => Way::InPlace(place),
+            Err(e) if locked.is_some() => Way::InPlace(place, e),
             Err(e) => return Err(error(e)),
         };
         Ok(Self { locked, ..target(way) })
@@ -98,9 +99,13 @@ impl JsonTarget {
         !matches!(self.way, Way::Stream)
     }
 
-    /// Whether readers see the old contents or the new, and never half.
-    pub fn is_replaced(&self) -> bool {
-        matches!(self.way, Way::Rename(_))
+    /// Why readers may see half of it, in place of the old contents or the new; `None`: they never do.
+    pub fn halves(&self) -> Option<String> {
+        match &self.way {
+            Way::Rename(_) => None,
+            Way::InPlace(_, error) => Some(format!("no file can be put beside it: {}", reason(error))),
+            Way::Stream => Some("it is no file".to_owned()),
+        }
     }
 
     /// Writes the summary of a run.
@@ -119,10 +124,28 @@ impl JsonTarget {
         self.write_bytes(text.as_bytes())
     }
 
+    /// Writes a text that is read as what became of a run. Where it finds no room the file goes: what an earlier run has
+    /// left says something else.
+    ///
+    /// # Errors
+    /// As [`JsonTarget::write`].
+    pub fn write_state(&self, text: &str) -> Result<(), ReportError> {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let written = self.write_text(text);
+        if let Err(ReportError::Io { source, .. }) = &written
+            && matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+            && let Way::Rename(place) | Way::InPlace(place, _) = &self.way
+        {
+            // One that can't be removed stays.
+            let _ = place.remove();
+        }
+        written
+    }
+
     pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
             Way::Rename(place) => place.replace_with_mode(bytes, self.mode),
-            Way::InPlace(place) => place.open(OFlags::empty()).and_then(|mut file| {
+            Way::InPlace(place, _) => place.open(OFlags::empty()).and_then(|mut file| {
                 file.set_len(0)?;
                 file.write_all(bytes)
             }),

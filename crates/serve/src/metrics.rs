@@ -182,10 +182,19 @@ pub(crate) fn text_of(state: &State, of_run: &[(&str, String)]) -> String {
 
 /// The same of a run that failed: what it was, and that it is over and not valid. It measured nothing that stays.
 pub(crate) fn text_of_failed(about: About, of_run: &[(&str, String)]) -> String {
+    text_without_result(about, Phase::Ended, Some(false), of_run)
+}
+
+/// What is told of a run that has not opened anything so far.
+pub(crate) fn text_of_begun(about: About, of_run: &[(&str, String)]) -> String {
+    text_without_result(about, Phase::Waiting, None, of_run)
+}
+
+fn text_without_result(about: About, phase: Phase, valid: Option<bool>, of_run: &[(&str, String)]) -> String {
     let state = State {
         about: Arc::new(about),
-        phase: Phase::Ended,
-        valid: Some(false),
+        phase,
+        valid,
         ..State::default()
     };
     let known = ["mpps_run_info", "mpps_run_state", "mpps_run_valid"];

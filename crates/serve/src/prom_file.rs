@@ -28,8 +28,8 @@ impl PromFile {
     /// When it can't be written, or not in one step.
     pub fn create(path: &Path, board: Board, ready: impl FnOnce() + Send + 'static) -> Result<Self, ReportError> {
         let target = JsonTarget::prepare(path)?.for_everybody();
-        if !target.is_replaced() {
-            let told = "it can't be replaced in one step: want a file in a folder that can be written";
+        if let Some(why) = target.halves() {
+            let told = format!("it can't be replaced in one step ({why}): want a file in a folder that can be written");
             return Err(ReportError::io("open for writing", path, io::Error::other(told)));
         }
         let (end, ended) = channel();
@@ -50,16 +50,20 @@ impl PromFile {
         })
     }
 
+    /// Says of a run that it waits for its first packet, in place of what an earlier one has left.
+    ///
+    /// # Errors
+    /// As [`PromFile::create`], when it can't be written.
+    pub fn begun(path: &Path, about: About) -> Result<(), ReportError> {
+        once(path, metrics::text_of_begun(about, &labels_of(path)))
+    }
+
     /// Says of a run that it failed: `mpps_run_valid` is 0. One that failed before it began leaves no older state.
     ///
     /// # Errors
     /// As [`PromFile::create`], when it can't be written.
     pub fn failed(path: &Path, about: About) -> Result<(), ReportError> {
-        let target = JsonTarget::prepare(path)?.for_everybody();
-        if !target.is_replaced() {
-            return Ok(());
-        }
-        target.write_text(&metrics::text_of_failed(about, &labels_of(path)))
+        once(path, metrics::text_of_failed(about, &labels_of(path)))
     }
 
     /// What goes wrong while writing, as it happens.
@@ -91,6 +95,15 @@ impl Drop for PromFile {
     }
 }
 
+/// Over what is there, where it can't be replaced in one step.
+fn once(path: &Path, text: String) -> Result<(), ReportError> {
+    let target = JsonTarget::prepare(path)?.for_everybody();
+    match target.is_file() {
+        true => target.write_state(&text),
+        false => Ok(()),
+    }
+}
+
 /// Labels of the file's metrics: files that are read together differ in their names, or lie in several folders.
 fn labels_of(path: &Path) -> [(&'static str, String); 2] {
     let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -116,7 +129,7 @@ fn write(
             continue;
         }
         seen = Some(version);
-        let written = target.write_text(&metrics::text_of(&board.newest(), labels));
+        let written = target.write_state(&metrics::text_of(&board.newest(), labels));
         if over {
             return written;
         }

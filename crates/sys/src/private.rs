@@ -251,7 +251,7 @@ impl Place {
     /// # Errors
     /// When it can't.
     pub fn try_draft(&self) -> io::Result<()> {
-        let (name, _) = self.draft()?;
+        let (name, _) = self.draft(0o600)?;
         Ok(rustix::fs::unlinkat(&self.folder, &name, AtFlags::empty())?)
     }
 
@@ -270,10 +270,11 @@ impl Place {
     /// As [`Place::replace`].
     pub fn replace_with_mode(&self, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
         let before = self.look()?;
-        let (name, mut file) = self.draft()?;
+        let mode = mode.or(before.map(|before| before.mode));
+        let (name, mut file) = self.draft(mode.unwrap_or(0o666))?;
         let mut put = || -> io::Result<()> {
             file.write_all(bytes)?;
-            if let Some(mode) = mode.or(before.map(|before| before.mode)) {
+            if let Some(mode) = mode {
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
             }
             Ok(rustix::fs::renameat(&self.folder, &name, &self.folder, &self.name)?)
@@ -292,12 +293,12 @@ impl Place {
         Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 
-    /// A new file in the folder, with a name that nobody has.
-    fn draft(&self) -> io::Result<(OsString, File)> {
+    /// A new file in the folder, with a name that nobody has, and no more rights than these.
+    fn draft(&self, mode: u32) -> io::Result<(OsString, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = OsString::from(format!(".mpps-{:016x}", RandomState::new().hash_one(&self.name)));
-            match rustix::fs::openat(&self.folder, &name, flags, Mode::from_raw_mode(0o666)) {
+            match rustix::fs::openat(&self.folder, &name, flags, Mode::from_raw_mode(mode)) {
                 Err(Errno::EXIST) => {}
                 made => return Ok((name, File::from(made?))),
             }

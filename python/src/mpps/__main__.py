@@ -6,7 +6,7 @@ import os
 import sys
 
 from ._errors import MppsError
-from ._program import find_program, unfit
+from ._program import environment, find_program, unfit
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
         print(f"mpps: {error}", file=sys.stderr)
         return 1
     try:
-        os.execv(program, ["mpps", *sys.argv[1:]])
+        os.execve(program, ["mpps", *sys.argv[1:]], environment(program))
     except OSError as error:
         print(f"mpps: {program}: {unfit(program, error.errno) or error.strerror}", file=sys.stderr)
     return 1

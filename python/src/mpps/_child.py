@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 from ._errors import MppsError, ProgramNotFound
-from ._program import unfit
+from ._program import environment, unfit
 
 #: How long a program may take to clean up after a signal, s. Then it is killed.
 GRACE_S = 10.0
@@ -43,7 +43,7 @@ def spawn(argv: Sequence[str], *, stdout: bool) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             list(argv),
-            env={**os.environ, PARENT: _this_process()},
+            env={**environment(argv[0]), PARENT: _this_process()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if stdout else subprocess.DEVNULL,
             stderr=subprocess.PIPE,

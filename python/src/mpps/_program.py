@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import numbers
 import os
@@ -63,11 +64,27 @@ def _is_of_python(path: str) -> bool:
     return head[:2] == b"#!" and b"mpps.__main__" in head
 
 
+#: Scripts that this package has started on the way here: one that leads back, such as a shim of pyenv, is no program.
+_PASSED = "MPPS_PASSED"
+
+
+def _passed() -> list[str]:
+    return [path for path in os.environ.get(_PASSED, "").split(os.pathsep) if path]
+
+
+def environment(program: str) -> dict[str, str]:
+    """The variables that a program is started with."""
+    with contextlib.suppress(OSError), open(program, "rb") as file:
+        if file.read(2) == b"#!":
+            return {**os.environ, _PASSED: os.pathsep.join([*_passed(), os.path.abspath(program)])}
+    return dict(os.environ)
+
+
 def _in_path() -> str | None:
-    """The first program of the name in PATH that is no command of a wheel."""
+    """The first program of the name in PATH that is no command of a wheel, and does not lead to one."""
     for folder in os.get_exec_path():
         found = shutil.which("mpps", path=folder)
-        if found is not None and not _is_of_python(found):
+        if found is not None and not _is_of_python(found) and os.path.abspath(found) not in _passed():
             return found
     return None
 
@@ -79,7 +96,7 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
             path = os.fspath(value)
             if os.path.isdir(path) or not os.access(path, os.X_OK):
                 raise ProgramNotFound(f"{named}={path}: want the program mpps, a file that can be run")
-            if _is_of_python(path):
+            if _is_of_python(path) or os.path.abspath(path) in _passed():
                 raise ProgramNotFound(f"{named}={path}: the command of this package, which looks for the program")
             return os.path.abspath(path)
     inside = Path(__file__).with_name("bin") / "mpps"

@@ -1,6 +1,7 @@
 //! `--config FILE`: options from a TOML file, made words of the command line before that is read. So whatever is
 //! checked of an option is checked of one from a file, which somebody else may have written. What is typed wins.
 
+use super::Cli;
 use super::near::nearest;
 use super::serve;
 use crate::fail::{Result as Checked, argument_line, usage};
@@ -65,48 +66,100 @@ fn refused(line: String) -> clap::Error {
 
 /// A command line with the options of the file that it names, if it names one.
 pub(super) fn given(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
-    let (words, origin) = with_file(command, words);
+    let (line, origin) = with_file(command, words);
+    let words = line.words;
     origin.map(|origin| Given { words, origin })
 }
 
-/// The words of this program's command line, once they are [`given_to_program`].
-static OF_PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+/// The command line of a program.
+#[derive(Clone)]
+struct Line {
+    /// With the options of its file.
+    words: Vec<OsString>,
+    /// The file of `--config`.
+    file: Option<OsString>,
+}
+
+/// This program's command line, once it is [`given_to_program`].
+static OF_PROGRAM: OnceLock<Line> = OnceLock::new();
+
+fn of_program() -> Line {
+    OF_PROGRAM.get().cloned().unwrap_or_else(|| Line {
+        words: std::env::args_os().collect(),
+        file: None,
+    })
+}
 
 /// As [`given`], of this program's command line, whose words are kept: a file in a pipe can be read only once, and what
 /// becomes of a command line that is wrong goes to the files that it names.
 pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Result<Given, clap::Error> {
-    let (words, origin) = with_file(command, words);
-    let _ = OF_PROGRAM.set(words.clone());
+    let (line, origin) = with_file(command, words);
+    let words = line.words.clone();
+    let _ = OF_PROGRAM.set(line);
     origin.map(|origin| Given { words, origin })
 }
 
-/// A command line's words with those of its file in the place of `--config`, and where they come from or what is wrong.
-/// Of a file that is wrong they are what else can be read of it.
-fn with_file(command: &Command, mut words: Vec<OsString>) -> (Vec<OsString>, Result<Origin, clap::Error>) {
-    let sub = words.get(1).and_then(|name| command.find_subcommand(name));
-    let takes_file = |sub: &&Command| named(sub, OPTION).is_some();
-    let Some(sub) = sub.filter(takes_file) else {
-        return (words, Ok(Origin::default()));
+/// A command line with the options of its file in the place of `--config`, and where they come from or what is wrong. Of
+/// a file that is wrong they are what else can be read of it.
+fn with_file(command: &Command, words: Vec<OsString>) -> (Line, Result<Origin, clap::Error>) {
+    let mut line = Line { words, file: None };
+    let Some(sub) = subcommand(command, &line.words).filter(|sub| named(sub, OPTION).is_some()) else {
+        return (line, Ok(Origin::default()));
     };
-    let mut typed = Typed::of(sub, &words);
-    let Some((place, file)) = typed.files.pop() else {
-        return (words, Ok(Origin::default()));
+    let typed = Typed::of(sub, &line.words);
+    let is_file = |given: &&Value<'_>| given.is_of(OPTION) && !given.value.is_empty();
+    let files: Vec<_> = typed.values.iter().filter(is_file).collect();
+    let (place, file) = match files[..] {
+        [] => return (line, Ok(Origin::default())),
+        [one] => (one.place.clone(), one.value.clone()),
+        _ => return (line, Err(refused(format!("--{OPTION}: there are two: want one file")))),
     };
-    if !typed.files.is_empty() {
-        return (words, Err(refused(format!("--{OPTION}: there are two: want one file"))));
-    }
     let read = options(sub, &typed, &file);
-    words.drain(place);
-    words.splice(2..2, read.words);
-    let origin = read.wrong.map_or(Ok(read.origin), |wrong| Err(refused(wrong)));
-    (words, origin)
+    line.words.drain(place);
+    line.words.splice(2..2, read.words);
+    line.file = Some(file);
+    (line, read.wrong.map_or(Ok(read.origin), |wrong| Err(refused(wrong))))
+}
+
+fn subcommand<'c>(command: &'c Command, words: &[OsString]) -> Option<&'c Command> {
+    words.get(1).and_then(|name| command.find_subcommand(name))
 }
 
 /// The words of this program's command line with those of its file in the place of `--config`; as they are typed where
 /// it can't be read, and in a program that uses the library.
 pub(crate) fn words_of_program() -> Vec<OsString> {
-    let kept = OF_PROGRAM.get().cloned();
-    kept.unwrap_or_else(|| std::env::args_os().collect())
+    of_program().words
+}
+
+/// Files that this program's command line has read: that of `--config`, and a plan.
+pub(crate) fn read_by_program() -> Vec<(&'static str, PathBuf)> {
+    let Line { words, file } = of_program();
+    let plan = match words.get(1).is_some_and(|command| command == "run") {
+        true => values_of_program(&Cli::definition())
+            .into_iter()
+            .find(|(option, _)| option.is_none()),
+        false => None,
+    };
+    let config = file.map(|file| ("--config", file));
+    let plan = plan.map(|(_, file)| ("PLAN", file));
+    config
+        .into_iter()
+        .chain(plan)
+        .map(|(name, file)| (name, file.into()))
+        .collect()
+}
+
+/// Values in this program's command line, which may be wrong, with the names of the options that they are of; `None`: a
+/// word that is no option's. Options are those that the command has.
+pub(crate) fn values_of_program(command: &Command) -> Vec<(Option<String>, OsString)> {
+    let line = of_program();
+    let typed = subcommand(command, &line.words).map(|sub| Typed::of(sub, &line.words));
+    let values = typed.into_iter().flat_map(|typed| typed.values);
+    let of_file = line.file.map(|file| (Some(OPTION.to_owned()), file));
+    values
+        .map(|given| (given.arg.map(|arg| long_of(arg).to_owned()), given.value))
+        .chain(of_file)
+        .collect()
 }
 
 /// The same as a result records them: they make the same run again without the file.
@@ -125,8 +178,22 @@ fn named<'c>(command: &'c Command, long: &str) -> Option<&'c Arg> {
 /// What a command line says without its file.
 struct Typed<'c> {
     options: Vec<&'c Arg>,
-    /// Where the option stands, and its value.
-    files: Vec<(std::ops::Range<usize>, OsString)>,
+    values: Vec<Value<'c>>,
+}
+
+/// A word that is a value, or has one.
+struct Value<'c> {
+    /// Of which option; `None`: of none.
+    arg: Option<&'c Arg>,
+    /// Where that stands, with its value.
+    place: std::ops::Range<usize>,
+    value: OsString,
+}
+
+impl Value<'_> {
+    fn is_of(&self, long: &str) -> bool {
+        self.arg.is_some_and(|arg| arg.get_long() == Some(long))
+    }
 }
 
 impl<'c> Typed<'c> {
@@ -134,13 +201,13 @@ impl<'c> Typed<'c> {
     fn of(sub: &'c Command, words: &[OsString]) -> Self {
         let mut typed = Self {
             options: Vec::new(),
-            files: Vec::new(),
+            values: Vec::new(),
         };
         let mut at = 2;
-        while let Some(word) = words.get(at).map(|word| word.as_bytes()) {
+        while let Some(word) = words.get(at) {
             let start = at;
             at += 1;
-            match word {
+            let (arg, value) = match word.as_bytes() {
                 b"--" => break,
                 [b'-', b'-', rest @ ..] => {
                     let (name, value) = match rest.iter().position(|byte| *byte == b'=') {
@@ -150,17 +217,11 @@ impl<'c> Typed<'c> {
                     let Some(arg) = std::str::from_utf8(name).ok().and_then(|name| named(sub, name)) else {
                         continue;
                     };
-                    let mut value = value.map(|bytes| OsStr::from_bytes(bytes).to_owned());
-                    if value.is_none() && wants_value(arg) {
-                        value = words.get(at).cloned();
-                        at += 1;
-                    }
                     typed.options.push(arg);
-                    if let Some(value) = value.filter(|value| name == OPTION.as_bytes() && !value.is_empty()) {
-                        typed.files.push((start..at, value));
-                    }
+                    (arg, value)
                 }
-                [b'-', letters @ ..] => {
+                [b'-', letters @ ..] if !letters.is_empty() => {
+                    let mut last = None;
                     for (i, letter) in letters.iter().enumerate() {
                         let short = |arg: &&Arg| arg.get_short() == Some(char::from(*letter));
                         let Some(arg) = sub.get_arguments().find(short) else {
@@ -168,13 +229,34 @@ impl<'c> Typed<'c> {
                         };
                         typed.options.push(arg);
                         if wants_value(arg) {
-                            at += usize::from(i + 1 == letters.len());
+                            let rest = &letters[i + 1..];
+                            let value = rest.strip_prefix(b"=").unwrap_or(rest);
+                            last = Some((arg, (!rest.is_empty()).then_some(value)));
                             break;
                         }
                     }
+                    let Some(last) = last else { continue };
+                    last
                 }
-                _ => {}
+                _ => {
+                    typed.values.push(Value {
+                        arg: None,
+                        place: start..at,
+                        value: word.clone(),
+                    });
+                    continue;
+                }
+            };
+            let mut value = value.map(|bytes| OsStr::from_bytes(bytes).to_owned());
+            if value.is_none() && wants_value(arg) {
+                value = words.get(at).filter(|word| may_be_value(arg, word)).cloned();
+                at += usize::from(value.is_some());
             }
+            typed.values.extend(value.map(|value| Value {
+                arg: Some(arg),
+                place: start..at,
+                value,
+            }));
         }
         typed
     }
@@ -191,9 +273,15 @@ impl<'c> Typed<'c> {
     }
 }
 
-/// Whether the word behind an option is its value, whatever it is.
+/// Whether an option has no meaning without a value.
 fn wants_value(arg: &Arg) -> bool {
     takes_value(arg) && !may_stand_alone(arg)
+}
+
+/// Whether the word behind an option that wants a value is that, or another option.
+fn may_be_value(arg: &Arg, word: &OsStr) -> bool {
+    let looks_like_option = word.len() > 1 && word.as_bytes().starts_with(b"-");
+    arg.is_allow_hyphen_values_set() || arg.is_allow_negative_numbers_set() || !looks_like_option
 }
 
 fn takes_value(arg: &Arg) -> bool {

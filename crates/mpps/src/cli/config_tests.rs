@@ -69,9 +69,9 @@ fn what_can_be_read_of_a_wrong_file_is_kept() {
     ] {
         let (_file, path) = file(text);
         let typed = ["mpps", "sendrecv", "loop:", "--config"].map(OsString::from);
-        let (words, origin) = with_file(&Cli::definition(), typed.into_iter().chain([path]).collect());
+        let (line, origin) = with_file(&Cli::definition(), typed.into_iter().chain([path]).collect());
         assert!(origin.is_err(), "{text}");
-        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> = line.words.iter().map(|word| word.to_string_lossy()).collect();
         assert_eq!(words.join(" "), format!("mpps sendrecv {left} loop:"), "{text}");
     }
 }

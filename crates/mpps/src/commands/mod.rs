@@ -28,7 +28,7 @@ mod traffic;
 
 pub(crate) use compare::end_with_parent;
 pub(crate) use output::with_result;
-pub(crate) use state_files::failed_in_files;
+pub(crate) use state_files::{begin_in_files, failed_in_files};
 pub(crate) use steps::prepare;
 
 use crate::cli::{Command, TraceAction};
@@ -44,8 +44,11 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Runs the command.
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
+pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
     privilege::check(&command)?;
+    if command.run_mut().is_some() {
+        begin_in_files();
+    }
     // One that becomes another program leaves this to that, or to the kernel's signal.
     let becomes_another = match &command {
         Command::Lab(_) => true,

@@ -2,8 +2,8 @@
 
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
-use super::state_files::{junit_target, last_line, lines_are_open, state_is_told};
-use crate::cli::{Run, recorded_command};
+use super::state_files::{last_line, lines_are_open, state_is_told};
+use crate::cli::{Run, read_by_program, recorded_command};
 use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
 use crate::plan::value::Plan;
 use crate::privilege::{Clerk, caller};
@@ -304,9 +304,13 @@ impl Output {
 
 /// Writes the result in other forms; what could not be written. `known`: errors of other files.
 fn write_forms(forms: &[(Form, JsonTarget)], summary: &Summary, known: &[String]) -> Vec<ReportError> {
-    let written = forms
-        .iter()
-        .map(|(form, target)| target.write_text(&form.of(summary, known)?));
+    let written = forms.iter().map(|(form, target)| {
+        let text = form.of(summary, known)?;
+        match form {
+            Form::Junit => target.write_state(&text),
+            _ => target.write_text(&text),
+        }
+    });
     written.filter_map(|written| written.err()).collect()
 }
 
@@ -353,8 +357,10 @@ impl Own {
                 options.join(", ")
             )));
         }
+        let read = read_by_program();
+        let read: Vec<_> = read.iter().map(|(name, file)| (*name, Some(file.as_path()))).collect();
         for (i, (a, first)) in files.iter().enumerate() {
-            for (b, second) in &files[i + 1..] {
+            for (b, second) in files[i + 1..].iter().chain(&read) {
                 if let (Some(first), Some(second)) = (first, second)
                     && mpps_report::same_file(first, second)
                 {
@@ -572,13 +578,12 @@ fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
     let page = page
         .as_ref()
         .map(|(form, option, path)| (form.clone(), *option, path.as_path()));
-    let prepared = given.chain(page).map(|(form, option, path)| match form {
-        Form::Junit => Ok((form, junit_target(path)?)),
-        _ => match JsonTarget::prepare(path) {
+    let prepared = given
+        .chain(page)
+        .map(|(form, option, path)| match JsonTarget::prepare(path) {
             Ok(target) => Ok((form, target)),
             Err(e) => Err(unwritable(option, &e)),
-        },
-    });
+        });
     prepared.collect()
 }
 
@@ -601,6 +606,15 @@ fn pictures_of(run: &Run) -> Result<Vec<(Picture, JsonTarget)>> {
 pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
     let denied =
         matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
+    let number = match error {
+        ReportError::Io { source, .. } => source.raw_os_error(),
+        _ => None,
+    };
+    if number == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+        return failed(format!(
+            "{option}: {error}: want a higher limit of open files (ulimit -n)"
+        ));
+    }
     // One that somebody else may have put there: what is wanted instead is said.
     let told = error.to_string();
     if told.contains(": want ") {

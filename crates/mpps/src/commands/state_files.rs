@@ -2,14 +2,14 @@
 //! one has left.
 
 use super::output::unwritable;
-use crate::cli::words_of_program;
-use crate::fail::{Failure, Result, tell_at_end};
+use crate::cli::{Cli, values_of_program, words_of_program};
+use crate::fail::{Failure, tell_at_end};
 use crate::privilege::as_user;
 use mpps_report::{JsonLines, JsonTarget, ReportError, junit_without_result};
 use mpps_serve::{About, PromFile};
 use mpps_stats::Summary;
 use serde_json::Map;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -56,85 +56,113 @@ pub(super) fn state_is_told() {
     STATE_IS_TOLD.store(true, Ordering::Relaxed);
 }
 
+/// The values of this program's command line, with the long names of their options.
+type Values = [(Option<String>, OsString)];
+
+/// What a file is told that is read as what became of a run.
+#[derive(Clone, Copy)]
+enum Told<'a> {
+    /// Who kills the program leaves this.
+    Begins,
+    Failed(&'a str),
+}
+
+/// A run begins: what an earlier one has left in the files that are read as its state is none of this one's. What can't
+/// be written is told when the files are opened.
+pub(crate) fn begin_in_files() {
+    let _ = tell_state(&values(), Told::Begins);
+}
+
 /// The program fails: the files that it was to write say so, as far as they are read as what became of a run.
 pub(crate) fn failed_in_files(failure: &Failure) {
-    failed_in_lines(failure);
-    if !STATE_IS_TOLD.load(Ordering::Relaxed) {
-        failed_in_state(failure.line());
+    let values = values();
+    failed_in_lines(failure, &values);
+    if STATE_IS_TOLD.load(Ordering::Relaxed) {
+        return;
+    }
+    let told = tell_state(&values, Told::Failed(failure.line()));
+    let more = told.iter().filter(|line| **line != failure.line());
+    more.for_each(|line| tell_at_end(line));
+}
+
+/// None of a command line that is only to be told.
+fn values() -> Vec<(Option<String>, OsString)> {
+    match words_of_program().iter().any(|word| word == "--print-plan") {
+        true => Vec::new(),
+        false => values_of_program(&Cli::definition()),
     }
 }
 
-/// Replaces what an earlier run has left in `--junit` and `--prom` by the error: a reader must not take it for the
-/// result of this run.
-fn failed_in_state(message: &str) {
-    let words = words_of_program();
-    let named = |option: &str| {
-        let path = path_of(option, words.iter().cloned())?;
-        // A failure that is about the file itself, or a file that has another meaning, too: it may be another's.
-        let told = message.split(": ").next().unwrap_or_default();
-        let is_about_it = told.split(" and ").any(|about| about == option);
-        let others = words.iter().filter(|word| names_same(word, &path)).count() > 1;
-        (!is_about_it && !others && !path.is_dir() && !is_of_no_folder(&path)).then_some(path)
-    };
-    let (to_junit, to_prom) = (named("--junit"), named("--prom"));
+/// Replaces what an earlier run has left in `--junit` and `--prom`: a reader must not take it for the result of this
+/// run. Returns what could not be written.
+fn tell_state(values: &Values, told: Told<'_>) -> Vec<String> {
+    let [to_junit, to_prom] = ["junit", "prom"].map(|option| file_of(option, values).filter(|path| !path.is_dir()));
     if to_junit.is_none() && to_prom.is_none() {
-        return;
+        return Vec::new();
     }
     let written = as_user(|| {
-        let mut first = Ok(());
-        if let Some(path) = to_junit {
-            let written = JsonTarget::prepare(&path).and_then(|target| {
-                let stdout = path == Path::new("-");
-                // A pipe that nobody reads would hold up the end.
-                let text = (stdout || target.is_file()).then(|| junit_without_result(&command(), message));
-                text.map_or(Ok(()), |text| target.write_text(&text))
-            });
-            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--junit", &e)));
-        }
-        if let Some(path) = to_prom {
+        let junit = to_junit.and_then(|path| unless_of_another(junit_says(&path, told)).err());
+        let prom = to_prom.and_then(|path| {
             let about = About {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 workload: command(),
                 ..About::default()
             };
-            let written = PromFile::failed(&path, about);
-            first = first.and(or_gone(written, &path).map_err(|e| unwritable("--prom", &e)));
-        }
-        first
+            let written = match told {
+                Told::Begins => PromFile::begun(&path, about),
+                Told::Failed(_) => PromFile::failed(&path, about),
+            };
+            unless_of_another(written).err()
+        });
+        let failures = [("--junit", junit), ("--prom", prom)].into_iter();
+        Ok(failures
+            .filter_map(|(option, error)| Some(unwritable(option, &error?)))
+            .collect::<Vec<_>>())
     });
-    if let Err(failure) = written {
-        tell_at_end(failure.line());
+    let failures = written.unwrap_or_else(|failure| vec![failure]);
+    failures.iter().map(|failure| failure.line().to_owned()).collect()
+}
+
+fn junit_says(path: &Path, told: Told<'_>) -> std::result::Result<(), ReportError> {
+    let target = JsonTarget::prepare(path)?;
+    let why = match told {
+        Told::Begins => "it has not ended: it goes on, or was killed",
+        Told::Failed(message) => message,
+    };
+    // A pipe has one text, and one that nobody reads would hold up the end.
+    let stdout = path == Path::new("-") && matches!(told, Told::Failed(_));
+    match stdout || target.is_file() {
+        true => target.write_state(&junit_without_result(&command(), why)),
+        false => Ok(()),
     }
 }
 
-/// Whether a word of the command line is this file, or an option with it.
-fn names_same(word: &OsString, path: &Path) -> bool {
-    let value = word.to_str().and_then(|word| word.strip_prefix("--")?.split_once('='));
-    let named = value.map_or(Path::new(word), |(_, value)| Path::new(value));
-    named == path || mpps_report::same_file(named, path)
+/// The file that an option names. None where it has another meaning, too, or is one of the folder of `--out` that is
+/// not there: a refused run leaves none.
+fn file_of(option: &str, values: &Values) -> Option<PathBuf> {
+    let is = |name: &Option<String>, option: &str| name.as_deref() == Some(option);
+    let at = values
+        .iter()
+        .position(|(name, value)| is(name, option) && !value.is_empty())?;
+    let path = PathBuf::from(&values[at].1);
+    let mut others = values.iter().enumerate().filter(|(other, _)| *other != at);
+    let mut folders = values.iter().filter(|(name, _)| is(name, "out"));
+    let new_folder = folders.any(|(_, out)| path.parent() == Some(Path::new(out)) && !Path::new(out).exists());
+    (!new_folder && !others.any(|(_, (_, value))| names_same(value, &path))).then_some(path)
 }
 
-/// Whether a file is one of the folder of `--out`, which is not there: a refused run leaves none.
-fn is_of_no_folder(path: &Path) -> bool {
-    let out = path_of("--out", words_of_program().into_iter());
-    let above = path.parent();
-    above.is_some_and(|folder| out.as_deref() == Some(folder) && !folder.exists())
+/// Whether a word, or a part of it (`loop:tx_pcap=FILE`), is this file.
+fn names_same(value: &OsStr, path: &Path) -> bool {
+    let is = |named: &Path| named == path || mpps_report::same_file(named, path);
+    let parts = value.to_str().into_iter().flat_map(|text| text.split(','));
+    let mut options = parts.filter_map(|part| part.split_once('='));
+    is(Path::new(value)) || options.any(|(_, value)| is(Path::new(value)))
 }
 
-/// A file that another run writes is none of this one's. One that has no room for what became of this run goes: what an
-/// earlier run has left says something else.
-fn or_gone(written: std::result::Result<(), ReportError>, path: &Path) -> std::result::Result<(), ReportError> {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ResourceBusy, StorageFull};
+/// A file that another run writes is none of this one's.
+fn unless_of_another(written: std::result::Result<(), ReportError>) -> std::result::Result<(), ReportError> {
     match written {
-        Err(ReportError::Io { source, .. }) if source.kind() == ResourceBusy => Ok(()),
-        Err(ReportError::Io { op, path: of, source })
-            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
-        {
-            if let Ok(Some(place)) = mpps_sys::private::Place::find(path) {
-                let _ = place.remove();
-            }
-            Err(ReportError::Io { op, path: of, source })
-        }
+        Err(ReportError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
         other => other,
     }
 }
@@ -150,37 +178,17 @@ fn command() -> String {
     }
 }
 
-/// A file of `--junit`, which says until the run ends that it has not: who kills the program leaves that.
-pub(super) fn junit_target(path: &Path) -> Result<JsonTarget> {
-    let prepare = || JsonTarget::prepare(path).map_err(|e| unwritable("--junit", &e));
-    let target = prepare()?;
-    if !target.is_file() {
-        return Ok(target);
-    }
-    let why = "it has not ended: it goes on, or was killed";
-    let text = junit_without_result(&command(), why);
-    target.write_text(&text).map_err(|e| unwritable("--junit", &e))?;
-    // A lock is of the file that is there.
-    drop(target);
-    prepare()
-}
-
 /// The last of the run's JSON Lines says why it fails. Where the run has not opened them yet they are only that, in the
 /// file that the command line names.
-fn failed_in_lines(failure: &Failure) {
+fn failed_in_lines(failure: &Failure, values: &Values) {
     let (message, exit_code) = (failure.line().to_owned(), failure.code());
     let told = match lines() {
         Lines::Ended => return,
         Lines::Open(lines) => lines.failed(&message, exit_code),
         Lines::None => {
-            let named = |option: &str| path_of(option, words_of_program().into_iter());
-            let Some(path) = named("--json-lines") else {
+            let Some(path) = file_of("json-lines", values) else {
                 return;
             };
-            // A refused run leaves no folder, so a file in that of --out can't be opened, and that is no second fault.
-            if is_of_no_folder(&path) {
-                return;
-            }
             // As the user whose file it is.
             let written = as_user(|| {
                 let lines = JsonLines::create(&path, Map::new()).map_err(|e| unwritable("--json-lines", &e))?;
@@ -192,29 +200,4 @@ fn failed_in_lines(failure: &Failure) {
     // Where they can't be opened that is why it fails, and told already.
     let more = told.iter().filter(|line| **line != message);
     more.for_each(|line| tell_at_end(line));
-}
-
-/// The file or folder that an option names, of a command line that may not be right.
-fn path_of(option: &str, words: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    value_of(option, words)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-}
-
-fn value_of(option: &str, mut words: impl Iterator<Item = OsString>) -> Option<OsString> {
-    while let Some(word) = words.next() {
-        if word == "--" {
-            return None;
-        }
-        if word == option {
-            return words.next();
-        }
-        let value = word
-            .to_str()
-            .and_then(|word| word.strip_prefix(option)?.strip_prefix('='));
-        if let Some(value) = value {
-            return Some(value.into());
-        }
-    }
-    None
 }

@@ -50,9 +50,16 @@ impl Author {
     }
 }
 
-/// Whether a path leads out of the folder that the program was started in.
+/// Whether a path leads out of the folder that the program was started in, by its words or by a link.
 pub(crate) fn leads_away(path: &Path) -> bool {
-    path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
+    let folder = path.parent().unwrap_or(path);
+    let by_link = |way: &Path| match (Path::new(".").canonicalize(), Path::new(".").join(way).canonicalize()) {
+        (Ok(here), Ok(there)) => !there.starts_with(here),
+        // What is not there is no link.
+        _ => false,
+    };
+    let typed = path.is_absolute() || path.components().any(|part| part == Component::ParentDir);
+    typed || by_link(folder) || by_link(path)
 }
 
 /// The first thing in the command line of a plan that runs code or writes a file elsewhere, in words. Devices of DPDK

@@ -33,8 +33,7 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// what the program's file lends it (`setcap`) makes the kernel forget a signal that was set before.
 pub(crate) fn end_with_parent() {
     let named = std::env::var(PARENT).unwrap_or_default();
-    let parent = named.split(':').next().and_then(|pid| pid.parse().ok());
-    let Some(parent) = parent.and_then(Pid::from_raw) else {
+    let Some(parent) = named.split(':').next().and_then(process) else {
         return;
     };
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
@@ -42,6 +41,12 @@ pub(crate) fn end_with_parent() {
         // A variable that was left over.
         let _ = set_parent_process_death_signal(None);
     }
+}
+
+/// The process of a number as text. Anybody may have written it.
+fn process(text: &str) -> Option<Pid> {
+    let number = text.parse().ok().filter(|number: &i32| *number > 0)?;
+    Pid::from_raw(number)
 }
 
 /// Watches the process that this one is a run of, from a thread that does nothing else: the kernel's own signal
@@ -57,7 +62,7 @@ pub(crate) fn watch_parent() -> Result<()> {
     }
     let named = std::env::var(PARENT).unwrap_or_default();
     let (pid, namespace) = named.split_once(':').unwrap_or((&named, ""));
-    let Some(parent) = pid.parse().ok().and_then(Pid::from_raw) else {
+    let Some(parent) = process(pid) else {
         return Ok(());
     };
     // Numbers are those of a PID namespace.

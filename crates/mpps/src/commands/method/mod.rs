@@ -11,14 +11,15 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
+use crate::commands::output::unwritable;
 use crate::commands::serving::{Serving, Shown};
-use crate::commands::state_files::junit_target;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
 use bench::Bench;
 use mpps_engine::Pacing;
+use mpps_report::JsonTarget;
 use mpps_sys::signal;
 use record::{Header, Record};
 use serde_json::Value;
@@ -230,7 +231,8 @@ impl<'a> Setup<'a> {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }
             if let Some((clerk, file)) = clerk.as_ref().zip(run.tell.junit.clone()) {
-                let target = clerk.does(move || junit_target(&file))??;
+                let target =
+                    clerk.does(move || JsonTarget::prepare(&file).map_err(|e| unwritable("--junit", &e)))??;
                 *opened_junit.borrow_mut() = Some((clerk, target));
             }
             before()

@@ -302,7 +302,7 @@ pub(crate) fn write(
     // What is read as a state knows of every other file.
     if let Some((clerk, target)) = bench.junit.take() {
         let text = method_junit(document, judged, &unwritten);
-        let written = clerk.does(move || target.write_text(&text));
+        let written = clerk.does(move || target.write_state(&text));
         let written = written.and_then(|written| written.map_err(failed));
         unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
     }
