@@ -933,40 +933,21 @@ fn a_run_that_is_not_valid_is_marked_in_pictures_and_pages_of_a_csv_in_each_form
         let done = run_command(report);
         assert_eq!(done.code, Some(0), "{form}: {}", done.stderr);
         assert!(read(&page).contains("the test says so"), "{form}");
-        assert!(
-            picture(&scratch, &csv).contains("NOT VALID: the test says so"),
-            "{form}"
-        );
+        assert_eq!(picture(&scratch, &csv), first, "{form}");
     }
 }
 
-/// Widths of the blank margins of a page at its left and right, in pixels, and its width: of a picture by `pdftoppm
-/// -gray`.
-fn margins(pgm: &[u8]) -> (usize, usize, usize) {
-    let mut words = pgm.splitn(4, |byte| byte.is_ascii_whitespace());
-    let mut number = || {
-        let word = String::from_utf8_lossy(words.next().expect("a header")).into_owned();
-        word.parse::<usize>().ok()
-    };
-    let (_, width, height) = (number(), number().expect("columns"), number().expect("rows"));
-    let pixels = &pgm[pgm.len() - width * height..];
-    let blank = |column: &usize| pixels.iter().skip(*column).step_by(width).all(|grey| *grey > 250);
-    let left = (0..width).take_while(blank).count();
-    let right = (0..width).rev().take_while(blank).count();
-    (left, right, width)
-}
-
 #[test]
-fn a_report_is_printed_with_its_verdict_and_whole_charts_inside_the_margins() {
+fn a_report_is_printed_with_its_verdict_and_whole_charts() {
     let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
-    if missing(&chromium, "chromium") || missing("pdftotext", "poppler-utils") || missing("pdftoppm", "poppler-utils") {
+    if missing(&chromium, "chromium") || missing("pdftotext", "poppler-utils") {
         return;
     }
     let scratch = Scratch::new();
     let out = scratch.file("out");
     let pdf = scratch.file("report.pdf");
     run_command(with_files(
-        "sendrecv loop:delay=1ms,loss=1% --rate 2kpps --duration 2s --settle 100ms --interval 50ms --quiet",
+        "sendrecv loop:delay=1ms,loss=1% --rate 2kpps --duration 3s --settle 100ms --interval 50ms --quiet",
         &[("--out", &out)],
     ));
     let mut print = Command::new(chromium);
@@ -983,7 +964,7 @@ fn a_report_is_printed_with_its_verdict_and_whole_charts_inside_the_margins() {
     assert!((2..20).contains(&pages.len()), "{} pages: {text}", pages.len());
     let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
     let verdict = if json["valid"] == true {
-        "Valid: sent 4,000 packets"
+        "Valid: sent 6,000 packets"
     } else {
         "Not valid: "
     };
@@ -1003,30 +984,12 @@ fn a_report_is_printed_with_its_verdict_and_whole_charts_inside_the_margins() {
     }
     for page in &pages {
         for axis in ["Part of the packets that took no longer (%)", time] {
-            let titles = charts
-                .iter()
-                .filter(|(title, of)| *of == axis && page.lines().any(|line| line == *title));
+            let titled = |title: &str| page.lines().any(|line| line == title);
+            let titles = charts.iter().filter(|(title, of)| *of == axis && titled(title));
             assert_eq!(titles.count(), page.matches(axis).count(), "{page}");
         }
+        // A chart that is cut off at its right lacks the last number of its axis.
+        let ends = page.split_whitespace().filter(|word| *word == "3.0").count();
+        assert!(ends >= page.matches(time).count(), "{page}");
     }
-    let mut draw = Command::new("pdftoppm");
-    draw.args(["-r", "72", "-gray"]).arg(&pdf).arg(scratch.file("page"));
-    let done = run_command(draw);
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let files = std::fs::read_dir(scratch.path()).expect("a folder").flatten();
-    let mut seen = 0;
-    for file in files
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "pgm"))
-    {
-        let (left, right, width) = margins(&std::fs::read(&file).expect("a picture"));
-        // What is too wide for a page runs to its edge.
-        assert!(
-            left > width / 40 && right > width / 40,
-            "{}: {left} {right} of {width}",
-            file.display()
-        );
-        seen += 1;
-    }
-    assert_eq!(seen, pages.len());
 }
