@@ -40,8 +40,8 @@ pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     })
 }
 
-/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`: as
-/// of [`junit`].
+/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`:
+/// as of [`junit`].
 pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", of.test),
