@@ -993,3 +993,76 @@ fn a_report_is_printed_with_its_verdict_and_whole_charts() {
         assert!(ends >= page.matches(time).count(), "{page}");
     }
 }
+
+#[test]
+fn files_may_have_any_name_that_the_kernel_allows_and_are_read_by_it_again() {
+    use std::os::unix::ffi::OsStrExt;
+    let names: [&[u8]; 7] = [
+        b"a b",
+        b"-x",
+        b"quote\"'<&>$(id)",
+        b"two\nlines",
+        b"\x1b[31mred",
+        b"\xff\xfe no UTF-8",
+        "\u{202e}\u{1f980}\u{e9}".as_bytes(),
+    ];
+    for name in names {
+        let scratch = Scratch::new();
+        // In the folder itself, so that a name may begin with a dash.
+        let file = |ending: &str| std::ffi::OsStr::from_bytes(&[name, ending.as_bytes()].concat()).to_owned();
+        let option = |name: &str, ending: &str| {
+            let mut word = std::ffi::OsString::from(format!("--{name}="));
+            word.push(file(ending));
+            word
+        };
+        let mut run = mpps(&format!("{PACED} 300ms --quiet --tolerance 100% --interval 50ms"));
+        run.current_dir(scratch.path());
+        let files = [
+            ("csv", ".csv"),
+            ("json", ".json"),
+            ("json-lines", ".l"),
+            ("prom", ".prom"),
+            ("junit", ".xml"),
+        ];
+        for (name, ending) in files {
+            run.arg(option(name, ending));
+        }
+        let done = run_command(run);
+        assert!(matches!(done.code, Some(0 | 3)), "{name:?}: {}", done.stderr);
+        for (_, ending) in files {
+            let bytes = std::fs::read(scratch.path().join(file(ending))).unwrap_or_default();
+            assert!(!bytes.is_empty(), "{name:?}{ending}");
+        }
+        for (words, inputs, ending) in [("plot", &[".csv"][..], ".svg"), ("report", &[".json", ".csv"], ".html")] {
+            let mut again = mpps(words);
+            again
+                .current_dir(scratch.path())
+                .arg(option("output", ending))
+                .arg("--");
+            again.args(inputs.iter().map(|ending| file(ending)));
+            let done = run_command(again);
+            assert_eq!(done.code, Some(0), "{words} {name:?}: {}", done.stderr);
+            let text = read(&scratch.path().join(file(ending)));
+            assert!(!text.contains("<&>") && !text.contains('\u{1b}'), "{words} {name:?}");
+        }
+        // An error about it is one line, without its codes.
+        let mut refused = mpps("plot");
+        refused
+            .current_dir(scratch.path())
+            .arg("--output=x.svg")
+            .arg("--")
+            .arg(file(".none"));
+        let done = run_command(refused);
+        assert_eq!(
+            (done.code, done.stderr.lines().count()),
+            (Some(2), 1),
+            "{name:?}: {}",
+            done.stderr
+        );
+        assert!(
+            !done.stderr.contains('\u{1b}') && !done.stderr.contains('\u{202e}'),
+            "{name:?}: {}",
+            done.stderr
+        );
+    }
+}
