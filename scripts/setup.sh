@@ -42,6 +42,8 @@ test  | clang        | clang llvm
 test  | node         | nodejs
 test  | babeltrace2  | babeltrace2
 test  | mandoc       | mandoc
+test  | tmux         | tmux
+test  | xmllint      | libxml2-utils
 test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3

@@ -177,3 +177,30 @@ fn a_reader_that_goes_ends_the_program_with_what_it_lacks_told() {
     // The run was measured to its end all the same.
     assert!(finished.stderr.contains("sendrecv, "), "{}", finished.stderr);
 }
+
+#[test]
+fn a_slow_reader_of_a_fifo_gets_every_line() {
+    let scratch = Scratch::new();
+    let fifo = scratch.file("lines");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).expect("a FIFO");
+    let path = fifo.clone();
+    let reader = std::thread::spawn(move || {
+        let mut file = std::fs::File::open(path).expect("our FIFO");
+        let (mut text, mut block) = (Vec::new(), [0; 8192]);
+        // Slower than rows come: about a thousand a second of some 700 bytes each.
+        while let Ok(read @ 1..) = std::io::Read::read(&mut file, &mut block) {
+            text.extend_from_slice(&block[..read]);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        String::from_utf8(text).expect("text")
+    });
+    let mut command =
+        mpps("sendrecv loop: --rate 5kpps --duration 1s --settle 50ms --interval 1ms --quiet --json-lines");
+    command.arg(&fifo);
+    let finished = run_command(command);
+    assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
+    let lines = lines(&reader.join().expect("a reader"));
+    let events = events(&lines);
+    assert_eq!((events.first(), events.last()), (Some(&"start"), Some(&"end")));
+    assert_eq!(events.iter().filter(|event| **event == "row").count(), 1000);
+}

@@ -175,3 +175,91 @@ fn a_prometheus_scrapes_a_run() {
     query("mpps_latency_seconds_count", &|count| count > 0.0);
     run.end(Signal::INT);
 }
+
+/// As part of an address.
+fn percent(query: &str) -> String {
+    query.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+#[test]
+fn every_query_of_the_dashboard_has_values_and_every_alert_is_evaluated() {
+    if missing("prometheus", "prometheus") {
+        return;
+    }
+    let run = Background::start(mpps(
+        "sendrecv loop:loss=2% --rate 5kpps --settle 100ms --duration 1h --metrics --quiet",
+    ))
+    .wait_to_hear("metrics: ");
+    let metrics = Served::of(&run, "metrics: ");
+    let scratch = Scratch::new();
+    let packaging = top().join("packaging");
+    let config = format!(
+        "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\nrule_files: ['{}']\n\
+         scrape_configs:\n  - job_name: mpps\n    static_configs: [{{targets: ['{}']}}]\n",
+        packaging.join("prometheus/mpps-alerts.yml").display(),
+        metrics.at
+    );
+    std::fs::write(scratch.file("prometheus.yml"), config).expect("written");
+    let at = Served {
+        at: ([127, 0, 0, 1], mpps_tests::free_port()).into(),
+        path: String::new(),
+    };
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", scratch.file("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", scratch.file("tsdb").display()))
+        .arg(format!("--web.listen-address={}", at.at));
+    let mut prometheus = Background::start(command);
+    let ask = |path: &str| -> Value {
+        let answer = at.get(path, "localhost");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        // A long body comes in chunks, each behind its length: a query's is short.
+        let json = body
+            .find('{')
+            .zip(body.rfind('}'))
+            .and_then(|(from, to)| body.get(from..=to));
+        serde_json::from_str(json.unwrap_or_default()).unwrap_or_default()
+    };
+    let dashboard: Value = serde_json::from_str(&read(&packaging.join("grafana/mpps.json"))).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let mut queries = 0;
+    for target in targets {
+        let query = target["expr"].as_str().expect("a query");
+        // Known at the end only, of which the file of metrics is.
+        if query.starts_with("mpps_run_valid{") {
+            continue;
+        }
+        let filled = query
+            .replace("$job", ".*")
+            .replace("$instance", ".*")
+            .replace("$__rate_interval", "1m");
+        assert!(!filled.contains('$'), "{filled}");
+        wait_until(query, || {
+            assert!(prometheus.running(), "{}", prometheus.stderr());
+            // Counted, as the answer may be long.
+            let answer = ask(&format!("/api/v1/query?query={}", percent(&format!("count({filled})"))));
+            let count = answer["data"]["result"][0]["value"][1].as_str();
+            count
+                .and_then(|count| count.parse::<u32>().ok())
+                .is_some_and(|count| count > 0)
+        });
+        queries += 1;
+    }
+    assert_eq!(queries, 13);
+    let alerts = read(&packaging.join("prometheus/mpps-alerts.yml"));
+    for name in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        // Two packets of a hundred are lost.
+        let pending = name == "MppsLoss";
+        wait_until(name, || {
+            let told = at.get("/api/v1/rules?type=alert", "localhost").replace(' ', "");
+            let rule = told
+                .split("{\"state\":\"")
+                .find(|rule| rule.contains(&format!("\"name\":\"{name}\"")));
+            rule.is_some_and(|rule| rule.contains("\"health\":\"ok\"") && (!pending || !rule.starts_with("inactive")))
+        });
+    }
+    run.end(Signal::INT);
+}

@@ -1,7 +1,7 @@
 //! What reads results beside a person: collectors, proxies, CI, rotation, spreadsheets, terminals of another locale.
 
 use mpps_tests::{
-    Background, Finished, Scratch, Served, free_port, free_ports, missing, mpps, run_command, wait_until,
+    Background, Finished, Scratch, Served, TimeOfDay, free_port, free_ports, missing, mpps, run_command, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -574,6 +574,134 @@ fn times_are_those_of_utc_wherever_the_reader_lives() {
     assert!((0..3600).contains(&(hour(&west) - hour(&east))), "{east} {west}");
 }
 
+/// Starts, in ns since 1970 and as texts, and times within the run, ns, of the rows so far.
+fn starts(csv: &Path) -> Vec<(u64, String, u64)> {
+    let text = std::fs::read_to_string(csv).unwrap_or_default();
+    let whole = &text[..text.rfind('\n').unwrap_or(0)];
+    let mut read = csv::Reader::from_reader(whole.as_bytes());
+    let rows = read.deserialize().map(|row| row.expect("a row"));
+    rows.map(|row: std::collections::HashMap<String, String>| {
+        let time: f64 = row["time_s"].parse().expect("s");
+        let start = row["start_utc_ns"].parse().expect("ns");
+        (start, row["start_utc"].clone(), (time * 1e9).round() as u64)
+    })
+    .collect()
+}
+
+/// Every row starts as long after the first one as the run's own clock says, and texts are in order.
+fn assert_in_order(rows: &[(u64, String, u64)]) {
+    for two in rows.windows(2) {
+        assert!(two[0].1 < two[1].1, "{two:?}");
+    }
+    for row in rows {
+        // Times within a run have six digits.
+        assert!(
+            (row.0 - rows[0].0).abs_diff(row.2 - rows[0].2) < 2_000,
+            "{row:?} {:?}",
+            rows[0]
+        );
+    }
+}
+
+/// NTP, a person or a resumed machine sets the clock: rows keep the time of day that the run began by.
+#[test]
+fn a_clock_that_is_set_by_hours_during_a_run_changes_no_time_of_it() {
+    let scratch = Scratch::new();
+    let Some(time) = TimeOfDay::new(&scratch) else { return };
+    let out = scratch.file("out");
+    let prom = scratch.file("s.prom");
+    let run = with_files(
+        "sendrecv loop:delay=1ms --rate 2kpps --settle 100ms --duration 1h --interval 50ms --quiet --tolerance 100%",
+        &[("--out", &out), ("--prom", &prom)],
+    );
+    let run = Background::start(time.of(&run));
+    let csv = out.join("rows.csv");
+    for hours in [0, 3, -30, 9_000] {
+        time.set(hours * 3600);
+        let before = starts(&csv).len();
+        wait_until("rows", || starts(&csv).len() > before + 5);
+    }
+    let done = run.end(Signal::INT);
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    let rows = starts(&csv);
+    assert!(rows.len() > 20);
+    assert_in_order(&rows);
+    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    assert_eq!(json["started_utc"], *rows[0].1, "{json:#}");
+    assert!(json["duration_s"].as_f64().is_some_and(|s| s < 600.0), "{json:#}");
+    let count = |key: &str| json[key].as_u64().expect("a count");
+    assert_eq!(count("tx_packets"), count("rx_packets") + count("lost") + count("late"));
+    let latency = &json["latency_ns"];
+    assert!(latency["min"].as_u64() >= Some(1_000_000), "{latency:#}");
+    assert!(latency["max"].as_u64() < Some(600_000_000_000), "{latency:#}");
+    // A run of that length ends by its own clock, too.
+    let run = with_files(
+        "sendrecv loop: --rate 2kpps --settle 100ms --duration 2s --interval 50ms --quiet --tolerance 100%",
+        &[
+            ("--csv", &scratch.file("short.csv")),
+            ("--json", &scratch.file("short.json")),
+        ],
+    );
+    let run = Background::start(time.of(&run));
+    wait_until("rows", || starts(&scratch.file("short.csv")).len() > 3);
+    time.set(-9_000 * 3600);
+    let done = run.finish();
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    let json: Value = serde_json::from_str(&read(&scratch.file("short.json"))).expect("JSON");
+    assert_eq!(json["duration_s"], 2.0, "{json:#}");
+}
+
+/// The hour that comes twice, and the one that is left out, where the zone of the reader has them.
+#[test]
+fn times_go_on_where_summer_time_begins_or_ends_during_a_run() {
+    for (change, before, after) in [
+        (1_792_890_000, "2026-10-25T00:59:", "2026-10-25T01:00:"),
+        (1_806_195_600, "2027-03-28T00:59:", "2027-03-28T01:00:"),
+    ] {
+        let scratch = Scratch::new();
+        let Some(time) = TimeOfDay::new(&scratch) else { return };
+        let csv = scratch.file("r.csv");
+        let run = with_files(&format!("{PACED} 1h --quiet --interval 50ms"), &[("--csv", &csv)]);
+        let mut run = time.of(&run);
+        run.env("TZ", "Europe/Berlin");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.expect("after 1970").as_secs();
+        // As long before as a start may take on a loaded host.
+        time.set(change - 8 - now.cast_signed());
+        let run = Background::start(run);
+        wait_until("rows after the change", || {
+            starts(&csv).iter().filter(|row| row.1.starts_with(after)).count() > 5
+        });
+        run.end(Signal::INT);
+        let rows = starts(&csv);
+        assert!(rows[0].1.starts_with(before), "{:?}", rows[0]);
+        assert_in_order(&rows);
+    }
+}
+
+#[test]
+fn a_search_took_as_long_as_it_did_whatever_the_clock_was_set_to() {
+    let scratch = Scratch::new();
+    let Some(time) = TimeOfDay::new(&scratch) else { return };
+    let out = scratch.file("found");
+    let search = with_files(
+        "ndr loop:loss=1% --goal loss=0,initial=300ms,final=300ms,sum=600s,width=1% --min-rate 10pps --max-rate 2kpps \
+         --search-time 1h",
+        &[("--out", &out)],
+    );
+    let search = Background::start(time.of(&search));
+    let trials = || search.stderr().matches("mpps: trial ").count();
+    for hours in [0, 3] {
+        time.set(hours * 3600);
+        let before = trials();
+        wait_until("trials", || trials() > before + 2);
+    }
+    search.end(Signal::INT);
+    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    let took = json["took_s"].as_f64().expect("s");
+    assert!(took < 600.0, "took {took} s");
+}
+
 #[test]
 fn a_reader_who_wants_the_first_line_only_is_no_failure() {
     for words in [
@@ -725,5 +853,216 @@ fn jq_reads_the_times_of_rows_as_they_are_written() {
     assert!(told.stdout.lines().count() > 1, "{}", told.stderr);
     for time in told.stdout.lines() {
         assert!(text.contains(&format!("\"start_utc\":\"{time}\"")), "{time}");
+    }
+}
+
+/// The forms that spreadsheets and programs of other systems give a CSV: by name and bytes.
+fn rewritten(text: &str) -> [(&'static str, String); 4] {
+    let crlf = text.replace('\n', "\r\n");
+    let quoted: String = text
+        .lines()
+        .map(|line| format!("\"{}\"\n", line.replace(',', "\",\"")))
+        .collect();
+    [
+        ("a mark", format!("\u{feff}{text}")),
+        ("both", format!("\u{feff}{crlf}")),
+        ("CRLF", crlf),
+        ("quotes", quoted),
+    ]
+}
+
+/// A run's CSV and JSON in a folder; the JSON says that the run is not valid.
+fn run_that_is_not_valid(scratch: &Scratch) -> [PathBuf; 2] {
+    let files = ["run.csv", "run.json"].map(|name| scratch.file(name));
+    let [csv, json] = &files;
+    run_command(with_files(
+        &format!("{PACED} 500ms --quiet --interval 50ms"),
+        &[("--csv", csv), ("--json", json)],
+    ));
+    let mut result: Value = serde_json::from_str(&read(json)).expect("JSON");
+    result["valid"] = false.into();
+    result["invalid_reasons"] = serde_json::json!(["the test says so"]);
+    std::fs::write(json, result.to_string()).expect("a file");
+    files
+}
+
+/// The picture that `mpps plot` makes of a CSV.
+fn picture(scratch: &Scratch, csv: &Path) -> String {
+    let svg = scratch.file("run.svg");
+    let _ = std::fs::remove_file(&svg);
+    let mut plot = mpps("plot");
+    plot.arg(csv).arg("-o").arg(&svg);
+    let done = run_command(plot);
+    assert_eq!((done.code, &*done.stderr), (Some(0), ""));
+    read(&svg)
+}
+
+#[test]
+fn a_csv_with_crlf_a_byte_order_mark_or_quotes_is_drawn_as_it_was_written() {
+    let scratch = Scratch::new();
+    let [csv, json] = run_that_is_not_valid(&scratch);
+    std::fs::remove_file(json).expect("ours");
+    let text = read(&csv);
+    let first = picture(&scratch, &csv);
+    let drawn = |svg: &str| -> Vec<String> {
+        let shapes = svg
+            .lines()
+            .filter(|line| line.contains("<path") || line.contains("<polyline"));
+        shapes.map(str::to_owned).collect()
+    };
+    assert!(drawn(&first).len() > 3);
+    for (form, bytes) in rewritten(&text) {
+        std::fs::write(&csv, bytes).expect("a file");
+        assert_eq!(drawn(&picture(&scratch, &csv)), drawn(&first), "{form}");
+    }
+}
+
+/// The summary beside a CSV is found by the time of its first row, in quotes or not.
+#[test]
+fn a_run_that_is_not_valid_is_marked_in_pictures_and_pages_of_a_csv_in_each_form() {
+    let scratch = Scratch::new();
+    let [csv, json] = run_that_is_not_valid(&scratch);
+    let text = read(&csv);
+    let first = picture(&scratch, &csv);
+    assert!(first.contains("NOT VALID: the test says so"), "{first}");
+    for (form, bytes) in rewritten(&text) {
+        std::fs::write(&csv, bytes).expect("a file");
+        let mut report = mpps("report");
+        let page = scratch.file("run.html");
+        report.args([&json, &csv]).arg("-o").arg(&page);
+        let done = run_command(report);
+        assert_eq!(done.code, Some(0), "{form}: {}", done.stderr);
+        assert!(read(&page).contains("the test says so"), "{form}");
+        assert_eq!(picture(&scratch, &csv), first, "{form}");
+    }
+}
+
+#[test]
+fn a_report_is_printed_with_its_verdict_and_whole_charts() {
+    let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
+    if missing(&chromium, "chromium") || missing("pdftotext", "poppler-utils") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("out");
+    let pdf = scratch.file("report.pdf");
+    run_command(with_files(
+        "sendrecv loop:delay=1ms,loss=1% --rate 2kpps --duration 3s --settle 100ms --interval 50ms --quiet",
+        &[("--out", &out)],
+    ));
+    let mut print = Command::new(chromium);
+    print.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]);
+    print.arg(format!("--user-data-dir={}", scratch.file("profile").display()));
+    print.arg(format!("--print-to-pdf={}", pdf.display()));
+    print.arg(format!("file://{}", out.join("report.html").display()));
+    let done = run_command(print);
+    assert!(pdf.exists(), "{}", done.stderr);
+    let mut text = Command::new("pdftotext");
+    text.arg(&pdf).arg("-");
+    let text = run_command(text).stdout;
+    let pages: Vec<_> = text.split('\u{c}').filter(|page| !page.trim().is_empty()).collect();
+    assert!((2..20).contains(&pages.len()), "{} pages: {text}", pages.len());
+    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    let verdict = if json["valid"] == true {
+        "Valid: sent 6,000 packets"
+    } else {
+        "Not valid: "
+    };
+    assert!(pages[0].contains(verdict), "{}", pages[0]);
+    assert!(pages[0].contains("sendrecv loop:delay=1ms,loss=1%"), "{}", pages[0]);
+    // A chart that is cut in two has its title and the name of its axis on two pages.
+    let time = "Time since the start of the run (s)";
+    let charts = [
+        ("Latency by percentile", "Part of the packets that took no longer (%)"),
+        ("Packets sent and received over time", time),
+        ("Loss by time of sending", time),
+        ("Latency over time", time),
+    ];
+    for (title, _) in charts {
+        let line = |page: &&&str| page.lines().any(|line| line == title);
+        assert_eq!(pages.iter().filter(line).count(), 1, "{title}: {text}");
+    }
+    for page in &pages {
+        for axis in ["Part of the packets that took no longer (%)", time] {
+            let titled = |title: &str| page.lines().any(|line| line == title);
+            let titles = charts.iter().filter(|(title, of)| *of == axis && titled(title));
+            assert_eq!(titles.count(), page.matches(axis).count(), "{page}");
+        }
+        // A chart that is cut off at its right lacks the last number of its axis.
+        let ends = page.split_whitespace().filter(|word| *word == "3.0").count();
+        assert!(ends >= page.matches(time).count(), "{page}");
+    }
+}
+
+#[test]
+fn files_may_have_any_name_that_the_kernel_allows_and_are_read_by_it_again() {
+    use std::os::unix::ffi::OsStrExt;
+    let names: [&[u8]; 7] = [
+        b"a b",
+        b"-x",
+        b"quote\"'<&>$(id)",
+        b"two\nlines",
+        b"\x1b[31mred",
+        b"\xff\xfe no UTF-8",
+        "\u{202e}\u{1f980}\u{e9}".as_bytes(),
+    ];
+    for name in names {
+        let scratch = Scratch::new();
+        // In the folder itself, so that a name may begin with a dash.
+        let file = |ending: &str| std::ffi::OsStr::from_bytes(&[name, ending.as_bytes()].concat()).to_owned();
+        let option = |name: &str, ending: &str| {
+            let mut word = std::ffi::OsString::from(format!("--{name}="));
+            word.push(file(ending));
+            word
+        };
+        let mut run = mpps(&format!("{PACED} 300ms --quiet --tolerance 100% --interval 50ms"));
+        run.current_dir(scratch.path());
+        let files = [
+            ("csv", ".csv"),
+            ("json", ".json"),
+            ("json-lines", ".l"),
+            ("prom", ".prom"),
+            ("junit", ".xml"),
+        ];
+        for (name, ending) in files {
+            run.arg(option(name, ending));
+        }
+        let done = run_command(run);
+        assert!(matches!(done.code, Some(0 | 3)), "{name:?}: {}", done.stderr);
+        for (_, ending) in files {
+            let bytes = std::fs::read(scratch.path().join(file(ending))).unwrap_or_default();
+            assert!(!bytes.is_empty(), "{name:?}{ending}");
+        }
+        for (words, inputs, ending) in [("plot", &[".csv"][..], ".svg"), ("report", &[".json", ".csv"], ".html")] {
+            let mut again = mpps(words);
+            again
+                .current_dir(scratch.path())
+                .arg(option("output", ending))
+                .arg("--");
+            again.args(inputs.iter().map(|ending| file(ending)));
+            let done = run_command(again);
+            assert_eq!(done.code, Some(0), "{words} {name:?}: {}", done.stderr);
+            let text = read(&scratch.path().join(file(ending)));
+            assert!(!text.contains("<&>") && !text.contains('\u{1b}'), "{words} {name:?}");
+        }
+        // An error about it is one line, without its codes.
+        let mut refused = mpps("plot");
+        refused
+            .current_dir(scratch.path())
+            .arg("--output=x.svg")
+            .arg("--")
+            .arg(file(".none"));
+        let done = run_command(refused);
+        assert_eq!(
+            (done.code, done.stderr.lines().count()),
+            (Some(2), 1),
+            "{name:?}: {}",
+            done.stderr
+        );
+        assert!(
+            !done.stderr.contains('\u{1b}') && !done.stderr.contains('\u{202e}'),
+            "{name:?}: {}",
+            done.stderr
+        );
     }
 }

@@ -2,7 +2,8 @@
 //! is reported as not known, and a remedy is offered only where it is possible.
 
 use mpps_tests::{
-    Answer, Call, Finished, Group, Hierarchy, answered, free_port, mpps, net_of, program, run_command, skip,
+    Answer, Background, Call, Finished, Group, Hierarchy, Scratch, answered, free_port, missing, mpps, net_of, program,
+    run_command, skip,
 };
 use std::process::Command;
 
@@ -361,4 +362,75 @@ fn doctor_says_yes_or_no_to_nothing_that_is_hidden_and_offers_no_setting_that_is
             "{finding:#}"
         );
     }
+}
+
+/// `mpps` as in a container with `--read-only` and a user without rights: libraries, /proc, /sys and a few devices, all
+/// read-only. No /tmp, no home, no environment. `None`, and said, where such a root can't be made.
+fn contained(scratch: &Scratch, words: &str) -> Option<Finished> {
+    if missing("setpriv", "util-linux") || missing("chroot", "coreutils") {
+        return None;
+    }
+    let script = r#"
+        root=$0/root; mkdir -p "$root" && mount -t tmpfs none "$root" && cd "$root" || exit 99
+        mkdir -p proc sys dev bin etc && touch dev/null dev/urandom bin/mpps bin/setpriv || exit 99
+        for folder in /lib /lib64 /usr/lib /usr/lib64; do
+            [ ! -d "$folder" ] || { mkdir -p ".$folder" && mount --bind "$folder" ".$folder" &&
+                mount -o remount,bind,ro ".$folder"; } || exit 99
+        done
+        mount --bind "$1" bin/mpps && mount --bind "$(command -v setpriv)" bin/setpriv || exit 99
+        mount --bind /dev/null dev/null && mount --bind /dev/urandom dev/urandom || exit 99
+        mount -t proc -o ro none proc && mount -t sysfs -o ro none sys && mount -o remount,ro "$root" || exit 99
+        shift
+        exec env -i PATH=/bin "$(command -v chroot)" "$root" setpriv --reuid 65534 --regid 65534 --clear-groups \
+            --inh-caps=-all --bounding-set=-all --no-new-privs mpps "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(scratch.path());
+    command.arg(program()).args(words.split_whitespace());
+    let finished = run_command(command);
+    if finished.code == Some(99) || finished.stderr.contains("unshare") {
+        skip("no root of its own can be made here");
+        return None;
+    }
+    Some(finished)
+}
+
+#[test]
+fn a_user_without_rights_on_a_read_only_root_without_tmp_or_home_measures_and_looks_at_the_host() {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let reflector = Background::ready(mpps(&format!("reflect udp:127.0.0.1:{port}")));
+    let udp = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port}");
+    for workload in ["sendrecv loop:", &udp] {
+        for output in ["--json -", "--json-lines -", "--csv -"] {
+            let words =
+                format!("{workload} --rate 2kpps --duration 300ms --settle 100ms --catch-up 1s --quiet {output}");
+            let Some(finished) = contained(&scratch, &words) else {
+                return;
+            };
+            let context = format!("{words}: {}{}", finished.stdout, finished.stderr);
+            assert!(matches!(finished.code, Some(0 | 3)), "{context}");
+            assert!(!finished.stderr.contains("mpps: "), "{context}");
+            if output == "--json -" {
+                let json: serde_json::Value = serde_json::from_str(&finished.stdout).expect("JSON");
+                assert_eq!(json["tx_packets"], 600, "{context}");
+                assert!(json["rx_packets"].as_u64().is_some_and(|count| count > 0), "{context}");
+            } else {
+                assert!(finished.stdout.lines().count() > 1, "{context}");
+            }
+        }
+    }
+    let doctor = contained(&scratch, "doctor --json").expect("as before");
+    assert!(matches!(doctor.code, Some(0 | 1)), "{}", doctor.stderr);
+    let json: serde_json::Value = serde_json::from_str(&doctor.stdout).expect("JSON");
+    let findings = json["findings"].as_array().expect("findings");
+    let udp = findings.iter().find(|of| of["area"] == "paths" && of["item"] == "udp");
+    assert_eq!(udp.expect("a path")["status"], "ok", "{json:#}");
+    // Files are refused before a packet is sent.
+    let words = "sendrecv loop: --rate 2kpps --duration 1h --quiet";
+    for (output, name) in [("--csv /run.csv", "/run.csv"), ("--out results", "results")] {
+        let finished = contained(&scratch, &format!("{words} {output}")).expect("as before");
+        assert_eq!(finished.code, Some(2), "{output}: {}", finished.stderr);
+        assert_one_line(&finished, &[name, "Read-only file system"]);
+    }
+    reflector.end(rustix::process::Signal::INT);
 }

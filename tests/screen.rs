@@ -1,7 +1,7 @@
 //! The full-screen view on a terminal: what it takes it gives back, however the run ends or stops, and it holds up
 //! nobody.
 
-use mpps_tests::{OnTerminal, Scratch, mpps, program, skip, threads_of_id, wait_until};
+use mpps_tests::{OnTerminal, Scratch, missing, mpps, program, run_command, skip, threads_of_id, wait_until};
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -427,4 +427,154 @@ fn the_thread_that_draws_holds_no_privilege() {
     assert!(drawing.no_new_privs, "{drawing:?}");
     terminal.press(b"q");
     assert_given_back(&terminal.finish().1);
+}
+
+/// A server of `tmux` of the test's own, with one session; ended when dropped.
+struct Tmux(Scratch);
+
+impl Tmux {
+    fn start((columns, rows): (u16, u16)) -> Self {
+        let tmux = Self(Scratch::new());
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        tmux.ask(&[
+            "new-session",
+            "-d",
+            "-x",
+            &columns,
+            "-y",
+            &rows,
+            "env",
+            "PS1=READY>",
+            "sh",
+        ]);
+        tmux.ask(&["set-option", "-g", "status", "off"]);
+        tmux
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(self.0.file("socket"));
+        command.args(["-u", "-f", "/dev/null"]).args(words);
+        command.env_remove("TMUX").env_remove("NO_COLOR");
+        command
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        let done = run_command(self.command(words));
+        assert_eq!(done.code, Some(0), "{words:?}: {}", done.stderr);
+        done.stdout
+    }
+
+    /// The lines of its screen.
+    fn screen(&self) -> Vec<String> {
+        self.ask(&["capture-pane", "-p"]).lines().map(str::to_owned).collect()
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let mut last = Vec::new();
+        wait_until(what, || {
+            last = self.screen();
+            holds(&last)
+        });
+        last
+    }
+
+    /// Waits until the view fills a screen of so many columns and rows: its keys are in the last line.
+    fn wait_for_view(&self, (columns, rows): (usize, usize)) {
+        self.wait_for(&format!("the view at {columns}x{rows}"), |lines| {
+            let fits = lines.iter().all(|line| line.chars().count() <= columns);
+            let keys = lines.get(rows - 1).is_some_and(|line| line.starts_with("q end"));
+            fits && keys && lines.len() == rows && lines[0].starts_with("mpps sendrecv")
+        });
+    }
+
+    /// Packets sent, as the first tab shows them.
+    fn sent(&self) -> Option<u64> {
+        let lines = self.screen();
+        let line = lines.iter().find(|line| line.starts_with("sent  "))?;
+        line.split_whitespace().nth(3)?.replace(',', "").parse().ok()
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]).output();
+    }
+}
+
+#[test]
+fn in_tmux_the_view_lives_through_detaching_attaching_and_sizes_and_the_screen_is_given_back() {
+    if missing("tmux", "tmux") {
+        return;
+    }
+    let tmux = Tmux::start((100, 30));
+    tmux.wait_for("a shell", |lines| lines.iter().any(|line| line.starts_with("READY>")));
+    let keys = |words: &[&str]| {
+        tmux.ask(&[&["send-keys"], words].concat());
+    };
+    let words = "sendrecv loop:delay=1ms,loss=0.01 --rate 5kpps --duration 1h --settle 100ms";
+    keys(&["-l", &format!("echo BEF''ORE; {} {words}", program().display())]);
+    keys(&["Enter"]);
+    // Nobody looks.
+    tmux.wait_for_view((100, 30));
+    let lines = tmux.wait_for("a state", |lines| {
+        lines.iter().any(|line| line.contains("VALID SO FAR"))
+    });
+    assert!(!lines.iter().any(|line| line.contains("BEFORE")), "{lines:#?}");
+    tmux.ask(&["resize-window", "-x", "60", "-y", "20"]);
+    tmux.wait_for_view((60, 20));
+    tmux.ask(&["set-option", "-w", "window-size", "latest"]);
+    for size in [(90, 25), (120, 40)] {
+        // Somebody attaches, by a terminal of another size, presses a key and goes.
+        let attach = tmux.command(&["attach-session"]);
+        let mut shell = Command::new("sh");
+        // tmux writes to its standard input, too.
+        shell
+            .args(["-c", "exec \"$@\" <>\"$(tty)\"", "sh"])
+            .arg(attach.get_program());
+        shell.args(attach.get_args()).env_remove("TMUX");
+        let mut terminal = OnTerminal::start(&shell, size, None);
+        terminal.wait_for(ENTER, 0);
+        // Only cells that change are written.
+        terminal.wait_for("kpps", 0);
+        tmux.wait_for_view((size.0.into(), size.1.into()));
+        terminal.resize((80, 24));
+        tmux.wait_for_view((80, 24));
+        terminal.press(b"2");
+        tmux.wait_for("the second tab", |lines| {
+            lines.iter().any(|line| line.contains("from sending"))
+        });
+        terminal.press(b"1");
+        tmux.wait_for("the first tab", |lines| {
+            lines.iter().any(|line| line.contains("intended"))
+        });
+        terminal.press(b"\x02d");
+        let (code, seen) = terminal.finish();
+        assert_eq!(code, Some(0), "{seen:?}");
+        let mut before = None;
+        wait_until("packets", || {
+            before = before.or(tmux.sent());
+            tmux.sent() > before && before.is_some()
+        });
+    }
+    keys(&["q"]);
+    tmux.wait_for("the shell", |lines| {
+        lines.last().is_some_and(|line| line.starts_with("READY>"))
+    });
+    let state = tmux.ask(&[
+        "display-message",
+        "-p",
+        "#{alternate_on} #{cursor_flag} #{mouse_any_flag}",
+    ]);
+    assert_eq!(state.trim(), "0 1 0");
+    let kept = tmux.ask(&["capture-pane", "-p", "-S", "-"]);
+    // When a window shrinks, tmux itself moves lines of the view to the history, above.
+    let (_, kept) = kept.split_once("BEFORE").expect("the line before");
+    let place = |word: &str| kept.find(word).unwrap_or_else(|| panic!("no {word}: {kept}"));
+    assert!(place("offered") < place("VALID"), "{kept}");
+    assert!(!kept.contains("SO FAR") && !kept.contains("q end"), "{kept}");
+    // Keys come as lines, and are shown.
+    keys(&["-l", "echo AFT''ER"]);
+    keys(&["Enter"]);
+    tmux.wait_for("a line", |lines| lines.iter().any(|line| line == "AFTER"));
 }

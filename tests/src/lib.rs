@@ -23,6 +23,7 @@ mod programs;
 mod progress;
 mod recipes;
 mod report;
+mod stepped;
 mod terminal;
 mod testpmd;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use programs::{programs_of, still_loaded};
 pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more, wait_for_silence};
 pub use recipes::{Shown, shown};
 pub use report::{COUNTS, Report, Row, Scratch, accounted_by_way, unheaded};
+pub use stepped::TimeOfDay;
 pub use terminal::OnTerminal;
 pub use testpmd::{TESTPMD, Testpmd, no_testpmd};
 pub use threads::{NET_ADMIN, Thread, threads_of, threads_of_id};

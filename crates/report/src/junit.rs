@@ -40,8 +40,8 @@ pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     })
 }
 
-/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`: as
-/// of [`junit`].
+/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`:
+/// as of [`junit`].
 pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", of.test),
@@ -196,5 +196,75 @@ mod tests {
             text.contains("type=\"not complete\" message=\"it was interrupted\""),
             "{text}"
         );
+    }
+
+    /// Text that is no XML: escape codes, control characters, markup, and the characters that XML 1.0 excludes.
+    const ODD: &str =
+        "\u{1b}[31mred\u{1b}[0m \0 \u{7} \r <a b='c'> & &lt; &#27; \"]]>\" --> \u{fffe}\u{ffff} \u{7f}\u{85} \u{202e}";
+
+    /// The XML with each text odd.
+    fn all_odd() -> [String; 3] {
+        let demand = |met, note: Option<&str>| Expectation {
+            expected: ODD.to_owned(),
+            told: ODD.to_owned(),
+            note: note.map(str::to_owned),
+            ..of("", met)
+        };
+        let mut run = Summary {
+            valid: true,
+            expectations: vec![demand(false, None), demand(true, Some(ODD))],
+            warnings: vec![ODD.to_owned()],
+            ..Summary::default()
+        };
+        let unwritten = [ODD.to_owned()];
+        let valid = junit(&run, &unwritten);
+        run.valid = false;
+        run.invalid_reasons = vec![ODD.to_owned()];
+        [valid, junit(&run, &unwritten), junit_without_result(ODD, ODD)]
+    }
+
+    #[test]
+    fn escape_codes_and_what_xml_can_not_hold_are_replaced_in_every_text() {
+        for text in all_odd() {
+            let allowed = |c: char| matches!(c, '\n' | '\t' | ' '..='~' | '\u{fffd}');
+            assert!(text.chars().all(allowed), "{text:?}");
+            assert!(text.contains("\u{fffd}[31mred\u{fffd}[0m"), "{text}");
+            assert!(
+                text.contains("&lt;a b='c'&gt; &amp; &amp;lt; &amp;#27; &quot;]]&gt;&quot;"),
+                "{text}"
+            );
+        }
+    }
+
+    /// By parsers of other programs: a CI system shows nothing of a file that is not well-formed.
+    #[test]
+    fn parsers_of_xml_read_every_odd_text_as_it_was() {
+        let python = "import sys, xml.etree.ElementTree as e\nfor t in e.fromstring(sys.stdin.buffer.read()).iter():\n \
+                      for v in (*t.attrib.values(), t.text or ''): print(ascii(v))";
+        for (program, arguments) in [("python3", vec!["-c", python]), ("xmllint", vec!["--noout", "-"])] {
+            for text in all_odd() {
+                let child = std::process::Command::new(program)
+                    .args(&arguments)
+                    .stdin(std::process::Stdio::piped())
+                    .stdout(std::process::Stdio::piped())
+                    .stderr(std::process::Stdio::piped())
+                    .spawn();
+                let Ok(mut child) = child else {
+                    eprintln!("SKIPPED: {program} is missing (apt-get install python3 libxml2-utils)");
+                    break;
+                };
+                let mut input = child.stdin.take().expect("piped");
+                std::io::Write::write_all(&mut input, text.as_bytes()).expect("read");
+                drop(input);
+                let done = child.wait_with_output().expect("its end");
+                let told = String::from_utf8_lossy(&done.stderr);
+                assert!(done.status.success(), "{program}: {told}: {text}");
+                if program == "python3" {
+                    let read = String::from_utf8_lossy(&done.stdout).into_owned();
+                    let odd = r#"\ufffd[31mred\ufffd[0m \ufffd \ufffd \ufffd <a b=\'c\'> & &lt; &#27; "]]>" -->"#;
+                    assert!(read.contains(odd), "{read}");
+                }
+            }
+        }
     }
 }
