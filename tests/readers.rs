@@ -1,7 +1,8 @@
 //! What reads results beside a person: collectors, proxies, CI, rotation, spreadsheets, terminals of another locale.
 
 use mpps_tests::{
-    Background, Finished, Scratch, Served, TimeOfDay, free_port, free_ports, missing, mpps, run_command, wait_until,
+    Background, Finished, Scratch, Served, TimeOfDay, free_port, free_ports, missing, mpps, run_command, skip,
+    wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -164,6 +165,113 @@ fn a_wrong_file_of_options_leaves_no_result_of_an_earlier_run_as_the_state() {
         let valid = prom.lines().find(|line| line.starts_with("mpps_run_valid{"));
         assert!(valid.is_some_and(|line| line.ends_with("} 0")), "{prom}");
     }
+}
+
+#[test]
+fn files_that_a_command_does_not_write_keep_what_is_in_them() {
+    let scratch = Scratch::new();
+    let kept = |name: &str, text: &str| {
+        let path = scratch.file(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let in_place = |words: &str| {
+        let mut command = mpps(words);
+        command.current_dir(scratch.path());
+        run_command(command)
+    };
+    // Options that the command has not, or that another program's.
+    let rows = kept("rows.jsonl", "rows of a run\n");
+    for words in [
+        "plot --json-lines rows.jsonl -o x.png",
+        "report a.json --json-lines=rows.jsonl -o x.html",
+        "compare --json-lines=rows.jsonl",
+        "doctor --junit rows.jsonl",
+        "nosuch --prom rows.jsonl",
+        "help sendrecv --junit rows.jsonl",
+        "isolate 1 pytest --junit=rows.jsonl",
+        "sendrecv loop: --print-plan --junit rows.jsonl --rate x",
+        "sendrecv loop: --rate 1kpps --csv rows.jsonl --json-lines rows.jsonl --flows x",
+        "sendrecv loop:tx_pcap=rows.jsonl --junit rows.jsonl --rate x",
+    ] {
+        let done = in_place(words);
+        assert_ne!(done.code, Some(0), "{words}");
+        assert_eq!(read(&rows), "rows of a run\n", "{words}: {}", done.stderr);
+    }
+    // What has been read is written over by no result.
+    let options = kept("o.toml", "duration = \"100ms\"\n");
+    let plan = run_command(mpps(&format!("{PACED} 100ms --print-plan"))).stdout;
+    let of_plan = kept("plan.json", &plan);
+    for (words, option) in [
+        ("sendrecv loop: --config o.toml --rate 1kpps --csv o.toml", "--csv"),
+        ("sendrecv loop: --config o.toml --rate x --junit o.toml", "--rate"),
+        ("run plan.json --json-lines plan.json", "--json-lines"),
+        ("run plan.json --junit plan.json --rate 5", "--rate"),
+    ] {
+        let done = in_place(words);
+        assert_eq!(done.code, Some(2), "{words}");
+        assert!(done.stderr.contains(option), "{words}: {}", done.stderr);
+        assert_eq!(
+            (read(&options), read(&of_plan)),
+            ("duration = \"100ms\"\n".to_owned(), plan.clone()),
+            "{words}"
+        );
+    }
+}
+
+/// A disk that is full keeps nothing of an earlier run that is read as the state of this one.
+#[test]
+fn a_full_disk_leaves_no_result_of_an_earlier_run_as_the_state() {
+    let [scratch, disk] = [Scratch::new(), Scratch::new()];
+    let words = format!("{PACED} 200ms --quiet --tolerance 100%");
+    for option in ["--junit", "--prom"] {
+        let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 77; file=\"$1/state\"; copy=$2; option=$3; shift 3; \
+                      \"$@\" \"$option\" \"$file\" || exit 78; head -c 100000 /dev/zero >\"$1/full\" 2>/dev/null; \
+                      cat \"${file%state}state\" >\"$copy.before\"; cat /dev/zero >\"${file%state}full\" 2>/dev/null; \
+                      \"$@\" \"$option\" \"$file\"; code=$?; cat \"$file\" >\"$copy\" 2>/dev/null; exit $code";
+        let command = mpps(&words);
+        let mut shell = Command::new("unshare");
+        shell
+            .args(["--mount", "sh", "-c", script, "sh"])
+            .arg(disk.path())
+            .arg(scratch.file("copy"))
+            .arg(option);
+        shell.arg(command.get_program()).args(command.get_args());
+        let done = run_command(shell);
+        if done.code == Some(77) || done.stderr.contains("unshare") {
+            return skip("nothing can be mounted here");
+        }
+        let before = read(&scratch.file("copy.before"));
+        assert!(
+            before.contains("errors=\"0\"") || before.contains("mpps_run_valid"),
+            "{before}"
+        );
+        let after = read(&scratch.file("copy"));
+        assert!(
+            !after.contains("mpps_run_valid{") || done.code == Some(0),
+            "{:?}: {after}",
+            done.code
+        );
+        assert!(
+            !after.contains("errors=\"0\"") || done.code == Some(0),
+            "{:?}: {after}",
+            done.code
+        );
+    }
+}
+
+#[test]
+fn a_csv_has_its_header_before_the_first_row_closes() {
+    let scratch = Scratch::new();
+    let csv = scratch.file("rows.csv");
+    let mut command = mpps(&format!("{PACED} 1h --interval 1h"));
+    command.arg("--csv").arg(&csv);
+    let run = Background::start(command);
+    wait_until("the header", || {
+        std::fs::read_to_string(&csv).is_ok_and(|text| text.starts_with("time_s,"))
+    });
+    assert_eq!(read(&csv).lines().count(), 1);
+    run.end(Signal::INT);
 }
 
 /// What was measured stands in the file, and what is missing beside it.

@@ -357,11 +357,17 @@ fn where_there_is_no_room_no_terminal_or_no_wish_for_it_lines_are_plain() {
             "sendrecv loop:delay=1ms --rate 5kpps --duration 1500ms --settle 100ms {more}"
         ))
     };
-    let mut dumb = short("");
-    dumb.env("TERM", "dumb");
+    let as_told = |name: &str, value: &str| {
+        let mut command = short("");
+        command.env(name, value);
+        command
+    };
     for (command, size) in [
         (short("--plain"), SIZE),
-        (dumb, SIZE),
+        (as_told("TERM", "dumb"), SIZE),
+        (as_told("TERM", ""), SIZE),
+        // A cell of a notebook.
+        (as_told("JPY_PARENT_PID", "1"), SIZE),
         (short(""), (24, 6)),
         // One that does not know its size.
         (short(""), (0, 0)),

@@ -5,7 +5,7 @@ use crate::json::rfc3339;
 use crate::ways::of_both;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// A line of the CSV is a few hundred bytes.
@@ -71,14 +71,16 @@ impl About {
     }
 }
 
+/// A CSV as it may have come back from another program: with quotes, spaces, other ends of lines, a byte order mark.
+pub(super) fn rows_of<R: Read>(from: R) -> csv::Reader<R> {
+    csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(from)
+}
+
 /// Time of day of the first row, ns since 1970.
 pub(super) fn started(csv: &Path) -> Option<u64> {
-    let mut file = BufReader::new(File::open(csv).ok()?).take(2 * LONGEST_LINE);
-    let (mut header, mut first) = (String::new(), String::new());
-    file.read_line(&mut header).ok()?;
-    file.read_line(&mut first).ok()?;
-    let column = header.trim_end().split(',').position(|name| name == "start_utc_ns")?;
-    first.trim_end().split(',').nth(column)?.parse().ok()
+    let mut rows = rows_of(File::open(csv).ok()?.take(2 * LONGEST_LINE));
+    let column = rows.headers().ok()?.iter().position(|name| name == "start_utc_ns")?;
+    rows.records().next()?.ok()?.get(column)?.parse().ok()
 }
 
 /// A summary that is not read; its name.

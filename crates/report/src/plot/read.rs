@@ -3,7 +3,7 @@
 //! Two passes: the first finds the extent, the second sorts rows into bins. Memory depends on the picture only, not
 //! on the run; every bin keeps minimum and maximum, so that a dip of one interval in a run of hours stays visible.
 
-use super::about::LONGEST_LINE;
+use super::about::{LONGEST_LINE, rows_of};
 use super::bins::{Bin, LATENCY, P50, Run};
 use crate::ReportError;
 use mpps_sys::text::byte_order_mark;
@@ -105,7 +105,7 @@ impl<'p> Reader<'p> {
         let path = source.path();
         let (file, length, torn) = source.open().map_err(|e| ReportError::io("read", path, e))?;
         let lines = Lines { inner: file, since: 0 };
-        let mut csv = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(lines);
+        let mut csv = rows_of(lines);
         let headers = csv.headers().map_err(|e| wrong(path, &e))?.clone();
         if headers.is_empty() {
             return Err(ReportError::malformed(

@@ -108,7 +108,11 @@ pub(crate) fn document(
             .first()
             .map_or_else(String::new, |first| rfc3339(first.started_unix_ns)),
         // With --resume the time between two commands is part of it.
-        took_s: took.max(from_first_to_last(trials)).as_secs_f64(),
+        took_s: match setup.args.resume {
+            true => took.max(from_first_to_last(trials)),
+            false => took,
+        }
+        .as_secs_f64(),
         complete: incomplete.is_none(),
         incomplete,
         deviations: deviations(setup),
@@ -126,7 +130,7 @@ pub(crate) fn document(
     }
 }
 
-/// From the start of the first trial to the end of the last.
+/// From the start of the first trial to the end of the last, by the time of day.
 fn from_first_to_last(trials: &[Measured]) -> Duration {
     let (first, last) = (trials.first(), trials.last());
     let ends = first.zip(last).map(|(first, last)| {
