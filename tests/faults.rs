@@ -48,7 +48,7 @@ fn an_interface_that_goes_down_and_comes_back_is_told_and_the_run_goes_on() {
     }
 }
 
-/// A search ends, and says of the interface what it says, in what it prints and in the files that are read as its state.
+/// It says so in what it prints, and in the files that are read as its state.
 #[test]
 fn a_search_whose_device_was_deleted_names_it_and_not_the_plan() {
     let Some(net) = net_of(1) else { return };

@@ -225,10 +225,10 @@ fn a_full_disk_leaves_no_result_of_an_earlier_run_as_the_state() {
     let [scratch, disk] = [Scratch::new(), Scratch::new()];
     let words = format!("{PACED} 200ms --quiet --tolerance 100%");
     for option in ["--junit", "--prom"] {
-        let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 77; file=\"$1/state\"; copy=$2; option=$3; shift 3; \
-                      \"$@\" \"$option\" \"$file\" || exit 78; head -c 100000 /dev/zero >\"$1/full\" 2>/dev/null; \
-                      cat \"${file%state}state\" >\"$copy.before\"; cat /dev/zero >\"${file%state}full\" 2>/dev/null; \
-                      \"$@\" \"$option\" \"$file\"; code=$?; cat \"$file\" >\"$copy\" 2>/dev/null; exit $code";
+        let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 77; disk=$1; copy=$2; option=$3; shift 3; \
+                      \"$@\" \"$option\" \"$disk/state\" || exit 78; cat \"$disk/state\" >\"$copy.before\"; \
+                      cat /dev/zero >\"$disk/full\" 2>/dev/null; \
+                      \"$@\" \"$option\" \"$disk/state\"; code=$?; cat \"$disk/state\" >\"$copy\" 2>/dev/null; exit $code";
         let command = mpps(&words);
         let mut shell = Command::new("unshare");
         shell

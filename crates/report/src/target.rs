@@ -124,8 +124,8 @@ impl JsonTarget {
         self.write_bytes(text.as_bytes())
     }
 
-    /// Writes a text that is read as what became of a run. Where it finds no room the file goes: what an earlier run has
-    /// left says something else.
+    /// Writes a text that is read as what became of a run. Where it finds no room the file goes: what an earlier run
+    /// has left says something else.
     ///
     /// # Errors
     /// As [`JsonTarget::write`].

@@ -93,8 +93,8 @@ fn names_utf8(locale: &str) -> bool {
     codes.eq_ignore_ascii_case("UTF-8") || codes.eq_ignore_ascii_case("utf8")
 }
 
-/// Words for who reads: in ASCII where the locale has no UTF-8. Characters that no words of ours have are escaped, as Rust
-/// writes them.
+/// Words for who reads: in ASCII where the locale has no UTF-8. Characters that no words of ours have are escaped, as
+/// Rust writes them.
 pub fn spoken(text: &str) -> Cow<'_, str> {
     match text.is_ascii() || is_utf8() {
         true => Cow::Borrowed(text),

@@ -99,8 +99,8 @@ pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Resul
     origin.map(|origin| Given { words, origin })
 }
 
-/// A command line with the options of its file in the place of `--config`, and where they come from or what is wrong. Of
-/// a file that is wrong they are what else can be read of it.
+/// A command line with the options of its file in the place of `--config`, and where they come from or what is wrong.
+/// Of a file that is wrong they are what else can be read of it.
 fn with_file(command: &Command, words: Vec<OsString>) -> (Line, Result<Origin, clap::Error>) {
     let mut line = Line { words, file: None };
     let Some(sub) = subcommand(command, &line.words).filter(|sub| named(sub, OPTION).is_some()) else {
