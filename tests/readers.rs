@@ -228,7 +228,8 @@ fn a_full_disk_leaves_no_result_of_an_earlier_run_as_the_state() {
         let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 77; disk=$1; copy=$2; option=$3; shift 3; \
                       \"$@\" \"$option\" \"$disk/state\" || exit 78; cat \"$disk/state\" >\"$copy.before\"; \
                       cat /dev/zero >\"$disk/full\" 2>/dev/null; \
-                      \"$@\" \"$option\" \"$disk/state\"; code=$?; cat \"$disk/state\" >\"$copy\" 2>/dev/null; exit $code";
+                      \"$@\" \"$option\" \"$disk/state\"; code=$?; \
+                      cat \"$disk/state\" >\"$copy\" 2>/dev/null; exit $code";
         let command = mpps(&words);
         let mut shell = Command::new("unshare");
         shell
