@@ -20,6 +20,8 @@ const SOCKETS_A_READING: usize = 64;
 
 /// How long an answer of the kernel's tables is used for errors that follow.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long after an answer an error may still be of what it said.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Result of the last lookup of what stood in the way of sending.
 pub(crate) struct Seen {
@@ -178,6 +180,15 @@ impl Sockets {
             |seen: &&Seen| (seen.socket, seen.by_number) == (socket, by_number) && seen.at.elapsed() < LOOK_AGAIN;
         if last.as_ref().filter(fresh).is_none() {
             let (kind, cause) = self.obstacle(endpoint.local.ip(), peer.ip(), by_number, &error.cause);
+            // Errors of io_uring come after what they are of: where the way is there by now, what stood in it before.
+            let before = last
+                .as_ref()
+                .filter(|seen| (seen.socket, seen.by_number) == (socket, by_number) && seen.at.elapsed() < LATE)
+                .filter(|_| kind == ErrorKind::NoWay(Obstacle::Unknown));
+            if let Some(seen) = before {
+                (error.kind, error.cause) = (seen.kind, seen.cause.clone());
+                return error;
+            }
             *last = Some(Seen {
                 socket,
                 by_number,
