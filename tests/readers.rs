@@ -193,6 +193,7 @@ fn files_that_a_command_does_not_write_keep_what_is_in_them() {
         "sendrecv loop: --print-plan --junit rows.jsonl --rate x",
         "sendrecv loop: --rate 1kpps --csv rows.jsonl --json-lines rows.jsonl --flows x",
         "sendrecv loop:tx_pcap=rows.jsonl --junit rows.jsonl --rate x",
+        "sendrecv --junit rows.jsonl --rate x -- loop:tx_pcap=rows.jsonl",
     ] {
         let done = in_place(words);
         assert_ne!(done.code, Some(0), "{words}");
@@ -207,6 +208,9 @@ fn files_that_a_command_does_not_write_keep_what_is_in_them() {
         ("sendrecv loop: --config o.toml --rate x --junit o.toml", "--rate"),
         ("run plan.json --json-lines plan.json", "--json-lines"),
         ("run plan.json --junit plan.json --rate 5", "--rate"),
+        ("run --junit plan.json --rate 5 -- plan.json", "--rate"),
+        ("run --quiet --json plan.json -- plan.json", "--json"),
+        ("run --web 127.0.0.1:0 plan.json --json plan.json", "--json"),
     ] {
         let done = in_place(words);
         assert_eq!(done.code, Some(2), "{words}");
@@ -248,16 +252,7 @@ fn a_full_disk_leaves_no_result_of_an_earlier_run_as_the_state() {
             "{before}"
         );
         let after = read(&scratch.file("copy"));
-        assert!(
-            !after.contains("mpps_run_valid{") || done.code == Some(0),
-            "{:?}: {after}",
-            done.code
-        );
-        assert!(
-            !after.contains("errors=\"0\"") || done.code == Some(0),
-            "{:?}: {after}",
-            done.code
-        );
+        assert_ne!(after, before, "{option}: {:?}", done.code);
     }
 }
 
@@ -767,22 +762,25 @@ fn times_go_on_where_summer_time_begins_or_ends_during_a_run() {
         (1_792_890_000, "2026-10-25T00:59:", "2026-10-25T01:00:"),
         (1_806_195_600, "2027-03-28T00:59:", "2027-03-28T01:00:"),
     ] {
-        let scratch = Scratch::new();
-        let Some(time) = TimeOfDay::new(&scratch) else { return };
-        let csv = scratch.file("r.csv");
-        let run = with_files(&format!("{PACED} 1h --quiet --interval 50ms"), &[("--csv", &csv)]);
-        let mut run = time.of(&run);
-        run.env("TZ", "Europe/Berlin");
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = now.expect("after 1970").as_secs();
-        // As long before as a start may take on a loaded host.
-        time.set(change - 8 - now.cast_signed());
-        let run = Background::start(run);
-        wait_until("rows after the change", || {
-            starts(&csv).iter().filter(|row| row.1.starts_with(after)).count() > 5
+        // A start takes longer on a loaded host: then it is begun again, longer before.
+        let rows = [8, 30, 90].into_iter().find_map(|lead| {
+            let scratch = Scratch::new();
+            let time = TimeOfDay::new(&scratch)?;
+            let csv = scratch.file("r.csv");
+            let run = with_files(&format!("{PACED} 1h --quiet --interval 50ms"), &[("--csv", &csv)]);
+            let mut run = time.of(&run);
+            run.env("TZ", "Europe/Berlin");
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let now = now.expect("after 1970").as_secs();
+            time.set(change - lead - now.cast_signed());
+            let run = Background::start(run);
+            wait_until("rows after the change", || {
+                starts(&csv).iter().filter(|row| row.1.starts_with(after)).count() > 5
+            });
+            run.end(Signal::INT);
+            Some(starts(&csv)).filter(|rows| lead == 90 || rows[0].1.starts_with(before))
         });
-        run.end(Signal::INT);
-        let rows = starts(&csv);
+        let Some(rows) = rows else { return };
         assert!(rows[0].1.starts_with(before), "{:?}", rows[0]);
         assert_in_order(&rows);
     }

@@ -174,3 +174,36 @@ fn ones_own_links_pipes_and_devices_are_written_as_ever() {
         assert!(!reader.wait_with_output().expect("our child").stdout.is_empty());
     }
 }
+
+/// What somebody else has written decides no file outside of the folder, by a link neither.
+#[test]
+fn a_file_of_options_of_somebody_elses_names_no_file_behind_a_link() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can give a file to somebody else");
+    }
+    let (scratch, away) = (Scratch::new(), Scratch::new());
+    for (target, is_there) in [("old", true), ("new", false)] {
+        let target = away.file(target);
+        if is_there {
+            std::fs::write(&target, "theirs").expect("a file");
+        }
+        let (link, options) = (scratch.file("link"), scratch.file("o.toml"));
+        let _ = std::fs::remove_file(&link);
+        symlink(&target, &link).expect("a link");
+        for option in [
+            "csv = \"link\"",
+            "junit = \"link\"\nrate = ",
+            "prom = \"link\"\nratte = 1",
+        ] {
+            let _ = std::fs::remove_file(&options);
+            std::fs::write(&options, option).expect("a file");
+            chown(&options, Some(NOBODY), None).expect("chown");
+            let mut command = mpps("sendrecv loop: --duration 100ms --config o.toml");
+            command.current_dir(scratch.path());
+            let done = run_command(command);
+            assert_eq!(done.code, Some(2), "{option}: {}", done.stderr);
+            let now = std::fs::read_to_string(&target).ok();
+            assert_eq!(now.as_deref(), is_there.then_some("theirs"), "{option}");
+        }
+    }
+}

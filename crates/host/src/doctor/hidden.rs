@@ -14,23 +14,8 @@ const OF_PROC: [(&str, &str); 7] = [
     ("isolation", "--fifo"),
     ("network stack", "irqbalance"),
 ];
-const OF_SYS: [(&str, &str); 14] = [
-    ("cores", "SMT"),
-    ("cores", "isolated"),
-    ("cores", "nohz_full"),
-    ("frequency", "governor"),
-    ("frequency", "turbo"),
-    ("frequency", "idle states"),
-    ("hypervisor", "mitigations"),
-    ("isolation", "workqueues"),
-    ("isolation", "boot"),
-    ("hugepages", "sizes"),
-    ("memory", "transparent"),
-    ("memory", "NUMA"),
-    ("dpdk", "memory"),
-    ("dpdk", "vfio"),
-];
-
+/// Beside those of its two folders.
+const OF_SYS: [(&str, &str); 2] = [("isolation", "workqueues"), ("dpdk", "vfio")];
 const OF_SYSTEM: [(&str, &str); 9] = [
     ("cores", "SMT"),
     ("cores", "isolated"),
@@ -46,18 +31,21 @@ const OF_KERNEL: [(&str, &str); 3] = [("hugepages", "sizes"), ("memory", "transp
 
 /// Says of findings that rest on a hidden file system, or a hidden folder of one, that they are not known.
 pub(super) fn examine(machine: &Machine, report: &mut Report) {
-    let sys = match machine.hides("/sys") {
-        true => vec![("/sys", &OF_SYS[..])],
-        false => vec![("/sys/devices/system", &OF_SYSTEM[..]), ("/sys/kernel", &OF_KERNEL)],
-    };
-    for (root, items) in sys.into_iter().chain([("/proc", &OF_PROC[..])]) {
-        if !machine.hides(root) {
+    let sys = machine.hides("/sys");
+    for (root, folder, items) in [
+        ("/proc", "/proc", &OF_PROC[..]),
+        ("/sys", "/sys", &OF_SYS),
+        ("/sys", "/sys/devices/system", &OF_SYSTEM),
+        ("/sys", "/sys/kernel", &OF_KERNEL),
+    ] {
+        if !machine.hides(folder) {
             continue;
         }
+        let hidden = if sys { root } else { folder };
         let concerned = |area: &str, item: &str| items.contains(&(area, item));
         for finding in report.findings.iter_mut().filter(|f| concerned(&f.area, &f.item)) {
             finding.status = Status::Info;
-            finding.finding = format!("not known: {root} is hidden here");
+            finding.finding = format!("not known: {hidden} is hidden here");
             finding.command = None;
         }
     }

@@ -144,7 +144,8 @@ impl Machine {
             "/proc" => "/proc/self",
             "/sys" => "/sys/devices",
             "/sys/kernel" => "/sys/kernel/mm",
-            _ => "/sys/devices/system/cpu/online",
+            "/sys/devices/system" => "/sys/devices/system/cpu/online",
+            other => other,
         };
         match self.live {
             true => !self.exists(sign),

@@ -234,7 +234,7 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
     let btf = match (machine.exists("/sys/kernel/btf/vmlinux"), machine.hides("/sys/kernel")) {
         (true, _) => "BTF",
         (false, false) => "no BTF (CONFIG_DEBUG_INFO_BTF), so refused frames can't be counted",
-        (false, true) => "BTF unknown (/sys is hidden)",
+        (false, true) => "BTF unknown (/sys/kernel is hidden)",
     };
     let tcx = if version >= (6, 6) { "TCX" } else { "no TCX (Linux 6.6)" };
     let jit = match machine.number("/proc/sys/net/core/bpf_jit_enable") {

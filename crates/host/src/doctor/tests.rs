@@ -325,7 +325,11 @@ fn the_xdp_path_names_the_kernel_that_live_frames_need_and_what_else_is_missing(
         assert!(f.finding.contains(part), "{}", f.finding);
     }
     let f = on("5.18.0", &[ROOT, ("hidden/sys", "")]);
-    assert!(f.finding.contains("BTF unknown (/sys is hidden)"), "{}", f.finding);
+    assert!(
+        f.finding.contains("BTF unknown (/sys/kernel is hidden)"),
+        "{}",
+        f.finding
+    );
     let f = on("5.15.0", &[ROOT]);
     assert!(
         f.status == Status::Fail && f.finding.contains("Linux 5.18"),

@@ -131,35 +131,46 @@ pub(crate) fn words_of_program() -> Vec<OsString> {
     of_program().words
 }
 
-/// Files that this program's command line has read: that of `--config`, and a plan.
+/// Files that this program reads by its command line: options, a plan, a note.
 pub(crate) fn read_by_program() -> Vec<(&'static str, PathBuf)> {
-    let Line { words, file } = of_program();
-    let plan = match words.get(1).is_some_and(|command| command == "run") {
-        true => values_of_program(&Cli::definition())
-            .into_iter()
-            .find(|(option, _)| option.is_none()),
-        false => None,
+    let runs_plan = of_program().words.get(1).is_some_and(|command| command == "run");
+    let name = |word: &Word| match word.option.as_deref() {
+        Some(OPTION) => Some("--config"),
+        Some("dut-note") => Some("--dut-note"),
+        None if runs_plan => Some("PLAN"),
+        _ => None,
     };
-    let config = file.map(|file| ("--config", file));
-    let plan = plan.map(|(_, file)| ("PLAN", file));
-    config
-        .into_iter()
-        .chain(plan)
-        .map(|(name, file)| (name, file.into()))
+    let words = values_of_program().into_iter();
+    words
+        .filter_map(|word| Some((name(&word)?, word.value.into())))
         .collect()
 }
 
-/// Values in this program's command line, which may be wrong, with the names of the options that they are of; `None`: a
-/// word that is no option's. Options are those that the command has.
-pub(crate) fn values_of_program(command: &Command) -> Vec<(Option<String>, OsString)> {
-    let line = of_program();
-    let typed = subcommand(command, &line.words).map(|sub| Typed::of(sub, &line.words));
+/// A value in a command line.
+pub(crate) struct Word {
+    /// Long name of the option that it is of; `None`: of none.
+    pub(crate) option: Option<String>,
+    pub(crate) value: OsString,
+    /// It may name a file.
+    pub(crate) may_be_file: bool,
+}
+
+/// Values in this program's command line, which may be wrong. Options are those that the command has.
+pub(crate) fn values_of_program() -> Vec<Word> {
+    let (line, command) = (of_program(), Cli::definition());
+    let typed = subcommand(&command, &line.words).map(|sub| Typed::of(sub, &line.words));
     let values = typed.into_iter().flat_map(|typed| typed.values);
-    let of_file = line.file.map(|file| (Some(OPTION.to_owned()), file));
-    values
-        .map(|given| (given.arg.map(|arg| long_of(arg).to_owned()), given.value))
-        .chain(of_file)
-        .collect()
+    let words = values.map(|given| Word {
+        option: given.arg.map(|arg| long_of(arg).to_owned()),
+        value: given.value,
+        may_be_file: given.arg.is_none_or(names_file),
+    });
+    let of_file = line.file.map(|file| Word {
+        option: Some(OPTION.to_owned()),
+        value: file,
+        may_be_file: true,
+    });
+    words.chain(of_file).collect()
 }
 
 /// The same as a result records them: they make the same run again without the file.
@@ -208,7 +219,16 @@ impl<'c> Typed<'c> {
             let start = at;
             at += 1;
             let (arg, value) = match word.as_bytes() {
-                b"--" => break,
+                b"--" => {
+                    // Words of no option, whatever they look like.
+                    let rest = words.iter().enumerate().skip(at);
+                    typed.values.extend(rest.map(|(place, word)| Value {
+                        arg: None,
+                        place: place..place + 1,
+                        value: word.clone(),
+                    }));
+                    break;
+                }
                 [b'-', b'-', rest @ ..] => {
                     let (name, value) = match rest.iter().position(|byte| *byte == b'=') {
                         Some(end) => (&rest[..end], Some(&rest[end + 1..])),
@@ -248,7 +268,7 @@ impl<'c> Typed<'c> {
                 }
             };
             let mut value = value.map(|bytes| OsStr::from_bytes(bytes).to_owned());
-            if value.is_none() && wants_value(arg) {
+            if value.is_none() && takes_value(arg) {
                 value = words.get(at).filter(|word| may_be_value(arg, word)).cloned();
                 at += usize::from(value.is_some());
             }
@@ -278,10 +298,10 @@ fn wants_value(arg: &Arg) -> bool {
     takes_value(arg) && !may_stand_alone(arg)
 }
 
-/// Whether the word behind an option that wants a value is that, or another option.
+/// Whether the word behind an option that takes a value is that, or another option.
 fn may_be_value(arg: &Arg, word: &OsStr) -> bool {
     let looks_like_option = word.len() > 1 && word.as_bytes().starts_with(b"-");
-    arg.is_allow_hyphen_values_set() || arg.is_allow_negative_numbers_set() || !looks_like_option
+    arg.is_allow_hyphen_values_set() || !looks_like_option
 }
 
 fn takes_value(arg: &Arg) -> bool {

@@ -24,7 +24,7 @@ pub(crate) mod version;
 
 pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
-pub(crate) use config::{read_by_program, recorded_command, values_of_program, words_of_program};
+pub(crate) use config::{Word, read_by_program, recorded_command, values_of_program, words_of_program};
 pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use help::{Example, examples, headed};
 pub(crate) use host::{Demo, Doctor, Lab, LabAction};

@@ -2,14 +2,14 @@
 //! one has left.
 
 use super::output::unwritable;
-use crate::cli::{Cli, values_of_program, words_of_program};
-use crate::fail::{Failure, tell_at_end};
-use crate::privilege::as_user;
+use crate::cli::{Word, values_of_program, words_of_program};
+use crate::fail::{Failure, Result, tell_at_end};
+use crate::privilege::{as_user, lent};
 use mpps_report::{JsonLines, JsonTarget, ReportError, junit_without_result};
 use mpps_serve::{About, PromFile};
 use mpps_stats::Summary;
 use serde_json::Map;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -56,9 +56,6 @@ pub(super) fn state_is_told() {
     STATE_IS_TOLD.store(true, Ordering::Relaxed);
 }
 
-/// The values of this program's command line, with the long names of their options.
-type Values = [(Option<String>, OsString)];
-
 /// What a file is told that is read as what became of a run.
 #[derive(Clone, Copy)]
 enum Told<'a> {
@@ -86,22 +83,34 @@ pub(crate) fn failed_in_files(failure: &Failure) {
 }
 
 /// None of a command line that is only to be told.
-fn values() -> Vec<(Option<String>, OsString)> {
-    match words_of_program().iter().any(|word| word == "--print-plan") {
+fn values() -> Vec<Word> {
+    match has_flag("--print-plan") {
         true => Vec::new(),
-        false => values_of_program(&Cli::definition()),
+        false => values_of_program(),
+    }
+}
+
+fn has_flag(flag: &str) -> bool {
+    words_of_program().iter().any(|word| word == flag)
+}
+
+/// As the user whose the files of a run are.
+fn as_writer<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    match has_flag("--keep-privileges") && !lent() {
+        true => work(),
+        false => as_user(work),
     }
 }
 
 /// Replaces what an earlier run has left in `--junit` and `--prom`: a reader must not take it for the result of this
 /// run. Returns what could not be written.
-fn tell_state(values: &Values, told: Told<'_>) -> Vec<String> {
+fn tell_state(values: &[Word], told: Told<'_>) -> Vec<String> {
     let [to_junit, to_prom] = ["junit", "prom"].map(|option| file_of(option, values).filter(|path| !path.is_dir()));
     if to_junit.is_none() && to_prom.is_none() {
         return Vec::new();
     }
-    let written = as_user(|| {
-        let junit = to_junit.and_then(|path| unless_of_another(junit_says(&path, told)).err());
+    let written = as_writer(|| {
+        let junit = to_junit.and_then(|path| junit_says(&path, told).err());
         let prom = to_prom.and_then(|path| {
             let about = About {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,11 +121,12 @@ fn tell_state(values: &Values, told: Told<'_>) -> Vec<String> {
                 Told::Begins => PromFile::begun(&path, about),
                 Told::Failed(_) => PromFile::failed(&path, about),
             };
-            unless_of_another(written).err()
+            written.err()
         });
-        let failures = [("--junit", junit), ("--prom", prom)].into_iter();
-        Ok(failures
-            .filter_map(|(option, error)| Some(unwritable(option, &error?)))
+        let errors = [("--junit", junit), ("--prom", prom)].into_iter();
+        let ours = errors.filter_map(|(option, error)| Some((option, error.filter(|error| !is_of_another(error))?)));
+        Ok(ours
+            .map(|(option, error)| unwritable(option, &error))
             .collect::<Vec<_>>())
     });
     let failures = written.unwrap_or_else(|failure| vec![failure]);
@@ -137,18 +147,21 @@ fn junit_says(path: &Path, told: Told<'_>) -> std::result::Result<(), ReportErro
     }
 }
 
-/// The file that an option names. None where it has another meaning, too, or is one of the folder of `--out` that is
-/// not there: a refused run leaves none.
-fn file_of(option: &str, values: &Values) -> Option<PathBuf> {
-    let is = |name: &Option<String>, option: &str| name.as_deref() == Some(option);
+/// The file that an option names. None where it has another meaning, too, or is one of the folder of `--out`: a refused
+/// run leaves none, and none of its files in one of an earlier run.
+fn file_of(option: &str, values: &[Word]) -> Option<PathBuf> {
+    let is = |word: &Word, option: &str| word.option.as_deref() == Some(option);
     let at = values
         .iter()
-        .position(|(name, value)| is(name, option) && !value.is_empty())?;
-    let path = PathBuf::from(&values[at].1);
-    let mut others = values.iter().enumerate().filter(|(other, _)| *other != at);
-    let mut folders = values.iter().filter(|(name, _)| is(name, "out"));
-    let new_folder = folders.any(|(_, out)| path.parent() == Some(Path::new(out)) && !Path::new(out).exists());
-    (!new_folder && !others.any(|(_, (_, value))| names_same(value, &path))).then_some(path)
+        .position(|word| is(word, option) && !word.value.is_empty())?;
+    let path = PathBuf::from(&values[at].value);
+    let mut others = values
+        .iter()
+        .enumerate()
+        .filter(|(other, word)| *other != at && word.may_be_file);
+    let mut folders = values.iter().filter(|word| is(word, "out"));
+    let in_folder = !has_flag("--resume") && folders.any(|out| path.parent() == Some(Path::new(&out.value)));
+    (!in_folder && !others.any(|(_, word)| names_same(&word.value, &path))).then_some(path)
 }
 
 /// Whether a word, or a part of it (`loop:tx_pcap=FILE`), is this file.
@@ -160,11 +173,8 @@ fn names_same(value: &OsStr, path: &Path) -> bool {
 }
 
 /// A file that another run writes is none of this one's.
-fn unless_of_another(written: std::result::Result<(), ReportError>) -> std::result::Result<(), ReportError> {
-    match written {
-        Err(ReportError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => Ok(()),
-        other => other,
-    }
+fn is_of_another(error: &ReportError) -> bool {
+    matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy)
 }
 
 /// Name of the command that was typed: `sendrecv`, `ndr`, …; empty where that is not known.
@@ -180,7 +190,7 @@ fn command() -> String {
 
 /// The last of the run's JSON Lines says why it fails. Where the run has not opened them yet they are only that, in the
 /// file that the command line names.
-fn failed_in_lines(failure: &Failure, values: &Values) {
+fn failed_in_lines(failure: &Failure, values: &[Word]) {
     let (message, exit_code) = (failure.line().to_owned(), failure.code());
     let told = match lines() {
         Lines::Ended => return,
@@ -190,9 +200,10 @@ fn failed_in_lines(failure: &Failure, values: &Values) {
                 return;
             };
             // As the user whose file it is.
-            let written = as_user(|| {
-                let lines = JsonLines::create(&path, Map::new()).map_err(|e| unwritable("--json-lines", &e))?;
-                Ok(lines.failed(&message, exit_code))
+            let written = as_writer(|| match JsonLines::create(&path, Map::new()) {
+                Ok(lines) => Ok(lines.failed(&message, exit_code)),
+                Err(e) if is_of_another(&e) => Ok(Vec::new()),
+                Err(e) => Err(unwritable("--json-lines", &e)),
             });
             written.unwrap_or_else(|failure| vec![failure.line().to_owned()])
         }

@@ -55,8 +55,8 @@ pub(crate) fn leads_away(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
     let by_link = |way: &Path| match (Path::new(".").canonicalize(), Path::new(".").join(way).canonicalize()) {
         (Ok(here), Ok(there)) => !there.starts_with(here),
-        // What is not there is no link.
-        _ => false,
+        // A link to what is not there makes it there.
+        _ => way.is_symlink(),
     };
     let typed = path.is_absolute() || path.components().any(|part| part == Component::ParentDir);
     typed || by_link(folder) || by_link(path)
