@@ -40,8 +40,10 @@ impl Setup {
             ));
         }
         if !features.suffices() {
-            let cause = "this kernel has no provided buffer rings (Linux 5.19): use udp";
-            return Err(lacking("io_uring", cause));
+            // Some later kernels have them switched off.
+            let release = mpps_sys::probe::kernel_release();
+            let cause = format!("this kernel ({release}) has no provided buffer rings (Linux 5.19): use udp");
+            return Err(lacking("io_uring", &cause));
         }
         if config.multishot == Some(true) && !features.multishot_receive {
             return Err(lacking(

@@ -32,6 +32,15 @@ pub fn possible_cores(wanted: &[usize]) -> Option<Vec<usize>> {
     crate::thread::apart(widest).ok()
 }
 
+/// The first of these cores that no thread of this process can be given, and all that can be. That is tried: a thread
+/// may leave the mask that it was started with, and not a cpuset.
+pub fn denied_core(wanted: &[usize]) -> Option<(usize, Vec<usize>)> {
+    let possible = possible_cores(wanted)?;
+    let core = *wanted.iter().find(|core| !possible.contains(core))?;
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).collect();
+    Some((core, possible_cores(&all).unwrap_or_default()))
+}
+
 /// Whether a thread of this process could be given a priority now; yes where no thread can be started to try.
 pub fn may_have(priority: Priority) -> bool {
     crate::thread::apart(move || set_priority(priority, Heirs::Normal).is_ok()).unwrap_or(true)

@@ -47,6 +47,16 @@ pub struct XdpDevice {
 /// When it does not exist, or is no Ethernet device.
 pub fn open(config: &Config) -> Result<XdpDevice> {
     privileges(config)?;
+    if crate::sys::lacks_buffer_helpers() {
+        let cause = "this kernel has no live frames, and no helpers for frames in several buffers (Linux 5.18): use \
+                     af_xdp or af_packet";
+        return Err(Error::new(
+            "load XDP programs for",
+            config.device.as_str(),
+            cause,
+            ErrorKind::Unsupported,
+        ));
+    }
     let device = NetDev::of_port(&config.device, "xdp")?;
     // The programs stamp, send and age packets by the kernel's clock, and are given times of this process's.
     mpps_sys::clock::namespace::agrees(xsk::kernel_clock).map_err(|why| {

@@ -47,6 +47,7 @@ const _: () = {
     assert!(size_of::<TestRun>() == 80);
     assert!(std::mem::offset_of!(TestRun, batch_size) == 72);
     assert!(size_of::<XdpMd>() == 24);
+    assert!(size_of::<ProgramLoad>() == 48);
 };
 
 /// Runs a program `repeat` times over frames that begin as `frame` and that come as if received by interface `index`;
@@ -69,6 +70,58 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat
         ..TestRun::default()
     };
     bpf(&attr).map(|_| ())
+}
+
+/// `enum bpf_cmd`.
+const BPF_PROG_LOAD: libc::c_int = 5;
+/// `enum bpf_prog_type`.
+const BPF_PROG_TYPE_XDP: u32 = 6;
+/// `bpf_xdp_get_buff_len`, the first of the helpers for frames in several buffers (`enum bpf_func_id`).
+const GET_BUFF_LEN: u64 = 188;
+
+/// The part of `union bpf_attr` for `BPF_PROG_LOAD` that every kernel with XDP knows.
+#[repr(C)]
+struct ProgramLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+}
+
+/// Whether the kernel lacks helpers for frames in several buffers. It has them since it has live frames, which all of
+/// its programs need or come beside (Linux 5.18). Whoever may not load programs is told that elsewhere.
+#[allow(dead_code)]
+pub(crate) fn lacks_buffer_helpers() -> bool {
+    // A call of the helper, and the end.
+    let code: [u64; 2] = [0x85 | GET_BUFF_LEN << 32, 0x95];
+    let attr = ProgramLoad {
+        prog_type: BPF_PROG_TYPE_XDP,
+        insn_cnt: code.len() as u32,
+        insns: code.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log_buf: 0,
+        kern_version: 0,
+        prog_flags: 0,
+    };
+    // SAFETY: the kernel reads `size` bytes at `attr`, the instructions and the text, all alive during the call. A
+    // descriptor that it returns is ours, and closed here.
+    unsafe {
+        let result = libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attr, size_of::<ProgramLoad>());
+        match i32::try_from(result) {
+            Ok(descriptor) if descriptor >= 0 => {
+                libc::close(descriptor);
+                false
+            }
+            _ => io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL),
+        }
+    }
 }
 
 /// What a program made of one frame, without sending it: its verdict, and the frame. For the tests that include this

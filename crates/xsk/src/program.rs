@@ -126,11 +126,12 @@ fn failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -
     }
     // The verifier's log is for whoever wrote the program: its last word is enough here.
     if let Some((head, log)) = why.split_once('\n') {
-        let last = log
-            .lines()
-            .rev()
-            .map(str::trim)
-            .find(|line| !line.is_empty() && !line.starts_with("processed "));
+        let last = log.lines().rev().map(str::trim).find(|line| {
+            !line.is_empty()
+                && !["processed ", "stack depth ", "verification time "]
+                    .iter()
+                    .any(|of| line.starts_with(of))
+        });
         why = format!("{}: {}", head.trim_end_matches([':', ' ']), last.unwrap_or_default());
     }
     Error::Program { op, object, why }

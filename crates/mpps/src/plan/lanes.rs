@@ -8,7 +8,7 @@ use mpps_engine::{Common, LanePlan, TraceOptions};
 use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
 use mpps_stats::HostFact;
-use mpps_sys::sched::{Priority, allowed_cores, may_have};
+use mpps_sys::sched::{Priority, allowed_cores, denied_core, may_have};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -181,16 +181,27 @@ fn check_fifo(
     )])
 }
 
+/// Refuses cores that no thread of this process can be given. A mask that it was started with (`taskset`, `isolcpus`)
+/// can be left.
+///
+/// # Errors
+/// Which core it is, and which there are.
+fn check_cores(list: &[usize]) -> Result<()> {
+    match denied_core(list) {
+        None => Ok(()),
+        Some((core, possible)) => Err(usage(format!(
+            "--cores: core {core}: the kernel gives it to no thread of this program, as this host has no such core, or \
+             the control group (cpuset) does not allow it: want some of {possible:?}"
+        ))),
+    }
+}
+
 /// Places the lanes on cores and gathers what every run has.
 pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
     let allowed = allowed_cores();
     let mut warnings = Vec::new();
     let list = run.cores.as_ref().map(|c| c.0.as_slice());
-    if let Some(core) = list.unwrap_or_default().iter().find(|core| !allowed.contains(core)) {
-        return Err(usage(format!(
-            "--cores: core {core} is not one that this program may run on: want some of {allowed:?}"
-        )));
-    }
+    check_cores(list.unwrap_or_default())?;
     // A core named twice is one core; cores beyond the lanes stay unused.
     let distinct = |list: &[usize]| list.iter().take(roles.len()).collect::<BTreeSet<_>>().len();
     let cores = list.map_or(allowed.len(), distinct);

@@ -55,7 +55,19 @@ impl LinuxSocket {
             let fd = self.descriptor.as_raw_fd();
             libc::recvfrom(fd, std::ptr::null_mut(), 0, libc::MSG_DONTWAIT, none, nowhere)
         };
-        done(result as i64)
+        match done(result as i64) {
+            // Before Linux 5.11 such a socket looks at its rings when it is polled, and has no recvfrom(2).
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                let mut entry = libc::pollfd {
+                    fd: self.descriptor.as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: one entry, alive during the call.
+                done(unsafe { libc::poll(&raw mut entry, 1, 0) }.into())
+            }
+            woken => woken,
+        }
     }
 
     /// Sleeps until the socket is ready for what is asked for, or the time is over.

@@ -23,7 +23,7 @@ use mpps_host::isolate::{
     outcomes, plan, script, table,
 };
 use mpps_sys::child::Place;
-use mpps_sys::sched::{Heirs, KeptOff, Priority, allowed_cores, keep_off, lacks_for, possible_cores, set_priority};
+use mpps_sys::sched::{Heirs, KeptOff, Priority, denied_core, keep_off, lacks_for, set_priority};
 use result::{Outlet, Told};
 use std::fs::File;
 use std::process::ExitCode;
@@ -90,16 +90,11 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
 
 /// Refuses cores that the kernel gives this process no thread on: their noise can't be measured, nor its end seen.
 fn possible(cores: &Cpus) -> Result<()> {
-    let wanted: Vec<usize> = cores.iter().collect();
-    let Some(possible) = possible_cores(&wanted) else {
-        return Ok(());
-    };
-    match wanted.iter().find(|core| !possible.contains(core)) {
-        Some(core) => Err(usage(format!(
+    match denied_core(&cores.iter().collect::<Vec<_>>()) {
+        Some((core, possible)) => Err(usage(format!(
             "isolate: CORES {}: the control group of this process (cpuset) does not allow core {core}: want some of \
-             {:?}, or another control group",
+             {possible:?}, or another control group",
             cores.list(),
-            allowed_cores()
         ))),
         None => Ok(()),
     }

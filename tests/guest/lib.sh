@@ -1,0 +1,78 @@
+# For the scripts of cases, which source it by `. "$LIB"`.
+
+# The kernel's modules are where they were unpacked. A program of its own, as doctor's advice is followed word by word.
+mkdir -p /run/bin
+cat >/run/bin/modprobe <<END
+#!/bin/sh
+LD_LIBRARY_PATH=$GUESTS/tools/lib/x86_64-linux-gnu exec bash -c 'exec -a modprobe "\$0" "\$@"' $GUESTS/tools/bin/kmod \\
+    -d $GUESTS/kernels/$KERNEL "\$@"
+END
+chmod +x /run/bin/modprobe
+PATH=/run/bin:$PATH
+
+# failed WHY: the case is over.
+failed() {
+    echo "$*"
+    exit 1
+}
+
+# until_true SECONDS COMMAND…: waits for it.
+until_true() {
+    left=$(($1 * 10))
+    shift
+    until "$@"; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || return 1
+        sleep 0.1
+    done
+}
+
+# Two namespaces, a and b, with a veth pair between them: eth1, 10.9.0.1 and 10.9.0.2.
+two_hosts() {
+    modprobe veth
+    for host in a b; do
+        ip netns add $host
+        ip -n $host link set lo up
+    done
+    ip link add eth1 netns a type veth peer name eth1 netns b
+    ip -n a addr add 10.9.0.1/24 dev eth1
+    ip -n b addr add 10.9.0.2/24 dev eth1
+    ip -n a link set eth1 up
+    ip -n b link set eth1 up
+}
+
+# key FILE NAME: a number of a run's JSON.
+key() {
+    sed -n "s/^  \"$2\": \([0-9.]*\).*/\1/p" "$1"
+}
+
+# A processor that is emulated keeps no schedule.
+PATIENT="--tolerance 100% --catch-up 1s --settle 3s"
+
+# exchange PATH: 1,000 packets from a to b and back. Says `works`, or what was refused.
+exchange() {
+    case $1 in
+        udp | io_uring) from=$1:10.9.0.1 to=$1:10.9.0.2:9000 ;;
+        *) from=$1:eth1 to=$1:eth1 ;;
+    esac
+    ip netns exec b $MPPS reflect $to --json /run/out/$1-reflect.json >/run/reflect 2>&1 &
+    reflector=$!
+    until_true 60 sh -c "grep -q ready /run/reflect || ! kill -0 $reflector 2>/dev/null"
+    # shellcheck disable=SC2086 # words
+    ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count 1000 --rate 300pps $PATIENT \
+        --quiet --json /run/out/$1.json 2>/run/sender
+    code=$?
+    kill -INT $reflector 2>/dev/null
+    wait $reflector
+    if [ $code = 0 ]; then
+        for name in tx_packets rx_packets; do
+            [ "$(key /run/out/$1.json $name)" = 1000 ] || code="$name $(key /run/out/$1.json $name)"
+        done
+        [ "$(key /run/out/$1-reflect.json tx_packets)" = 1000 ] || code="reflected $(key /run/out/$1-reflect.json tx_packets)"
+    fi
+    case $code in
+        0) echo works ;;
+        2) sed -n "s/^mpps: //p" /run/sender | head -n 1 ;;
+        *) echo "ended with $code: $(head -n 1 /run/sender) $(head -n 3 /run/reflect | tr '\n' ' ')" ;;
+    esac
+}
