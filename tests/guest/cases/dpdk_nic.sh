@@ -1,5 +1,6 @@
 # A PCI NIC by vfio-pci behind an IOMMU, bound as doctor advises: two of them on one wire, 1,000 packets there and back.
-# nics: e1000e vmxnet3 igb virtio-net-pci
+# nics: e1000e vmxnet3 igb virtio-net-pci,iommu_platform=on,disable-legacy=on
+# quick-nics: e1000e
 # machine: q35,kernel-irqchip=split
 # options: -device intel-iommu,intremap=on,caching-mode=on,device-iotlb=on -netdev hubport,id=n0,hubid=0 -netdev hubport,id=n1,hubid=0 -device pcie-root-port,id=r0,slot=1 -device pcie-root-port,id=r1,slot=2 -device NIC,netdev=n0,bus=r0,mac=52:54:00:00:00:01 -device NIC,netdev=n1,bus=r1,mac=52:54:00:00:00:02
 # arguments: intel_iommu=on iommu=pt
