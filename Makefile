@@ -15,7 +15,7 @@ ARGS :=
 # Where `make install` puts the program, its manual pages and completions: below $(DESTDIR)$(PREFIX).
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: help build pgo wheel deb rpm static image licences deny demo test bench setup install lint fuzz clean program
+.PHONY: help build pgo wheel deb rpm static image licences deny demo test test-guests test-all bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -72,6 +72,14 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 	@$(MAKE) --no-print-directory program
 	@# RETRY=1, for the continuous integration: a failed test is tried once more, by itself.
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" CARGO="$(CARGO)" scripts/test.sh $(if $(RETRY),--retry) $(ARGS)
+
+test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU without KVM (docs/building.md)
+	@$(MAKE) --no-print-directory program
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run amd64
+
+test-all: ## `make test`, and two kernels and one NIC of test-guests
+	@$(MAKE) --no-print-directory test
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run quick
 
 bench: ## side by side with other programs; writes bench/RESULTS.md
 	@scripts/setup.sh bench
