@@ -76,7 +76,8 @@ def rows(path):
     """Rows of a CSV, numbers as floats, empty cells as None."""
     with open(path, newline="") as file:
         # A time of day is a text.
-        return [{k: float(v) if v else None for k, v in row.items() if k != "start_utc"} for row in csv.DictReader(file)]
+        numbers = ({k: v for k, v in row.items() if k != "start_utc"} for row in csv.DictReader(file))
+        return [{k: float(v) if v else None for k, v in row.items()} for row in numbers]
 
 
 def ports(ctx, path):

@@ -68,7 +68,8 @@ exchange() {
         for name in tx_packets rx_packets; do
             [ "$(key /run/out/$1.json $name)" = 1000 ] || code="$name $(key /run/out/$1.json $name)"
         done
-        [ "$(key /run/out/$1-reflect.json tx_packets)" = 1000 ] || code="reflected $(key /run/out/$1-reflect.json tx_packets)"
+        reflected=$(key /run/out/$1-reflect.json tx_packets)
+        [ "$reflected" = 1000 ] || code="reflected $reflected"
     fi
     case $code in
         0) echo works ;;

@@ -4,7 +4,7 @@ BEGIN { FS = "\t" }
 {
     if ($3 ~ /^dpdk on /) { sub(/^dpdk on /, "", $3); nics[$1] = nics[$1] (nics[$1] ? ", " : "") $3; next }
     what = $4
-    sub(/^port '[^']*': /, "", what); sub(/^open io_uring: /, "", what); sub(/ for eth1/, "", what)
+    sub(/^port '[^']*': /, "", what); sub(/^open io_uring: /, "", what); sub(/^load XDP programs for eth1: /, "", what)
     gsub(/ \([0-9][^)]*\)/, "", what)
     if (what != "works") {
         if (!(what in number)) { number[what] = ++refusals; refusal[refusals] = what }

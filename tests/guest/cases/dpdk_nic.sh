@@ -2,7 +2,10 @@
 # nics: e1000e vmxnet3 igb virtio-net-pci,iommu_platform=on,disable-legacy=on
 # quick-nics: e1000e
 # machine: q35,kernel-irqchip=split
-# options: -device intel-iommu,intremap=on,caching-mode=on,device-iotlb=on -netdev hubport,id=n0,hubid=0 -netdev hubport,id=n1,hubid=0 -device pcie-root-port,id=r0,slot=1 -device pcie-root-port,id=r1,slot=2 -device NIC,netdev=n0,bus=r0,mac=52:54:00:00:00:01 -device NIC,netdev=n1,bus=r1,mac=52:54:00:00:00:02
+# options: -device intel-iommu,intremap=on,caching-mode=on,device-iotlb=on
+# options: -device pcie-root-port,id=r0,slot=1 -device pcie-root-port,id=r1,slot=2
+# options: -netdev hubport,id=n0,hubid=0 -device NIC,netdev=n0,bus=r0,mac=52:54:00:00:00:01
+# options: -netdev hubport,id=n1,hubid=0 -device NIC,netdev=n1,bus=r1,mac=52:54:00:00:00:02
 # arguments: intel_iommu=on iommu=pt
 # memory: 2000
 # limit: 240
@@ -22,14 +25,16 @@ for device; do
         command=$(python3 -c '
 import json, sys
 of = json.load(open("/run/doctor"))["findings"]
-of = [f for f in of if f["item"] == "dpdk" and f.get("command") and sys.argv[1] in f["area"] + f["finding"] + f["command"]]
-print(of[0]["command"] if of else "")' $device)
+names = lambda f: sys.argv[1] in f["area"] + f["finding"] + f["command"]
+of = [f["command"] for f in of if f["item"] == "dpdk" and f.get("command") and names(f)]
+print(of[0] if of else "")' $device)
         [ -n "$command" ] || break
         echo "$device: $command"
         sh -c "$command" || failed "doctor's advice: $command"
         $MPPS doctor $device --json >/run/doctor
     done
-    [ "$(basename "$(readlink -f /sys/bus/pci/devices/$device/driver)")" = vfio-pci ] || failed "$device is not bound: $(cat /run/doctor)"
+    driver=$(basename "$(readlink -f /sys/bus/pci/devices/$device/driver)")
+    [ "$driver" = vfio-pci ] || failed "$device is not bound: $(cat /run/doctor)"
 done
 $MPPS reflect dpdk:$2 --json /run/out/reflect.json >/run/reflect 2>&1 &
 reflector=$!
