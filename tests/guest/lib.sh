@@ -49,15 +49,17 @@ key() {
 # A processor that is emulated keeps no schedule.
 PATIENT="--tolerance 100% --catch-up 1s --settle 3s"
 
-# exchange PATH: 1,000 packets from a to b and back. Says `works`, or what was refused.
+# exchange PATH [OPTIONS]: 1,000 packets from a to b and back. Says `works`, or what was refused.
 exchange() {
     case $1 in
         udp | io_uring) from=$1:10.9.0.1 to=$1:10.9.0.2:9000 ;;
-        *) from=$1:eth1 to=$1:eth1 ;;
+        *) from=$1:eth1$2 to=$1:eth1$2 ;;
     esac
     ip netns exec b $MPPS reflect $to --json /run/out/$1-reflect.json >/run/reflect 2>&1 &
     reflector=$!
     until_true 60 sh -c "grep -q ready /run/reflect || ! kill -0 $reflector 2>/dev/null"
+    # Some links go for seconds when a program is attached.
+    until_true 20 sh -c 'for host in a b; do ip netns exec $host grep -q 1 /sys/class/net/eth1/carrier || exit 1; done'
     # shellcheck disable=SC2086 # words
     ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count 1000 --rate 300pps $PATIENT \
         --quiet --json /run/out/$1.json 2>/run/sender

@@ -1,30 +1,59 @@
-# Lines "kernel TAB release TAB path TAB what was found" as the table of docs/building.md.
+# Lines "kernel TAB release TAB path TAB what was found", the path with " on NIC" if there was one, as the tables of
+# docs/building.md.
 BEGIN { FS = "\t" }
-!($1 in seen) { seen[$1] = 1; kernels[++n] = $1; release[$1] = $2 }
 {
-    if ($3 ~ /^dpdk on /) { sub(/^dpdk on /, "", $3); nics[$1] = nics[$1] (nics[$1] ? ", " : "") $3; next }
     what = $4
-    sub(/^port '[^']*': /, "", what); sub(/^open io_uring: /, "", what); sub(/^load XDP programs for eth1: /, "", what)
+    sub(/^port '[^']*': /, "", what)
+    sub(/^open io_uring: /, "", what)
+    sub(/^load XDP programs for eth1: /, "", what)
+    sub(/^send from the kernel on eth1: /, "", what)
     gsub(/ \([0-9][^)]*\)/, "", what)
     if (what != "works") {
-        if (!(what in number)) { number[what] = ++refusals; refusal[refusals] = what }
+        if (!(what in number)) {
+            number[what] = ++refusals
+            refusal[refusals] = what
+        }
         what = "no (" number[what] ")"
     }
+    if (split($3, of, " on ") == 2) {
+        split(of[1], path, ",")
+        if (path[2]) what = what " (`" path[2] "`)"
+        if (!(of[2] in nic)) nics[++m] = of[2]
+        nic[of[2]] = 1
+        on[of[2], path[1]] = what " [" $1 "]"
+        next
+    }
+    if (!($1 in release)) kernels[++n] = $1
+    release[$1] = $2
     cell[$1, $3] = what
 }
+function rank(kernel, part) {
+    split(kernel, part, ".")
+    return part[1] * 1000 + part[2]
+}
+function or_not(what) {
+    return what ? what : "not tried"
+}
 END {
-    split("udp io_uring af_packet af_xdp xdp", paths, " ")
-    print "| kernel | udp | io_uring | af_packet | af_xdp | xdp | dpdk by vfio-pci on |\n|---|---|---|---|---|---|---|"
+    split("udp io_uring af_packet af_xdp xdp dpdk", paths, " ")
     for (i = 1; i <= n; i++)
-        for (j = i + 1; j <= n; j++) {
-            split(kernels[i], a, "."); split(kernels[j], b, ".")
-            if (a[1] * 1000 + a[2] > b[1] * 1000 + b[2]) { t = kernels[i]; kernels[i] = kernels[j]; kernels[j] = t }
-        }
+        for (j = i + 1; j <= n; j++)
+            if (rank(kernels[i]) > rank(kernels[j])) {
+                t = kernels[i]
+                kernels[i] = kernels[j]
+                kernels[j] = t
+            }
+    print "| kernel | udp | io_uring | af_packet | af_xdp | xdp |\n|---|---|---|---|---|---|"
     for (i = 1; i <= n; i++) {
-        k = kernels[i]
-        line = "| " release[k]
-        for (p = 1; p <= 5; p++) line = line " | " (cell[k, paths[p]] ? cell[k, paths[p]] : "not tried")
-        print line " | " (nics[k] ? nics[k] : "not tried") " |"
+        line = "| " release[kernels[i]]
+        for (p = 1; p <= 5; p++) line = line " | " or_not(cell[kernels[i], paths[p]])
+        print line " |"
+    }
+    print "\n| NIC [kernel] | udp | io_uring | af_packet | af_xdp | xdp | dpdk by vfio-pci |\n|---|---|---|---|---|---|---|"
+    for (i = 1; i <= m; i++) {
+        line = "| " nics[i]
+        for (p = 1; p <= 6; p++) line = line " | " or_not(on[nics[i], paths[p]])
+        print line " |"
     }
     print ""
     for (i = 1; i <= refusals; i++) print i ". " refusal[i]
