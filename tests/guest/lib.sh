@@ -41,6 +41,19 @@ two_hosts() {
     ip -n b link set eth1 up
 }
 
+# judge PATH WANT [NIC [OPTIONS]]: exchanges packets, notes for the table what was found, and adds the path to `wrong`
+# where that is not the pattern WANT.
+judge() {
+    found=$(exchange $1 $4)
+    printf '%s\t%s\t%s\t%s\n' "$KERNEL" "$(uname -r)" "$1$4${3:+ on $3}" "$found" >>/run/out/found
+    echo "$1$4: $found"
+    # shellcheck disable=SC2254 # a pattern
+    case $found in
+        $2) ;;
+        *) wrong="$wrong $1" ;;
+    esac
+}
+
 # key FILE NAME: a number of a run's JSON.
 key() {
     sed -n "s/^  \"$2\": \([0-9.]*\).*/\1/p" "$1"

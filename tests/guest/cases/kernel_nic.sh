@@ -30,18 +30,11 @@ for path in udp io_uring af_packet af_xdp xdp; do
         # By zero copy, which `auto` takes, QEMU's igb receives nothing: its own counters stay where they were.
         igb/af_xdp) options=,mode=copy ;;
     esac
-    found=$(exchange $path $options)
-    printf '%s\t%s\t%s on %s\t%s\n' "$KERNEL" "$(uname -r)" $path$options "$NIC" "$found" >>/run/out/found
-    echo "$path$options: $found"
     case $NIC/$path in
         e1000e/xdp) want="*its driver does not send frames that XDP programs give it (ndo_xdp_xmit)*" ;;
         *) want=works ;;
     esac
-    # shellcheck disable=SC2254 # a pattern
-    case $found in
-        $want) ;;
-        *) wrong="$wrong $path" ;;
-    esac
+    judge $path "$want" $NIC $options
 done
 [ -z "$wrong" ] || failed "not as it should be:$wrong"
 echo ok

@@ -6,20 +6,13 @@
 two_hosts
 wrong=
 for path in udp io_uring af_packet af_xdp xdp; do
-    found=$(exchange $path)
     case $KERNEL/$path in
         # Ubuntu's 6.8 has them switched off: it answers EINVAL to every ring.
         5.10/io_uring | 5.15/io_uring | 6.8/io_uring) want="*provided buffer rings (Linux 5.19): use udp" ;;
         5.10/xdp | 5.15/xdp) want="*helpers for frames in several buffers (Linux 5.18): use af_xdp or af_packet" ;;
         *) want=works ;;
     esac
-    printf '%s\t%s\t%s\t%s\n' "$KERNEL" "$(uname -r)" $path "$found" >>/run/out/found
-    echo "$path: $found"
-    # shellcheck disable=SC2254 # a pattern
-    case $found in
-        $want) ;;
-        *) wrong="$wrong $path" ;;
-    esac
+    judge $path "$want"
 done
 [ -z "$wrong" ] || failed "not as it should be:$wrong"
 echo ok

@@ -100,7 +100,7 @@ pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Resul
 }
 
 /// A command line with the options of its file in the place of `--config`, and where they come from or what is wrong.
-/// Of a file that is wrong they are what else can be read of it.
+/// Of a wrong file the line has the options that can be read.
 fn with_file(command: &Command, words: Vec<OsString>) -> (Line, Result<Origin, clap::Error>) {
     let mut line = Line { words, file: None };
     let Some(sub) = subcommand(command, &line.words).filter(|sub| named(sub, OPTION).is_some()) else {
@@ -194,7 +194,7 @@ struct Typed<'c> {
 
 /// A word that is a value, or has one.
 struct Value<'c> {
-    /// Of which option; `None`: of none.
+    /// The option that it belongs to; `None`: it stands alone.
     arg: Option<&'c Arg>,
     /// Where that stands, with its value.
     place: std::ops::Range<usize>,

@@ -52,7 +52,7 @@ fn options_of_a_file_are_words_in_front_of_those_that_were_typed() {
     }
 }
 
-/// What becomes of a run with a wrong file goes to the files that it names.
+/// The error of a wrong file is written to the files that it names.
 #[test]
 fn what_can_be_read_of_a_wrong_file_is_kept() {
     for (text, left) in [

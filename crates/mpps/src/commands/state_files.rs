@@ -1,5 +1,5 @@
-//! What becomes of files when the program fails: those that are read as what became of a run never hold what an earlier
-//! one has left.
+//! The files of a run when the program fails. `--junit` and `--prom` are read as the state of the newest run, so they
+//! never hold the result of an earlier one.
 
 use super::output::unwritable;
 use crate::cli::{Word, values_of_program, words_of_program};
@@ -26,7 +26,7 @@ enum Lines {
 
 static LINES: Mutex<Lines> = Mutex::new(Lines::None);
 
-/// Whoever asks writes the last line.
+/// Takes the lines: the caller writes the last one.
 fn lines() -> Lines {
     let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     match *lines {
@@ -56,21 +56,22 @@ pub(super) fn state_is_told() {
     STATE_IS_TOLD.store(true, Ordering::Relaxed);
 }
 
-/// What a file is told that is read as what became of a run.
+/// What `--junit` and `--prom` say of the run.
 #[derive(Clone, Copy)]
 enum Told<'a> {
-    /// Who kills the program leaves this.
+    /// It has begun. This stays where the program is killed.
     Begins,
+    /// It has failed, with this error.
     Failed(&'a str),
 }
 
-/// A run begins: what an earlier one has left in the files that are read as its state is none of this one's. What can't
-/// be written is told when the files are opened.
+/// Marks `--junit` and `--prom` as a run begins, in place of the result of an earlier one. Errors are told later, when
+/// the files are opened.
 pub(crate) fn begin_in_files() {
     let _ = tell_state(&values(), Told::Begins);
 }
 
-/// The program fails: the files that it was to write say so, as far as they are read as what became of a run.
+/// Writes the error into `--junit`, `--prom` and `--json-lines` as the program fails.
 pub(crate) fn failed_in_files(failure: &Failure) {
     let values = values();
     failed_in_lines(failure, &values);
@@ -82,7 +83,7 @@ pub(crate) fn failed_in_files(failure: &Failure) {
     more.for_each(|line| tell_at_end(line));
 }
 
-/// None of a command line that is only to be told.
+/// The values of the command line; none with `--print-plan`, which runs nothing.
 fn values() -> Vec<Word> {
     match has_flag("--print-plan") {
         true => Vec::new(),
@@ -94,7 +95,7 @@ fn has_flag(flag: &str) -> bool {
     words_of_program().iter().any(|word| word == flag)
 }
 
-/// As the user whose the files of a run are.
+/// Does something with the rights by which a run writes its files.
 fn as_writer<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     match has_flag("--keep-privileges") && !lent() {
         true => work(),
