@@ -18,7 +18,7 @@ DESTDIR ?=
 .PHONY: help build pgo wheel deb rpm static image licences deny demo test test-guests test-all bench setup install lint fuzz clean program
 
 help: ## list the tasks
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 build: ## the release program, target/release/mpps
 	@scripts/setup.sh build
@@ -77,9 +77,10 @@ test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU wit
 	@$(MAKE) --no-print-directory program
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run amd64
 
-test-all: ## `make test`, and two kernels and one NIC of test-guests
+test-all: ## `make test`, two kernels and one NIC of test-guests; fails on a skip that tests/skips does not allow
 	@$(MAKE) --no-print-directory test
-	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run quick
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" bash -c 'set -o pipefail; tests/guest/guest run quick | tee target/test/logs/guests.log'
+	@scripts/skips.sh target/test/logs/*.log
 
 bench: ## side by side with other programs; writes bench/RESULTS.md
 	@scripts/setup.sh bench
