@@ -1,18 +1,14 @@
 //! Prometheus and Grafana beside a run: what they are given is what they take.
 
-use mpps_tests::{Background, Scratch, Served, missing, mpps, run_command, wait_until};
+use mpps_tests::{Background, Scratch, Served, missing, mpps, run_command, text_of, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 fn top() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// The names of metrics in a text of queries.
@@ -25,17 +21,17 @@ fn names(text: &str) -> Vec<String> {
 #[test]
 fn dashboard_and_alerts_name_only_metrics_that_there_are() {
     let folder = top().join("packaging");
-    let dashboard: Value = serde_json::from_str(&read(&folder.join("grafana/mpps.json"))).expect("JSON");
-    let alerts = read(&folder.join("prometheus/mpps-alerts.yml"));
+    let dashboard: Value = serde_json::from_str(&text_of(&folder.join("grafana/mpps.json"))).expect("JSON");
+    let alerts = text_of(&folder.join("prometheus/mpps-alerts.yml"));
     let scratch = Scratch::new();
     let prom = scratch.file("mpps.prom");
     let mut command = mpps("sendrecv loop: --rate 2kpps --duration 1s --settle 100ms --quiet --prom");
     command.arg(&prom);
     run_command(command);
-    let text = read(&prom);
+    let text = text_of(&prom);
     let there = |name: &str| {
         let name = name.strip_suffix("_bucket").unwrap_or(name);
-        text.contains(&format!("# TYPE {name} ")) || read(&top().join("docs/live.md")).contains(&format!("`{name}"))
+        text.contains(&format!("# TYPE {name} ")) || text_of(&top().join("docs/live.md")).contains(&format!("`{name}"))
     };
     let mut queries = String::new();
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -93,7 +89,7 @@ fn files_of_runs_in_one_folder_or_several_can_be_read_together() {
         ));
         command.arg(&file);
         run_command(command);
-        let text = read(&file);
+        let text = text_of(&file);
         let samples = text.lines().filter(|line| !line.starts_with('#'));
         // All but the value.
         samples
@@ -220,7 +216,7 @@ fn every_query_of_the_dashboard_has_values_and_every_alert_is_evaluated() {
             .and_then(|(from, to)| body.get(from..=to));
         serde_json::from_str(json.unwrap_or_default()).unwrap_or_default()
     };
-    let dashboard: Value = serde_json::from_str(&read(&packaging.join("grafana/mpps.json"))).expect("JSON");
+    let dashboard: Value = serde_json::from_str(&text_of(&packaging.join("grafana/mpps.json"))).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels
         .iter()
@@ -249,7 +245,7 @@ fn every_query_of_the_dashboard_has_values_and_every_alert_is_evaluated() {
         queries += 1;
     }
     assert_eq!(queries, 13);
-    let alerts = read(&packaging.join("prometheus/mpps-alerts.yml"));
+    let alerts = text_of(&packaging.join("prometheus/mpps-alerts.yml"));
     for name in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
         // Two packets of a hundred are lost.
         let pending = name == "MppsLoss";

@@ -1,8 +1,8 @@
 //! What reads results beside a person: collectors, proxies, CI, rotation, spreadsheets, terminals of another locale.
 
 use mpps_tests::{
-    Background, Finished, Scratch, Served, TimeOfDay, free_port, free_ports, missing, mpps, run_command, skip,
-    wait_until,
+    Background, Scratch, Served, TimeOfDay, free_port, free_ports, missing, mpps, mpps_with_files, run_by_shell,
+    run_command, text_of, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,26 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PACED: &str = "sendrecv loop: --rate 2kpps --settle 100ms --duration";
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
-fn with_files(words: &str, files: &[(&str, &PathBuf)]) -> Command {
-    let mut command = mpps(words);
-    for (option, file) in files {
-        command.arg(option).arg(file);
-    }
-    command
-}
-
-/// Through `sh -c`, so that a word of its own comes before: `umask`, a locale.
-fn by_shell(first: &str, command: &Command) -> Finished {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{first}; exec \"$@\""), "sh"]);
-    shell.arg(command.get_program()).args(command.get_args());
-    run_command(shell)
-}
 
 #[test]
 fn a_name_that_is_allowed_is_answered_and_others_are_told_how_they_would_be() {
@@ -96,166 +76,6 @@ fn assert_no_gap(texts: &[String]) {
     }
 }
 
-/// Files that a run has left that was valid.
-fn of_yesterday(scratch: &Scratch) -> [PathBuf; 2] {
-    let files = ["s.xml", "s.prom"].map(|name| scratch.file(name));
-    let [junit, prom] = &files;
-    let done = run_command(with_files(
-        &format!("{PACED} 300ms --quiet --tolerance 100%"),
-        &[("--junit", junit), ("--prom", prom)],
-    ));
-    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
-    assert!(read(junit).contains("<testsuite name=\"mpps sendrecv\""));
-    assert!(read(prom).contains("mpps_run_valid{"));
-    files
-}
-
-#[test]
-fn a_run_that_fails_leaves_no_result_of_an_earlier_one_as_its_state() {
-    for (words, code, told) in [
-        ("sendrecv loop: --rate nonsense", 2, "nonsense"),
-        (
-            "sendrecv udp:192.0.2.77 --dest 192.0.2.78:9 --rate 1kpps --duration 1s",
-            2,
-            "192.0.2.77",
-        ),
-        ("ndr loop: --goal loss=7", 2, "--goal"),
-        (
-            "sendrecv loop: --rate 1kpps --duration 1s --json /nonexistent/x.json",
-            2,
-            "/nonexistent/x.json",
-        ),
-    ] {
-        let scratch = Scratch::new();
-        let [junit, prom] = of_yesterday(&scratch);
-        let done = run_command(with_files(words, &[("--junit", &junit), ("--prom", &prom)]));
-        assert!(matches!(done.code, Some(1 | 2)), "{words}: {code}: {}", done.stderr);
-        let (junit, prom) = (read(&junit), read(&prom));
-        let command = words.split(' ').next().unwrap_or_default();
-        assert!(
-            junit.contains(&format!("<testsuite name=\"mpps {command}\"")),
-            "{words}: {junit}"
-        );
-        assert!(
-            junit.contains("errors=\"1\"") && junit.contains("<error"),
-            "{words}: {junit}"
-        );
-        assert!(junit.contains(told), "{words}: {junit}");
-        let valid = prom.lines().find(|line| line.starts_with("mpps_run_valid{"));
-        assert!(valid.is_some_and(|line| line.ends_with("} 0")), "{words}: {prom}");
-        assert!(!prom.contains("mpps_received_packets_total"), "{words}: {prom}");
-    }
-}
-
-/// A file of options with a word too many, or no TOML at all, names the files all the same.
-#[test]
-fn a_wrong_file_of_options_leaves_no_result_of_an_earlier_run_as_the_state() {
-    for wrong in ["ratte = 1\n", "rate = \n", "[x\n"] {
-        let scratch = Scratch::new();
-        let [junit, prom] = of_yesterday(&scratch);
-        let text = format!("junit = \"s.xml\"\nprom = \"s.prom\"\n{wrong}");
-        std::fs::write(scratch.file("o.toml"), text).expect("a file");
-        let mut command = mpps("sendrecv loop: --config o.toml");
-        command.current_dir(scratch.path());
-        let done = run_command(command);
-        assert_eq!(done.code, Some(2), "{}", done.stderr);
-        assert!(done.stderr.contains("o.toml:3: "), "{}", done.stderr);
-        let (junit, prom) = (read(&junit), read(&prom));
-        assert!(junit.contains("<error") && junit.contains("o.toml:3: "), "{junit}");
-        let valid = prom.lines().find(|line| line.starts_with("mpps_run_valid{"));
-        assert!(valid.is_some_and(|line| line.ends_with("} 0")), "{prom}");
-    }
-}
-
-#[test]
-fn files_that_a_command_does_not_write_keep_what_is_in_them() {
-    let scratch = Scratch::new();
-    let kept = |name: &str, text: &str| {
-        let path = scratch.file(name);
-        std::fs::write(&path, text).expect("a file");
-        path
-    };
-    let in_place = |words: &str| {
-        let mut command = mpps(words);
-        command.current_dir(scratch.path());
-        run_command(command)
-    };
-    // Options that the command has not, or that another program's.
-    let rows = kept("rows.jsonl", "rows of a run\n");
-    for words in [
-        "plot --json-lines rows.jsonl -o x.png",
-        "report a.json --json-lines=rows.jsonl -o x.html",
-        "compare --json-lines=rows.jsonl",
-        "doctor --junit rows.jsonl",
-        "nosuch --prom rows.jsonl",
-        "help sendrecv --junit rows.jsonl",
-        "isolate 1 pytest --junit=rows.jsonl",
-        "sendrecv loop: --print-plan --junit rows.jsonl --rate x",
-        "sendrecv loop: --rate 1kpps --csv rows.jsonl --json-lines rows.jsonl --flows x",
-        "sendrecv loop:tx_pcap=rows.jsonl --junit rows.jsonl --rate x",
-        "sendrecv --junit rows.jsonl --rate x -- loop:tx_pcap=rows.jsonl",
-    ] {
-        let done = in_place(words);
-        assert_ne!(done.code, Some(0), "{words}");
-        assert_eq!(read(&rows), "rows of a run\n", "{words}: {}", done.stderr);
-    }
-    // What has been read is written over by no result.
-    let options = kept("o.toml", "duration = \"100ms\"\n");
-    let plan = run_command(mpps(&format!("{PACED} 100ms --print-plan"))).stdout;
-    let of_plan = kept("plan.json", &plan);
-    for (words, option) in [
-        ("sendrecv loop: --config o.toml --rate 1kpps --csv o.toml", "--csv"),
-        ("sendrecv loop: --config o.toml --rate x --junit o.toml", "--rate"),
-        ("run plan.json --json-lines plan.json", "--json-lines"),
-        ("run plan.json --junit plan.json --rate 5", "--rate"),
-        ("run --junit plan.json --rate 5 -- plan.json", "--rate"),
-        ("run --quiet --json plan.json -- plan.json", "--json"),
-        ("run --web 127.0.0.1:0 plan.json --json plan.json", "--json"),
-    ] {
-        let done = in_place(words);
-        assert_eq!(done.code, Some(2), "{words}");
-        assert!(done.stderr.contains(option), "{words}: {}", done.stderr);
-        assert_eq!(
-            (read(&options), read(&of_plan)),
-            ("duration = \"100ms\"\n".to_owned(), plan.clone()),
-            "{words}"
-        );
-    }
-}
-
-/// A disk that is full keeps nothing of an earlier run that is read as the state of this one.
-#[test]
-fn a_full_disk_leaves_no_result_of_an_earlier_run_as_the_state() {
-    let [scratch, disk] = [Scratch::new(), Scratch::new()];
-    let words = format!("{PACED} 200ms --quiet --tolerance 100%");
-    for option in ["--junit", "--prom"] {
-        let script = "mount -t tmpfs -o size=64k none \"$1\" || exit 77; disk=$1; copy=$2; option=$3; shift 3; \
-                      \"$@\" \"$option\" \"$disk/state\" || exit 78; cat \"$disk/state\" >\"$copy.before\"; \
-                      cat /dev/zero >\"$disk/full\" 2>/dev/null; \
-                      \"$@\" \"$option\" \"$disk/state\"; code=$?; \
-                      cat \"$disk/state\" >\"$copy\" 2>/dev/null; exit $code";
-        let command = mpps(&words);
-        let mut shell = Command::new("unshare");
-        shell
-            .args(["--mount", "sh", "-c", script, "sh"])
-            .arg(disk.path())
-            .arg(scratch.file("copy"))
-            .arg(option);
-        shell.arg(command.get_program()).args(command.get_args());
-        let done = run_command(shell);
-        if done.code == Some(77) || done.stderr.contains("unshare") {
-            return skip("nothing can be mounted here");
-        }
-        let before = read(&scratch.file("copy.before"));
-        assert!(
-            before.contains("errors=\"0\"") || before.contains("mpps_run_valid"),
-            "{before}"
-        );
-        let after = read(&scratch.file("copy"));
-        assert_ne!(after, before, "{option}: {:?}", done.code);
-    }
-}
-
 #[test]
 fn a_csv_has_its_header_before_the_first_row_closes() {
     let scratch = Scratch::new();
@@ -266,81 +86,19 @@ fn a_csv_has_its_header_before_the_first_row_closes() {
     wait_until("the header", || {
         std::fs::read_to_string(&csv).is_ok_and(|text| text.starts_with("time_s,"))
     });
-    assert_eq!(read(&csv).lines().count(), 1);
+    assert_eq!(text_of(&csv).lines().count(), 1);
     run.end(Signal::INT);
-}
-
-/// What was measured stands in the file, and what is missing beside it.
-#[test]
-fn a_file_without_room_is_an_error_of_the_state_beside_the_result() {
-    let scratch = Scratch::new();
-    let junit = scratch.file("s.xml");
-    let command = with_files(
-        &format!("{PACED} 300ms --quiet --tolerance 100% --expect loss<1% --csv /dev/full"),
-        &[("--junit", &junit)],
-    );
-    let done = run_command(command);
-    assert_eq!(done.code, Some(1), "{}", done.stderr);
-    let told = read(&junit);
-    assert!(
-        told.contains("tests=\"3\"") && told.contains("name=\"loss&lt;1%\""),
-        "{told}"
-    );
-    let error = "name=\"files\"><error type=\"not written\" message=\"csv: /dev/full: ";
-    assert!(told.contains(error), "{told}");
-
-    let command = with_files(
-        "ndr loop: --max-rate 2kpps --quick --search-time 1s",
-        &[("--junit", &junit), ("--out", &scratch.file("found"))],
-    );
-    let done = by_shell("exec >/dev/full", &command);
-    assert_eq!(done.code, Some(1), "{}", done.stderr);
-    assert!(done.stderr.contains("highest rate without loss"), "{}", done.stderr);
-    assert!(read(&junit).contains("message=\"write to standard output: "));
-    for name in ["result.json", "report.html", "junit.xml"] {
-        assert!(scratch.file("found").join(name).exists(), "{name}");
-    }
-}
-
-#[test]
-fn what_can_not_be_its_own_file_is_left_alone_by_a_run_that_fails() {
-    let scratch = Scratch::new();
-    let both = scratch.file("both");
-    std::fs::write(&both, "mine").expect("a file");
-    let done = run_command(with_files(
-        &format!("{PACED} 100ms"),
-        &[("--junit", &both), ("--json", &both)],
-    ));
-    assert_eq!(done.code, Some(2), "{}", done.stderr);
-    assert_eq!(read(&both), "mine");
-}
-
-#[test]
-fn a_run_that_is_killed_leaves_no_result_of_an_earlier_one_as_its_state() {
-    let scratch = Scratch::new();
-    let [junit, prom] = of_yesterday(&scratch);
-    let command = with_files(
-        &format!("{PACED} 1h --json-lines -"),
-        &[("--junit", &junit), ("--prom", &prom)],
-    );
-    let run = Background::start(command);
-    wait_until("its files", || {
-        read(&junit).contains("it has not ended") && !read(&prom).contains("mpps_run_valid")
-    });
-    run.end(Signal::KILL);
-    assert!(read(&junit).contains("errors=\"1\""));
-    assert!(!read(&prom).contains("mpps_run_valid"));
 }
 
 #[test]
 fn a_file_of_metrics_may_be_read_by_every_collector() {
     let scratch = Scratch::new();
     let [prom, json] = ["s.prom", "s.json"].map(|name| scratch.file(name));
-    let command = with_files(
+    let command = mpps_with_files(
         &format!("{PACED} 200ms --quiet --tolerance 100%"),
         &[("--prom", &prom), ("--json", &json)],
     );
-    by_shell("umask 077", &command);
+    run_by_shell("umask 077", &command);
     let mode = |path: &Path| std::fs::metadata(path).expect("written").permissions().mode() & 0o777;
     assert_eq!((mode(&prom), mode(&json)), (0o644, 0o600));
 }
@@ -351,11 +109,11 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
     let names = ["rows.csv", "lanes.csv", "lines.jsonl"];
     let files = names.map(|name| scratch.file(name));
     let [csv, lanes, lines] = &files;
-    let run = Background::start(with_files(
+    let run = Background::start(mpps_with_files(
         &format!("{PACED} 1h --quiet --interval 50ms"),
         &[("--csv", csv), ("--lanes-csv", lanes), ("--json-lines", lines)],
     ));
-    let rows = |path: &Path| read(path).lines().count();
+    let rows = |path: &Path| text_of(path).lines().count();
     for turn in 1..=2 {
         wait_until("rows", || files.iter().all(|path| path.exists() && rows(path) > 3));
         for path in &files {
@@ -370,7 +128,7 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
     assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
     let parts = |path: &PathBuf| [path.with_extension("1"), path.with_extension("2"), path.clone()];
     for path in [csv, lanes] {
-        let texts = parts(path).map(|part| read(&part));
+        let texts = parts(path).map(|part| text_of(&part));
         let header = texts[0].lines().next().expect("a header").to_owned();
         for text in &texts {
             assert_eq!(text.lines().next(), Some(&*header), "each can be read alone");
@@ -380,7 +138,7 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
     }
     let mut rows = 0;
     for part in parts(lines) {
-        let events: Vec<Value> = read(&part)
+        let events: Vec<Value> = text_of(&part)
             .lines()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
@@ -388,7 +146,7 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
         assert_eq!(events[0]["schema"], "mpps.lines/1");
         rows += events.iter().filter(|event| event["event"] == "row").count();
     }
-    let end = read(lines)
+    let end = text_of(lines)
         .lines()
         .last()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -397,7 +155,7 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
         rows,
         parts(csv)
             .iter()
-            .map(|part| read(part).lines().count() - 1)
+            .map(|part| text_of(part).lines().count() - 1)
             .sum::<usize>()
     );
 }
@@ -406,11 +164,11 @@ fn a_file_that_was_renamed_is_begun_anew_when_asked_and_loses_no_row() {
 fn a_file_that_was_copied_and_emptied_has_no_hole_and_a_header() {
     let scratch = Scratch::new();
     let (csv, copy) = (scratch.file("r.csv"), scratch.file("r.csv.1"));
-    let run = Background::start(with_files(
+    let run = Background::start(mpps_with_files(
         &format!("{PACED} 1h --quiet --interval 50ms"),
         &[("--csv", &csv)],
     ));
-    wait_until("rows", || csv.exists() && read(&csv).lines().count() > 4);
+    wait_until("rows", || csv.exists() && text_of(&csv).lines().count() > 4);
     // As logrotate's copytruncate does.
     std::fs::copy(&csv, &copy).expect("copied");
     std::fs::File::options()
@@ -418,11 +176,11 @@ fn a_file_that_was_copied_and_emptied_has_no_hole_and_a_header() {
         .open(&csv)
         .and_then(|file| file.set_len(0))
         .expect("emptied");
-    wait_until("rows again", || read(&csv).lines().count() > 4);
+    wait_until("rows again", || text_of(&csv).lines().count() > 4);
     run.end(Signal::INT);
-    let text = read(&csv);
+    let text = text_of(&csv);
     assert!(!text.contains('\0'));
-    assert_eq!(text.lines().next(), read(&copy).lines().next());
+    assert_eq!(text.lines().next(), text_of(&copy).lines().next());
 }
 
 #[test]
@@ -432,11 +190,11 @@ fn logrotate_with_the_file_of_the_package_loses_no_row() {
     }
     let scratch = Scratch::new();
     let csv = scratch.file("reflect.csv");
-    let run = Background::start(with_files(
+    let run = Background::start(mpps_with_files(
         &format!("{PACED} 1h --quiet --interval 50ms"),
         &[("--csv", &csv)],
     ));
-    let config = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/logrotate/mpps"));
+    let config = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/logrotate/mpps"));
     // Of this process alone, and of the test's folder; logrotate takes no folder that others may write to.
     let config = config
         .replace("/var/log/mpps", &csv.parent().expect("a folder").display().to_string())
@@ -447,22 +205,22 @@ fn logrotate_with_the_file_of_the_package_loses_no_row() {
         wait_until("the file", || path.exists());
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).expect("ours");
     }
-    wait_until("rows", || read(&csv).lines().count() > 3);
+    wait_until("rows", || text_of(&csv).lines().count() > 3);
     let mut rotate = Command::new("logrotate");
     rotate.arg("-f").arg("-s").arg(&state).arg(&file);
     let done = run_command(rotate);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let first = csv.with_extension("csv.1");
-    wait_until("the new file", || csv.exists() && read(&csv).lines().count() > 2);
+    wait_until("the new file", || csv.exists() && text_of(&csv).lines().count() > 2);
     run.end(Signal::INT);
-    assert_no_gap(&[read(&first), read(&csv)]);
+    assert_no_gap(&[text_of(&first), text_of(&csv)]);
 }
 
 #[test]
 fn times_of_rows_stand_as_texts_beside_numbers_that_programs_round() {
     let scratch = Scratch::new();
     let [csv, lines, lanes] = ["r.csv", "r.jsonl", "lanes.csv"].map(|name| scratch.file(name));
-    run_command(with_files(
+    run_command(mpps_with_files(
         &format!("{PACED} 400ms --quiet --interval 100ms"),
         &[("--csv", &csv), ("--json-lines", &lines), ("--lanes-csv", &lanes)],
     ));
@@ -473,7 +231,7 @@ fn times_of_rows_stand_as_texts_beside_numbers_that_programs_round() {
         run_command(date).stdout.trim().parse::<u64>().expect("ns")
     };
     for path in [&csv, &lanes] {
-        let text = read(path);
+        let text = text_of(path);
         let header: Vec<&str> = text.lines().next().expect("a header").split(',').collect();
         let place = |name: &str| header.iter().position(|column| *column == name).expect(name);
         for row in text.lines().skip(1) {
@@ -485,7 +243,7 @@ fn times_of_rows_stand_as_texts_beside_numbers_that_programs_round() {
             );
         }
     }
-    let rows = read(&lines);
+    let rows = text_of(&lines);
     let mut rows = rows
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
@@ -515,27 +273,27 @@ fn a_locale_without_utf_8_gets_words_in_ascii() {
             "LC_ALL= LC_CTYPE=POSIX LANG=C.UTF-8",
             "LC_ALL= LC_CTYPE= LANG=de_DE",
         ] {
-            let done = by_shell(&format!("export {locale}"), &command);
+            let done = run_by_shell(&format!("export {locale}"), &command);
             for text in [&done.stdout, &done.stderr] {
                 assert!(text.is_ascii(), "{locale} {words}: {text}");
             }
         }
     }
-    let command = with_files(&format!("{PACED} 100ms"), &[("--csv", &csv), ("--json", &csv)]);
-    let done = by_shell("export LC_ALL=C", &command);
+    let command = mpps_with_files(&format!("{PACED} 100ms"), &[("--csv", &csv), ("--json", &csv)]);
+    let done = run_by_shell("export LC_ALL=C", &command);
     assert!(done.stderr.contains("\\u{e9}.csv"), "{}", done.stderr);
     // Data is no word: it stays as it is.
     let named = scratch.file("µ.csv");
-    let json = with_files(
+    let json = mpps_with_files(
         "sendrecv loop: --rate 2kpps --duration 200ms --json - --quiet --tolerance 100%",
         &[("--csv", &named)],
     );
     let (c, utf8) = (
-        by_shell("export LC_ALL=C", &json),
-        by_shell("export LC_ALL=C.UTF-8", &json),
+        run_by_shell("export LC_ALL=C", &json),
+        run_by_shell("export LC_ALL=C.UTF-8", &json),
     );
     assert!(c.stdout.contains('µ') && utf8.stdout.contains('µ'));
-    let told = by_shell(
+    let told = run_by_shell(
         "export LC_ALL=C.UTF-8",
         &mpps("sendrecv loop:delay=100us --rate 2kpps --duration 300ms --tolerance 100%"),
     );
@@ -550,7 +308,7 @@ fn nginx(scratch: &Scratch, page: &Served) -> (Background, [Served; 2]) {
     std::fs::create_dir(&folder).expect("a folder");
     let at = page.at;
     // The words of docs/live.md, with this run's port.
-    let doc = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md"));
+    let doc = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md"));
     let location = doc
         .split("```")
         .find(|part| part.trim_start().starts_with("location /bench1/"))
@@ -634,7 +392,7 @@ fn with_nothing_received_no_file_has_a_number_that_is_none() {
     .enumerate()
     {
         let out = folder.with_extension(at.to_string());
-        let done = run_command(with_files(
+        let done = run_command(mpps_with_files(
             &format!("{words} --quiet"),
             &[("--out", &out), ("--prom", &prom)],
         ));
@@ -663,7 +421,7 @@ fn with_nothing_received_no_file_has_a_number_that_is_none() {
 fn times_are_those_of_utc_wherever_the_reader_lives() {
     let utc = |zone: &str| {
         let command = mpps("sendrecv loop: --rate 1kpps --duration 100ms --settle 50ms --json - --quiet");
-        let done = by_shell(&format!("export TZ={zone}"), &command);
+        let done = run_by_shell(&format!("export TZ={zone}"), &command);
         let json: Value = serde_json::from_str(&done.stdout).expect("JSON");
         json["started_utc"].as_str().expect("a time").to_owned()
     };
@@ -714,7 +472,7 @@ fn a_clock_that_is_set_by_hours_during_a_run_changes_no_time_of_it() {
     let Some(time) = TimeOfDay::new(&scratch) else { return };
     let out = scratch.file("out");
     let prom = scratch.file("s.prom");
-    let run = with_files(
+    let run = mpps_with_files(
         "sendrecv loop:delay=1ms --rate 2kpps --settle 100ms --duration 1h --interval 50ms --quiet --tolerance 100%",
         &[("--out", &out), ("--prom", &prom)],
     );
@@ -730,7 +488,7 @@ fn a_clock_that_is_set_by_hours_during_a_run_changes_no_time_of_it() {
     let rows = starts(&csv);
     assert!(rows.len() > 20);
     assert_in_order(&rows);
-    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    let json: Value = serde_json::from_str(&text_of(&out.join("result.json"))).expect("JSON");
     assert_eq!(json["started_utc"], *rows[0].1, "{json:#}");
     assert!(json["duration_s"].as_f64().is_some_and(|s| s < 600.0), "{json:#}");
     let count = |key: &str| json[key].as_u64().expect("a count");
@@ -739,7 +497,7 @@ fn a_clock_that_is_set_by_hours_during_a_run_changes_no_time_of_it() {
     assert!(latency["min"].as_u64() >= Some(1_000_000), "{latency:#}");
     assert!(latency["max"].as_u64() < Some(600_000_000_000), "{latency:#}");
     // A run of that length ends by its own clock, too.
-    let run = with_files(
+    let run = mpps_with_files(
         "sendrecv loop: --rate 2kpps --settle 100ms --duration 2s --interval 50ms --quiet --tolerance 100%",
         &[
             ("--csv", &scratch.file("short.csv")),
@@ -751,7 +509,7 @@ fn a_clock_that_is_set_by_hours_during_a_run_changes_no_time_of_it() {
     time.set(-9_000 * 3600);
     let done = run.finish();
     assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
-    let json: Value = serde_json::from_str(&read(&scratch.file("short.json"))).expect("JSON");
+    let json: Value = serde_json::from_str(&text_of(&scratch.file("short.json"))).expect("JSON");
     assert_eq!(json["duration_s"], 2.0, "{json:#}");
 }
 
@@ -767,7 +525,7 @@ fn times_go_on_where_summer_time_begins_or_ends_during_a_run() {
             let scratch = Scratch::new();
             let time = TimeOfDay::new(&scratch)?;
             let csv = scratch.file("r.csv");
-            let run = with_files(&format!("{PACED} 1h --quiet --interval 50ms"), &[("--csv", &csv)]);
+            let run = mpps_with_files(&format!("{PACED} 1h --quiet --interval 50ms"), &[("--csv", &csv)]);
             let mut run = time.of(&run);
             run.env("TZ", "Europe/Berlin");
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -791,7 +549,7 @@ fn a_search_took_as_long_as_it_did_whatever_the_clock_was_set_to() {
     let scratch = Scratch::new();
     let Some(time) = TimeOfDay::new(&scratch) else { return };
     let out = scratch.file("found");
-    let search = with_files(
+    let search = mpps_with_files(
         "ndr loop:loss=1% --goal loss=0,initial=300ms,final=300ms,sum=600s,width=1% --min-rate 10pps --max-rate 2kpps \
          --search-time 1h",
         &[("--out", &out)],
@@ -804,7 +562,7 @@ fn a_search_took_as_long_as_it_did_whatever_the_clock_was_set_to() {
         wait_until("trials", || trials() > before + 2);
     }
     search.end(Signal::INT);
-    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    let json: Value = serde_json::from_str(&text_of(&out.join("result.json"))).expect("JSON");
     let took = json["took_s"].as_f64().expect("s");
     assert!(took < 600.0, "took {took} s");
 }
@@ -846,11 +604,11 @@ fn a_reader_who_wants_the_first_line_only_is_no_failure() {
 fn a_report_shows_each_chart_once_where_a_policy_forbids_styles() {
     let scratch = Scratch::new();
     let out = scratch.file("out");
-    run_command(with_files(
+    run_command(mpps_with_files(
         &format!("{PACED} 500ms --quiet --tolerance 100% --interval 100ms"),
         &[("--out", &out)],
     ));
-    let page = read(&out.join("report.html"));
+    let page = text_of(&out.join("report.html"));
     let charts = page.matches("<figure id=\"chart-").count();
     assert!(charts > 0);
     // The attributes say so, which a stylesheet overrides.
@@ -888,7 +646,7 @@ fn prometheus_scrapes_by_a_name_and_the_node_exporter_reads_the_file_of_another_
     let mut prometheus = Command::new("unshare");
     prometheus.args(["--mount", "sh", "-c", script, "sh"]);
     prometheus.arg(config.parent().expect("a folder")).arg(api.to_string());
-    let run = with_files(
+    let run = mpps_with_files(
         &format!("{PACED} 1h --quiet --metrics=127.0.0.1:{page},host=bench1.lab"),
         &[("--prom", &folder.join("run.prom"))],
     );
@@ -949,14 +707,14 @@ fn jq_reads_the_times_of_rows_as_they_are_written() {
     }
     let scratch = Scratch::new();
     let lines = scratch.file("r.jsonl");
-    run_command(with_files(
+    run_command(mpps_with_files(
         &format!("{PACED} 300ms --quiet --interval 100ms"),
         &[("--json-lines", &lines)],
     ));
     let mut jq = Command::new("jq");
     jq.args(["-r", "select(.event == \"row\") | .start_utc"]).arg(&lines);
     let told = run_command(jq);
-    let text = read(&lines);
+    let text = text_of(&lines);
     assert!(told.stdout.lines().count() > 1, "{}", told.stderr);
     for time in told.stdout.lines() {
         assert!(text.contains(&format!("\"start_utc\":\"{time}\"")), "{time}");
@@ -982,11 +740,11 @@ fn rewritten(text: &str) -> [(&'static str, String); 4] {
 fn run_that_is_not_valid(scratch: &Scratch) -> [PathBuf; 2] {
     let files = ["run.csv", "run.json"].map(|name| scratch.file(name));
     let [csv, json] = &files;
-    run_command(with_files(
+    run_command(mpps_with_files(
         &format!("{PACED} 500ms --quiet --interval 50ms"),
         &[("--csv", csv), ("--json", json)],
     ));
-    let mut result: Value = serde_json::from_str(&read(json)).expect("JSON");
+    let mut result: Value = serde_json::from_str(&text_of(json)).expect("JSON");
     result["valid"] = false.into();
     result["invalid_reasons"] = serde_json::json!(["the test says so"]);
     std::fs::write(json, result.to_string()).expect("a file");
@@ -1001,7 +759,7 @@ fn picture(scratch: &Scratch, csv: &Path) -> String {
     plot.arg(csv).arg("-o").arg(&svg);
     let done = run_command(plot);
     assert_eq!((done.code, &*done.stderr), (Some(0), ""));
-    read(&svg)
+    text_of(&svg)
 }
 
 #[test]
@@ -1009,7 +767,7 @@ fn a_csv_with_crlf_a_byte_order_mark_or_quotes_is_drawn_as_it_was_written() {
     let scratch = Scratch::new();
     let [csv, json] = run_that_is_not_valid(&scratch);
     std::fs::remove_file(json).expect("ours");
-    let text = read(&csv);
+    let text = text_of(&csv);
     let first = picture(&scratch, &csv);
     let drawn = |svg: &str| -> Vec<String> {
         let shapes = svg
@@ -1029,7 +787,7 @@ fn a_csv_with_crlf_a_byte_order_mark_or_quotes_is_drawn_as_it_was_written() {
 fn a_run_that_is_not_valid_is_marked_in_pictures_and_pages_of_a_csv_in_each_form() {
     let scratch = Scratch::new();
     let [csv, json] = run_that_is_not_valid(&scratch);
-    let text = read(&csv);
+    let text = text_of(&csv);
     let first = picture(&scratch, &csv);
     assert!(first.contains("NOT VALID: the test says so"), "{first}");
     for (form, bytes) in rewritten(&text) {
@@ -1039,7 +797,7 @@ fn a_run_that_is_not_valid_is_marked_in_pictures_and_pages_of_a_csv_in_each_form
         report.args([&json, &csv]).arg("-o").arg(&page);
         let done = run_command(report);
         assert_eq!(done.code, Some(0), "{form}: {}", done.stderr);
-        assert!(read(&page).contains("the test says so"), "{form}");
+        assert!(text_of(&page).contains("the test says so"), "{form}");
         assert_eq!(picture(&scratch, &csv), first, "{form}");
     }
 }
@@ -1053,7 +811,7 @@ fn a_report_is_printed_with_its_verdict_and_whole_charts() {
     let scratch = Scratch::new();
     let out = scratch.file("out");
     let pdf = scratch.file("report.pdf");
-    run_command(with_files(
+    run_command(mpps_with_files(
         "sendrecv loop:delay=1ms,loss=1% --rate 2kpps --duration 3s --settle 100ms --interval 50ms --quiet",
         &[("--out", &out)],
     ));
@@ -1069,7 +827,7 @@ fn a_report_is_printed_with_its_verdict_and_whole_charts() {
     let text = run_command(text).stdout;
     let pages: Vec<_> = text.split('\u{c}').filter(|page| !page.trim().is_empty()).collect();
     assert!((2..20).contains(&pages.len()), "{} pages: {text}", pages.len());
-    let json: Value = serde_json::from_str(&read(&out.join("result.json"))).expect("JSON");
+    let json: Value = serde_json::from_str(&text_of(&out.join("result.json"))).expect("JSON");
     let verdict = if json["valid"] == true {
         "Valid: sent 6,000 packets"
     } else {
@@ -1149,7 +907,7 @@ fn files_may_have_any_name_that_the_kernel_allows_and_are_read_by_it_again() {
             again.args(inputs.iter().map(|ending| file(ending)));
             let done = run_command(again);
             assert_eq!(done.code, Some(0), "{words} {name:?}: {}", done.stderr);
-            let text = read(&scratch.path().join(file(ending)));
+            let text = text_of(&scratch.path().join(file(ending)));
             assert!(!text.contains("<&>") && !text.contains('\u{1b}'), "{words} {name:?}");
         }
         // An error about it is one line, without its codes.

@@ -1,6 +1,6 @@
 //! Metrics and the live page of a run: what is told while it goes on, to whom, and that nobody who asks holds it up.
 
-use mpps_tests::{Background, Scratch, Served, mpps, net_of, run_command, skip, value, wait_until};
+use mpps_tests::{Background, Scratch, Served, mpps, net_of, run_command, skip, text_of, value, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -8,13 +8,9 @@ use std::path::Path;
 
 const PACED: &str = "sendrecv loop:loss=2% --rate 5kpps --settle 100ms --duration";
 
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
 /// A file of `--prom` as `--metrics` serves it: without the labels of its run, which every sample has.
 fn without_run_labels(path: &Path) -> String {
-    let text = read(path);
+    let text = text_of(path);
     let stem = path.file_stem().expect("a name").display();
     let labels = format!(
         "run=\"{stem}\",folder=\"{}\"",
@@ -115,7 +111,7 @@ fn the_file_ends_as_the_summary_has_it_and_is_whole_whenever_it_is_read() {
     // Renamed into place: from the first time on it is never less than whole.
     let mut run = run;
     while run.running() {
-        let text = read(&prom);
+        let text = text_of(&prom);
         assert!(
             text.starts_with("# HELP mpps_run_info") && text.ends_with('\n'),
             "{text}"
@@ -123,7 +119,7 @@ fn the_file_ends_as_the_summary_has_it_and_is_whole_whenever_it_is_read() {
     }
     run.finish();
     let text = without_run_labels(&prom);
-    let json: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    let json: Value = serde_json::from_str(&text_of(&json)).expect("JSON");
     for (metric, key) in [
         ("mpps_transmitted_packets_total", "tx_packets"),
         ("mpps_settled_transmitted_packets_total", "tx_packets"),

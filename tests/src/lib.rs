@@ -47,7 +47,7 @@ pub use links::{NOBODY, STRANGER, bridge, joined_twice, mac_of, macs, route, way
 pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, message, packed};
 pub use middlebox::{Middlebox, Treated};
 pub use perfetto::{IMPORT_ERRORS, processor, sql};
-pub use process::{Background, Finished, run, run_command, wait_until};
+pub use process::{Background, Finished, run, run_by_shell, run_command, wait_until};
 pub use programs::{programs_of, still_loaded};
 pub use progress::{assert_only_the_gap_is_lost, returning, silent, under_way, wait_for_more, wait_for_silence};
 pub use recipes::{Shown, shown};
@@ -59,7 +59,7 @@ pub use threads::{NET_ADMIN, Thread, threads_of, threads_of_id};
 pub use traced::Traced;
 pub use web::{Served, value};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program under test: `$MPPS_BIN`, else what was last built in this workspace, the release build first.
@@ -84,6 +84,20 @@ pub fn mpps(words: &str) -> Command {
     command.args(words.split_whitespace());
     without_sudo(&mut command);
     command
+}
+
+/// `mpps` with the given words, and options that name a file each.
+pub fn mpps_with_files(words: &str, files: &[(&str, &PathBuf)]) -> Command {
+    let mut command = mpps(words);
+    for (option, file) in files {
+        command.arg(option).arg(file);
+    }
+    command
+}
+
+/// The text of a file that is there.
+pub fn text_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// `mpps` with the given words, before all other programs of a busy host where that may be: for tests of what is

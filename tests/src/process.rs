@@ -196,6 +196,14 @@ pub fn run_command(command: Command) -> Finished {
     Background::start(command).finish()
 }
 
+/// Runs a program through `sh -c`, so that a word of its own comes before: `umask`, a locale.
+pub fn run_by_shell(first: &str, command: &Command) -> Finished {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{first}; exec \"$@\""), "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    run_command(shell)
+}
+
 /// Runs `mpps` with the given words, separated by white space, to its end.
 pub fn run(words: &str) -> Finished {
     run_command(crate::mpps(words))
