@@ -145,6 +145,11 @@ fn assert_balanced(report: &Report) {
     for lane in report.json["lanes"].as_array().expect("lanes") {
         let busy = lane["busy_ratio"].as_f64().expect("a ratio");
         assert!((0.0..=1.0).contains(&busy), "{lane:#}");
+        let full = &lane["at_full_load"];
+        assert!(
+            full["rx_pps"].as_f64() > Some(0.0) && full["not_known"].is_null(),
+            "{lane:#}"
+        );
     }
 }
 

@@ -182,7 +182,12 @@ fn a_forwarder_s_rows_are_joined_by_time() {
         all.iter().zip(&some).all(|(all, some)| all <= some && *some >= 1.0),
         "{all:?} {some:?}"
     );
-    for name in ["overload-lanes.csv", "overload-lanes.svg", "overload-burst.svg"] {
+    for name in [
+        "overload-lanes.csv",
+        "overload-device.svg",
+        "overload-lanes.svg",
+        "overload-burst.svg",
+    ] {
         assert!(out.join(name).is_file(), "{name}");
     }
 }

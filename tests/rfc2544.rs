@@ -140,6 +140,10 @@ fn all_tests_tell_what_the_device_is() {
         "report.md",
         "throughput.csv",
         "throughput.svg",
+        "throughput-bits.svg",
+        "latency-by-size.svg",
+        "jitter-by-size.svg",
+        "at-throughput.csv",
         "loss.svg",
         "latency.svg",
         "back-to-back.csv",
@@ -148,6 +152,46 @@ fn all_tests_tell_what_the_device_is() {
         let text = std::fs::read_to_string(out.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         assert!(!text.is_empty(), "{file}");
     }
+    let trial = table(&result, "at-throughput");
+    let sent = number(&trial["sent"]);
+    assert_eq!(
+        (&trial["wire_size_bytes"], &trial["missing"]),
+        (&84.into(), &0.into()),
+        "{trial:#}"
+    );
+    assert_eq!(number(&trial["received"]), sent, "{trial:#}");
+    assert_eq!(number(&trial["sent_bytes"]), 64.0 * sent, "{trial:#}");
+    assert_eq!(
+        number(&trial["received_bps"]),
+        672.0 * number(&trial["received_pps"]),
+        "{trial:#}"
+    );
+    assert!(
+        number(&trial["pdv_ns"]) <= number(&trial["latency_max_ns"]),
+        "{trial:#}"
+    );
+
+    let both = scratch.file("both");
+    let words = format!("report {0} {0} -o {1}", out.display(), both.display());
+    let done = run_command(mpps(&words));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let of_both = table(&json(&both.join("result.json")), "throughput");
+    assert_eq!(of_both["throughput_pps_by_first"], 1.0, "{of_both:#}");
+    let words = format!("plot {0} {0} -o {1}", out.display(), scratch.file("both.png").display());
+    assert_eq!(run_command(mpps(&words)).code, Some(0), "{words}");
+}
+
+/// The last row of a table, by its keys.
+fn table(result: &Value, name: &str) -> Value {
+    let tables = result["tables"].as_array().expect("tables");
+    let table = tables
+        .iter()
+        .find(|table| table["name"] == name)
+        .unwrap_or_else(|| panic!("no {name}"));
+    let keys = table["columns"].as_array().expect("columns").iter();
+    let keys = keys.map(|column| column["key"].as_str().expect("a key").to_owned());
+    let row = table["rows"].as_array().and_then(|rows| rows.last()).expect("a row");
+    keys.zip(row.as_array().expect("cells").iter().cloned()).collect()
 }
 
 #[test]

@@ -109,6 +109,15 @@ fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
                 .busy_ratio
                 .is_some_and(|busy| (0.0..=1.0).contains(&busy))
         );
+        let lane = &summary.lanes[0];
+        let seconds = lane.busy_ns.expect("a lane's time") as f64 / 1e9;
+        let rates = lane.at_full_load().expect("it moved packets");
+        for (rate, packets) in rates.into_iter().zip([lane.rx_packets, lane.tx_packets]) {
+            assert!(
+                (rate * seconds - packets as f64).abs() < 1e-6,
+                "{rates:?} in {seconds} s"
+            );
+        }
     }
 }
 

@@ -426,6 +426,8 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "reasons": counters(&l.reasons),
         "waits": l.waits,
         "busy_ratio": l.busy_ratio.map(number),
+        "busy_ns": l.busy_ns,
+        "at_full_load": at_full_load(l),
         "blocked_ns": l.blocked_ns,
         "link_down_ns": l.link_down_ns,
         "measured_ns": l.measured_ns,
@@ -443,6 +445,21 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
         "path_counters": counters(&l.path_counters),
     })
 }
+
+/// What it would do if it were busy all the time.
+fn at_full_load(l: &LaneSummary) -> Value {
+    let known = l.at_full_load();
+    json!({
+        "rx_pps": known.ok().map(|[rx, _]| number(rx)),
+        "tx_pps": known.ok().map(|[_, tx]| number(tx)),
+        "assumes": known.ok().map(|_| ASSUMED),
+        "not_known": known.err(),
+    })
+}
+
+/// Assumption behind rates at full load.
+pub(crate) const ASSUMED: &str =
+    "a packet takes as much of the lane's time as in this run, at its burst sizes, and nothing but the lane limits";
 
 /// A piece of what is known of the run's surroundings.
 fn known(known: &Known) -> Value {

@@ -176,6 +176,147 @@ fn nothing_that_is_hidden_is_left_in_any_file() {
     );
 }
 
+/// A test of two frame sizes, as `rfc2544` and `overload` write theirs.
+fn of_test(test: &str, throughput: [u64; 2], received: u64) -> Document {
+    let column = |key: &str, unit| document::Column {
+        key: key.to_owned(),
+        title: key.to_owned(),
+        unit,
+    };
+    let series = |name: &str, kind, points| document::Series {
+        name: name.to_owned(),
+        kind,
+        points,
+    };
+    let of_size = |at: usize| (64.0 + at as f64, Some(throughput[at] as f64));
+    Document {
+        schema: document::SCHEMA.to_owned(),
+        test: test.to_owned(),
+        complete: true,
+        verdict: vec!["64 bytes: some".to_owned()],
+        deviations: vec!["short".to_owned(), format!("at {received}")],
+        params: json!({ "trial_s": 1, "reference_pps": throughput[0] }),
+        results: vec![json!({ "frame_size_bytes": 64 })],
+        tables: vec![document::Table {
+            name: "throughput".to_owned(),
+            columns: vec![
+                column("frame_size_bytes", document::Unit::Bytes),
+                column("throughput_pps", document::Unit::Pps),
+                column("received", document::Unit::Count),
+            ],
+            rows: vec![
+                vec![json!(64), json!(throughput[0]), json!(received)],
+                vec![json!(65), json!(throughput[1]), json!(received + 5)],
+            ],
+            ..document::Table::default()
+        }],
+        charts: vec![
+            document::Chart {
+                name: "throughput".to_owned(),
+                series: vec![
+                    series("measured", document::Kind::Line, vec![of_size(0), of_size(1)]),
+                    series("theoretical", document::Kind::Reference, vec![(64.0, Some(9.0))]),
+                ],
+                ..document::Chart::default()
+            },
+            document::Chart {
+                name: "search-64".to_owned(),
+                ..document::Chart::default()
+            },
+        ],
+        ..Document::default()
+    }
+}
+
+#[test]
+fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, document: &Document| {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("result.json"), document.text()).expect("a file");
+        path
+    };
+    let a = written("a", &of_test("rfc2544", [1000, 2000], 900));
+    let b = written("b", &of_test("rfc2544", [1500, 1000], 800));
+    let out = folder.path().join("both");
+    // A folder and the file in it are named alike.
+    report(&[a.clone(), b.join("result.json")], &out, false).expect("a folder");
+    let both = document::read(&std::fs::read(out.join("result.json")).expect("a file")).expect("a result");
+    let table = std::fs::read_to_string(out.join("throughput.csv")).expect("a table");
+    assert_eq!(
+        table.lines().collect::<Vec<_>>(),
+        [
+            "frame_size_bytes,result,throughput_pps,throughput_pps_by_first,received,received_less_first",
+            "64,a,1000,,900,",
+            "64,b,1500,1.5,800,-100",
+            "65,a,2000,,905,",
+            "65,b,1000,0.5,805,-100",
+        ]
+    );
+    let names: Vec<_> = both.charts.iter().map(|chart| chart.name.as_str()).collect();
+    assert_eq!(names, ["throughput", "received-difference"]);
+    let lines: Vec<_> = both.charts[0].series.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(
+        lines,
+        ["a", "b", "theoretical"],
+        "what is the same in both is drawn once"
+    );
+    assert_eq!(
+        both.charts[1].series[1].points,
+        [(64.0, Some(-100.0)), (65.0, Some(-100.0))]
+    );
+    assert_eq!(
+        both.verdict[0],
+        "throughput_pps: b is 1.000 times a in the median of 2 rows (0.500 to 1.500)"
+    );
+    assert_eq!(both.deviations, ["short", "'a': at 900", "'b': at 800"]);
+    assert_eq!(both.params, json!({ "trial_s": 1 }));
+    assert_eq!(both.results[1]["result"], "b");
+    for name in [
+        "report.html",
+        "report.md",
+        "throughput.svg",
+        "received-difference.svg",
+        "differences.csv",
+    ] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    let picture = folder.path().join("both.svg");
+    mpps_report::plot_all(&[a.clone(), b], &picture).expect("a picture");
+    assert!(
+        std::fs::read_to_string(&picture)
+            .expect("a picture")
+            .contains("rfc2544: a, b")
+    );
+
+    let other = written("other", &of_test("overload", [1, 2], 3));
+    let rows = sample("run.csv");
+    for (files, out, part) in [
+        (
+            vec![a.clone(), other],
+            folder.path().join("x.md"),
+            "it is of overload, the first one of rfc2544",
+        ),
+        (
+            vec![a.clone(), out.clone()],
+            folder.path().join("x.md"),
+            "several results already",
+        ),
+        (vec![a.clone()], out.clone(), "it is there already"),
+    ] {
+        let error = report(&files, &out, false).expect_err(part).to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    }
+    for (files, part) in [
+        (vec![a, rows], "rows of a run"),
+        (vec![sample("run.json")], "want its rows (--csv)"),
+    ] {
+        let error = mpps_report::plot_all(&files, &picture).expect_err(part).to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    }
+}
+
 #[test]
 fn reports_of_the_wrong_files_are_refused_in_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -201,7 +342,7 @@ fn reports_of_the_wrong_files_are_refused_in_one_line() {
         (
             vec![test.clone(), run.clone()],
             out.clone(),
-            "it is the result of a test: want it alone",
+            "it is the result of a test: want such results alone",
         ),
         (
             vec![other, rows.clone()],

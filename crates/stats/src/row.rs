@@ -160,6 +160,8 @@ pub struct LaneSummary {
     pub measured_ns: u64,
     /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
     pub busy_ratio: Option<f64>,
+    /// That time, ns; `None` also where only one of the ways that it serves is told of.
+    pub busy_ns: Option<u64>,
     /// When the lane was away from its clock; `None` where no thread of ours looks at one.
     pub away: Option<AwaySummary>,
     /// The longest of these times, since the start of the run.
@@ -176,6 +178,23 @@ pub struct LaneSummary {
     pub tx_failed: u64,
     /// Further counters of the path.
     pub path_counters: Vec<(String, u64)>,
+}
+
+impl LaneSummary {
+    /// Packets per second that the lane would receive and send if it were busy all the time, and if each packet took as
+    /// much of its time as in this run, thus at these burst sizes.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn at_full_load(&self) -> Result<[f64; 2], &'static str> {
+        match self.busy_ns {
+            None if self.busy_ratio.is_some() => Err("its time is that of both ways"),
+            None => Err("it has no thread whose time is known"),
+            Some(_) if self.rx_packets + self.tx_packets == 0 => Err("it moved no packet"),
+            Some(0) => Err("the clock did not advance while it was busy"),
+            Some(ns) => Ok([self.rx_packets, self.tx_packets].map(|packets| packets as f64 * 1e9 / ns as f64)),
+        }
+    }
 }
 
 /// Times for which a lane did not come back to its clock though it should have, each of more than 1 ms.

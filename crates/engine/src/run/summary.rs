@@ -549,6 +549,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
                 0 => None,
                 looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
             },
+            busy_ns: (counters.loop_ns.get() > 0 && !m.one_way).then(|| counters.busy_ns.get()),
             run_delay_ns: outcome.run_delay_ns,
             measured_ns: outcome.measured_ns,
             blocked_ns: (counters.loop_ns.get() > 0).then(|| counters.blocked_ns.get()),

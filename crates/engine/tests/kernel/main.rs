@@ -134,6 +134,7 @@ fn every_packet_is_counted_and_loss_stands_in_the_rows_of_its_sending() {
     );
     assert_eq!((line.rx_dropped, line.busy_ratio, line.run_delay_ns), (0, None, None));
     assert_eq!(line.path_counters, [("port".to_owned(), 5)]);
+    assert_eq!(line.at_full_load(), Err("it has no thread whose time is known"));
     assert_eq!(summary.lanes[0].waits, 7);
 }
 

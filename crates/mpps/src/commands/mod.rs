@@ -98,7 +98,7 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         },
         Command::Isolate(args) => isolate::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Plot(args) => written(&args.output, || mpps_report::plot_all(&args.csv, &args.output)),
+        Command::Plot(args) => written(&args.output, || mpps_report::plot_all(&args.files, &args.output)),
         Command::Report(args) => written(&args.output, || {
             mpps_report::document::report(&args.files, &args.output, args.redact)
         }),

@@ -17,6 +17,11 @@ const TAKEN: [&str; 2] = ["report", "result"];
 /// # Errors
 /// When a table's or a chart's name is no plain file name (letters, digits and hyphens), or is there twice.
 pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
+    files_from(document, &[])
+}
+
+/// As [`files`], of a document that was made from these files.
+pub(super) fn files_from(document: &Document, sources: &[Source]) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     let tables = document.tables.iter().map(|table| ("table", table.name.as_str()));
     let charts = document.charts.iter().map(|chart| ("chart", chart.name.as_str()));
     let mut seen = HashSet::new();
@@ -29,7 +34,7 @@ pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError>
         }
     }
     let result = document.text().into_bytes();
-    let sources = [Source::of(RESULT, &result)];
+    let sources = [&[Source::of(RESULT, &result)], sources].concat();
     let mut files = vec![(RESULT.to_owned(), result)];
     let mut add = |name: String, text: String| files.push((name, text.into_bytes()));
     add("report.html".to_owned(), page::html(document, &sources));

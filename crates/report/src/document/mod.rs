@@ -1,6 +1,7 @@
 //! The result of a test as one value, `result.json`: what programs read of it, and the tables and charts that people
 //! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
 
+mod beside;
 mod files;
 mod read;
 pub mod redact;
@@ -9,9 +10,11 @@ pub mod runs;
 pub(crate) mod show;
 mod write;
 
+use files::files_from;
 pub use files::{RESULT, files, is_plain};
 pub use read::{Found, find, read};
 pub use report::report;
+pub(crate) use report::{Drawn, drawn};
 pub use show::{headed, shown};
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +28,7 @@ pub const SCHEMA: &str = "mpps.test/1";
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Which test: `ndr`, `rfc2544`, `overload`, `compare`, `run`.
+    /// Which test: `ndr`, `rfc2544`, `overload`, `compare`, `run`; `report`: several results of one test.
     pub test: String,
     /// Heading, one line.
     pub title: String,
@@ -142,6 +145,13 @@ pub struct Chart {
     pub y: Axis,
     /// What is drawn, in this order.
     pub series: Vec<Series>,
+}
+
+impl Chart {
+    /// Whether it shows how a search went, and not what was found.
+    pub(crate) fn is_of_search(&self) -> bool {
+        self.name.starts_with("search-")
+    }
 }
 
 /// An axis.

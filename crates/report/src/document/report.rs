@@ -1,8 +1,9 @@
 //! `mpps report`: the page of files that are there.
 
-use super::{Document, Found, RESULT, find, redact, runs};
+use super::{Document, Found, RESULT, beside, files_from, find, redact, runs};
 use crate::page::{self, Source};
 use crate::{JsonTarget, ReportError, plot};
+use mpps_sys::private;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,30 +12,28 @@ use std::path::{Path, PathBuf};
 const LONGEST: u64 = 64 << 20;
 /// Rows of a run, in its folder.
 const ROWS: &str = "rows.csv";
-const ENDINGS: &str = ".html, .md or .json";
+const ENDINGS: &str = ".html, .md or .json, or in none: a folder for all files";
 
-/// Writes the page (`.html`), the text (`.md`) or the record (`.json`) of these files: `result.json` of a test, or JSON
-/// summaries of runs, each with the CSV of its run if that is given too. `hidden`: without names and addresses.
+/// Writes the page (`.html`), the text (`.md`), the record (`.json`), or, to a name without an ending, a folder with all
+/// of these, a CSV per table and an SVG per chart. `files`: `result.json` of tests, or JSON summaries of runs, each with
+/// the CSV of its run if that is given too; a folder stands for those in it. `hidden`: without names and addresses.
 ///
 /// # Errors
-/// When a file can't be read or is malformed, files don't belong together, or `out` has another ending or can't be
-/// written.
+/// When a file can't be read or is malformed, files don't belong together, or `out` has another ending, is a folder
+/// that is there already, or can't be written.
 pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportError> {
-    let ending = out.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-    let ending = ending.filter(|e| ["html", "md", "json"].contains(&e.as_str()));
-    let Some(ending) = ending else {
-        return Err(ReportError::Format {
-            path: out.to_owned(),
-            want: ENDINGS,
-        });
+    let ending = out.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let target = match ending.as_deref() {
+        Some("html" | "md" | "json") => Some(JsonTarget::prepare(out)?),
+        None if out != Path::new("-") => None,
+        _ => {
+            return Err(ReportError::Format {
+                path: out.to_owned(),
+                want: ENDINGS,
+            });
+        }
     };
-    let target = JsonTarget::prepare(out)?;
-    let files = files
-        .iter()
-        .map(|file| of_folder(file))
-        .collect::<Result<Vec<_>, _>>()?
-        .concat();
-    let (mut document, mut sources) = read(&files)?;
+    let (mut document, mut sources) = read(files)?;
     if hidden {
         let mut redactor = redact::Redactor::of(&document);
         document = redactor.document(&document);
@@ -42,12 +41,81 @@ pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportE
             source.name = redactor.text(&source.name);
         }
     }
-    let text = match ending.as_str() {
-        "html" => page::html(&document, &sources),
-        "md" => page::markdown(&document, &sources),
+    let Some(target) = target else {
+        let files = files_from(&document, &sources)?;
+        private::new_folder(out).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let why = "it is there already: want the name of a folder to make, or of a file";
+                ReportError::io("make the folder", out, io::Error::other(why))
+            }
+            _ => ReportError::io("make the folder", out, e),
+        })?;
+        let write = |(name, bytes): &(String, Vec<u8>)| JsonTarget::prepare(&out.join(name))?.write_bytes(bytes);
+        return files.iter().try_for_each(write);
+    };
+    let text = match ending.as_deref() {
+        Some("html") => page::html(&document, &sources),
+        Some("md") => page::markdown(&document, &sources),
         _ => document.text(),
     };
     target.write_bytes(text.as_bytes())
+}
+
+/// What `mpps plot` draws of files.
+pub(crate) enum Drawn {
+    /// Rows of runs, in these files.
+    Rows(Vec<PathBuf>),
+    /// The charts of a test, or of several.
+    Charts(Box<Document>),
+}
+
+/// Finds it: rows of runs, `result.json` of tests, or folders with either.
+///
+/// # Errors
+/// When a file can't be read, or both are given.
+pub(crate) fn drawn(given: &[PathBuf]) -> Result<Drawn, ReportError> {
+    let is_csv = |file: &PathBuf| has_ending(file, "csv");
+    let mut rows = Vec::new();
+    let mut tests = Vec::new();
+    for path in given {
+        let found = of_folder(path)?;
+        match found.iter().find(|file| path.is_dir() && is_csv(file)) {
+            Some(file) => rows.push(file.clone()),
+            None if has_ending(&found[0], "json") => tests.push(path.clone()),
+            None => rows.extend(found),
+        }
+    }
+    let Some(path) = tests.first() else {
+        return Ok(Drawn::Rows(rows));
+    };
+    let (document, _) = read(&tests)?;
+    let why = match (document.test.as_str(), rows.is_empty()) {
+        (_, false) => "the result of a test beside rows of a run: want results of one test, or rows of runs",
+        ("run", true) => "the summary of a run: want its rows (--csv)",
+        _ => return Ok(Drawn::Charts(Box::new(document))),
+    };
+    Err(ReportError::malformed(path, why))
+}
+
+fn has_ending(file: &Path, ending: &str) -> bool {
+    file.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending))
+}
+
+/// How tables and legends name results of tests: by their folders, where they have the name of all results.
+fn labels(given: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.filter(|_| path.file_name().is_some_and(|name| name == RESULT));
+        folder.unwrap_or(path).to_owned()
+    };
+    let mut labels = plot::names(&given.iter().map(short).collect::<Vec<_>>());
+    for at in 1..labels.len() {
+        let before = labels[..at].iter().filter(|label| **label == labels[at]).count();
+        if before > 0 {
+            labels[at] = format!("{} ({})", labels[at], before + 1);
+        }
+    }
+    labels
 }
 
 /// The results in the folder of a test or a run (`--out DIR`); a file is itself.
@@ -66,22 +134,40 @@ fn of_folder(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok([result].into_iter().chain(rows).collect())
 }
 
-fn read(files: &[PathBuf]) -> Result<(Document, Vec<Source>), ReportError> {
+fn read(given: &[PathBuf]) -> Result<(Document, Vec<Source>), ReportError> {
     let mut sources = Vec::new();
     let mut all: Vec<runs::Run> = Vec::new();
-    let is_csv = |file: &&PathBuf| file.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv"));
-    let names = plot::names(files);
-    for (file, name) in files.iter().zip(&names).filter(|(file, _)| !is_csv(file)) {
+    let mut tests: Vec<(&PathBuf, beside::Named)> = Vec::new();
+    let found = given
+        .iter()
+        .map(|path| of_folder(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    let files = found.concat();
+    let is_csv = |file: &&PathBuf| has_ending(file, "csv");
+    let names = plot::names(&files);
+    let of = given.iter().zip(labels(given)).zip(&found);
+    let of: Vec<_> = of
+        .flat_map(|(of, found)| found.iter().map(move |_| of.clone()))
+        .collect();
+    for ((file, name), (path, label)) in files.iter().zip(&names).zip(of).filter(|((file, _), _)| !is_csv(file)) {
         let bytes = contents(file)?;
-        sources.push(Source::of(name, &bytes));
         match find(&bytes).map_err(|why| ReportError::malformed(file, why))? {
             Found::Run(summary) => all.push(runs::Run::new(name, summary)),
-            Found::Test(document) if files.len() == 1 => return Ok((*document, sources)),
-            Found::Test(_) => {
-                let why = "it is the result of a test: want it alone, or only JSON summaries of runs with their CSVs";
-                return Err(ReportError::malformed(file, why));
-            }
+            Found::Test(document) => tests.push((path, (label, *document))),
         }
+        sources.push(Source::of(name, &bytes));
+    }
+    if let Some((path, _)) = tests.first().filter(|_| tests.len() < files.len()) {
+        let why = "it is the result of a test: want such results alone, or only JSON summaries of runs with their CSVs";
+        return Err(ReportError::malformed(path, why));
+    }
+    if let [(_, (_, document))] = &mut tests[..] {
+        return Ok((std::mem::take(document), sources));
+    }
+    if !tests.is_empty() {
+        let (paths, tests): (Vec<_>, Vec<_>) = tests.into_iter().unzip();
+        let document = beside::document(&tests).map_err(|(at, why)| ReportError::malformed(paths[at], why))?;
+        return Ok((document, sources));
     }
     for (file, name) in files.iter().zip(&names).filter(|(file, _)| is_csv(file)) {
         let started = plot::started(file);

@@ -13,6 +13,7 @@ pub(crate) mod read;
 pub(crate) mod scale;
 pub(crate) mod svg;
 
+use crate::document::{Chart, Document, Drawn, drawn};
 use crate::{JsonTarget, ReportError};
 use resvg::{tiny_skia, usvg};
 use std::io;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 
 /// Pixels of the PNG for each unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
+
+/// Lines of a test's answer above its charts.
+const LINES: usize = 10;
 
 /// Rows of a run, as pictures need them.
 #[derive(Clone, Debug)]
@@ -55,12 +59,14 @@ pub fn plot(csv: &Path, out: &Path) -> Result<(), ReportError> {
     plot_all(&[csv.to_owned()], out)
 }
 
-/// Draws runs into `out`, an `.svg` or `.png`: one with its totals and both directions, several over one another. Each
-/// is a CSV as [`rows`] reads it.
+/// Draws files into `out`, an `.svg` or `.png`. Runs, each a CSV as [`rows`] reads it: one with its totals and both
+/// directions, several over one another. Results of tests (`result.json`): all charts, those of several over one
+/// another. A folder stands for the file in it.
 ///
 /// # Errors
-/// When a CSV can't be read or is malformed (names line and column), or `out` has another ending or can't be written.
-pub fn plot_all(csvs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
+/// When a file can't be read or is malformed (names line and column of a CSV), files don't belong together, or `out`
+/// has another ending or can't be written.
+pub fn plot_all(files: &[PathBuf], out: &Path) -> Result<(), ReportError> {
     let extension = out.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let png = match extension.as_deref() {
         Some("svg") => false,
@@ -73,12 +79,15 @@ pub fn plot_all(csvs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
         }
     };
     let target = JsonTarget::prepare(out)?;
-    let svg = match csvs {
-        [csv] => {
-            let run = read::read(csv)?;
-            draw::draw(&about::About::of(csv, &file_name(csv)), &run)
-        }
-        csvs => overlaid(csvs)?,
+    let svg = match drawn(files)? {
+        Drawn::Charts(document) => of_test(&document),
+        Drawn::Rows(csvs) => match &csvs[..] {
+            [csv] => {
+                let run = read::read(csv)?;
+                draw::draw(&about::About::of(csv, &file_name(csv)), &run)
+            }
+            csvs => overlaid(csvs)?,
+        },
     };
     if png {
         let bytes = rasterise(&svg).map_err(|e| ReportError::io("draw", out, io::Error::other(e)))?;
@@ -86,6 +95,23 @@ pub fn plot_all(csvs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
     } else {
         target.write_bytes(svg.as_bytes())
     }
+}
+
+/// The charts of a test, but those of its searches, if it has others.
+fn of_test(document: &Document) -> String {
+    let (searches, mut charts): (Vec<_>, Vec<_>) =
+        (document.charts.iter().cloned()).partition(|chart: &Chart| chart.is_of_search());
+    if charts.is_empty() {
+        charts = searches;
+    }
+    let lines: Vec<_> = document
+        .incomplete
+        .iter()
+        .chain(&document.verdict)
+        .take(LINES)
+        .cloned()
+        .collect();
+    crate::chart::stacked(&document.title, &lines, &charts)
 }
 
 /// Several runs over one another.

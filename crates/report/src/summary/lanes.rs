@@ -1,8 +1,8 @@
 //! The lanes: in brief what they cost over all, in full a table of each.
 
 use super::text::{Heads, Page, fold, table};
-use crate::json::share;
-use crate::units::{count, time};
+use crate::json::{ASSUMED, share};
+use crate::units::{count, pps, time};
 use mpps_stats::{LaneSummary, Summary};
 use std::io::{self, Write};
 
@@ -99,6 +99,20 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if let Some(first) = busy.first_mut() {
         first.insert_str(0, "busy: ");
         fold(busy, "   ", "  ", out)?;
+    }
+    let full = s.lanes.iter().filter_map(|l| Some((l, l.at_full_load().ok()?)));
+    let mut full: Vec<_> = full
+        .map(|(l, [rx, tx])| {
+            let sides = [(l.tx_role, tx, "sent"), (l.rx_role, rx, "received")];
+            let sides = sides.into_iter().filter(|(role, ..)| *role);
+            let sides: Vec<_> = sides.map(|(_, rate, name)| format!("{} {name}", pps(rate))).collect();
+            format!("lane {} {}", l.lane, sides.join(", "))
+        })
+        .collect();
+    if let Some(first) = full.first_mut() {
+        first.insert_str(0, "100 % busy would be: ");
+        fold(full, "   ", "  ", out)?;
+        fold(vec![format!("if {ASSUMED}")], "   ", "  ", out)?;
     }
     let polls = s.lanes.iter().filter(|l| l.rx_role && l.busy_ratio.is_some());
     let mut polls: Vec<_> = polls

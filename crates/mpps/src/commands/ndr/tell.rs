@@ -9,7 +9,7 @@ use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::search::Found;
 use crate::commands::method::{Setup, Stop};
 use mpps_method::{Goal, Outcome, Ratio, Verdict};
-use mpps_report::document::{Document, Table, Unit};
+use mpps_report::document::{Axis, Chart, Document, Kind, Scale, Series, Table, Unit};
 use mpps_report::{Between, Found as What};
 use mpps_stats::count;
 use serde_json::Value;
@@ -130,7 +130,46 @@ pub(super) fn document(
         .collect();
     document.tables.insert(0, of_goals(goals, &outcomes, found));
     document.charts = vec![trace(found, goals, &outcomes)];
+    if goals.len() > 1 {
+        document.charts.insert(0, by_loss(goals, &outcomes));
+    }
     document
+}
+
+/// Loss allowed to the right, rate upwards.
+fn by_loss(goals: &[Goal], outcomes: &[Outcome]) -> Chart {
+    let series = |name: &str, of: fn(&Outcome) -> Option<f64>| {
+        let point = |(goal, outcome): (&Goal, &Outcome)| Some((goal.loss.share(), Some(of(outcome)?)));
+        let mut points: Vec<_> = goals.iter().zip(outcomes).filter_map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series {
+            name: name.to_owned(),
+            kind: Kind::Line,
+            points,
+        }
+    };
+    let mut series = vec![
+        series("lower bound", |outcome| outcome.bounds.lower.map(|load| load as f64)),
+        series("conditional throughput", |outcome| outcome.conditional_throughput),
+    ];
+    series.retain(|series| !series.points.is_empty());
+    Chart {
+        name: "goals".to_owned(),
+        title: "Highest rates by the loss allowed".to_owned(),
+        x: Axis {
+            label: "loss allowed".to_owned(),
+            unit: Unit::Ratio,
+            scale: Scale::Category,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: "rate".to_owned(),
+            unit: Unit::Pps,
+            min: Some(0.0),
+            ..Axis::default()
+        },
+        series,
+    }
 }
 
 /// The goals and what was found, as a table.

@@ -119,9 +119,29 @@ impl Told<'_> {
             min: Some(0.0),
             ..axis("offered load", Unit::Pps)
         };
+        let device = |name: &str, what: fn(&Did) -> Option<f64>| {
+            let loads = self.points.iter().enumerate();
+            let points = loads.filter_map(|(at, point)| Some((point.all.oload()?, Some(what(&self.device(at)?)?))));
+            line(name.to_owned(), Kind::Line, points.collect())
+        };
         let mut bursts = self.by_lane("", Did::mean_burst);
         bursts.extend(self.by_lane(", over all polls", Did::mean_burst_all_polls));
         vec![
+            Chart {
+                name: "overload-device".to_owned(),
+                title: "What the device took, sent and dropped".to_owned(),
+                x: x(),
+                y: Axis {
+                    min: Some(0.0),
+                    ..axis("rate", Unit::Pps)
+                },
+                series: vec![
+                    device("taken", Did::rx_pps),
+                    device("sent", Did::tx_pps),
+                    device("dropped: port full", Did::tx_full_pps),
+                    device("dropped before it", Did::rx_dropped_pps),
+                ],
+            },
             Chart {
                 name: "overload-lanes".to_owned(),
                 title: "Share of its time that each lane of the device was busy".to_owned(),

@@ -1,7 +1,8 @@
 //! Latency at the throughput (RFC 2544, 26.2), with the statistics of RFC 8219.
 
-use super::OfSize;
 use super::choice::Choice;
+use super::throughput::at_throughput;
+use super::{OfSize, by_size};
 use crate::commands::method::Step;
 use crate::commands::method::bench::{Bench, pdv};
 use crate::commands::method::measure::{Ask, Delay, Measured, Phase};
@@ -152,6 +153,55 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
         ],
         rows: sizes.iter().filter_map(row).collect(),
     }
+}
+
+/// Frame size to the right, mean latency and packet delay variation upwards: of the runs of this test, or, if there are
+/// none, of a trial of the search.
+pub(super) fn by_size_charts(choice: &Choice, sizes: &[OfSize]) -> [Chart; 2] {
+    let tested = sizes.iter().any(|of| !of.latency.is_empty());
+    let at = match tested {
+        true if choice.at < 1.0 => format!("at {} of the throughput", units::percent(choice.at)),
+        _ => "at the throughput".to_owned(),
+    };
+    let value = |of: &OfSize, pick: fn(&Runs) -> f64, one: fn(&Delay) -> f64| match tested {
+        true => runs(of).as_ref().map(pick),
+        false => at_throughput(of)?.latency.as_ref().map(one),
+    };
+    let chart = |name: &str, what: &str, label: &str, pick: fn(&Runs) -> f64, one: fn(&Delay) -> f64| Chart {
+        name: name.to_owned(),
+        title: format!("{what} by frame size, {at}"),
+        x: by_size(),
+        y: Axis {
+            label: label.to_owned(),
+            unit: Unit::Ns,
+            min: Some(0.0),
+            ..Axis::default()
+        },
+        series: vec![Series {
+            name: "measured".to_owned(),
+            kind: Kind::Line,
+            points: sizes
+                .iter()
+                .filter_map(|of| Some((of.frame_size as f64, Some(value(of, pick, one)?))))
+                .collect(),
+        }],
+    };
+    [
+        chart(
+            "latency-by-size",
+            "Mean latency",
+            "mean latency",
+            |runs| runs.mean,
+            |delay| delay.mean,
+        ),
+        chart(
+            "jitter-by-size",
+            "Jitter (packet delay variation, PDV)",
+            "PDV",
+            |runs| runs.pdv[0] as f64,
+            |delay| pdv(delay) as f64,
+        ),
+    ]
 }
 
 /// Share of the packets to the right, by how many are left of one; latency upwards. Of each size the run whose 99.9th

@@ -66,17 +66,21 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
     let mut tables = Vec::new();
     let mut charts = Vec::new();
     for test in &choice.tests {
-        let (table, chart) = match test {
-            Test::Recovery => (recovery::table(choice, sizes), Some(recovery::chart(choice, sizes))),
-            Test::Reset => (reset::table(choice, sizes), None),
-            Test::Throughput => (throughput::table(sizes), Some(throughput::chart(sizes))),
-            Test::Latency => (latency::table(sizes), Some(latency::chart(sizes))),
-            Test::Loss => (loss::table(sizes), Some(loss::chart(sizes))),
-            Test::BackToBack => (burst::table(sizes), Some(burst::chart(sizes))),
+        let (table, of_table) = match test {
+            Test::Recovery => (recovery::table(choice, sizes), vec![recovery::chart(choice, sizes)]),
+            Test::Reset => (reset::table(choice, sizes), Vec::new()),
+            Test::Throughput => (throughput::table(sizes), throughput::charts(sizes).to_vec()),
+            Test::Latency => (latency::table(sizes), vec![latency::chart(sizes)]),
+            Test::Loss => (loss::table(sizes), vec![loss::chart(sizes)]),
+            Test::BackToBack => (burst::table(sizes), vec![burst::chart(sizes)]),
         };
         if !table.rows.is_empty() {
             tables.push(table);
-            charts.extend(chart);
+            charts.extend(of_table);
+        }
+        if *test == Test::Throughput {
+            charts.extend(latency::by_size_charts(choice, sizes));
+            tables.extend(Some(throughput::trials_table(sizes)).filter(|table| !table.rows.is_empty()));
         }
     }
     let bursts = throughput::bursts_table(sizes);

@@ -3,8 +3,9 @@
 use super::choice::Choice;
 use super::{OfSize, by_size};
 use crate::commands::method::Step;
-use crate::commands::method::bench::Bench;
+use crate::commands::method::bench::{Bench, pdv};
 use crate::commands::method::limits::LimitedBy;
+use crate::commands::method::measure::Measured;
 use crate::commands::method::outcome::{bounds, mark, outcome_json, verdict};
 use crate::commands::method::report::column;
 use crate::commands::method::search::{Found, search_of};
@@ -180,6 +181,58 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
     }
 }
 
+/// The last of the longest trials at the throughput.
+pub(super) fn at_throughput(of: &OfSize) -> Option<&Measured> {
+    let lower = of.throughput()?;
+    let trials = of.found.as_ref()?.trials.iter();
+    let there = trials.filter(|told| told.counts() && told.trial.input.load == lower);
+    there.max_by_key(|told| told.ask.duration_ns)
+}
+
+/// That trial of each size, packet by packet and byte by byte.
+pub(super) fn trials_table(sizes: &[OfSize]) -> Table {
+    let row = |of: &OfSize| -> Option<Vec<Value>> {
+        let told = at_throughput(of)?;
+        let seconds = told.ask.duration_ns as f64 / 1e9;
+        let bits = FrameSize::from_fcs(of.frame_size).l1_bits();
+        let rate = told.received as f64 / seconds;
+        let delay = told.latency.as_ref();
+        Some(vec![
+            of.frame_size.into(),
+            (bits / 8).into(),
+            seconds.into(),
+            told.loss().1.into(),
+            told.sent.into(),
+            told.received.into(),
+            (told.sent * of.frame_size as u64).into(),
+            delay.map(|delay| delay.mean).into(),
+            delay.map(|delay| delay.max).into(),
+            delay.map(pdv).into(),
+            (rate * bits as f64).into(),
+            rate.into(),
+        ])
+    };
+    Table {
+        name: "at-throughput".to_owned(),
+        caption: "The last full trial at the throughput, by frame size".to_owned(),
+        columns: vec![
+            column("frame_size_bytes", "frame", Unit::Bytes),
+            column("wire_size_bytes", "on the wire", Unit::Bytes),
+            column("duration_s", "duration", Unit::S),
+            column("missing", "lost", Unit::Count),
+            column("sent", "sent", Unit::Count),
+            column("received", "received", Unit::Count),
+            column("sent_bytes", "sent", Unit::Bytes),
+            column("latency_mean_ns", "mean latency", Unit::Ns),
+            column("latency_max_ns", "max", Unit::Ns),
+            column("pdv_ns", "jitter (PDV)", Unit::Ns),
+            column("received_bps", "received, layer 1", Unit::Bps),
+            column("received_pps", "received", Unit::Pps),
+        ],
+        rows: sizes.iter().filter_map(row).collect(),
+    }
+}
+
 /// What set the highest rates of these sizes, of which a chart has one line: that this host can't send more is only
 /// said where nothing else set any of them.
 pub(super) fn ceiling(sizes: &[OfSize]) -> LimitedBy {
@@ -188,40 +241,52 @@ pub(super) fn ceiling(sizes: &[OfSize]) -> LimitedBy {
     others.into_iter().find(set).unwrap_or(LimitedBy::Generator)
 }
 
-/// Frame size to the right, rate upwards, and what could be at best (RFC 2544, 26.1).
-pub(super) fn chart(sizes: &[OfSize]) -> Chart {
-    let points = |of: &dyn Fn(&OfSize) -> Option<f64>| {
-        let point = |size: &OfSize| Some((size.frame_size as f64, Some(of(size)?)));
-        sizes.iter().filter_map(point).collect::<Vec<_>>()
-    };
+/// Frame size to the right, rate upwards, and what could be at best (RFC 2544, 26.1): packets, and bits on layer 1.
+pub(super) fn charts(sizes: &[OfSize]) -> [Chart; 2] {
     let linked = sizes.iter().any(|of| of.theoretical.is_some());
-    Chart {
-        name: "throughput".to_owned(),
-        title: "Throughput by frame size".to_owned(),
-        x: by_size(),
-        y: Axis {
-            label: "rate".to_owned(),
-            unit: Unit::Pps,
-            min: Some(0.0),
-            ..Axis::default()
-        },
-        series: vec![
-            Series {
-                name: "measured".to_owned(),
-                kind: Kind::Line,
-                points: points(&|of| match of.unfit {
-                    Some(_) => Some(0.0),
-                    None => of.throughput().map(|load| load as f64),
-                }),
+    let chart = |name: &str, title: &str, unit: Unit, each: fn(&OfSize) -> f64| {
+        let points = |of: fn(&OfSize) -> Option<f64>| {
+            let point = |size: &OfSize| Some((size.frame_size as f64, Some(of(size)? * each(size))));
+            sizes.iter().filter_map(point).collect::<Vec<_>>()
+        };
+        Chart {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x: by_size(),
+            y: Axis {
+                label: "rate".to_owned(),
+                unit,
+                min: Some(0.0),
+                ..Axis::default()
             },
-            Series {
-                name: match linked {
-                    true => "theoretical".to_owned(),
-                    false => ceiling(sizes).ceiling().to_owned(),
+            series: vec![
+                Series {
+                    name: "measured".to_owned(),
+                    kind: Kind::Line,
+                    points: points(|of| match of.unfit {
+                        Some(_) => Some(0.0),
+                        None => of.throughput().map(|load| load as f64),
+                    }),
                 },
-                kind: Kind::Reference,
-                points: points(&|of| of.theoretical.or_else(|| Some(of.limits?.0.max as f64))),
-            },
-        ],
-    }
+                Series {
+                    name: match linked {
+                        true => "theoretical".to_owned(),
+                        false => ceiling(sizes).ceiling().to_owned(),
+                    },
+                    kind: Kind::Reference,
+                    points: points(|of| of.theoretical.or_else(|| Some(of.limits?.0.max as f64))),
+                },
+            ],
+        }
+    };
+    let bits = |of: &OfSize| FrameSize::from_fcs(of.frame_size).l1_bits() as f64;
+    [
+        chart("throughput", "Throughput by frame size", Unit::Pps, |_| 1.0),
+        chart(
+            "throughput-bits",
+            "Throughput by frame size, bits on layer 1",
+            Unit::Bps,
+            bits,
+        ),
+    ]
 }

@@ -1,0 +1,469 @@
+//! Results of one test beside each other: a row of each in every table, a line of each in every chart.
+
+use super::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Series, Table, Unit};
+use serde_json::{Map, Value, json};
+
+/// What [`Document::test`] is.
+const TEST: &str = "report";
+
+/// Columns by which rows belong together. A loss is one in a first column alone, which goals of a search have.
+const KEYS: [&str; 6] = [
+    "frame_size_bytes",
+    "burst_frames",
+    "load_ratio",
+    "lane",
+    "kind",
+    "trial",
+];
+const GOAL: &str = "loss_ratio";
+
+/// Columns that are divided by that of the first result.
+const BY: [&str; 13] = [
+    "throughput_pps",
+    "lower_pps",
+    "latency_mean_ns",
+    "mean_ns",
+    "worst_case_ns",
+    "pdv_ns",
+    "mean_frames",
+    "corrected_buffer_s",
+    "mean_recovery_ns",
+    "fr_pps",
+    "latency_p99_ns",
+    "device_rx_pps",
+    "device_tx_pps",
+];
+/// Columns from which that of the first result is taken off.
+const LESS: [&str; 2] = [RECEIVED, GOAL];
+const RECEIVED: &str = "received";
+
+/// Lines of all verdicts, up to which these are shown: more are in the reports of their own.
+const LINES: usize = 6;
+
+/// A result and how tables and legends name it.
+pub(crate) type Named = (String, Document);
+
+/// One document of several results of the same test, at least one.
+///
+/// # Errors
+/// The place of a result that does not fit, and one line that says why.
+pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
+    let first = &all[0].1;
+    for (at, (_, document)) in all.iter().enumerate() {
+        if document.test == TEST {
+            return Err((
+                at,
+                "it holds several results already: want those of single tests".to_owned(),
+            ));
+        }
+        if document.test != first.test {
+            let (a, b) = (&first.test, &document.test);
+            return Err((
+                at,
+                format!("it is of {b}, the first one of {a}: want results of one test"),
+            ));
+        }
+    }
+    let each = |of: &dyn Fn(&Document) -> Vec<String>| -> Vec<String> {
+        let lines = all
+            .iter()
+            .flat_map(|(name, document)| of(document).into_iter().map(move |line| format!("'{name}': {line}")));
+        lines.collect()
+    };
+    let incomplete = each(&|document| match document.complete {
+        true => Vec::new(),
+        false => vec![
+            document
+                .incomplete
+                .clone()
+                .unwrap_or_else(|| "no reason is given".to_owned()),
+        ],
+    });
+    let tables = of_each(all, |document| &document.tables, |table| &table.name);
+    let tables: Vec<_> = tables.into_iter().filter_map(|tables| merged(&tables)).collect();
+    let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let mut verdict: Vec<_> = tables.iter().flat_map(|table| sentences(table, &names)).collect();
+    verdict.push(
+        "The results were not measured in turns: what changed on the hosts meanwhile is in what differs.".to_owned(),
+    );
+    if all.iter().map(|(_, document)| document.verdict.len()).sum::<usize>() <= LINES {
+        verdict.extend(each(&|document| document.verdict.clone()));
+    }
+    let mut charts: Vec<_> = of_each(all, |document| &document.charts, |chart| &chart.name)
+        .into_iter()
+        .filter(|charts| !charts[0].1.is_of_search())
+        .map(|charts| overlaid(&charts))
+        .collect();
+    charts.extend(tables.iter().filter_map(|table| difference(table, names[0])));
+    let mut definitions: Vec<Definition> = Vec::new();
+    for definition in all.iter().flat_map(|(_, document)| &document.definitions) {
+        if !definitions.iter().any(|known| known.term == definition.term) {
+            definitions.push(definition.clone());
+        }
+    }
+    let results = all.iter().flat_map(|(name, document)| {
+        document.results.iter().map(move |result| {
+            let mut result = result.clone();
+            if let Some(fields) = result.as_object_mut() {
+                fields.insert("result".to_owned(), json!(name));
+            }
+            result
+        })
+    });
+    let devices = each(&|document| document.device.clone().into_iter().collect());
+    Ok(Document {
+        schema: SCHEMA.to_owned(),
+        test: TEST.to_owned(),
+        title: format!("{}: {}", first.test, names.join(", ")),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: first.started.clone(),
+        took_s: all.iter().map(|(_, document)| document.took_s).sum(),
+        complete: incomplete.is_empty(),
+        incomplete: (!incomplete.is_empty()).then(|| incomplete.join("; ")),
+        compliance: common(all, |document| &document.compliance).cloned().flatten(),
+        verdict,
+        deviations: deviations(all),
+        params: shared(all, |document| &document.params),
+        results: results.collect(),
+        tables: tables.into_iter().chain(differences(all)).collect(),
+        charts,
+        definitions,
+        device: (!devices.is_empty()).then(|| devices.join("\n")),
+        tester: shared(all, |document| &document.tester),
+        plan: common(all, |document| &document.plan).cloned().unwrap_or_default(),
+        ..Document::default()
+    })
+}
+
+/// What all have in common.
+fn common<'d, T: PartialEq>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d T) -> Option<&'d T> {
+    let first = of(&all.first()?.1);
+    all.iter().all(|(_, document)| of(document) == first).then_some(first)
+}
+
+/// Tables or charts of a name, of each result that has it, in the order of the first result that does. Those that hold
+/// all trials stay in the reports of their own.
+fn of_each<'d, T>(
+    all: &'d [Named],
+    of: impl Fn(&'d Document) -> &'d [T],
+    name: impl Fn(&'d T) -> &'d str,
+) -> Vec<Vec<(&'d str, &'d T)>> {
+    let mut groups: Vec<Vec<(&str, &T)>> = Vec::new();
+    for (label, document) in all {
+        for part in of(document).iter().filter(|part| name(part) != "trials") {
+            match groups.iter_mut().find(|group| name(group[0].1) == name(part)) {
+                Some(group) => group.push((label, part)),
+                None => groups.push(vec![(label, part)]),
+            }
+        }
+    }
+    groups
+}
+
+/// A deviation of all as it is, another with the names of those that have it.
+fn deviations(all: &[Named]) -> Vec<String> {
+    let mut lines: Vec<(&String, Vec<&str>)> = Vec::new();
+    for (name, document) in all {
+        for line in &document.deviations {
+            match lines.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, names)) => names.push(name),
+                None => lines.push((line, vec![name])),
+            }
+        }
+    }
+    let told = |(line, names): (&String, Vec<&str>)| match names.len() == all.len() {
+        true => line.clone(),
+        false => format!("'{}': {line}", names.join("', '")),
+    };
+    lines.into_iter().map(told).collect()
+}
+
+/// Fields that are the same in all.
+fn shared<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d Value) -> Value {
+    let Some(first) = all.first().and_then(|(_, document)| of(document).as_object()) else {
+        return Value::Null;
+    };
+    let same = |(key, value): &(&String, &Value)| all.iter().all(|(_, document)| of(document).get(key) == Some(*value));
+    let fields: Map<String, Value> = first
+        .iter()
+        .filter(same)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    fields.into()
+}
+
+/// What the results do not have in common: parameters, testers and command lines.
+fn differences(all: &[Named]) -> Option<Table> {
+    let fields = |document: &Document| -> Map<String, Value> {
+        let mut fields = Map::new();
+        for object in [&document.params, &document.tester] {
+            fields.extend(object.as_object().cloned().unwrap_or_default());
+        }
+        fields.insert("command".to_owned(), document.command.join(" ").into());
+        fields.insert("started".to_owned(), document.started.clone().into());
+        fields
+    };
+    let all_fields: Vec<_> = all.iter().map(|(_, document)| fields(document)).collect();
+    let mut keys: Vec<&String> = all_fields.iter().flat_map(Map::keys).collect();
+    keys.sort();
+    keys.dedup();
+    keys.retain(|key| {
+        all_fields
+            .iter()
+            .any(|fields| fields.get(*key) != all_fields[0].get(*key))
+    });
+    let cell = |value: Option<&Value>| match value {
+        Some(value @ (Value::Array(_) | Value::Object(_))) => value.to_string().into(),
+        other => other.cloned().unwrap_or_default(),
+    };
+    let row = |key: &String| {
+        let cells = all_fields.iter().map(|fields| cell(fields.get(key)));
+        std::iter::once(Value::from(key.as_str())).chain(cells).collect()
+    };
+    let named = all
+        .iter()
+        .enumerate()
+        .map(|(at, (name, _))| column(&format!("result_{}", at + 1), &format!("'{name}'"), Unit::Plain));
+    let table = Table {
+        name: "differences".to_owned(),
+        caption: "What differs between the results".to_owned(),
+        columns: std::iter::once(column("what", "what", Unit::Plain))
+            .chain(named)
+            .collect(),
+        rows: keys.into_iter().map(row).collect(),
+    };
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn column(key: &str, title: &str, unit: Unit) -> Column {
+    Column {
+        key: key.to_owned(),
+        title: title.to_owned(),
+        unit,
+    }
+}
+
+/// A key as rows are matched by it: shares of rates are rounded, each by itself.
+fn key(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) => format!("{number:.3}"),
+        None => value.to_string(),
+    }
+}
+
+/// The tables of one name as one: key columns, the result, and the other columns, with a column more behind each that
+/// is compared. `None` where they have no key.
+fn merged(tables: &[(&str, &Table)]) -> Option<Table> {
+    let mut columns: Vec<&Column> = Vec::new();
+    for column in tables.iter().flat_map(|(_, table)| &table.columns) {
+        if !columns.iter().any(|known| known.key == column.key) {
+            columns.push(column);
+        }
+    }
+    let is_key = |at: usize, column: &Column| KEYS.contains(&column.key.as_str()) || at == 0 && column.key == GOAL;
+    let keys: Vec<&Column> = (columns.iter().enumerate())
+        .filter(|(at, column)| is_key(*at, column))
+        .map(|(_, column)| *column)
+        .collect();
+    if keys.is_empty() {
+        return None;
+    }
+    let values: Vec<&Column> = columns.into_iter().filter(|column| !keys.contains(column)).collect();
+    let first = tables[0].0;
+    // Rows with the same key are matched in their order.
+    let mut groups: Vec<((Vec<String>, usize), Vec<(usize, &Vec<Value>)>)> = Vec::new();
+    for (at, (_, table)) in tables.iter().enumerate() {
+        let mut seen: Vec<Vec<String>> = Vec::new();
+        for row in &table.rows {
+            let of: Vec<_> = keys.iter().map(|column| key(&cell(table, row, &column.key))).collect();
+            let turn = seen.iter().filter(|known| **known == of).count();
+            seen.push(of.clone());
+            let of = (of, turn);
+            match groups.iter_mut().find(|(known, _)| *known == of) {
+                Some((_, rows)) => rows.push((at, row)),
+                None => groups.push((of, vec![(at, row)])),
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (_, group) in &groups {
+        let of_first = group.iter().find(|(at, _)| *at == 0).map(|(_, row)| *row);
+        for (at, row) in group {
+            let (name, table) = tables[*at];
+            let mut cells: Vec<Value> = keys.iter().map(|column| cell(table, row, &column.key)).collect();
+            cells.push(name.into());
+            for column in &values {
+                let value = cell(table, row, &column.key);
+                let other = of_first
+                    .filter(|_| *at > 0)
+                    .map(|row| cell(tables[0].1, row, &column.key));
+                let numbers = value.as_f64().zip(other.as_ref().and_then(Value::as_f64));
+                cells.push(value);
+                match compared(column) {
+                    Some(true) => cells.push(json!(numbers.filter(|(_, of)| *of != 0.0).map(|(a, b)| a / b))),
+                    Some(false) => cells.push(numbers.map_or(Value::Null, |(a, b)| less(a, b))),
+                    None => {}
+                }
+            }
+            rows.push(cells);
+        }
+    }
+    let mut columns: Vec<Column> = keys.into_iter().cloned().collect();
+    columns.push(column("result", "result", Unit::Plain));
+    for of in values {
+        columns.push(of.clone());
+        columns.extend(compared(of).map(|by| match by {
+            true => column(&format!("{}{BY_FIRST}", of.key), &format!("÷ {first}"), Unit::Plain),
+            false => column(&format!("{}{LESS_FIRST}", of.key), &format!("− {first}"), of.unit),
+        }));
+    }
+    Some(Table {
+        name: tables[0].1.name.clone(),
+        caption: tables[0].1.caption.clone(),
+        columns,
+        rows,
+    })
+}
+
+/// A difference, which is whole if both are.
+fn less(a: f64, b: f64) -> Value {
+    let difference = a - b;
+    match a.fract() == 0.0 && b.fract() == 0.0 && difference.abs() < 1e15 {
+        true => json!(difference as i64),
+        false => json!(difference),
+    }
+}
+
+const BY_FIRST: &str = "_by_first";
+const LESS_FIRST: &str = "_less_first";
+
+/// Whether a column is divided by the first result's (true), or has that taken off.
+fn compared(column: &Column) -> Option<bool> {
+    let key = column.key.as_str();
+    BY.contains(&key)
+        .then_some(true)
+        .or(LESS.contains(&key).then_some(false))
+}
+
+fn cell(table: &Table, row: &[Value], key: &str) -> Value {
+    let at = table.columns.iter().position(|column| column.key == key);
+    at.and_then(|at| row.get(at)).cloned().unwrap_or_default()
+}
+
+/// How each result stands to the first one in what is divided by it.
+fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        let Some(of) = column
+            .key
+            .strip_suffix(BY_FIRST)
+            .and_then(|_| table.columns.get(at - 1))
+        else {
+            continue;
+        };
+        for name in &names[1..] {
+            let rows = table.rows.iter().filter(|row| cell(table, row, "result") == **name);
+            let mut ratios: Vec<f64> = rows.filter_map(|row| row[at].as_f64()).collect();
+            ratios.sort_by(f64::total_cmp);
+            let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else {
+                continue;
+            };
+            let middle = (ratios[(ratios.len() - 1) / 2] + ratios[ratios.len() / 2]) / 2.0;
+            let over = match ratios.len() {
+                1 => String::new(),
+                n => format!(" in the median of {n} rows ({least:.3} to {most:.3})"),
+            };
+            lines.push(format!("{}: {name} is {middle:.3} times {}{over}", of.title, names[0]));
+        }
+    }
+    lines
+}
+
+/// The charts of one name as one. A line that is the same in all is drawn once.
+fn overlaid(charts: &[(&str, &Chart)]) -> Chart {
+    let first = charts[0].1;
+    let mut series: Vec<Series> = Vec::new();
+    for (name, chart) in charts {
+        let lines = chart.series.iter().filter(|one| one.kind != Kind::Reference).count();
+        for one in &chart.series {
+            let shared = |(_, other): &(&str, &Chart)| other.series.contains(one);
+            let (reference, alike) = (one.kind == Kind::Reference, charts.iter().all(shared));
+            if reference && alike {
+                series.extend((!series.contains(one)).then(|| one.clone()));
+                continue;
+            }
+            series.push(Series {
+                name: match lines == 1 && !reference {
+                    true => (*name).to_owned(),
+                    false => format!("{name}: {}", one.name),
+                },
+                ..one.clone()
+            });
+        }
+    }
+    series.sort_by_key(|one| one.kind == Kind::Reference);
+    let title = charts.iter().all(|(_, chart)| chart.title == first.title);
+    let ends = |of: fn(&Chart) -> &Axis| {
+        let end = |end: fn(&Axis) -> Option<f64>| {
+            let same = charts.iter().all(|(_, chart)| end(of(chart)) == end(of(first)));
+            end(of(first)).filter(|_| same)
+        };
+        Axis {
+            min: end(|axis| axis.min),
+            max: end(|axis| axis.max),
+            ..of(first).clone()
+        }
+    };
+    Chart {
+        name: first.name.clone(),
+        title: if title {
+            first.title.clone()
+        } else {
+            first.title.split(',').next().unwrap_or_default().to_owned()
+        },
+        x: ends(|chart| &chart.x),
+        y: ends(|chart| &chart.y),
+        series,
+    }
+}
+
+/// Packets received, less those of the first result, by frame size.
+fn difference(table: &Table, first: &str) -> Option<Chart> {
+    let at = table
+        .columns
+        .iter()
+        .position(|column| column.key == format!("{RECEIVED}{LESS_FIRST}"))?;
+    let mut series: Vec<Series> = Vec::new();
+    for row in &table.rows {
+        let name = cell(table, row, "result");
+        let name = name.as_str().unwrap_or_default();
+        let value = if name == first { Some(0.0) } else { row[at].as_f64() };
+        let (Some(size), Some(value)) = (cell(table, row, KEYS[0]).as_f64(), value) else {
+            continue;
+        };
+        let place = series.iter().position(|one| one.name == name).unwrap_or(series.len());
+        if place == series.len() {
+            series.push(Series {
+                name: name.to_owned(),
+                ..Series::default()
+            });
+        }
+        series[place].points.push((size, Some(value)));
+    }
+    (!series.is_empty()).then(|| Chart {
+        name: "received-difference".to_owned(),
+        title: format!("Packets received, less those of {first}, each at its own throughput"),
+        x: Axis {
+            label: "frame size".to_owned(),
+            unit: Unit::Bytes,
+            scale: Scale::Category,
+            ..Axis::default()
+        },
+        y: Axis {
+            label: "difference, packets".to_owned(),
+            unit: Unit::Count,
+            ..Axis::default()
+        },
+        series,
+    })
+}
