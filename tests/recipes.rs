@@ -295,6 +295,15 @@ const RECIPES: &[Recipe] = &[
             "mpps report run.json run.csv -o public.html --redact",
         ],
     },
+    Recipe {
+        page: "docs/reports.md",
+        before: "for i in c rust; do mpps ndr loop: --max-rate 1kpps --search-time 2s --out throughput-$i \
+                 --goal loss=0,initial=100ms,final=100ms,sum=100ms,width=50% || test $? = 3 || exit 1; done",
+        commands: &[
+            "mpps report throughput-c throughput-rust -o both",
+            "mpps plot throughput-c throughput-rust -o both.png",
+        ],
+    },
     recipe(
         "docs/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],

@@ -368,6 +368,7 @@ static EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("One run", "mpps plot run.csv -o run.png"),
             ("Two over one another", "mpps plot run.csv other.csv -o both.svg"),
+            ("Two results of a test", "mpps plot ndr-a ndr-b -o both.png"),
         ],
     ),
     (
@@ -377,6 +378,10 @@ static EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "A test, without names and addresses",
                 "mpps report ndr-results -o public.html --redact",
+            ),
+            (
+                "Two results of a test, as a folder with tables and charts",
+                "mpps report ndr-a ndr-b -o both",
             ),
         ],
     ),

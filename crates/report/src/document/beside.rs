@@ -7,14 +7,8 @@ use serde_json::{Map, Value, json};
 const TEST: &str = "report";
 
 /// Columns by which rows belong together. A loss is one in a first column alone, which goals of a search have.
-const KEYS: [&str; 6] = [
-    "frame_size_bytes",
-    "burst_frames",
-    "load_ratio",
-    "lane",
-    "kind",
-    "trial",
-];
+const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", "load_ratio", LANE, "kind", "trial"];
+const LANE: &str = "lane";
 const GOAL: &str = "loss_ratio";
 
 /// Columns that are divided by that of the first result.
@@ -350,9 +344,12 @@ fn cell(table: &Table, row: &[Value], key: &str) -> Value {
     at.and_then(|at| row.get(at)).cloned().unwrap_or_default()
 }
 
-/// How each result stands to the first one in what is divided by it.
+/// How each result stands to the first one in what is divided by it; not lane by lane.
 fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
+    if table.columns.iter().any(|column| column.key == LANE) {
+        return lines;
+    }
     for (at, column) in table.columns.iter().enumerate() {
         let Some(of) = column
             .key
