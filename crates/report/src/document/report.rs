@@ -14,9 +14,10 @@ const LONGEST: u64 = 64 << 20;
 const ROWS: &str = "rows.csv";
 const ENDINGS: &str = ".html, .md or .json, or in none: a folder for all files";
 
-/// Writes the page (`.html`), the text (`.md`), the record (`.json`), or, to a name without an ending, a folder with all
-/// of these, a CSV per table and an SVG per chart. `files`: `result.json` of tests, or JSON summaries of runs, each with
-/// the CSV of its run if that is given too; a folder stands for those in it. `hidden`: without names and addresses.
+/// Writes the page (`.html`), the text (`.md`), the record (`.json`), or, to a name without an ending, a folder with
+/// all of these, a CSV per table and an SVG per chart. `files`: `result.json` of tests, or JSON summaries of runs, each
+/// with the CSV of its run if that is given too; a folder stands for those in it. `hidden`: without names and
+/// addresses.
 ///
 /// # Errors
 /// When a file can't be read or is malformed, files don't belong together, or `out` has another ending, is a folder
