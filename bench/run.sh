@@ -25,6 +25,7 @@
 #                          two_links: of which devices
 # BENCH_SIZES=64,1518      l2fwd_study: some of its 26 frame sizes
 # BENCH_STUDY_ROUNDS=2     l2fwd_study: searches of each size and program
+# BENCH_NEURING=…          pairs: the DPDK article's baseline program, built already (else it is fetched and built)
 # BENCH_METHOD_ARGS=…      ndr, l2fwd_study, two_links: further options of the tester, such as '--catch-up 20ms'
 # BENCH_DATA=bench/data    where io_uring, ndr, l2fwd_study, pairs, bursts, two_links, long keep raw data (CSV)
 # MPPS_BIN=…               the program to measure (default: target/release/mpps)

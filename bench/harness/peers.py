@@ -104,8 +104,36 @@ def echo(ctx, name, label, size):
             "loss": 1 - result["received"] / max(result["sent"], 1)}
 
 
+NEURING = "https://github.com/micromaomao/neuring"
+# The commit that the article names, and a compiler of its day: it uses what later ones have no more.
+NEURING_COMMIT, NEURING_RUST = "d37c0b735689117d854992460946e36bbe9f9e58", "nightly-2023-04-07"
+
+
+def build_neuring(ctx, section):
+    """The DPDK article's own baseline program: that of BENCH_NEURING, or fetched and built in the benchmark's folder,
+    with its compiler."""
+    given = os.environ.get("BENCH_NEURING")
+    if given:
+        section.text(f"`neuring` is the program that BENCH_NEURING names, {os.path.basename(given)}.")
+        return given
+    ctx.need("git", "rustup")
+    folder = os.path.join(ctx.tmp, "neuring")
+    home = ["env", f"RUSTUP_HOME={os.path.join(ctx.tmp, 'rustup')}", "CARGO_NET_RETRY=1"]
+    steps = ((60, ["git", "clone", "--quiet", NEURING, folder]),
+             (20, ["git", "-C", folder, "checkout", "--quiet", NEURING_COMMIT]),
+             (300, [*home, "rustup", "toolchain", "install", NEURING_RUST, "--profile", "minimal", "--no-self-update"]),
+             (600, [*home, "rustup", "run", NEURING_RUST, "cargo", "build", "--release", "--locked", "--manifest-path",
+                    os.path.join(folder, "Cargo.toml")]))
+    for number, (seconds, argv) in enumerate(steps):
+        section.command(f"build neuring, step {number + 1}", argv)
+        run(argv, seconds)
+    section.text(f"`neuring` is commit {NEURING_COMMIT[:12]} of {NEURING}, built here with {NEURING_RUST}.")
+    return os.path.join(folder, "target/release/neuring")
+
+
 def flood(ctx, label, argv):
-    """Starts a sender on host a's core and counts what host b's interface receives of it, from its first packets on."""
+    """Starts a sender on host a's core and counts what host b's interface receives of it, from its first packets on,
+    and as `back` what host a's does meanwhile."""
     command = ctx.command(argv, "a", ctx.core_a)
     ctx.section.command(label, command)
     before = ctx.lab.received("b")
@@ -113,15 +141,14 @@ def flood(ctx, label, argv):
     try:
         until(lambda: sender.child.poll() is not None or ctx.lab.received("b") > before + 1000, f"packets of {label}")
         time.sleep(0.2)
-        first, began = ctx.lab.received("b"), time.monotonic()
-        time.sleep(ctx.seconds)
-        last, ended = ctx.lab.received("b"), time.monotonic()
+        read = lambda: (ctx.lab.received("b"), ctx.lab.received("a"), time.monotonic())
+        (first, back1, began), (last, back2, ended) = read(), (time.sleep(ctx.seconds), read())[1]
         if sender.child.poll() is not None:
             raise BenchError(f"{label} ended early: {sender.last_line()}")
         sender.stop(signal.SIGINT)
     finally:
         sender.kill()
-    return {"rate": (last - first) / (ended - began)}
+    return {"rate": (last - first) / (ended - began), "back": (back2 - back1) / (ended - began)}
 
 
 # Ethernet, IPv4, UDP and 18 bytes: 60 in memory, 64 with FCS, from and to what `mpps send` uses.

@@ -22,10 +22,12 @@ CALM = 20_000  # packets/s: of latencies
 BEYOND = 1.5  # times the highest rate without loss
 GOAL = "csit,loss=0,initial=250ms,final=250ms,sum=1500ms,width=2%"
 QUICK = "csit,loss=0,initial=200ms,final=200ms,sum=600ms,width=5%"
-SEARCH = ((40, 180), (6, 45))  # s of a search's trials, and of all of it; of a quick one
-HEADER = ("pair", "round", "lower_pps", "upper_pps", "limited_by", "trials", "void", "beyond_pps", "loss_beyond",
-          "calm_pps", "p50_ns", "p99_ns", "loss_calm", "load_pps", "sent_at_load_pps", "rate_at_load_pps",
-          "loss_at_load", "valid_at_load", "load_average")
+LOSSES = {"lower_pps_at_0_1_percent": "0.1%", "lower_pps_at_1_percent": "1%", "lower_pps_at_10_percent": "10%"}
+SEARCH = ((100, 240), (15, 60))  # s of a search's trials, and of all of it; of a quick one
+NEURING = "neuring"
+HEADER = ("pair", "round", "lower_pps", "upper_pps", *LOSSES, "limited_by", "trials", "void", "beyond_pps",
+          "loss_beyond", "calm_pps", "p50_ns", "p99_ns", "loss_calm", "load_pps", "sent_at_load_pps",
+          "rate_at_load_pps", "loss_at_load", "valid_at_load", "load_average")
 
 
 def named(pair):
@@ -47,11 +49,13 @@ def sender(ctx, pair):
 
 
 @contextlib.contextmanager
-def reflector(ctx, pair, label):
-    """Who reflects, until the block ends."""
+def reflector(ctx, pair, label, program=None):
+    """Who reflects, until the block ends; `program`: neuring."""
     path = pair[1]
-    if path == ECHO:
-        echo = peers.server(ctx, label, [peers.build_echo(ctx, "baseline_echo"), "echo", ctx.lab.B, PORT], "udp", PORT)
+    if path in (ECHO, NEURING):
+        words = [program, "syscall-echo", f"{ctx.lab.B}:{PORT}"] if path == NEURING else [
+            peers.build_echo(ctx, "baseline_echo"), "echo", ctx.lab.B, PORT]
+        echo = peers.server(ctx, label, words, "udp", PORT)
         try:
             yield
         finally:
@@ -69,18 +73,23 @@ class Tester:
 
 
 def search(ctx, pair, label):
-    """The highest rate without loss."""
+    """The highest rate without loss, and with no more than some, in one search."""
     words, _ = sender(ctx, pair)
     trials, whole = SEARCH[ctx.quick]
-    args = ["ndr", *words, "--goal", QUICK if ctx.quick else GOAL, "--settle", "50ms", "--search-time", f"{trials}s"]
+    goal = QUICK if ctx.quick else GOAL
+    goals = [goal, *(goal.replace("loss=0", f"loss={loss}") for loss in LOSSES.values())]
+    args = ["ndr", *words, *(word for goal in goals for word in ("--goal", goal)), "--settle", "50ms",
+            "--search-time", f"{trials}s"]
     if pair[0] == "xdp":
         # Programs in the kernel are made for a highest rate.
         args += ["--max-rate", "4Mpps"]
     found = between.method(ctx, Tester, f"ndr of {label}", args, whole)
-    result = (found["results"] or [{}])[0]
+    results = sorted(found["results"], key=lambda result: result["goal"]) or [{}]
+    result = results[0]
     void, _ = between.void(found)
     data.keep(ctx, "pairs", found["folder"], file_name(pair))
     return {key: result.get(key) for key in ("lower_pps", "upper_pps", "limited_by")} | {
+        **{key: of["lower_pps"] for key, of in zip(LOSSES, results[1:]) if of["limited_by"] != "host"},
         "trials": len(found["trials"]), "void": void}
 
 
@@ -129,7 +138,9 @@ def micro(ns):
 
 COLUMNS = (("rate_at_load_pps", "came back/s at the load", rate), ("sent_at_load_pps", "sent/s", rate),
            ("loss_at_load", "lost", percent), ("p50_ns", "p50", micro), ("p99_ns", "p99", micro),
-           ("lower_pps", "highest without loss", rate), ("loss_beyond", f"loss at {BEYOND:g} times that", percent))
+           ("lower_pps", "highest without loss", rate),
+           *((key, f"with {loss.replace('%', ' %')}", rate) for key, loss in LOSSES.items()),
+           ("loss_beyond", f"loss at {BEYOND:g} times the highest without", percent))
 
 
 def together(ctx, section):
@@ -150,7 +161,8 @@ def together(ctx, section):
     void, trials = (sum(row[key] for row in rows) for key in ("void", "trials"))
     section.text(f"Sender on host a, core {ctx.core_a}; reflector on host b, core {ctx.core_b}; a lane each, 18 bytes "
                  f"of payload, a veth pair between. *Highest without loss*: `mpps ndr --goal "
-                 f"{QUICK if ctx.quick else GOAL}`, its lower bound; {void} of {trials} trials were void, and where "
+                 f"{QUICK if ctx.quick else GOAL}`, its lower bound, and in the same search those with up to 0.1, "
+                 f"1 and 10 % of loss; {void} of {trials} trials were void, and where "
                  f"this host was too busy there is no bound. *p50*, *p99*: of round trips at {CALM // 1000} kpps. *The "
                  f"load*: {LOAD // 1000} kpps for all. `dpdk` is `net_af_packet`; the baseline "
                  "echo answers a packet a system call.")
@@ -170,4 +182,36 @@ def picture(ctx, section, pairs):
     section.text("![Packets received, lost, and latency of each pair over time](data/pairs/rows.svg)")
 
 
-PARTS = (together,)
+def article(ctx, section):
+    section.heading("The article's own baseline, flat out")
+    try:
+        program = peers.build_neuring(ctx, section)
+    except BenchError as error:
+        section.text(f"{NEURING} could not be built, and is left out: {error}.")
+        program = None
+    names = ([NEURING] if program else []) + ["udp"]
+    pairs = [(path, other) for path in names for other in ("dpdk", *([NEURING] if program else [ECHO]))]
+    samples = ctx.compare({named(pair): lambda p=pair: flat_out(ctx, p, program) for pair in pairs})
+    section.programs(samples, (("rate", "came back/s", rate), ("sent", "sent/s", rate), ("loss", "lost", percent)))
+    if program:
+        section.text(f"`{NEURING} syscall-send` is the sender of the article's \"Baseline\", `{NEURING} syscall-echo` "
+                     "its reflector, both with one socket and a packet a system call; neither can be paced.")
+    section.text("Both directions as the interfaces of host b and host a count them, the same for all; 18 bytes of "
+                 "payload.")
+
+
+def flat_out(ctx, pair, program):
+    """A sender as fast as it goes, counted at the interfaces."""
+    label = f"{named(pair)}, flat out"
+    target = f"{dpdk.TARGET if pair[1] == 'dpdk' else ctx.lab.B}:{9000 if pair[1] == 'dpdk' else PORT}"
+    if pair[0] == NEURING:
+        argv = [program, "syscall-send", target, "--packet-size", 18]
+    else:
+        argv = [ctx.mpps, "sendrecv", f"udp:{ctx.lab.A}", "--dest", target, "--lanes", 1, "--duration", "10m",
+                "--quiet"]
+    with reflector(ctx, pair, label, program):
+        found = peers.flood(ctx, label, argv)
+    return {"rate": found["back"], "sent": found["rate"], "loss": 1 - found["back"] / found["rate"]}
+
+
+PARTS = (together, article)
