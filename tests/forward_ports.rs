@@ -112,7 +112,7 @@ fn four_ports_are_two_pairs_and_each_sends_to_a_destination_of_its_own() {
 fn ports_lanes_and_times_that_can_not_be_are_refused_in_one_line() {
     let nulls = |n: usize| "null: ".repeat(n);
     let mac = "02:00:00:00:00:01";
-    let table: [(String, &[&str]); 9] = [
+    let table: [(String, &[&str]); 11] = [
         (
             nulls(2) + "af_packet:lo",
             &["af_packet:lo", "one path", "on null", "two ports"],
@@ -136,6 +136,11 @@ fn ports_lanes_and_times_that_can_not_be_are_refused_in_one_line() {
         (
             "xdp:none0 xdp:none1 --drain 100us".to_owned(),
             &["--drain 100µs", "xdp:none0", "left out"],
+        ),
+        (nulls(2) + "--work 200", &["--work", "'200'", "200ns"]),
+        (
+            "xdp:none0 xdp:none1 --work 1us".to_owned(),
+            &["--work", "xdp:none0", "left out"],
         ),
     ];
     for (words, parts) in &table {

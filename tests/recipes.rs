@@ -205,6 +205,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     recipe(FORWARDING, &["mpps forward null: --mode 5tswap --duration 5s"]),
+    recipe(FORWARDING, &["mpps forward null: --work 200ns,reads=4 --duration 5s"]),
     recipe(
         FORWARDING,
         &[

@@ -330,6 +330,21 @@ pub struct ForwardPlan {
     pub drain: Duration,
     /// What becomes of frames that a port does not take at once.
     pub on_full: OnFull,
+    /// Work on each frame beside forwarding it.
+    pub work: Work,
+}
+
+/// Work of a lane on each frame, beside forwarding it; by default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Time for which the lane spins, ns, in which memory is accessed, too.
+    pub ns: u64,
+    /// Words of 8 bytes that are read at random places.
+    pub reads: u32,
+    /// Words of 8 bytes that are written at random places.
+    pub writes: u32,
+    /// Memory of each direction of a lane that these places are in, bytes.
+    pub memory: usize,
 }
 
 /// What a lane of `forward` serves.

@@ -4,7 +4,7 @@ mod plans;
 
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, TraceOptions, run_drop, run_forward,
+    Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, Link, OnFull, TraceOptions, Work, run_drop, run_forward,
 };
 use mpps_io::null::{NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, RoomUnit, RxRoom, Wait};
@@ -237,6 +237,7 @@ fn each_ring_of_a_pair_of_ports_is_told_with_its_port() {
         split_directions: false,
         drain: Duration::ZERO,
         on_full: OnFull::Wait,
+        work: Work::default(),
     };
     let rows = Rows::default();
     let ports = [port(says(100)), port(says(900))];

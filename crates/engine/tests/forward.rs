@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, run_forward, run_forward_pair};
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, Work, run_forward, run_forward_pair};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
@@ -43,6 +43,7 @@ fn plan(ports: usize, lanes: usize, split_directions: bool) -> ForwardPlan {
         split_directions,
         drain: Duration::ZERO,
         on_full: OnFull::Wait,
+        work: Work::default(),
     }
 }
 
@@ -95,7 +96,11 @@ fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
         &mut sinks(),
         &|| 0,
     );
-    for summary in [moved.expect("a run"), copied.expect("a run")] {
+    let mut busy = plan(2, 1, false);
+    (busy.work.ns, busy.work.reads, busy.work.writes, busy.work.memory) = (2_000, 3, 3, 4096);
+    let ends = [null(1, 1000, &[60]), null(1, 300, &[1514])];
+    let worked = run_forward(&ends, &busy, &mut sinks(), &|| 0);
+    for summary in [moved, copied, worked].map(|done| done.expect("a run")) {
         assert_eq!(port(&summary, 0), (1000, 300, vec![]));
         assert_eq!(port(&summary, 1), (300, 1000, vec![]));
         assert_eq!(

@@ -19,7 +19,7 @@ use counting::{ALLOCATIONS, ON_PACKET_PATH};
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, TraceOptions,
-    TrafficPlan, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
+    TrafficPlan, Work, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -339,6 +339,7 @@ fn forwarding(ports: usize, milliseconds: u64, take: TakeFilter) -> ForwardPlan 
         split_directions: false,
         drain: Duration::ZERO,
         on_full: OnFull::Wait,
+        work: Work::default(),
     }
 }
 
@@ -358,6 +359,11 @@ fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
         plan.common.lanes = common(2, ms).lanes;
         plan.drain = Duration::from_millis(1);
         run_forward(&[null(), null(), null()], &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("forward, with work on each frame", |ms| {
+        let mut plan = forwarding(1, ms, TakeFilter::All);
+        (plan.work.reads, plan.work.writes, plan.work.memory) = (1, 1, 1 << 16);
+        run_forward(&[null()], &plan, &mut sinks(), &|| 0).expect("a run")
     });
     assert_no_growth("forward, copied", |ms| {
         let plan = forwarding(2, ms, TakeFilter::All);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpps_engine::{
-    Common, ForwardPlan, ForwardPort, LanePlan, OnFull, ReflectPlan, run_forward, run_forward_pair, run_reflect,
+    Common, ForwardPlan, ForwardPort, LanePlan, OnFull, ReflectPlan, Work, run_forward, run_forward_pair, run_reflect,
 };
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
@@ -188,6 +188,7 @@ fn a_forwarder_drops_what_a_port_does_not_take_at_once() {
         split_directions: false,
         drain: Duration::ZERO,
         on_full: OnFull::Drop,
+        work: Work::default(),
     };
     // Bursts of 32, of which 20 go.
     let alone = dropped(|sinks| {

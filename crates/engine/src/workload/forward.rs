@@ -7,13 +7,14 @@
 mod held;
 mod job;
 mod way;
+mod work;
 
 pub(crate) use job::{in_one, join};
 pub use job::{run_forward, run_forward_pair};
 
 use crate::lane::fill::RINGS;
 use crate::lane::{Lane, RX, Round, Rounds};
-use crate::plan::{ForwardPort, ForwardSeat, OnFull};
+use crate::plan::{ForwardPort, ForwardSeat, OnFull, Work};
 use crate::run::outcome::{LaneOutcome, PortCounts};
 use mpps_io::{Error, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
@@ -115,12 +116,12 @@ impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
         port: &'r ForwardPort,
         max_frame: usize,
         burst: usize,
-        holding: (Duration, OnFull),
+        passing: (Duration, OnFull, Work),
     ) -> Self {
         let plain = queue.gives_plain();
         Self {
             queue,
-            way: Way::new((port, plain), port, max_frame, burst, holding),
+            way: Way::new((port, plain), port, max_frame, burst, passing),
         }
     }
 }

@@ -7,7 +7,7 @@ mod plans;
 use fake::{Config, Fake, Fate, LATENCY_NS};
 use mpps_engine::{
     Common, DropPlan, FlowSet, ForwardPlan, ForwardPort, LanePlan, OnFull, Pacing, Rate, ReflectPlan, RunError,
-    TrafficPlan, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
+    TrafficPlan, Work, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
 use mpps_io::Reason;
 use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
@@ -388,6 +388,7 @@ fn what_was_forwarded_is_told_by_port() {
         split_directions: false,
         drain: Duration::ZERO,
         on_full: OnFull::Wait,
+        work: Work::default(),
     };
     let (summary, _) = kept_rows(|sinks| run_forward_in_kernel(&port, &plan, sinks, &|| 0));
     assert_eq!((summary.rx, summary.tx, summary.lost), (5_000, 4_500, 500));

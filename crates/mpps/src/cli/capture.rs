@@ -75,7 +75,7 @@ fn protocol(text: &str) -> Result<CaptureProtocol, String> {
 }
 
 /// Bytes: a whole number with or without a unit.
-fn bytes(text: &str) -> Option<u64> {
+pub(super) fn bytes(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale: u64 = match unit {

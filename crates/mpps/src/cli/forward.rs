@@ -1,8 +1,8 @@
 //! The arguments of `forward`.
 
-use super::{Run, values};
+use super::{Run, capture, values};
 use clap::Args;
-use mpps_engine::OnFull;
+use mpps_engine::{OnFull, Work};
 use mpps_io::PortSpec;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -35,6 +35,11 @@ pub(crate) struct Forward {
     /// frames leave later
     #[arg(long, value_name = "TIME", value_parser = values::drain, default_value = "0", allow_hyphen_values = true)]
     pub(crate) drain: Duration,
+    /// Work that a lane does on each frame beside forwarding it, as a stand-in for a heavier program: a time for which
+    /// it spins, 0 to 100us, such as 200ns, and after a comma reads=N and writes=N (words at random places of its
+    /// memory, up to 1000 each) and memory=SIZE (up to 4GiB) [default: none; memory: 64MiB]
+    #[arg(long, value_name = "TIME[,…]", value_parser = work)]
+    pub(crate) work: Option<Work>,
     /// Give each direction of a pair its own lanes: --lanes N means N per direction
     #[arg(long)]
     pub(crate) split_directions: bool,
@@ -116,6 +121,57 @@ pub(crate) fn take(text: &str) -> Result<Take, String> {
     found.ok_or_else(|| format!("want one of {}", Take::ALL.map(Take::name).join(", ")))
 }
 
+/// Longest time of work on a frame, ns: the largest bursts take 26 ms then.
+const LONGEST_WORK: u64 = 100_000;
+/// Most words that are read, or written, for a frame.
+const MOST_WORDS: u32 = 1000;
+const WORK_MEMORY: u64 = 64 << 20;
+const MOST_WORK_MEMORY: u64 = 4 << 30;
+
+fn work(text: &str) -> Result<Work, String> {
+    let mut words = text.split(',');
+    let mut work = Work {
+        ns: work_ns(words.next().unwrap_or_default())?,
+        ..Work::default()
+    };
+    let mut memory = None;
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let count = || value.parse().ok().filter(|n| *n <= MOST_WORDS);
+        let many = || format!("{word}: want a number up to {MOST_WORDS}, such as {key}=4");
+        match key {
+            "reads" => work.reads = count().ok_or_else(many)?,
+            "writes" => work.writes = count().ok_or_else(many)?,
+            "memory" => {
+                let bytes = capture::bytes(value).filter(|n| (1..=MOST_WORK_MEMORY).contains(n));
+                memory = Some(bytes.ok_or_else(|| format!("{word}: want a size up to 4GiB, such as memory=64MiB"))?);
+            }
+            _ => return Err(format!("'{word}': want reads=N, writes=N or memory=SIZE")),
+        }
+    }
+    match memory {
+        Some(_) if work.reads + work.writes == 0 => {
+            Err("memory= is for reads and writes: want reads=N or writes=N as well".to_owned())
+        }
+        _ if work == Work::default() => Err("that is none: want a time above 0, reads=N or writes=N".to_owned()),
+        memory => {
+            if work.reads + work.writes > 0 {
+                work.memory = memory.unwrap_or(WORK_MEMORY) as usize;
+            }
+            Ok(work)
+        }
+    }
+}
+
+fn work_ns(text: &str) -> Result<u64, String> {
+    let ns = match text.strip_suffix("ns") {
+        Some(number) => number.parse().ok(),
+        None => values::time_ns(text).or((text == "0").then_some(0)),
+    };
+    ns.filter(|ns| *ns <= LONGEST_WORK)
+        .ok_or_else(|| format!("'{text}': want a time from 0 to 100us with its unit (ns, us), such as 200ns"))
+}
+
 fn macs(text: &str) -> Result<Macs, String> {
     let macs: Vec<_> = text.split(',').map(values::mac).collect::<Result<_, _>>()?;
     match macs.len() {
@@ -140,6 +196,42 @@ mod tests {
         }
         assert!(mode("mac").unwrap_err().contains("io, macswap, 5tswap, l2fwd"));
         assert!(take("").unwrap_err().contains("foreign, udp, all"));
+    }
+
+    #[test]
+    fn work_is_a_time_and_accesses_to_a_memory() {
+        let of = |ns, reads, writes, memory| {
+            Ok(Work {
+                ns,
+                reads,
+                writes,
+                memory,
+            })
+        };
+        assert_eq!(work("200ns"), of(200, 0, 0, 0));
+        assert_eq!(work("1.5us"), of(1500, 0, 0, 0));
+        assert_eq!(work("0,reads=4"), of(0, 4, 0, 64 << 20));
+        assert_eq!(
+            work("100us,writes=1000,reads=2,memory=1GiB"),
+            of(100_000, 2, 1000, 1 << 30)
+        );
+        for (bad, part) in [
+            ("200", "'200'"),
+            ("0", "none"),
+            ("0ns,reads=0", "none"),
+            ("101us", "100us"),
+            ("-1ns", "'-1ns'"),
+            ("1us,reads=1001", "reads=1001: want a number up to 1000"),
+            ("1us,reads", "reads: want a number"),
+            ("1us,memory=1MB", "reads=N or writes=N as well"),
+            ("1us,reads=1,memory=5GiB", "up to 4GiB"),
+            ("1us,reads=1,memory=0", "want a size"),
+            ("1us,loops=3", "'loops=3'"),
+            ("reads=3", "'reads=3': want a time"),
+        ] {
+            let said = work(bad).expect_err(bad);
+            assert!(said.contains(part), "{bad}: {said}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("Selection", &["ip", "port", "proto", "take", "no-verify", "max-flows"]),
-    ("Forwarding", &["mode", "drain", "split-directions"]),
+    ("Forwarding", &["mode", "drain", "work", "split-directions"]),
     ("Packets kept", &["snap-len", "rotate-size", "max-files", "buffer"]),
     (
         "Test",

@@ -64,7 +64,7 @@ fn no_time(text: &str, want: &str) -> String {
 }
 
 /// A time in ns: a decimal number and a unit.
-fn time_ns(text: &str) -> Option<u64> {
+pub(super) fn time_ns(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);
     let (_, scale) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;

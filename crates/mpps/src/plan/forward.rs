@@ -6,7 +6,7 @@ use crate::cli::values::on_full_name;
 use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
-use mpps_engine::{ForwardPlan, ForwardPort, OnFull};
+use mpps_engine::{ForwardPlan, ForwardPort, OnFull, Work};
 use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task};
 use mpps_stats::HostFact;
 use mpps_wire::{MacAddr, Rewrite, TakeFilter};
@@ -50,7 +50,9 @@ impl Draft {
         paths::check_run(&args.run, &all)?;
         let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
-        memory::check(&memory::of_run(&args.run, Duration::ZERO, &roles, all))?;
+        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, all);
+        parts.extend(memory_of_work(&args));
+        memory::check(&parts)?;
         let mut args = args;
         let first = &ports[0].port;
         let on_full = kernel::on_full(args.on_full, &first.spec, first.traits.in_kernel)?;
@@ -93,6 +95,9 @@ impl Draft {
             let drain = format!("{}", self.args.drain.as_secs_f64() * 1e6);
             common.host.push(HostFact::new("drain_us", drain));
         }
+        if let Some(work) = self.args.work {
+            common.host.push(HostFact::shown("work", words_of(work)));
+        }
         common.host.extend(self.rules.facts());
         let ports = names.into_iter().zip(capabilities).enumerate();
         let ports = ports.map(|(i, (name, capabilities))| ForwardPort {
@@ -106,6 +111,7 @@ impl Draft {
             split_directions: self.args.split_directions,
             drain: self.args.drain,
             on_full: self.on_full,
+            work: self.args.work.unwrap_or_default(),
         })
     }
 
@@ -248,6 +254,33 @@ fn paired(args: &Forward, place: usize) -> bool {
 /// Lanes of a pair for each that `--lanes` asks for.
 fn ways(args: &Forward) -> usize {
     if args.split_directions { 2 } else { 1 }
+}
+
+/// Work on each frame, in words.
+fn words_of(work: Work) -> String {
+    let Work {
+        ns,
+        reads,
+        writes,
+        memory,
+    } = work;
+    match reads + writes {
+        0 => format!("{ns} ns on each frame"),
+        _ => format!("{ns} ns, {reads} reads and {writes} writes in {memory} bytes on each frame"),
+    }
+}
+
+/// Memory that the work on frames takes: of each direction of a lane.
+fn memory_of_work(args: &Forward) -> Option<memory::Part> {
+    let memory = args.work.map_or(0, |work| work.memory as u64);
+    let directions = (args.devices.len() * args.run.lanes.unwrap_or(1)) as u64;
+    let says = format!("--work with {directions} directions of lanes: their memory takes");
+    (memory > 0).then(|| {
+        memory::Part::new(says, memory * directions, move |left| match left / directions {
+            0 => "no reads and writes".to_owned(),
+            most => format!("memory={most} at most"),
+        })
+    })
 }
 
 /// What is done to frames that leave by the port at this place.

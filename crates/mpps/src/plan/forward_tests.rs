@@ -4,7 +4,7 @@ use super::{Draft, Mode};
 use crate::cli::{Cli, Command};
 use crate::fail::Failure;
 use clap::Parser;
-use mpps_engine::{ForwardPlan, ForwardSeat};
+use mpps_engine::{ForwardPlan, ForwardSeat, Work};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Port, Roles};
 use mpps_stats::HostFact;
@@ -112,6 +112,15 @@ fn a_drain_time_is_part_of_the_plan_and_told() {
     let plan = plan("null: null: --drain 250us");
     assert_eq!(plan.drain, Duration::from_micros(250));
     assert!(plan.common.host.contains(&HostFact::new("drain_us", "250")));
+}
+
+#[test]
+fn work_is_part_of_the_plan_and_shown() {
+    assert_eq!(plan("null: null:").work, Work::default());
+    let plan = plan("null: null: --work 200ns,reads=2");
+    assert_eq!((plan.work.ns, plan.work.reads, plan.work.memory), (200, 2, 64 << 20));
+    let said = "200 ns, 2 reads and 0 writes in 67108864 bytes on each frame";
+    assert!(plan.common.host.contains(&HostFact::shown("work", said)));
 }
 
 #[test]

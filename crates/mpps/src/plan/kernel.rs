@@ -103,6 +103,11 @@ pub(super) fn check_forward(args: &Forward, port: &PortSpec) -> Result<()> {
             args.drain
         )));
     }
+    if args.work.is_some() {
+        return Err(usage(format!(
+            "--work: on '{port}' programs in the kernel move the frames, not lanes: want it left out"
+        )));
+    }
     check_served(&args.run, port)
 }
 

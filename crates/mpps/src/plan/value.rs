@@ -79,6 +79,7 @@ const FIELDS: &[Field] = &[
     field("forward", "mode", "mode", Kind::Text),
     field("forward", "dest_mac", "dest-mac", Kind::Text),
     field("forward", "drain", "drain", Kind::Text),
+    field("forward", "work", "work", Kind::Text),
     field("forward", "split_directions", "split-directions", Kind::Flag),
     field("capture", "output", "output", Kind::Text),
     field("capture", "snap_len", "snap-len", Kind::Count),

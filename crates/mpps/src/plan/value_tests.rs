@@ -20,7 +20,7 @@ const RUNS: [&str; 9] = [
     "send udp:127.0.0.1:9001 --dest localhost:9000 --rate 10% --cores 0,2-3 --busy-poll --nice -5",
     "drop xdp:eth1 --no-verify --max-flows 9 --ip 10.99.0.2 --port 53",
     "reflect af_xdp:eth1,mode=skb --lanes 2 --burst 64 --fifo 3 --seed 7",
-    "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --split-directions",
+    "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --work 1us,reads=2,memory=1MiB --split-directions",
     "capture af_packet:eth1 -o - --snap-len 64 --proto arp --rotate-size 1GiB --max-files 3 --count 10",
     "drop dpdk:net_null0 --eal --no-huge --flow ingress --flow egress",
 ];

@@ -179,7 +179,7 @@ impl<P: Port> Job for Alike<'_, P> {
                     &plan.ports[seat.first],
                     max_frames[0],
                     burst,
-                    (plan.drain, plan.on_full),
+                    (plan.drain, plan.on_full, plan.work),
                 );
                 run(lane, alone, recorder, seat, ports)
             }
@@ -291,12 +291,12 @@ where
     let [first, second] = [seat.first, seat.second.unwrap_or(seat.first)].map(|place| &plan.ports[place]);
     let [there, back] = plan.directions(lane);
     let plain = [a.gives_plain(), b.gives_plain()];
-    let holding = (plan.drain, plan.on_full);
+    let passing = (plan.drain, plan.on_full, plan.work);
     Pair {
         a,
         b,
-        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, holding)),
-        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, holding)),
+        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, passing)),
+        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, passing)),
         turns: 0,
         awake: Instant::now(),
         wait_for_b: false,

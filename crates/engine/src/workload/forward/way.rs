@@ -4,9 +4,10 @@
 //! so long, which has functions of its own: without one, that costs one comparison per burst.
 
 use super::held::Held;
+use super::work::Working;
 use crate::lane::Lane;
 use crate::lane::room::Room;
-use crate::plan::{ForwardPort, OnFull};
+use crate::plan::{ForwardPort, OnFull, Work};
 use crate::run::outcome::PortCounts;
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxChecksum, Wait};
 use mpps_stats::Recorder;
@@ -134,6 +135,9 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     received: Burst<F>,
     out: Burst<Q::Frame>,
     held: Held,
+    work: Working,
+    /// Frames are held, or there is work on them.
+    special: bool,
     on_full: OnFull,
     pub(super) counts: WayCounts,
     step: PhantomData<S>,
@@ -147,7 +151,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         to: &'r ForwardPort,
         max_frame: usize,
         burst: usize,
-        (drain, on_full): (Duration, OnFull),
+        (drain, on_full, work): (Duration, OnFull, Work),
     ) -> Self {
         let out = Burst::new(burst);
         Self {
@@ -158,6 +162,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
             max_frame,
             received: Burst::new(burst),
             held: Held::new(out.limit(), drain.as_nanos() as u64),
+            special: !drain.is_zero() || work != Work::default(),
+            work: Working::new(work),
             out,
             on_full,
             counts: WayCounts::default(),
@@ -317,8 +323,14 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         now_ns: u64,
         recorder: &mut Recorder<'_>,
     ) -> bool {
-        if self.held.holds() {
-            return self.hold(lane, to, now_ns, recorder) || came;
+        if self.special {
+            if came && self.work.any() {
+                self.work.on(self.received.len(), &lane.clock);
+                lane.mark(Stage::Classify);
+            }
+            if self.held.holds() {
+                return self.hold(lane, to, now_ns, recorder) || came;
+            }
         }
         if came {
             self.send::<false>(lane, to, now_ns, recorder);

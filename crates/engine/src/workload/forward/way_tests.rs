@@ -4,7 +4,7 @@ use super::{CopyOver, Move, Step, Way};
 use crate::lane::Lane;
 use crate::lane::idle::Idle;
 use crate::lane::stages::Stages;
-use crate::plan::{ForwardPort, OnFull};
+use crate::plan::{ForwardPort, OnFull, Work};
 use crate::run::control::Control;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Frame, Port, Queue, Result, Wait};
@@ -188,7 +188,13 @@ fn with_frames<S>(
         recorder: series.recorder(),
         from,
         to,
-        way: Way::new((&ends, plain), &ends, 1500, BURST, holding),
+        way: Way::new(
+            (&ends, plain),
+            &ends,
+            1500,
+            BURST,
+            (holding.0, holding.1, Work::default()),
+        ),
     });
 }
 
