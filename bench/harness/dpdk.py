@@ -56,11 +56,11 @@ def flowgen_length(mode):
     return f"--txpkts={64 if mode == 'flowgen' else 60}"
 
 
-def testpmd_alone(ctx, label, mode, vdevs, fill=False):
+def testpmd_alone(ctx, label, mode, vdevs, fill=False, more=()):
     """testpmd likewise. `fill`: it sent UDP packets before, and finds them in its buffers then."""
     first = "txonly" if fill else mode
     with testpmd.Testpmd(ctx, label, first, vdevs, ctx.core_a, ctx.core_b, memory=memory(ctx),
-                         port_args=(flowgen_length(mode), f"--burst={BURST}")) as pmd:
+                         port_args=(flowgen_length(mode), f"--burst={BURST}", *more)) as pmd:
         if fill:
             ctx.section.command(label + ", at its prompt", ["printf", rf"start\nstop\nset fwd {mode}\nstart\n"])
             pmd.start()
@@ -150,10 +150,10 @@ def sink(ctx, label, sender):
 
 
 @contextlib.contextmanager
-def mpps_sends(ctx, label, device, own_burst=False):
+def mpps_sends(ctx, label, device, own_burst=False, more=()):
     """`mpps send` until the block ends; nobody answers its ARP where a peer listens."""
     argv = ctx.command([ctx.mpps, "send", f"dpdk:{device}", *flow(), "--dest-mac", DEST_MAC,
-                        *lane(ctx.core_a, own_burst), "--duration", "10m", "--quiet"], None, ctx.core_a)
+                        *lane(ctx.core_a, own_burst), *more, "--duration", "10m", "--quiet"], None, ctx.core_a)
     ctx.section.command(label, argv)
     proc = Proc(argv)
     try:

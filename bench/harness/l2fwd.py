@@ -16,12 +16,15 @@ SCREEN = "Aggregate statistics"  # each statistics screen has it, and below it t
 PERIOD = 1  # s, between two screens, by its own clock
 # name → program, flag
 FLAGS = {"pkg-config's flags": ("l2fwd", ""), "-march=native": ("l2fwd-native", " -march=native")}
-# Two counters: polls, and those of them that brought packets. Each is one line of C beside one that is there.
+# Two counters: polls, and those of them that brought packets. Each is one line of C beside one that is there. And one
+# line at the end, as the last screen may be a second old.
 COUNTING = (("struct l2fwd_port_statistics port_statistics[RTE_MAX_ETHPORTS];",
              r"\g<0> static uint64_t bench_polls, bench_full;"),
             (r"if (unlikely(nb_rx == 0))", r"bench_polls++; bench_full += nb_rx > 0; \g<0>"),
             (r'printf("\nAggregate statistics', r'printf("\\nPolls: %"PRIu64" with packets: %"PRIu64, bench_polls, '
-             r'bench_full); \g<0>'))
+             r'bench_full); \g<0>'),
+            (r'printf("Bye...\n");', r'{ uint64_t all = 0; for (unsigned n = 0; n < RTE_MAX_ETHPORTS; n++) '
+             r'all += port_statistics[n].tx; printf("Sent in all: %"PRIu64"\\n", all); } \g<0>'))
 
 
 def _apt_lists():

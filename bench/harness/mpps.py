@@ -135,16 +135,21 @@ def round_trip(ctx, path, args=("--lanes", 1), label="mpps", duration=None, lane
     return summary
 
 
-def inner_rate(table, field, margin=0.3):
-    """Packets a second by the program's own rows (a CSV), from `margin` s after the first packet to `margin` s before
-    the last; None when it ran for too short a time."""
+def inner(table, field, margin=0.3):
+    """The program's own rows (a CSV) from `margin` s after the first packet to `margin` s before the last, and their
+    length in s: 0 when it ran for too short a time."""
     busy = [row for row in rows(table) if row[field] > 0]
     if not busy:
-        return None
+        return [], 0
     first, last = busy[0]["time_s"] + margin, busy[-1]["time_s"] + busy[-1]["interval_s"] - margin
-    inner = [row for row in busy if row["time_s"] >= first and row["time_s"] + row["interval_s"] <= last]
-    length = sum(row["interval_s"] for row in inner)
-    return sum(row[field] for row in inner) / length if length > 0 else None
+    found = [row for row in busy if row["time_s"] >= first and row["time_s"] + row["interval_s"] <= last]
+    return found, sum(row["interval_s"] for row in found)
+
+
+def inner_rate(table, field, margin=0.3):
+    """Packets a second over those rows; None when it ran for too short a time."""
+    found, length = inner(table, field, margin)
+    return sum(row[field] for row in found) / length if length > 0 else None
 
 
 def trip_metrics(summary):

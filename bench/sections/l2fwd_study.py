@@ -1,17 +1,20 @@
 """The study of `l2fwd` in C beside one in Rust, made again by this program's own methods: throughput by frame size at
-26 sizes (`rfc2544 throughput`), what lies behind it (`compare`'s order of rounds), and overload (`overload`)."""
+26 sizes (`rfc2544 throughput`), what lies behind it (`compare`'s order of rounds), overload (`overload`), overload by
+a transmit side that is slow, and what a packet costs each."""
 
 import concurrent.futures
 import contextlib
 import os
+import re
+import signal
 import statistics
 import time
 
-from harness import between, data, l2fwd, mpps
+from harness import between, callgrind, data, dpdk, l2fwd, mpps, testpmd, xdp
 from harness.between import C_L2FWD, FORWARD
 from harness.proc import BenchError, until
 from harness.report import say
-from harness.stat import percent, rate
+from harness.stat import percent, rate, times
 
 TITLE = "The `l2fwd` study: `mpps forward --mode l2fwd` beside DPDK's C `l2fwd`"
 OTHER = "testpmd macswap"  # where the C program can't be built
@@ -21,6 +24,12 @@ SEARCH = ("--quick", "--trial", "500ms", "--first-trial", "250ms", "--resolution
 TRIAL = "1s"  # of the overload test
 OWN_LOADS = (50, 100, 150, 200)  # % of the reference at which the C program is asked for its own counters
 LONGEST = 1800  # s, of one command
+OVERLOADS = (100, 150, 200)  # % of what the slow side takes
+OUT = "net_af_packet0,iface=eth1"
+LONGEST_WORK = 100_000  # ns, of `--work`
+CORE, RING = "a port that takes time", "a ring that is full"
+LOADED = ("slow", "load_percent", "program", "round", "intended_pps", "taken_pps", "sent_pps", "dropped_pps",
+          "mean_burst", "mean_burst_all_polls", "empty_polls_ratio")
 COLUMNS = ("program", "round", "frame_size_bytes", "throughput_pps", "upper_pps", "note", "trial_s", "sent", "received",
            "lost", "sent_pps", "received_pps", "layer2_bps", "layer1_bps", "latency_mean_ns", "latency_p50_ns",
            "latency_p999_ns", "latency_max_ns", "pdv_ns", "void_trials", "of_trials")
@@ -243,4 +252,165 @@ def of_itself(ctx, rig, reference):
     return rows
 
 
-PARTS = (preparation, throughput, overload)
+@contextlib.contextmanager
+def faced(ctx, label, slow, load, work):
+    """The forwarder's ports and host, and a block that loads it: with `load` packets/s (None: as many as can be), or
+    by a receiver that works `work` ns on each packet."""
+    link = dpdk.Memif(ctx)
+    if slow == CORE:
+        ctx.lab.up()
+        xdp.free_queue(ctx)
+        pace = ["--rate", f"{int(load)}pps"] if load else []
+        yield [link.server, OUT], "a", lambda: dpdk.mpps_sends(ctx, f"{label}, generator", link.client, more=pace)
+        return
+    args = ["forward", f"dpdk:{link.client}", "dpdk:net_null0,size=60,no-rx=1", "--take", "all", "--on-full", "drop",
+            *(["--work", f"{work}ns"] if work > 0 else [])]
+    yield [dpdk.NULL, link.server], None, lambda: dpdk.listener(ctx, f"{label}, receiver", args, ctx.core_a)
+
+
+def under_load(ctx, name, slow, load=None, work=0):
+    """What a forwarder counted of itself in `ctx.seconds` under a load, packets/s."""
+    label = f"{name}, {slow}"
+    with faced(ctx, label, slow, load, work) as (ports, host, loaded):
+        if name == C_L2FWD:
+            with dpdk.c_l2fwd(ctx, label, ctx.l2fwd, ports, ctx.core_b, host) as program, loaded():
+                # It forwards only when its links have been up, or 9 s have passed.
+                program.wait_until_running()
+                start = program.counts()["received"]
+                before = until(lambda: (now := program.counts())["received"] > start and now, "packets", 20)
+                time.sleep(ctx.seconds)
+                after = program.counts()
+            did = {key: after[key] - before[key] for key in after}
+            did["seconds"] = did["screens"] * l2fwd.PERIOD
+        else:
+            lanes = ctx.file("-lanes.csv")
+            args = ["forward", *(f"dpdk:{port}" for port in ports), "--mode", "l2fwd", "--dest-mac", dpdk.DEST_MAC,
+                    "--take", "all", "--on-full", "drop", "--lanes-csv", lanes]
+            with dpdk.listener(ctx, label, args, ctx.core_b, host) as program:
+                with loaded():
+                    until(lambda: any(row["rx_packets"] for row in mpps.rows(lanes)), "packets", 20)
+                    time.sleep(ctx.seconds + 1)
+                program.stop()
+            rows, seconds = mpps.inner(lanes, "rx_packets")
+            if not seconds:
+                raise BenchError(f"{label}: no row with packets")
+            total = lambda field: sum(row[field] for row in rows)
+            did = {"received": total("rx_packets"), "sent": total("tx_packets"), "dropped": total("tx_full_packets"),
+                   "full": total("rx_bursts"), "polls": total("rx_bursts") + total("empty_polls"), "seconds": seconds}
+    of = lambda over, under: did[over] / did[under] if did[under] else None
+    return {"rate": of("received", "seconds"), "intended_pps": load, "taken_pps": of("received", "seconds"),
+            "sent_pps": of("sent", "seconds"), "dropped_pps": of("dropped", "seconds"),
+            "mean_burst": of("received", "full"), "mean_burst_all_polls": of("received", "polls"),
+            "empty_polls_ratio": 1 - did["full"] / did["polls"] if did["polls"] else None,
+            "ratio": of("received", "sent")}
+
+
+def overloaded(ctx, section):
+    section.heading("Overload by a slow transmit side: taken, sent, dropped")
+    names, rows = ([C_L2FWD] if ctx.l2fwd else []) + [FORWARD], []
+    columns = (("intended_pps", "offered/s", rate), ("taken_pps", "taken/s", rate), ("sent_pps", "sent/s", rate),
+               ("dropped_pps", "dropped/s", rate),
+               ("ratio", "taken ÷ sent", times), ("mean_burst", "mean RX burst", "{:.2f}".format),
+               ("mean_burst_all_polls", "over all polls", "{:.2f}".format),
+               ("empty_polls_ratio", "empty polls", percent))
+    for slow in (CORE, RING):
+        try:
+            say(f"  {slow}: flat out")
+            flat_out = under_load(ctx, names[0], slow)
+        except BenchError as error:
+            section.text(f"Not measured with {slow}: {error}")
+            continue
+        taken, sent = flat_out["taken_pps"], flat_out["sent_pps"]
+        section.text({CORE: f"With {CORE}, 100 % is {rate(sent)}: what {names[0]} sends flat out.",
+                      RING: f"With {RING}, 100 % is {rate(sent)}: what a receiver without work takes of the "
+                            f"{rate(taken)} that {names[0]} takes. At more it works so long on each packet that it "
+                            "is slower by as much."}[slow])
+        cells = []
+        for percentage in OVERLOADS:
+            part = percentage / 100
+            load, work = (sent * part, 0) if slow == CORE else (
+                None, min(LONGEST_WORK, round(1e9 / sent * (part - 1))))
+            samples = ctx.compare({n: lambda n=n: under_load(ctx, n, slow, load, work) for n in names})
+            for name in names:
+                show = lambda key, how: how(samples.median(name, key)) if samples.values(name, key) else "–"
+                why = "" if samples.values(name) else f" (not measured: {samples.why_not(name)})"
+                cells.append([f"{percentage} %: {name}{why}", *(show(key, how) for key, _, how in columns)])
+                rows += [{"slow": slow, "load_percent": percentage, "program": name, "round": turn + 1, **did}
+                         for turn, did in enumerate(samples.rounds[name]) if did]
+            data.table(ctx, "l2fwd-study", "overloaded.csv", LOADED, rows)
+        section.table([f"load, {slow}", *(title for _, title, _ in columns)], cells)
+    section.text(f"Each program by its own counters, on core {ctx.core_b}, with bursts of 32, in turns. *{CORE}*: "
+                 "`mpps send` at the load → `net_memif` → forwarder → `net_af_packet`, whose driver waits for room "
+                 "itself: the forwarder takes less than is offered, and what it lacks was refused before it. *"
+                 f"{RING}*: `net_null`, which gives as much as is asked for → forwarder → `net_memif` to a receiver "
+                 "that works on each packet (`mpps forward --work`): the forwarder takes all that it can and "
+                 "drops what finds no room, as in the study. Polls are of both ports; the study's forwarder had one.")
+
+
+def apiece(ctx, section):
+    section.heading("A packet's cost on `net_null`")
+    names = ([C_L2FWD] if ctx.l2fwd else []) + [FORWARD]
+    times_of = {C_L2FWD: cpu_of_c, FORWARD: cpu_of_mpps}
+    samples = ctx.compare({name: lambda n=name: {"rate": 1.0, "ns": times_of[n](ctx)} for name in names})
+    rows = []
+    for name in names:
+        ns = samples.values(name, "ns")
+        spread = f"{min(ns):.2f} to {max(ns):.2f}" if ns else f"not measured: {samples.why_not(name)}"
+        try:
+            ctx.need("valgrind")
+            say(f"  instructions: {name}")
+            each = f"{INSTRUCTIONS[name](ctx):.1f}"
+        except BenchError as error:
+            section.text(f"{name}: no instructions: {error}")
+            each = "–"
+        rows.append([name, f"{statistics.median(ns):.2f}" if ns else "–", spread, each])
+    section.table(["program", "CPU ns/packet", "over the rounds", "instructions/packet"], rows)
+    section.text("One port that gives a full burst whenever it is asked and takes all, so that no poll is empty. CPU "
+                 "time: of the thread, over the packets that it sent meanwhile; what others took of its core is not in "
+                 "it. Instructions: by callgrind, those of a longer run less those of a shorter one, over the packets "
+                 "that it sent more. The C program has its counters of polls.")
+
+
+def cpu_of_c(ctx):
+    label = f"{C_L2FWD} on net_null"
+    with dpdk.c_l2fwd(ctx, label, ctx.l2fwd, dpdk.NULL, ctx.core_b) as program:
+        program.wait_until_running()
+        read = lambda: (program.counts(30)["sent"], program.proc.cpu_seconds())
+        (sent1, cpu1), (sent2, cpu2) = read(), (time.sleep(ctx.seconds), read())[1]
+    return (cpu2 - cpu1) * 1e9 / (sent2 - sent1)
+
+
+def alone(mode=("l2fwd", "--dest-mac", dpdk.DEST_MAC)):
+    return ["forward", f"dpdk:{dpdk.NULL}", "--mode", *mode, "--take", "all"]
+
+
+def cpu_of_mpps(ctx):
+    lane = mpps.send(ctx, f"{FORWARD} on net_null", [*alone(), *dpdk.lane(ctx.core_b)], ctx.seconds)["lanes"][0]
+    return (lane["measured_ns"] - (lane["run_delay_ns"] or 0)) / lane["tx_packets"]
+
+
+def instructions_of_c(ctx):
+    def drive(seconds, proc):
+        proc.wait_for("entering main loop", 60)
+        time.sleep(seconds)
+        os.killpg(proc.pid, signal.SIGINT)
+    argv = [ctx.l2fwd, f"--lcores=0@{ctx.core_b}", *testpmd.MEMORY["no-huge"], "--no-pci", "--no-telemetry",
+            f"--file-prefix=bench{os.getpid()}g", f"--vdev={dpdk.NULL}", "--", "-p", 1, "-q", 1, "-T", l2fwd.PERIOD]
+    total = lambda proc: int(re.findall(r"Sent in all: (\d+)", proc.output())[-1])
+    return callgrind.a_packet(*(callgrind.grind(ctx, f"{C_L2FWD}, instructions", argv, total,
+                                                lambda proc, s=seconds: drive(s, proc)) for seconds in (1, 4)))
+
+
+def instructions_of_mpps(ctx):
+    runs = []
+    for seconds in (1, 4):
+        summary = ctx.file(".json")
+        argv = [ctx.mpps, *alone(), *dpdk.lane(ctx.core_b), "--eal", "--no-huge -m 512", "--duration", f"{seconds}s",
+                "--interval", "1s", "--quiet", "--json", summary]
+        runs.append(callgrind.grind(ctx, f"{FORWARD}, instructions", argv,
+                                    lambda _, s=summary: mpps.load(s)["tx_packets"]))
+    return callgrind.a_packet(*runs)
+
+
+INSTRUCTIONS = {C_L2FWD: instructions_of_c, FORWARD: instructions_of_mpps}
+PARTS = (preparation, throughput, overload, overloaded, apiece)
