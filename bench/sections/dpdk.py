@@ -1,8 +1,9 @@
-"""DPDK's devices: beside testpmd and the C example l2fwd on net_null, net_ring and net_memif, and under load."""
+"""DPDK's devices: beside testpmd and the C example l2fwd on net_null, net_ring and net_memif, with work on each packet,
+with two lanes that send, and under load."""
 
 from functools import partial
 
-from harness import dpdk, l2fwd
+from harness import dpdk, l2fwd, mpps
 from harness.proc import BenchError
 from harness.stat import percent, rate
 from sections import dpdk_load, dpdk_overload
@@ -14,6 +15,10 @@ L2FWD = "C l2fwd"
 ALL = ["--take", "all"]
 BACK = (("rate", "came back/s", rate), ("sent", "sent/s", rate), ("loss", "loss", percent))
 BOTH = (False, True)  # with the peers' burst, with mpps's own
+WRITES = (0, 1, 4, 16)  # of each packet's work
+WORK_MEMORY = 1 << 20  # bytes that they go to
+# testpmd uses the first 64th of the memory that it is given.
+NOISY_MEGABYTES = (WORK_MEMORY * 64) >> 20
 
 
 def duel(ctx, section, heading, ours, peers, targets, columns=(("rate", "packets/s", rate),)):
@@ -182,4 +187,69 @@ def forwarders(ctx, section):
                  "sends and receives in one loop, which may be the limit.")
 
 
-PARTS = (preparation, null, ring, memif, *dpdk_load.PARTS, *dpdk_overload.PARTS)
+def noisy(ctx, section):
+    """A program that does more than to forward: as testpmd's mode of that name has it."""
+    section.heading("`net_null`: work on each packet beside testpmd `noisy`")
+    programs = {}
+    for writes in WRITES:
+        work = ["--work", f"0,writes={writes},memory={WORK_MEMORY}"] if writes else []
+        more = ["--noisy-lkup-memory", NOISY_MEGABYTES, "--noisy-lkup-num-writes", writes] if writes else []
+        ours, theirs = (f"{what}, {writes} writes" for what in ("mpps forward --work", "testpmd noisy"))
+        programs[ours] = partial(forward(ctx, [dpdk.NULL], "io", *work), ours, False)
+        programs[theirs] = partial(dpdk.testpmd_alone, ctx, theirs, "noisy", [dpdk.NULL], more=more)
+    for ns in (100, 1000):
+        label = f"mpps forward --work {ns}ns"
+        programs[label] = partial(forward(ctx, [dpdk.NULL], "io", "--work", f"{ns}ns"), label, False)
+    samples = ctx.compare(programs)
+    for rounds in samples.rounds.values():
+        for metrics in filter(None, rounds):
+            metrics["ns"] = 1e9 / metrics["rate"]
+    section.programs(samples, (("rate", "packets/s", rate), ("ns", "ns/packet", "{:.1f}".format)))
+    section.text(f"Writes go to random places of {WORK_MEMORY >> 20} MiB. testpmd is given {NOISY_MEGABYTES} MB, as it "
+                 "uses the first 64th of it. Its reads are not compared: what it reads it does nothing with, so that a "
+                 "compiler may leave them out.")
+
+
+def lanes(ctx, section):
+    """Lanes that send: one, and two."""
+    section.heading("Two lanes that send")
+    both = f"{ctx.core_a},{ctx.core_b}"
+
+    def alone(label, args, field, count):
+        cores = ["--lanes", count, "--cores", both if count > 1 else ctx.core_b, "--busy-poll", "--burst", dpdk.BURST]
+        return dpdk.pace(mpps.send(ctx, label, [*args, *cores], ctx.seconds), field)
+
+    def trip(label, count):
+        link = dpdk.Memif(ctx)
+        # A core for each where there are as many, else one for each end.
+        near, far = ctx.cores[:count + 1], ctx.cores[count + 1:2 * count + 1]
+        if len(far) < count:
+            near, far = [ctx.core_a], [ctx.core_b]
+        words = lambda cores: ["--cores", ",".join(map(str, cores)), "--burst", dpdk.BURST]
+        wait = ["reflect", f"dpdk:{link.server}", "--ip", dpdk.TARGET, "--lanes", count, *words(far)]
+        with mpps.Listener(ctx, f"{label}, reflector", wait, None):
+            s = mpps.send(ctx, label, ["sendrecv", f"dpdk:{link.client}", *dpdk.flow(), "--tx-lanes", count,
+                                       "--rx-lanes", 1, *words(near)], ctx.seconds)
+        return {"rate": s["received_pps"], "sent": s["offered_pps"], "loss": s["loss_ratio"]}
+
+    null = ["send", f"dpdk:{dpdk.NULL}", *dpdk.flow(), "--dest-mac", dpdk.DEST_MAC]
+    # As many flows as lanes, each its own reverse.
+    looped = ["sendrecv", f"dpdk:{dpdk.RING}", *dpdk.PALINDROME[:2], "--src-port-range", "9000-9001", "--dest",
+              f"{dpdk.SOURCE}:9000-9001", "--step", "together", *dpdk.PALINDROME[6:]]
+    for heading, ways in {
+            "`net_null`, `send`": {n: partial(alone, f"net_null, {n} lanes", null, "tx_packets", n) for n in (1, 2)},
+            "`net_ring`, `sendrecv`": {n: partial(alone, f"net_ring, {n} lanes", looped, "rx_packets", n)
+                                       for n in (1, 2)},
+            "`net_memif`, `sendrecv` ↔ `reflect`": {n: partial(trip, f"net_memif, {n} + 1 lanes", n) for n in (1, 2)},
+    }.items():
+        names = {n: f"{heading}, {n} lane{'s' * (n > 1)}" for n in ways}
+        samples = ctx.compare({names[n]: way for n, way in ways.items()})
+        section.programs(samples, BACK if "memif" in heading else (("rate", "packets/s", rate),))
+        section.ratios(samples, [(names[2], names[1])])
+    section.text(f"Flat out. On `net_null` and `net_ring` a lane has a core for itself (cores {both}), and each its "
+                 "own queue; on the ring each receives what it sent. Over `net_memif` one lane receives what the "
+                 "others sent and the reflector has as many lanes as the sender has that send, as a queue that nobody "
+                 "serves would fill: these are on a core for each end where this host has not one for each lane.")
+
+
+PARTS = (preparation, null, ring, memif, noisy, lanes, *dpdk_load.PARTS, *dpdk_overload.PARTS)
