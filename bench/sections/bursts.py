@@ -26,7 +26,7 @@ SEARCH = ((40, 180), (6, 45))  # s of the search's trials, and of all of it; of 
 
 
 def reflector(ctx, label, burst=USUAL):
-    """Which waits, and the link that it waits at."""
+    """A reflector that waits, and the link that it waits at."""
     link = dpdk.Memif(ctx)
     wait = ["reflect", f"dpdk:{link.server}", "--ip", dpdk.TARGET, "--lanes", 1, "--cores", ctx.core_b, "--burst",
             burst]

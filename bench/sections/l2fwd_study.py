@@ -254,8 +254,8 @@ def of_itself(ctx, rig, reference):
 
 @contextlib.contextmanager
 def faced(ctx, label, slow, load, work):
-    """The forwarder's ports and host, and a block that loads it: with `load` packets/s (None: as many as can be), or
-    by a receiver that works `work` ns on each packet."""
+    """Ports and host of a forwarder, and a block that loads it: with `load` packets/s (None: as many as can be), or by
+    a receiver that works `work` ns on each packet."""
     link = dpdk.Memif(ctx)
     if slow == CORE:
         ctx.lab.up()
@@ -269,7 +269,7 @@ def faced(ctx, label, slow, load, work):
 
 
 def under_load(ctx, name, slow, load=None, work=0):
-    """What a forwarder counted of itself in `ctx.seconds` under a load, packets/s."""
+    """Counts of a forwarder itself over `ctx.seconds` under a load, packets/s."""
     label = f"{name}, {slow}"
     with faced(ctx, label, slow, load, work) as (ports, host, loaded):
         if name == C_L2FWD:
