@@ -14,7 +14,7 @@ CODE = {
     "xdp": ("crates/xdp", "xdp"),
     "dpdk": ("crates/dpdk", "crates/dpdk-sys"),
     "latency": ("crates/udp", "crates/sockets", "crates/af-packet", "crates/af-xdp", "crates/xsk"),
-    "stats": ("crates/report", "crates/udp", "crates/af-packet"),
+    "stats": ("crates/report", "crates/udp", "crates/af-packet", "crates/dpdk", "crates/dpdk-sys"),
     "growth": ("crates/udp", "crates/af-packet"),
     "ndr": ("crates/method", "crates/af-packet", "crates/af-xdp", "crates/xsk", "crates/dpdk"),
     "l2fwd_study": ("crates/method", "crates/dpdk"),

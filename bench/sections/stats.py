@@ -1,11 +1,24 @@
-"""What statistics cost, and whether the send rate dips when they are written."""
+"""What statistics cost, what a receiver's looks at each packet do, and whether the send rate dips when rows are
+written."""
 
-from harness import mpps, steady
+import re
+import statistics
+
+from harness import callgrind, dpdk, mpps, steady, xdp
+from harness.proc import BenchError, run
 from harness.stat import rate
 
 TITLE = "Statistics: the cost of short intervals, and dips"
 
 FINE, COARSE = "--interval 1ms --csv FILE", "--interval 1s"
+NONE = "no rows"  # but the one of the whole run
+# Works of the example `count` on a packet, with the size of its frame in bytes and their name in the table.
+WORKS = (("known", 64, "verifying: headers, checksum, data, 64 bytes"),
+         ("known", 1518, "verifying: headers, checksum, data, 1518 bytes"),
+         ("alone", 64, "duplicates: flows take turns"), ("order", 64, "duplicates: a burst of 32 in order"),
+         ("row", 64, "row and histogram: a burst of 32"))
+FEW, MANY = 100_000, 400_000  # packets under callgrind
+TIMED = 20_000_000
 DIP = 0.01
 
 
@@ -22,6 +35,29 @@ def _udp(ctx, label, args):
 def _trip(ctx, label, args):
     return lambda: mpps.trip_metrics(mpps.send(ctx, f"loop, {label}", ["sendrecv", "loop:", "--lanes", 1, *args()],
                                                ctx.seconds, core=ctx.core_b))
+
+
+def _dpdk(ctx, label, args, what):
+    if what == "send":
+        words, field = ["send", f"dpdk:{dpdk.NULL}", *dpdk.flow(), "--dest-mac", dpdk.DEST_MAC], "offered_pps"
+    else:
+        words, field = ["sendrecv", f"dpdk:{dpdk.RING}", *dpdk.PALINDROME], "received_pps"
+    return lambda: {"rate": mpps.send(ctx, f"dpdk {what}, {label}", [*words, *dpdk.lane(ctx.core_b), *args()],
+                                      ctx.seconds, core=ctx.core_b)[field]}
+
+
+def on_dpdk(ctx, section):
+    for path, what in (("dpdk:net_null: send", "send"), ("dpdk:net_ring: sendrecv", "sendrecv")):
+        section.heading(f"`{path}`, flat out, with statistics and without")
+        samples = ctx.compare({
+            FINE: _dpdk(ctx, FINE, lambda: ("--interval", "1ms", "--csv", ctx.file(".csv")), what),
+            NONE: _dpdk(ctx, NONE, lambda: ("--interval", "1h"), what),
+        })
+        section.programs(samples)
+        section.ratios(samples, [(FINE, NONE)])
+    section.text("*No rows*: one interval that is longer than the run, and no file. What remains is a counter for each "
+                 "burst, and on `net_ring` what makes a packet a received one: its stamp, sequence number and latency. "
+                 "Lane and collector share one core.")
 
 
 def cost(ctx, section):
@@ -91,4 +127,39 @@ def dips(ctx, section):
         section.table(["path", "time, s", "off by", "host kept lanes waiting, ms", "cause"], details)
 
 
-PARTS = (cost, dips)
+def apart(ctx, section):
+    section.heading("Verifying, looking for duplicates, and booking, each by itself")
+    program = xdp.build_rust(ctx, "the example count of mpps-wire",
+                             ["--manifest-path", f"{ctx.root}/Cargo.toml", "-p", "mpps-wire", "--example", "count"],
+                             "examples/count")
+
+    def count(work, size, packets):
+        argv = ctx.command([program, work, size, packets], None, ctx.core_b)
+        section.command(f"{work}, {size} bytes", argv)
+        return float(re.search(r"([\d.]+) ns each", run(argv, 60))[1])
+
+    def instructions(work, size):
+        ctx.need("valgrind")
+        return callgrind.a_packet(*(callgrind.grind(ctx, f"{work}, {size} bytes, instructions",
+                                                    [program, work, size, packets], lambda _, n=packets: n)
+                                    for packets in (FEW, MANY)))
+
+    samples = ctx.compare({what: lambda w=work, s=size: {"ns": count(w, s, TIMED if s < 1000 else TIMED // 10)}
+                           for work, size, what in WORKS})
+    rows = []
+    for work, size, what in WORKS:
+        ns = samples.values(what, "ns")
+        try:
+            each = f"{instructions(work, size):.1f}"
+        except BenchError as error:
+            section.text(f"{what}: no instructions: {error}")
+            each = "–"
+        rows.append([what, f"{statistics.median(ns):.2f}" if ns else "–",
+                     f"{min(ns):.2f} to {max(ns):.2f}" if ns else samples.why_not(what), each])
+    section.table(["work", "ns/packet", "over the rounds", "instructions/packet"], rows)
+    section.text("The code that a receiving lane runs, in a loop by itself (`crates/wire/examples/count.rs`), so that "
+                 "each has the caches to itself; in a lane they overlap. All of a lane together: `drop null:` in "
+                 "section engine.")
+
+
+PARTS = (cost, on_dpdk, apart, dips)
