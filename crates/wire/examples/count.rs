@@ -1,7 +1,7 @@
 //! Work for an instruction counter: `count WORK SIZE PACKETS`, and what a packet took in this run, ns.
 //!
-//! Work of a receiver beside verifying: `alone` looks for duplicates where flows take turns, `order` where a burst of 32
-//! came in order, and `row` books such a burst into row and histogram.
+//! Work of a receiver beside verifying: `alone` looks for duplicates where flows take turns, `order` where a burst of
+//! 32 came in order, and `row` books such a burst into row and histogram.
 //!
 //! `valgrind --tool=callgrind target/release/examples/count write 64 100000`; the difference between two numbers of
 //! packets, divided by theirs, is the cost of one.

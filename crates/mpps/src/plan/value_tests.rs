@@ -12,7 +12,7 @@ fn plan(line: &str) -> Plan {
     Plan::written(&command, &matches)
 }
 
-const RUNS: [&str; 9] = [
+const RUNS: [&str; 10] = [
     "sendrecv loop:delay=1ms --rate 3.5Mpps --pacing burst=4 --duration 2s",
     "sendrecv af_packet:eth1 --src fd99::1 --dest [fd99::2]:9000-9003 --frame-size 128 --vlan 5 --tx-lanes 1 \
      --rx-lanes 2",
@@ -20,7 +20,8 @@ const RUNS: [&str; 9] = [
     "send udp:127.0.0.1:9001 --dest localhost:9000 --rate 10% --cores 0,2-3 --busy-poll --nice -5",
     "drop xdp:eth1 --no-verify --max-flows 9 --ip 10.99.0.2 --port 53",
     "reflect af_xdp:eth1,mode=skb --lanes 2 --burst 64 --fifo 3 --seed 7",
-    "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --work 1us,reads=2,memory=1MiB --split-directions",
+    "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --split-directions",
+    "forward null: --work 1us,reads=2,memory=1MiB",
     "capture af_packet:eth1 -o - --snap-len 64 --proto arp --rotate-size 1GiB --max-files 3 --count 10",
     "drop dpdk:net_null0 --eal --no-huge --flow ingress --flow egress",
 ];
