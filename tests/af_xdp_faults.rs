@@ -7,8 +7,8 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, assert_only_the_gap_is_lost, assert_refused, missing, net_of, program, returning,
-    run_command, skip, under_way, wait_for_more, wait_until,
+    Background, Net, Report, Scratch, assert_only_the_gap_is_lost, assert_refused, inside, missing, net_of, program,
+    returning, run_command, skip, under_way, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
@@ -263,6 +263,112 @@ fn a_queue_that_another_socket_has_and_a_program_that_is_there_already_are_named
     // A busy host may keep it from its rate.
     let finished = run_command(net.b(words));
     assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
+}
+
+#[test]
+fn a_program_of_xdp_loader_is_named_and_takes_the_place_of_none_of_ours() {
+    let object = "bpf/xdpfilt_alw_all.o";
+    let folders = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+    ];
+    let found = folders.iter().map(|folder| format!("{folder}/{object}"));
+    let Some(object) = found.into_iter().find(|file| std::path::Path::new(file).is_file()) else {
+        return skip(&format!("xdp-loader is not installed (package xdp-tools): no {object}"));
+    };
+    let Some(net) = net_of(1) else { return };
+    let loader = |words: &str| run_command(inside(&net.lab, Host::B, words));
+    let load = format!("xdp-loader load -m native eth1 {object}");
+    let first = loader(&load);
+    if first.code != Some(0) {
+        return skip(&format!("xdp-loader attaches no program here: {}", first.stderr.trim()));
+    }
+    for path in ["af_xdp:eth1", "af_xdp:eth1,mode=skb", "xdp:eth1"] {
+        // Under a dispatcher, which libxdp attaches where it can, the program has no name of its own.
+        assert_refused(
+            net.b(&format!("reflect {path} --duration 50ms")),
+            1,
+            &["eth1", "XDP program is attached: \"xdp"],
+        );
+    }
+    assert_eq!(loader("xdp-loader unload eth1 --all").code, Some(0));
+    for path in ["af_xdp:eth1", "xdp:eth1"] {
+        let reflector = Background::ready(net.b(&format!("reflect {path}")));
+        for words in [
+            load.as_str(),
+            "xdp-loader unload eth1 --all",
+            "ip link set dev eth1 xdp off",
+        ] {
+            let refused = loader(words);
+            assert!(
+                refused.code != Some(0),
+                "{words}: {} {}",
+                refused.stdout,
+                refused.stderr
+            );
+        }
+        assert!(net.on(Host::B, "ip -d link show eth1").stdout.contains("xdp"), "{path}");
+        reflector.end(Signal::INT);
+    }
+}
+
+#[test]
+fn a_link_that_goes_as_the_run_begins_is_waited_for_by_who_asks_for_the_next_hop() {
+    let Some(net) = net_of(1) else { return };
+    let send = "send af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --count 20 --rate 1kpps";
+    // The link has to go before the question is given up, and to be back soon: a busy host may miss that.
+    for _ in 0..5 {
+        net.on(Host::B, "ip addr flush dev eth1 scope global");
+        net.on(Host::A, "ip neigh flush dev eth1");
+        let mut sender = Background::start(net.a(send));
+        wait_until("a question", || {
+            let entry = net.on(Host::A, "ip neigh show 10.99.0.2 dev eth1").stdout;
+            entry.contains("INCOMPLETE") || entry.contains("FAILED") || !sender.running()
+        });
+        net.on(Host::B, "ip link set eth1 down");
+        wait_until("the note", || {
+            sender.stderr().contains("the carrier is gone") || !sender.running()
+        });
+        net.on(Host::B, "ip link set eth1 up");
+        net.on(Host::B, "ip addr add 10.99.0.2/24 dev eth1");
+        let finished = sender.finish();
+        if finished.code == Some(1) {
+            assert!(
+                finished.stderr.contains("nobody answered") || finished.stderr.contains("no carrier"),
+                "{}",
+                finished.stderr
+            );
+            continue;
+        }
+        assert!(matches!(finished.code, Some(0 | 3)), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("eth1: the carrier is gone"),
+            "{}",
+            finished.stderr
+        );
+        return;
+    }
+    panic!("given up each time");
+}
+
+#[test]
+fn a_run_that_receives_nothing_says_how_far_packets_came() {
+    let Some(net) = net_of(1) else { return };
+    for path in ["af_xdp:eth1", "xdp:eth1"] {
+        let there = Scratch::new();
+        let reflector = Background::ready(there.results(net.b(&format!("reflect {path} --port 9000"))));
+        let send = "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --count 50 --rate 1kpps --quiet";
+        run_command(net.a(&format!("{send} --dest-mac {}", Host::B.mac())));
+        let report = there.read(reflector.end(Signal::INT));
+        let said = report.said();
+        assert!(
+            said.contains("nothing was received: meanwhile eth1 counted"),
+            "{path}: {said}"
+        );
+        assert!(said.contains("the XDP program left"), "{path}: {said}");
+    }
 }
 
 /// Reserved pages of so many KiB that nobody has taken.

@@ -20,7 +20,9 @@ BEGIN { FS = "\t" }
         if (path[2]) what = what " (`" path[2] "`)"
         if (!(of[2] in nic)) nics[++m] = of[2]
         nic[of[2]] = 1
-        on[of[2], path[1]] = what " [" $1 "]"
+        what = what " [" $1 "]"
+        at = of[2] SUBSEP path[1]
+        on[at] = at in on ? on[at] ", " what : what
         next
     }
     if (!($1 in release)) kernels[++n] = $1

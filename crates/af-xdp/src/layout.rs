@@ -1,6 +1,6 @@
 //! How packet memory and queues are shared out: pure arithmetic, checked before anything is opened.
 
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use mpps_io::{Error, ErrorKind, MAX_BURST, Result, Roles};
 use mpps_netdev::NetDev;
 
@@ -15,6 +15,10 @@ const HELD: u32 = 6 * MAX_BURST as u32;
 /// cent.
 const FILL: u32 = 2048;
 
+/// Drivers whose devices fill zero-copy buffers in whole KiB (SRRCTL.BSIZEPKT): the rest of a chunk stays unused. A longer
+/// packet arrives in two pieces (igb) or is dropped (ixgbe on the 82599).
+const WHOLE_KIB: [&str; 3] = ["igb", "igc", "ixgbe"];
+
 /// Shape of the packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
@@ -22,14 +26,22 @@ pub(crate) struct Chunks {
     pub(crate) unaligned: bool,
 }
 
-/// The chunks that packets of `mtu` bytes above the Ethernet header fit in.
-pub(crate) fn chunks(config: &Config, mtu: usize, page: u32) -> Result<Chunks> {
-    let need = mtu as u32 + LINK_HEADER + XDP_HEADROOM + config.headroom;
+/// The chunks that packets of `mtu` bytes above the Ethernet header fit in, on a device of this driver.
+pub(crate) fn chunks(config: &Config, mtu: usize, driver: &str, page: u32) -> Result<Chunks> {
+    let front = XDP_HEADROOM + config.headroom;
+    let need = mtu as u32 + LINK_HEADER + front;
     let most = page;
     let unaligned = config.unaligned;
-    let size = config
-        .chunk
-        .unwrap_or(if need <= 2048 { 2048 } else { need.next_power_of_two() });
+    let size = config.chunk.unwrap_or_else(|| {
+        let size = need.next_power_of_two().max(2048);
+        let used = (size.saturating_sub(front)) / 1024 * 1024;
+        let whole = WHOLE_KIB.contains(&driver) && matches!(config.mode, Mode::Auto | Mode::ZeroCopy);
+        if whole && used < mtu as u32 + LINK_HEADER && size < most {
+            2 * size
+        } else {
+            size
+        }
+    });
     let chosen = Chunks { size, unaligned };
     if chosen.size < need || chosen.size > most {
         let cause = if config.chunk.is_some() {
@@ -72,11 +84,14 @@ pub fn frames(config: &Config) -> Frames {
     let depth = Depth::of(config);
     let of = |rx, tx| depth.frames(config, rx, tx) as usize;
     let device = NetDev::by_name(&config.device).ok();
-    let mtu = device.as_ref().map_or(1500, |device| device.mtu);
+    let (mtu, driver) = device
+        .as_ref()
+        .map_or((1500, ""), |device| (device.mtu, device.driver.as_str()));
     let there = device
+        .as_ref()
         .map_or(1, |device| device.queues)
         .saturating_sub(config.first as usize);
-    let chunks = chunks(config, mtu, rustix::param::page_size() as u32);
+    let chunks = chunks(config, mtu, driver, rustix::param::page_size() as u32);
     Frames {
         of: [of(1, 0), of(0, 1), of(1, 1)],
         least: (depth.fill_ring + HELD) as usize,
@@ -285,20 +300,36 @@ mod tests {
 
     #[test]
     fn a_chunk_holds_the_largest_packet_or_is_refused() {
-        let made = chunks(&config("af_xdp:eth1"), 1500, 4096).expect("fits");
+        let made = chunks(&config("af_xdp:eth1"), 1500, "veth", 4096).expect("fits");
         assert!(!made.unaligned && made.size == 2048);
+        for (driver, mode, size) in [("igb", "", 4096), ("igb", ",mode=copy", 2048), ("ice", "", 2048)] {
+            let config = config(&format!("af_xdp:eth1{mode}"));
+            assert_eq!(
+                chunks(&config, 1500, driver, 4096).expect("fits").size,
+                size,
+                "{driver}"
+            );
+            assert_eq!(
+                chunks(&config, 1000, driver, 4096).expect("fits").size,
+                2048,
+                "{driver}"
+            );
+        }
         let packed = config("af_xdp:eth1,chunk=2176,unaligned=on");
         assert_eq!(
-            chunks(&packed, 1500, 4096).expect("fits"),
+            chunks(&packed, 1500, "veth", 4096).expect("fits"),
             Chunks {
                 size: 2176,
                 unaligned: true
             }
         );
-        assert_eq!(chunks(&config("af_xdp:eth1"), 3000, 4096).expect("fits").size, 4096);
-        let error = chunks(&config("af_xdp:eth1"), 9000, 4096).expect_err("too large");
+        assert_eq!(
+            chunks(&config("af_xdp:eth1"), 3000, "veth", 4096).expect("fits").size,
+            4096
+        );
+        let error = chunks(&config("af_xdp:eth1"), 9000, "veth", 4096).expect_err("too large");
         assert!(error.to_string().contains("lower the MTU to 3822"), "{error}");
-        assert!(chunks(&config("af_xdp:eth1,chunk=2048"), 1900, 4096).is_err());
+        assert!(chunks(&config("af_xdp:eth1,chunk=2048"), 1900, "veth", 4096).is_err());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Opens one interface, or two over one packet memory: memory, sockets, XDP program, in this order. Everything that can
-//! be refused is refused here, by the main thread, before a lane starts.
+//! Opens one interface, or two over one packet memory: memory, sockets, buffers to receive into, XDP program, in this
+//! order. Everything that can be refused is refused here, by the main thread, before a lane starts.
 
 use crate::config::{Config, Mode, Pages};
 use crate::error::of;
@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use xsk::{
-    Addresses, BusyPoll, Filter, Match, Ports, Program, ProgramConfig, ProgramMode, Socket, SocketConfig, SocketMode,
-    Umem, UmemConfig,
+    Addresses, BusyPoll, Filter, Match, Pool, Ports, Program, ProgramConfig, ProgramMode, Socket, SocketConfig,
+    SocketMode, Umem, UmemConfig,
 };
 
 /// How long a queue may stay busy after its last socket was closed: the kernel gives it back a little later.
@@ -92,7 +92,7 @@ fn make(wanted: Vec<Wanted<'_>>) -> Result<Vec<AfXdpPort>> {
     let page = rustix::param::page_size() as u32;
     let shapes: Vec<Chunks> = wanted
         .iter()
-        .map(|port| chunks(port.config, port.device.mtu, page))
+        .map(|port| chunks(port.config, port.device.mtu, &port.device.driver, page))
         .collect::<Result<_>>()?;
     let shape = Chunks {
         size: shapes.iter().map(|shape| shape.size).max().unwrap_or(0),
@@ -136,6 +136,15 @@ fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<Af
         ..UmemConfig::default()
     })
     .map_err(of)?;
+    // Those of the lanes' pools: the fill rings have the others.
+    let waiting = |lane: usize| {
+        wanted
+            .iter()
+            .map(move |p| p.depth.fill * p.shares.rx[lane].len() as u32)
+    };
+    let frames: Vec<u32> = (0..lanes)
+        .map(|lane| frames[lane] - waiting(lane).sum::<u32>())
+        .collect();
     wanted.iter().map(|port| one(port, &umem, &frames, mode)).collect()
 }
 
@@ -157,15 +166,24 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         let (rx, tx) = socket.split().map_err(of)?;
         let owner = |halves: &[Vec<u32>]| halves.iter().position(|own| own.contains(&position));
         if let Some(lane) = owner(&shares.rx) {
-            parts[lane].rx.push(rx);
+            // Filled before the program is attached: the driver then gives the device its buffers. One that finds none
+            // may not look again (igb, if the two directions of a queue have an interrupt each).
+            let waiting = Pool::new(umem, depth.fill).map_err(of)?;
+            let full = rx.with_fill_limit(depth.fill as usize).over(&waiting).map_err(of)?;
+            parts[lane].rx.push(full.into_half());
         }
         if let Some(lane) = owner(&shares.tx) {
             parts[lane].tx.push(tx);
         }
     }
-    let program = receives(wanted.request)
-        .then(|| attach(config, device, wanted.request, &mut remarks))
-        .transpose()?;
+    let zero_copy = sockets.first().is_some_and(|socket| socket.options().zero_copy);
+    let receives = receives(wanted.request);
+    // In zero-copy mode drivers do not send either while no program is attached; any program will do.
+    let program = (receives || zero_copy).then(|| attach(config, device, wanted.request, &mut remarks));
+    let program = match program {
+        Some(Err(error)) if !receives && error.kind == ErrorKind::InUse => None,
+        program => program.transpose()?,
+    };
     if let Some(program) = &program {
         if let Some(why) = program.why_not_native().filter(|_| config.mode == Mode::Auto) {
             remarks.push(format!(
@@ -179,7 +197,6 @@ fn one(wanted: &Wanted<'_>, umem: &Arc<Umem>, frames: &[u32], mode: SocketMode) 
         .then(|| Promiscuous::hold(device.ifindex))
         .transpose()
         .map_err(|e| Error::os("set promiscuous mode on", config.device.as_str(), &e))?;
-    let zero_copy = sockets.first().is_some_and(|socket| socket.options().zero_copy);
     let capabilities = Capabilities {
         path: "af_xdp",
         layer: Layer::Ethernet,

@@ -36,7 +36,8 @@ pub struct AfXdpPort {
     pub(crate) shares: Shares,
     /// Not taken yet, by lane.
     pub(crate) parts: Vec<Mutex<Option<Parts>>>,
-    /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too.
+    /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too: all but those in fill
+    /// rings.
     pub(crate) frames: Vec<u32>,
     /// By lane: it only receives.
     pub(crate) gathers: Vec<bool>,
@@ -218,6 +219,7 @@ impl Port for AfXdpPort {
             device: self.device.driver == "ifb",
             // ICMP for an address of the host's goes to the host: only its counters show it.
             kernel: true,
+            arrivals: true,
             ..WatchOptions::default()
         };
         vec![Box::new(DeviceWatch::new(&self.device, options))]

@@ -94,6 +94,9 @@ pub struct Surroundings {
     pub queues: Option<Vec<QueueDrops>>,
     /// Packets that the device itself dropped instead of sending them, of the test or of others; `None`: not read.
     pub device_dropped: Option<u64>,
+    /// Packets that the interface counted as received, of the test or of others; `None`: not read, or the path does not
+    /// depend on them.
+    pub arrived: Option<u64>,
     /// The kernel's counters, as far as they changed; empty where packets of the test bypass the kernel's stack.
     pub kernel: Vec<(KernelCount, u64)>,
 }

@@ -1,12 +1,14 @@
-//! What the kernel says of packets that an interface dropped.
+//! What the kernel says of packets that an interface received and dropped.
 
 use crate::IFINFOMSG;
 use crate::netlink::{Request, attributes};
 use std::io;
 
-/// Packets that an interface dropped since it was made.
+/// Packets that an interface received, and dropped, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
+    /// Packets that it received (`rx_packets`).
+    pub arrived: u64,
     /// Of those that came (`rx_dropped`).
     pub received: u64,
     /// Of those that it was to send (`tx_dropped`).
@@ -27,6 +29,7 @@ pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
 /// [`io::ErrorKind::NotFound`] when there is none of this index.
 pub fn drops(ifindex: u32) -> io::Result<Drops> {
     /// Places of the counters in `struct rtnl_link_stats64`.
+    const RX_PACKETS: usize = 0;
     const RX_DROPPED: usize = 6 * 8;
     const TX_DROPPED: usize = 7 * 8;
     let mut head = [0; IFINFOMSG];
@@ -40,6 +43,7 @@ pub fn drops(ifindex: u32) -> io::Result<Drops> {
         drops = stats.and_then(|stats| {
             let counter = |at: usize| Some(u64::from_ne_bytes(*stats.get(at..)?.first_chunk()?));
             Some(Drops {
+                arrived: counter(RX_PACKETS)?,
                 received: counter(RX_DROPPED)?,
                 transmitted: counter(TX_DROPPED)?,
             })

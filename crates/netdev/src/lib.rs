@@ -55,6 +55,8 @@ const RTMSG: usize = 12;
 const NDMSG: usize = 12;
 /// Of `linux/if_link.h`; libc lacks it.
 const IFLA_ALT_IFNAME: u16 = 53;
+/// Of `linux/if_link.h`; libc has it for some targets only.
+const IFLA_CARRIER: u16 = 33;
 /// Of `linux/rtnetlink.h`; libc has it for glibc alone.
 const RTA_VIA: libc::c_ushort = 18;
 
@@ -224,6 +226,8 @@ impl NetDev {
                 libc::IFLA_IFNAME => device.name = text(value),
                 libc::IFLA_ADDRESS => device.mac = value.try_into().unwrap_or_default(),
                 libc::IFLA_MTU => device.mtu = u32_at(value, 0)? as usize,
+                // The flag follows a lost carrier up to a second later.
+                IFLA_CARRIER => device.running &= value.first() != Some(&0),
                 libc::IFLA_NUM_TX_QUEUES | libc::IFLA_NUM_RX_QUEUES => {
                     device.queues = device.queues.max(u32_at(value, 0)? as usize);
                 }

@@ -6,8 +6,8 @@
 
 use crate::netlink::{News, Request, attributes, u32_at};
 use crate::{
-    Drops, IFADDRMSG, IFINFOMSG, KernelCounts, NetDev, Qdisc, Way, address, assigned, dropped_between, drops, family,
-    octets, qdiscs, text, way,
+    Drops, IFADDRMSG, IFINFOMSG, IFLA_CARRIER, KernelCounts, NetDev, Qdisc, Way, address, assigned, dropped_between,
+    drops, family, octets, qdiscs, text, way,
 };
 use mpps_io::around::{MtuChange, Outage, QueueDrops, Surroundings, Watch};
 use std::net::IpAddr;
@@ -28,6 +28,8 @@ pub struct WatchOptions {
     pub queues: bool,
     /// The device's own drops are read.
     pub device: bool,
+    /// Packets reach the path past the kernel's stack: those that the device counts are read, in case none does.
+    pub arrivals: bool,
     /// Packets, or the ICMP errors about them, go through the kernel's stack: its counters are read.
     pub kernel: bool,
     /// Addresses that packets of the run are from, which the kernel takes only while they are there.
@@ -129,7 +131,9 @@ impl DeviceWatch {
             },
             before: Before {
                 qdiscs: options.queues.then(|| qdiscs(device.ifindex).ok()).flatten(),
-                drops: options.device.then(|| drops(device.ifindex).ok()).flatten(),
+                drops: (options.device || options.arrivals)
+                    .then(|| drops(device.ifindex).ok())
+                    .flatten(),
                 kernel: options.kernel.then(KernelCounts::now),
             },
             begun_ns: None,
@@ -299,7 +303,10 @@ impl Watch for DeviceWatch {
             told.collect()
         });
         let device = self.before.drops.zip(drops(self.ifindex).ok());
-        seen.device_dropped = device.map(|(before, now)| {
+        seen.arrived = device
+            .filter(|_| self.options.arrivals)
+            .map(|(before, now)| now.arrived.saturating_sub(before.arrived));
+        seen.device_dropped = device.filter(|_| self.options.device).map(|(before, now)| {
             let transmitted = now.transmitted.saturating_sub(before.transmitted);
             // An ifb drops packets that were not redirected to it, and counts them as received ones.
             match kind(self.ifindex).as_deref() {
@@ -389,8 +396,6 @@ impl Change {
 }
 
 fn link_of(body: &[u8]) -> Option<Link> {
-    // libc has IFLA_CARRIER for some targets only.
-    const IFLA_CARRIER: u16 = 33;
     // Messages about a port of a bridge (AF_BRIDGE) lack the half of it.
     if libc::c_int::from(*body.first()?) != libc::AF_UNSPEC {
         return None;

@@ -350,6 +350,7 @@ impl Sockets {
             let options = WatchOptions {
                 queues: true,
                 device: !self.kind.wildcard,
+                arrivals: false,
                 kernel: place == 0,
                 addresses: addresses.clone(),
                 // With several ways the lost carrier of one does not concern all flows.

@@ -250,6 +250,7 @@ impl KernelPort for XdpPort {
             let options = WatchOptions {
                 // ICMP for an address of the host's goes to the host: only its counters show it.
                 kernel: place == 0,
+                arrivals: true,
                 ..WatchOptions::default()
             };
             Box::new(DeviceWatch::new(&site.device, options)) as Box<dyn Watch>

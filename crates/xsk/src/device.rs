@@ -150,6 +150,31 @@ impl Device {
         }
     }
 
+    /// A feature without which `virtio_net` refuses zero-copy mode (`virtnet_xsk_pool_enable`) and that the device has
+    /// not, in a sentence with the remedy. `None` if it has all, or its features can't be read.
+    pub(crate) fn virtio_lacks(&self) -> Option<&'static str> {
+        // Bits of `include/uapi/linux/virtio_config.h`.
+        const ACCESS_PLATFORM: usize = 33;
+        const RING_RESET: usize = 40;
+        let read = |file: &str| std::fs::read_to_string(format!("/sys/class/net/{}/{file}", self.name)).ok();
+        // The files may be of another namespace, with another device of this name.
+        let mac: Vec<String> = self.mac().ok()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        if read("address")?.trim() != mac.join(":") {
+            return None;
+        }
+        let features = read("device/features")?;
+        let lacks = |bit: usize| features.as_bytes().get(bit) == Some(&b'0');
+        if lacks(ACCESS_PLATFORM) {
+            return Some(
+                "it wants a device with VIRTIO_F_ACCESS_PLATFORM, which the host of this guest gives (QEMU: \
+                 iommu_platform=on,disable-legacy=on)",
+            );
+        }
+        lacks(RING_RESET).then_some(
+            "it wants a device with VIRTIO_F_RING_RESET, which the host of this guest gives (QEMU: queue_reset=on)",
+        )
+    }
+
     /// The largest IP packet that it carries, in bytes.
     pub fn mtu(&self) -> Result<u32, Error> {
         let request = self.ioctl(libc::SIOCGIFMTU as libc::c_ulong, "ask for the MTU of")?;

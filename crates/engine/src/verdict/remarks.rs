@@ -3,6 +3,7 @@
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::run::summary::Measured;
+use mpps_io::around::Surroundings;
 use mpps_io::{Reason, counter};
 use mpps_stats::{LaneSummary, Workload, count};
 
@@ -15,8 +16,11 @@ pub(crate) struct Heard<'m> {
     host_ports: Vec<(u16, u64)>,
     /// UDP ports that programs of this host have open, and that are therefore left to it; as the report lists them.
     left_ports: Option<&'m str>,
-    /// Frames that a program in the kernel let pass to the host, whatever they were.
-    left_to_host: u64,
+    /// Frames that a program in the kernel let pass to the host, whatever they were; `None` without such a program.
+    left_to_host: Option<u64>,
+    /// Frames that reached a socket and found no room.
+    dropped: u64,
+    around: &'m [Surroundings],
 }
 
 impl<'m> Heard<'m> {
@@ -31,16 +35,16 @@ impl<'m> Heard<'m> {
         host_ports.sort_by_key(|(port, n)| (u64::MAX - n, *port));
         let left_ports = m.common.host.iter().find(|fact| fact.name == LEFT_TO_HOST_PORTS);
         let counters = lanes.iter().flat_map(|l| &l.path_counters);
+        let passed = counters.filter(|(n, _)| n == counter::LEFT_TO_HOST || n == counter::NO_SOCKET);
         Self {
             workload: m.workload,
             rx: m.totals.tally.rx,
             reasons,
             host_ports,
             left_ports: left_ports.map(|fact| fact.value.as_str()),
-            left_to_host: counters
-                .filter(|(n, _)| n == counter::LEFT_TO_HOST)
-                .map(|(_, n)| n)
-                .sum(),
+            left_to_host: passed.map(|(_, n)| *n).reduce(|sum, n| sum + n),
+            dropped: lanes.iter().map(|lane| lane.rx_dropped).sum(),
+            around: &m.around,
         }
     }
 
@@ -53,6 +57,9 @@ impl<'m> Heard<'m> {
 pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
     left_to_host(h, &mut remarks);
+    if remarks.is_empty() {
+        nothing_arrived(h, &mut remarks);
+    }
     if h.workload == Workload::Drop {
         numbers(h, &mut remarks);
     }
@@ -99,13 +106,46 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
             "{} for UDP ports that other programs of this host have open were left to it ({ports}): {remedy}",
             packets(left)
         ));
-    } else if left == 0 && h.rx == 0 && h.left_to_host > 0 {
+    } else if left == 0
+        && h.rx == 0
+        && let Some(passed) = h.left_to_host.filter(|n| *n > 0)
+    {
         remarks.push(format!(
             "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left \
              to it ({ports}): {remedy}",
-            packets(h.left_to_host)
+            packets(passed)
         ));
     }
+}
+
+/// How far packets came on a path past the host's stack that received none.
+fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
+    if h.workload == Workload::Send || h.rx > 0 || h.dropped > 0 {
+        return;
+    }
+    let counted: Vec<_> = h
+        .around
+        .iter()
+        .filter_map(|seen| Some((&seen.interface, seen.arrived?)))
+        .collect();
+    if counted.is_empty() {
+        return;
+    }
+    let each = counted
+        .iter()
+        .map(|(name, n)| format!("{name} counted {}", packets(*n)));
+    let each = each.collect::<Vec<_>>().join(", ");
+    let arrived = counted.iter().any(|(_, n)| *n > 0);
+    let program = match h.left_to_host {
+        Some(0) if arrived => {
+            ", and its driver gave none of them to the XDP program: another mode= may take them".to_owned()
+        }
+        Some(passed) if arrived => format!(", of which the XDP program left {} to the host", count(passed)),
+        _ => String::new(),
+    };
+    remarks.push(format!(
+        "nothing was received: meanwhile {each}, of the test or of others{program}"
+    ));
 }
 
 /// Sequence numbers that were not believed, or that had to be.
@@ -164,7 +204,38 @@ mod tests {
             reasons,
             host_ports: Vec::new(),
             left_ports: None,
-            left_to_host: 0,
+            left_to_host: None,
+            dropped: 0,
+            around: &[],
+        }
+    }
+
+    #[test]
+    fn how_far_packets_came_is_said_if_none_was_received() {
+        let around = |arrived| {
+            [Surroundings {
+                interface: "eth1".to_owned(),
+                arrived,
+                ..Surroundings::default()
+            }]
+        };
+        let said = |arrived, left_to_host, rx, dropped| {
+            let around = around(arrived);
+            let h = Heard {
+                rx,
+                left_to_host,
+                dropped,
+                around: &around,
+                ..heard(&[])
+            };
+            remarks(&h).concat()
+        };
+        let none = "nothing was received: meanwhile eth1 counted 0 packets, of the test or of others";
+        assert_eq!(said(Some(0), Some(0), 0, 0), none);
+        assert!(said(Some(600), Some(0), 0, 0).contains("600 packets, of the test or of others, and its driver gave"));
+        assert!(said(Some(600), Some(598), 0, 0).ends_with("the XDP program left 598 to the host"));
+        for (arrived, rx, dropped) in [(None, 0, 0), (Some(600), 1, 0), (Some(600), 0, 600)] {
+            assert_eq!(said(arrived, Some(0), rx, dropped), "");
         }
     }
 
@@ -208,7 +279,7 @@ mod tests {
             "{told:?}"
         );
         h = heard(&[]);
-        (h.workload, h.rx, h.left_ports, h.left_to_host) = (Workload::Reflect, 0, Some("9000"), 50);
+        (h.workload, h.rx, h.left_ports, h.left_to_host) = (Workload::Reflect, 0, Some("9000"), Some(50));
         let told = remarks(&h);
         assert!(told.len() == 1 && told[0].contains("nothing was received"), "{told:?}");
     }

@@ -41,6 +41,12 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
     let told = machine.xdp_features(name);
     let native = told.map_or(NATIVE_XDP.contains(&driver), |features| features.basic);
     let zero_copy = told.map_or(ZERO_COPY.contains(&driver), |features| features.zero_copy);
+    // virtio_net reports zero-copy whatever its device has, and refuses it without either feature.
+    const ACCESS_PLATFORM: usize = 33;
+    const RING_RESET: usize = 40;
+    let virtio = (driver == "virtio_net").then(|| machine.read(&format!("/sys/class/net/{name}/device/features")));
+    let virtio = virtio.flatten().unwrap_or_default();
+    let lacks = |bit: usize| virtio.as_bytes().get(bit) == Some(&b'0');
     let xdp = match (native, told.is_some()) {
         (true, _) => "native XDP",
         (false, true) => "generic XDP only",
@@ -48,10 +54,13 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
     };
     (
         xdp,
-        if zero_copy {
-            "zero-copy AF_XDP"
-        } else {
-            "AF_XDP by copy"
+        match zero_copy {
+            true if lacks(ACCESS_PLATFORM) => {
+                "AF_XDP by copy (zero-copy wants VIRTIO_F_ACCESS_PLATFORM, in QEMU iommu_platform=on,disable-legacy=on)"
+            }
+            true if lacks(RING_RESET) => "AF_XDP by copy (zero-copy wants VIRTIO_F_RING_RESET, in QEMU queue_reset=on)",
+            true => "zero-copy AF_XDP",
+            false => "AF_XDP by copy",
         },
     )
 }

@@ -1,7 +1,7 @@
 //! The next hop's MAC address, asked of the host: where the source address is the host's own, the answers to questions
 //! of ours would go to the host.
 
-use crate::fail::{Result, failed, usage};
+use crate::fail::{Result, failed, say, usage};
 use mpps_netdev::{NetDev, has_route, neighbor_lookup, neighbor_solicit};
 use mpps_wire::MacAddr;
 use std::cell::RefCell;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How long the next hop may take to answer the host.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a link that had a carrier may be without one: it may have gone because a program was attached, to this
+/// interface or to the one at the other end, which takes some drivers seconds.
+const CARRIER_RETURNS: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
@@ -67,6 +70,8 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
         )));
     }
     let begun = Instant::now();
+    // Since when an answer could come.
+    let mut open = begun;
     let mut asked: Option<Instant> = None;
     loop {
         let known = neighbor_lookup(hop, device.ifindex)
@@ -77,7 +82,7 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
         if interruptions() > 0 {
             return Err(failed("interrupted before the first packet"));
         }
-        if begun.elapsed() >= PATIENCE {
+        if open.elapsed() >= PATIENCE {
             // As it is by now: the link may have gone since the port was opened.
             match NetDev::by_index(device.ifindex) {
                 Ok(now) if !now.up => return Err(failed(format!("{} is switched off: no packet can leave", now.name))),
@@ -94,6 +99,14 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
             )));
         }
         if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
+            let gone = || NetDev::by_index(device.ifindex).is_ok_and(|now| now.up && !now.running);
+            if device.running && begun.elapsed() < CARRIER_RETURNS && gone() {
+                if open == begun {
+                    let most = CARRIER_RETURNS.as_secs();
+                    say!("{}: the carrier is gone: waits for it, up to {most} s", device.name);
+                }
+                open = Instant::now();
+            }
             neighbor_solicit(hop, device.ifindex)
                 .map_err(|e| failed(format!("have the host ask for {hop} on {}: {e}", device.name)))?;
             asked = Some(Instant::now());

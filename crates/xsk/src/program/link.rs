@@ -126,6 +126,13 @@ fn others(device: &Device) -> String {
                 .filter_map(Result::ok)
                 .find(|p| p.id() == id);
             match info.as_ref().and_then(|p| p.name_as_str()) {
+                Some("xdp_dispatcher") => {
+                    let device = device.name();
+                    format!(
+                        "\"xdp_dispatcher\" (id {id}), which runs the programs that libxdp has loaded (xdp-loader status \
+                         {device} lists them, xdp-loader unload {device} --all removes them)"
+                    )
+                }
                 Some(name) if !name.is_empty() => format!("\"{name}\" (id {id})"),
                 _ => format!("id {id}"),
             }

@@ -383,7 +383,19 @@ impl Maker<'_> {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(5));
                 }
-                Err(e) => return Err(self.not_bound(e, peer)),
+                Err(e) => {
+                    let copy = SockaddrXdp {
+                        flags: flags & !abi::XDP_ZEROCOPY | abi::XDP_COPY,
+                        ..address
+                    };
+                    // A socket that was refused may ask again; if copy mode is taken, the driver minds zero-copy only.
+                    let minds = flags & abi::XDP_ZEROCOPY != 0 && raw::bind(fd, copy).is_ok();
+                    return Err(if minds {
+                        self.not_zero_copy(&e)
+                    } else {
+                        self.not_bound(e, peer)
+                    });
+                }
             }
         }
     }
@@ -412,10 +424,33 @@ impl Maker<'_> {
                     "zero-copy mode with multi-buffer",
                     "the driver can't: use copy mode or auto",
                 ),
-                _ => self.unsupported("zero-copy mode", "this driver has none: want copy mode, or auto"),
+                _ => self.unsupported("zero-copy mode", "the driver can't: want copy mode, or auto"),
             },
             _ => self.failure("bind", e),
         }
+    }
+
+    /// The error for zero-copy mode that the kernel refuses where it takes copy mode.
+    fn not_zero_copy(&self, e: &io::Error) -> Error {
+        let driver = match self.device.driver() {
+            name if name.is_empty() => "the driver".to_owned(),
+            name => name,
+        };
+        let want = "want copy mode, or auto";
+        let why = match e.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => format!("{driver} has none"),
+            _ => format!("{driver} refuses it ({e}) and takes copy mode"),
+        };
+        let lacks = if driver == "virtio_net" {
+            self.device.virtio_lacks()
+        } else {
+            None
+        };
+        let why = match lacks {
+            Some(lacks) => format!("{why}: {lacks}; or {want}"),
+            None => format!("{why}: {want}"),
+        };
+        self.unsupported("zero-copy mode", &why)
     }
 
     fn unsupported(&self, what: &'static str, why: &str) -> Error {
