@@ -15,8 +15,8 @@ const HELD: u32 = 6 * MAX_BURST as u32;
 /// cent.
 const FILL: u32 = 2048;
 
-/// Drivers whose devices fill zero-copy buffers in whole KiB (SRRCTL.BSIZEPKT): the rest of a chunk stays unused. A longer
-/// packet arrives in two pieces (igb) or is dropped (ixgbe on the 82599).
+/// Drivers whose devices fill zero-copy buffers in whole KiB (SRRCTL.BSIZEPKT): the rest of a chunk stays unused. A
+/// longer packet arrives in two pieces (igb) or is dropped (ixgbe on the 82599).
 const WHOLE_KIB: [&str; 3] = ["igb", "igc", "ixgbe"];
 
 /// Shape of the packet memory.

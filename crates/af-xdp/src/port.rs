@@ -36,8 +36,8 @@ pub struct AfXdpPort {
     pub(crate) shares: Shares,
     /// Not taken yet, by lane.
     pub(crate) parts: Vec<Mutex<Option<Parts>>>,
-    /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too: all but those in fill
-    /// rings.
+    /// Chunks of each lane's pool, which the lane of a second port over the same memory uses, too: all but those in the
+    /// fill rings.
     pub(crate) frames: Vec<u32>,
     /// By lane: it only receives.
     pub(crate) gathers: Vec<bool>,

@@ -120,7 +120,8 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
 
 /// How far packets came on a path past the host's stack that received none.
 fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
-    if h.workload == Workload::Send || h.rx > 0 || h.dropped > 0 {
+    let judged = h.reasons.iter().any(|(_, n)| *n > 0);
+    if h.workload == Workload::Send || h.rx > 0 || h.dropped > 0 || judged {
         return;
     }
     let counted: Vec<_> = h
