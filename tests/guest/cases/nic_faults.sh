@@ -26,8 +26,8 @@ begin() {
 }
 # What the sender had received in the row that it wrote last.
 received() {
-    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "rx_packets") at = i } NR > 1 { n += $at } END { print n + 0 }' \
-        /run/sender.csv 2>/dev/null
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "rx_packets") at = i }
+        NR > 1 { n += $at } END { print n + 0 }' /run/sender.csv 2>/dev/null
 }
 # passing N: more than N packets have come back.
 passing() {
@@ -39,7 +39,8 @@ end() {
     wait $sender
     kill -INT $reflector 2>/dev/null
     wait $reflector
-    [ -s /run/out/sender.json ] && [ -s /run/out/reflector.json ] || failed "$1: no report: $(cat /run/sender /run/reflect)"
+    [ -s /run/out/sender.json ] && [ -s /run/out/reflector.json ] ||
+        failed "$1: no report: $(cat /run/sender /run/reflect)"
     grep -v ' pps ' /run/reflect
     grep -q "$2" /run/reflect || failed "$1: '$2' is not said: $(grep -v ' pps ' /run/reflect)"
     [ "$(key /run/out/reflector.json rx_packets)" -gt 0 ] || failed "$1: nothing received"
@@ -74,7 +75,8 @@ for path in udp af_packet af_xdp,mode=copy af_xdp,mode=zerocopy xdp; do
     before=$(received)
     echo 'set_link n1 on' >>/run/out/ask
     until_true 60 link 1 || failed "$path$options: no link again"
-    until_true 60 passing $((before + 50)) || failed "$path$options: nothing comes back after the link has: $(cat /run/reflect)"
+    until_true 60 passing $((before + 50)) ||
+        failed "$path$options: nothing comes back after the link has: $(cat /run/reflect)"
     end "$path$options, a link that went" 'eth1 had no carrier'
 done
 for path in udp af_packet af_xdp,mode=copy af_xdp,mode=zerocopy xdp; do

@@ -129,8 +129,8 @@ fn others(device: &Device) -> String {
                 Some("xdp_dispatcher") => {
                     let device = device.name();
                     format!(
-                        "\"xdp_dispatcher\" (id {id}), which runs the programs that libxdp has loaded (xdp-loader status \
-                         {device} lists them, xdp-loader unload {device} --all removes them)"
+                        "\"xdp_dispatcher\" (id {id}), which runs the programs that libxdp has loaded (xdp-loader \
+                         status {device} lists them, xdp-loader unload {device} --all removes them)"
                     )
                 }
                 Some(name) if !name.is_empty() => format!("\"{name}\" (id {id})"),
