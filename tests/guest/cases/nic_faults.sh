@@ -85,7 +85,10 @@ for path in udp af_packet af_xdp,mode=copy af_xdp,mode=zerocopy xdp; do
     echo 'device_del nic1' >>/run/out/ask
     case $path in
         udp) until_true 60 sh -c '! ip -n b link show eth1 >/dev/null 2>&1' || failed "$path: the device stays" ;;
-        *) until_true 60 sh -c "! kill -0 $reflector 2>/dev/null" || failed "$path$options does not end: $(cat /run/reflect)" ;;
+        *)
+            until_true 60 sh -c "! kill -0 $reflector 2>/dev/null" ||
+                failed "$path$options does not end: $(cat /run/reflect)"
+            ;;
     esac
     end "$path$options, a device that was removed" 'vanished\|eth1'
     echo "device_add $device,netdev=n1,bus=r1,mac=52:54:00:00:00:02,id=nic1" >>/run/out/ask
