@@ -127,6 +127,45 @@ fn doctor_sees_the_interfaces_of_the_network_namespace_it_is_in() {
 }
 
 #[test]
+fn doctor_draws_the_host_as_a_file_that_other_programs_read_whatever_its_interfaces_are_named() {
+    if missing("unshare", "util-linux") || missing("ip", "iproute2") || missing("python3", "python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut command = Command::new("unshare");
+    let script = "ip link add '<b>&\"0' type veth || exit 77; exec \"$0\" doctor --svg \"$1\"";
+    command.args(["--net", "sh", "-c", script]);
+    command.arg(program()).arg(scratch.file("host.svg"));
+    let finished = run_command(command);
+    if !matches!(finished.code, Some(0 | 1)) || finished.stderr.contains("unshare failed") {
+        return mpps_tests::skip(&format!("no namespace can be made here: {}", finished.stderr));
+    }
+    // The findings are there as well.
+    assert!(finished.stdout.contains("frequency"), "{}", finished.stdout);
+    let parse = "import sys, xml.dom.minidom as m\nd = m.parse(sys.argv[1])\n\
+                 print([t.firstChild.data for t in d.getElementsByTagName('title')])";
+    let mut command = Command::new("python3");
+    command.args(["-c", parse]).arg(scratch.file("host.svg"));
+    let parsed = run_command(command);
+    assert_eq!(parsed.code, Some(0), "{}", parsed.stderr);
+    assert!(parsed.stdout.contains("core 0"), "{}", parsed.stdout);
+    assert!(parsed.stdout.contains("<b>&\"0 (veth)"), "{}", parsed.stdout);
+    let alone = run("doctor --svg -");
+    assert!(
+        alone.stdout.starts_with("<svg ") && alone.stdout.trim_end().ends_with("</svg>"),
+        "{}",
+        alone.stdout
+    );
+    let refused = run("doctor --svg /nonexistent/x.svg");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("--svg") && refused.stderr.contains("/nonexistent"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
 fn a_length_that_the_demo_does_not_have_is_refused_with_those_that_it_has() {
     for length in ["1", "500ms", "0", "2h"] {
         let finished = run(&format!("demo --duration {length}"));

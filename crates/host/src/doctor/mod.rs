@@ -12,6 +12,7 @@ mod cpu;
 mod dpdk;
 #[cfg(test)]
 mod dpdk_tests;
+mod drawing;
 mod ethtool;
 mod finding;
 mod hidden;
@@ -65,6 +66,12 @@ impl Default for Options {
 /// without).
 pub fn examine(options: &Options) -> Report {
     examine_machine(&Machine::live(), options)
+}
+
+/// Draws the host as SVG: memory nodes, cores, caches, network devices and their interrupts. Only reads, as
+/// [`examine`].
+pub fn draw(tree: &crate::isolate::Tree) -> String {
+    drawing::draw(&Machine::of(tree))
 }
 
 fn examine_machine(machine: &Machine, options: &Options) -> Report {

@@ -64,14 +64,21 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
     }
 }
 
-fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
-    let dir = machine.sys_net(name);
+/// What `ip` says of an interface: as it printed it, and read.
+pub(super) fn shown(machine: &Machine, name: &str) -> (Result<String, NoOutput>, Option<Value>) {
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
-    let link = shown
+    let all = shown
         .as_ref()
         .ok()
         .and_then(|t| serde_json::from_str::<Value>(&mpps_sys::text::json(t.clone())).ok());
-    let link = link.as_ref().and_then(|v| v.get(0));
+    let link = all.and_then(|all| all.get(0).cloned());
+    (shown, link)
+}
+
+fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
+    let dir = machine.sys_net(name);
+    let (shown, link) = shown(machine, name);
+    let link = link.as_ref();
     let driver = driver(machine, name, dir.as_deref(), link, area);
     xdp::examine(machine, name, &driver, area);
     // An interface that nobody asked about may well be down on purpose.
@@ -103,7 +110,8 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     }
 }
 
-fn driver(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>, area: &mut Area<'_>) -> String {
+/// The driver of an interface, or the kind of one that has no device.
+pub(super) fn driver_of(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>) -> String {
     let kind = link
         .and_then(|l| l.pointer("/linkinfo/info_kind"))
         .and_then(Value::as_str)
@@ -113,7 +121,11 @@ fn driver(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>
         .and_then(|dir| machine.link_name(&format!("{dir}/device/driver")))
         .or(kind)
         .or_else(by_ethtool);
-    let driver = driver.unwrap_or_else(|| "unknown".into());
+    driver.unwrap_or_else(|| "unknown".into())
+}
+
+fn driver(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>, area: &mut Area<'_>) -> String {
+    let driver = driver_of(machine, name, dir, link);
     let (xdp, copy) = xdp::modes(machine, name, &driver);
     area.add(
         Status::Info,
@@ -207,10 +219,24 @@ fn state(machine: &Machine, name: &str, dir: Option<&str>, down: Status, area: &
     }
 }
 
-fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+/// State of the link of an interface, with its speed where the device reports one.
+pub(super) fn speed(machine: &Machine, name: &str, dir: &str) -> String {
+    let link = Link::of(machine, name, Some(dir));
+    match link.mbps {
+        Some(mbps) => format!("{} at {mbps} Mbit/s", link.state),
+        None => link.state,
+    }
+}
+
+/// Numbers of receive and transmit queues of an interface.
+pub(super) fn queue_counts(machine: &Machine, dir: &str) -> (usize, usize) {
     let names = machine.list(&format!("{dir}/queues"));
     let count = |prefix: &str| names.iter().filter(|n| n.starts_with(prefix)).count();
-    let (rx, tx) = (count("rx-"), count("tx-"));
+    (count("rx-"), count("tx-"))
+}
+
+fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+    let (rx, tx) = queue_counts(machine, dir);
     let cores = cores(machine);
     let why = "each lane wants a receive and a transmit queue of its own";
     let mut finding = format!("{rx} rx, {tx} tx");
@@ -304,44 +330,67 @@ fn offloads(machine: &Machine, name: &str, area: &mut Area<'_>) {
     }
 }
 
-/// Where the queues' interrupts go. A virtio device's belong to the PCI device above it.
-fn interrupts(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+/// An interrupt of a device's queue.
+pub(super) struct Interrupt {
+    pub(super) number: u32,
+    pub(super) label: String,
+    /// The cores that it goes to, as a list; `?`: not seen.
+    pub(super) cores: String,
+}
+
+/// The interrupts of an interface's queues. A virtio device's belong to the PCI device above it.
+pub(super) fn interrupts_of(machine: &Machine, dir: &str) -> Vec<Interrupt> {
     let mut irqs = machine.list(&format!("{dir}/device/msi_irqs"));
     if irqs.is_empty() {
         irqs = machine.list(&format!("{dir}/device/../msi_irqs"));
     }
     if irqs.is_empty() {
-        return;
+        return Vec::new();
     }
     let named = parse::interrupts(&machine.read("/proc/interrupts").unwrap_or_default());
-    let mut shown = Vec::new();
-    let mut targets = Vec::new();
-    for (number, label) in named.iter().filter(|(n, _)| irqs.contains(&n.to_string())) {
-        if label.ends_with("config") {
-            continue;
-        }
+    let of_queues = |(number, label): &(u32, String)| irqs.contains(&number.to_string()) && !label.ends_with("config");
+    let interrupt = |(number, label): (u32, String)| {
         let file = |f: &str| {
             machine
                 .read(&format!("/proc/irq/{number}/{f}"))
                 .filter(|t| !t.is_empty())
         };
         let cores = file("effective_affinity_list").or_else(|| file("smp_affinity_list"));
-        let cores = cores.unwrap_or_else(|| "?".into());
-        shown.push(format!("{number} ({label}) on {cores}"));
-        targets.push((*number, cores));
-    }
-    let Some((_, one)) = targets.first() else { return };
+        Interrupt {
+            number,
+            label,
+            cores: cores.unwrap_or_else(|| "?".into()),
+        }
+    };
+    named.into_iter().filter(of_queues).map(interrupt).collect()
+}
+
+/// Where the queues' interrupts go.
+fn interrupts(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
+    let all = interrupts_of(machine, dir);
+    let Some(Interrupt { cores: one, .. }) = all.first() else {
+        return;
+    };
     let why = "interrupts of several queues on one core make it the bottleneck; on a lane's core they steal from it";
-    let same = targets.len() > 2 && targets.iter().all(|(_, t)| t == one && t != "?");
+    let same = all.len() > 2 && all.iter().all(|of| of.cores == *one && of.cores != "?");
     if same {
-        let finding = format!("all {} on core {one} of {name}", targets.len());
-        let numbers = targets.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>().join(" ");
+        let finding = format!("all {} on core {one} of {name}", all.len());
+        let numbers = all.iter().map(|of| of.number.to_string()).collect::<Vec<_>>().join(" ");
         let command = cores(machine).map(|cores| {
             format!("i=0; for q in {numbers}; do echo $((i++ % {cores})) > /proc/irq/$q/smp_affinity_list; done")
         });
         area.add(Status::Warn, "interrupts", finding, why, &command.unwrap_or_default());
     } else {
-        area.add(Status::Info, "interrupts", shown.join(", "), why, "");
+        let shown = all
+            .iter()
+            .map(|of| format!("{} ({}) on {}", of.number, of.label, of.cores));
+        area.add(
+            Status::Info,
+            "interrupts",
+            shown.collect::<Vec<_>>().join(", "),
+            why,
+            "",
+        );
     }
 }
 

@@ -19,6 +19,13 @@ pub(crate) struct Doctor {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw memory nodes, cores, caches, network devices and the cores of their interrupts as SVG into FILE ('-':
+    /// standard output, in place of the findings)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// A host made of files, in place of this one, to be drawn: for tests.
+    #[arg(long, hide = true, value_name = "DIR", requires = "svg")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// `lab`.

@@ -1,12 +1,16 @@
 //! `doctor`.
 
+use super::output::unwritable;
 use crate::cli::Doctor;
 use crate::fail::{Result, failed, print, print_words, usage};
 use crate::paths::{all_names, dpdk_version, drives_interface};
-use mpps_host::doctor::{Options, examine};
+use crate::privilege::as_user;
+use mpps_host::doctor::{Options, draw, examine};
+use mpps_host::isolate::Tree;
 use mpps_io::PortSpec;
 use mpps_netdev::NetDev;
-use mpps_report::{Colour, columns_of};
+use mpps_report::{Colour, JsonTarget, columns_of};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit codes: 0 nothing failed; 1 a check failed, of what was asked about or of anything at all; 2 a device that was
@@ -29,7 +33,14 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
             paths.join(", ")
         )));
     }
-    if args.json {
+    if let Some(path) = &args.svg {
+        let drawing = draw(&args.root.as_deref().map_or_else(Tree::live, Tree::fake));
+        let target = as_user(|| JsonTarget::prepare(path).map_err(|e| unwritable("--svg", &e)))?;
+        as_user(|| target.write_text(&drawing).map_err(failed))?;
+    }
+    if args.svg.as_deref() == Some(Path::new("-")) {
+        // The drawing is alone there.
+    } else if args.json {
         let text = serde_json::to_string_pretty(&report).map_err(failed)?;
         print(|out| writeln!(out, "{text}"))?;
     } else {
