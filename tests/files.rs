@@ -245,6 +245,7 @@ fn what_a_full_disk_does_not_take_is_an_error_in_every_kind_of_file() {
         ("json-lines", "lines are not in the file"),
         ("hdr", "histograms are not in the file"),
         ("lanes-csv", "rows are not in the file"),
+        ("sample-pcap", "frames are not in the file"),
     ] {
         let mut command = Command::new("unshare");
         command
@@ -289,6 +290,8 @@ fn a_file_that_is_removed_or_replaced_during_the_run_is_not_written() {
         ("lanes-csv", 0),
         ("json-lines", 0),
         ("csv", 1),
+        ("sample-pcap", 0),
+        ("sample-pcap", 2),
         ("hdr", 2),
         ("lanes-csv", 2),
     ] {
@@ -330,6 +333,7 @@ fn a_standard_output_that_takes_nothing_is_an_error_and_the_results_are_on_stand
             ("lanes-csv", "rows"),
             ("hdr", "histograms"),
             ("json-lines", "lines"),
+            ("sample-pcap", "frames"),
         ] {
             let finished = with_stdout(redirection, &format!("{SHORT} --{option} -"));
             let context = format!("{redirection} {option}");

@@ -149,6 +149,13 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     recipe(
+        CAPTURE,
+        &[
+            "mpps sendrecv loop: --rate 20kpps --duration 2s --sample-pcap watch.pcapng,n=1000",
+            "mpps reflect af_packet:eth1 --duration 3s --sample-pcap - | tcpdump -n -r -",
+        ],
+    ),
+    recipe(
         DPDK,
         &[
             "mpps reflect dpdk:net_memif0,role=server --ip 10.99.0.2 &",
@@ -309,6 +316,7 @@ const RECIPES: &[Recipe] = &[
         "docs/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
     ),
+    recipe("docs/isolation.md", &["mpps doctor --svg host.svg"]),
     recipe(AF_XDP, &["ethtool -l eth1"]),
     recipe(
         AF_XDP,

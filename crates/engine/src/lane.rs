@@ -10,6 +10,7 @@ mod loop_clock;
 pub(crate) mod neighbor;
 pub(crate) mod ring;
 pub(crate) mod room;
+pub(crate) mod sample;
 pub(crate) mod spin;
 pub(crate) mod stages;
 pub(crate) mod stamped;
@@ -19,6 +20,7 @@ use crate::lane::fill::{Fill, RINGS};
 use crate::lane::idle::Idle;
 use crate::lane::loop_clock::LoopClock;
 use crate::lane::neighbor::Neighbor;
+use crate::lane::sample::Sampler;
 use crate::lane::stages::Stages;
 use crate::lane::stamped::LaneStamps;
 use crate::run::control::Control;
@@ -28,7 +30,7 @@ use mpps_stats::{LaneCounters, NO_WAYS, Recorder};
 use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
 use mpps_wire::MacAddr;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// What a workload does, a round of the lane's loop at a time.
@@ -109,6 +111,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
     pub(crate) stages: Stages<'r>,
+    /// Where it copies one of every so many frames, if somebody is to see them.
+    pub(crate) sampler: Option<RefCell<Sampler>>,
     /// Where it notes its stamps, if somebody is to know its packets by them.
     pub(crate) stamps: Option<LaneStamps<'r>>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
@@ -175,7 +179,7 @@ impl Lane<'_> {
     #[cold]
     pub(crate) fn answer<Q: Queue>(&self, queue: &mut Q, answers: &mut Burst<Q::Frame>) {
         if !answers.is_empty() {
-            if let Err(error) = queue.transmit(answers).and_then(|_| queue.flush()) {
+            if let Err(error) = self.transmit(self.port, queue, answers).and_then(|_| queue.flush()) {
                 self.trouble(&error);
             }
             answers.clear();
@@ -242,6 +246,9 @@ impl Lane<'_> {
                 recorder.flush();
                 recorder.advance(now);
                 self.idle.look(now);
+                if let Some(sampler) = &self.sampler {
+                    sampler.borrow_mut().publish(now);
+                }
                 let timed = self.stages.fresh(now, time.is_short(), self.counters);
                 if fill.is_due(now) {
                     let found = fill.look(now, self.counters.rx_packets.get(), || rounds.rx_fills());
@@ -285,6 +292,7 @@ impl Lane<'_> {
         recorder.end();
         LaneOutcome {
             slowest,
+            sampled: self.sampler.map(|sampler| sampler.borrow().counts()),
             preempted: sched::preemptions() - preempted,
             ..outcome
         }

@@ -24,7 +24,7 @@ pub use lane::stamped::StampMemory;
 pub use mpps_io::{FlowSet, Step};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    OnFull, Opened, ReflectPlan, TraceOptions, TrafficPlan, Work,
+    OnFull, Opened, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan, Work,
 };
 pub use run::across::run_traffic_across;
 pub use run::control::Control;

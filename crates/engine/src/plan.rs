@@ -1,15 +1,18 @@
 //! Validated plans: what a run does, with every choice made. The program makes them from arguments.
 
+use crate::lane::sample::Sampler;
+use crate::run::outcome::LaneOutcome;
 use crate::{FlowSet, Pacing, Rate, RateStep, Rates, StampMemory};
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, Result};
-use mpps_stats::HostFact;
+use mpps_stats::{HostFact, SampleSummary};
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One lane: a thread, its roles, its core.
@@ -79,8 +82,44 @@ pub struct Common {
     pub give_up: GiveUp,
     /// What is kept of each round of the lanes; `None`: nothing is recorded.
     pub trace: Option<TraceOptions>,
+    /// Frames that are copied for a thread that writes them to a file meanwhile; `None`: none. Lanes alone have frames:
+    /// a run in the kernel leaves it unused.
+    pub sample: Option<SampleOptions>,
     /// Number of the run, at random.
     pub run_id: u64,
+}
+
+/// One of every so many frames of each lane, as it was received or sent. The rings serve one trial: a lane closes its
+/// own at the end.
+#[derive(Clone, Debug)]
+pub struct SampleOptions {
+    /// Frames that a lane receives for each that is copied, and that it sends for each; 1 or more.
+    pub every: u64,
+    /// Most bytes kept of a frame.
+    pub snap_len: usize,
+    /// Each lane's way to the writer; the lane takes it.
+    pub rings: Arc<[Mutex<Option<PacketProducer>>]>,
+}
+
+impl SampleOptions {
+    /// That of a lane; `None` where its ring is taken.
+    pub(crate) fn sampler(&self, lane: usize) -> Option<RefCell<Sampler>> {
+        let ring = self.rings.get(lane)?.lock().ok()?.take()?;
+        Some(RefCell::new(Sampler::new(self.every, self.snap_len, ring)))
+    }
+
+    /// Counts of all lanes, before the writer has ended.
+    pub(crate) fn counted(&self, lanes: &[LaneOutcome]) -> SampleSummary {
+        let counts = || lanes.iter().filter_map(|lane| lane.sampled);
+        SampleSummary {
+            every: self.every,
+            snap_len: self.snap_len as u64,
+            received: counts().map(|lane| lane.received).sum(),
+            sent: counts().map(|lane| lane.sent).sum(),
+            dropped_ring: counts().map(|lane| lane.ring_full).sum(),
+            ..SampleSummary::default()
+        }
+    }
 }
 
 /// What is kept of what lanes did, round by round.
@@ -162,6 +201,7 @@ impl Default for Common {
             warnings: Vec::new(),
             give_up: |_| Ok(()),
             trace: None,
+            sample: None,
             run_id: mpps_sys::random_number(),
         }
     }

@@ -18,8 +18,8 @@ use std::time::Duration;
 use counting::{ALLOCATIONS, ON_PACKET_PATH};
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, TraceOptions,
-    TrafficPlan, Work, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, SampleOptions,
+    TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -139,6 +139,12 @@ fn common(lanes: usize, milliseconds: u64) -> Common {
             late: Some(Duration::from_micros(50)),
             ring_bytes: 1 << 20,
             ..TraceOptions::default()
+        }),
+        // Nobody empties the rings: they are full soon, which costs no more.
+        sample: Some(SampleOptions {
+            every: 3,
+            snap_len: 128,
+            rings: (0..lanes).map(|_| Mutex::new(Some(packet_ring(1 << 16).0))).collect(),
         }),
         ..Common::default()
     }

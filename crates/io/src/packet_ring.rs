@@ -4,13 +4,35 @@
 //! One producer, one consumer, no lock, nothing allocated after it is made; a full ring refuses, and the producer
 //! counts. The memory is an array of 64-bit atomics, so all of this is safe code: a relaxed load or store of a word is
 //! an ordinary one to the processor, and the positions' release and acquire order them. A record is two words (time,
-//! lengths) and the bytes in whole words, and begins where the last one ended.
+//! then lengths and tag) and the bytes in whole words, and begins where the last one ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Words in front of a packet's bytes: time, then both lengths.
+/// Words in front of a packet's bytes: time, then tag and both lengths.
 const HEADER_WORDS: usize = 2;
+/// Bits of a length.
+const LENGTH_BITS: u32 = 24;
+/// Longest packet that a record can name, bytes: longer ones are recorded as of this length.
+pub const MAX_LENGTH: usize = (1 << LENGTH_BITS) - 1;
+
+/// Direction of a frame, as pcapng's `epb_flags` has it. Tag 0 says nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It arrived.
+    Received = 1,
+    /// It left.
+    Sent = 2,
+}
+
+/// Bits of a tag that hold the direction.
+pub const DIRECTION_BITS: u32 = 2;
+
+/// Tag of a frame that went this way at the port with this place in the run.
+#[inline]
+pub fn tag(place: usize, direction: Direction) -> u16 {
+    (place as u16) << DIRECTION_BITS | direction as u16
+}
 
 /// Least size of a ring, bytes.
 pub const MIN_PACKET_RING: usize = 4096;
@@ -76,16 +98,20 @@ pub struct PacketProducer {
 
 impl PacketProducer {
     /// Copies a packet into the ring; false, with nothing done, where there is no room. The consumer sees it after
-    /// [`PacketProducer::publish`]. `time_ns`: when it was received; `wire_len`: its length before it was cut.
+    /// [`PacketProducer::publish`]. Of more than [`MAX_LENGTH`] bytes only so many are kept.
     #[inline]
-    pub fn push(&mut self, time_ns: u64, wire_len: u32, bytes: &[u8]) -> bool {
+    pub fn push(&mut self, packet: RingPacket, bytes: &[u8]) -> bool {
+        let bytes = &bytes[..bytes.len().min(MAX_LENGTH)];
         let need = record_words(bytes.len()) as u64;
         if self.free_until - self.head < need && !self.make_room(need) {
             return false;
         }
-        let lengths = u64::from(wire_len) << 32 | bytes.len() as u64;
-        self.put(0, time_ns);
-        self.put(1, lengths);
+        let wire_len = u64::from(packet.wire_len).min(MAX_LENGTH as u64);
+        self.put(0, packet.time_ns);
+        self.put(
+            1,
+            u64::from(packet.tag) << (2 * LENGTH_BITS) | wire_len << LENGTH_BITS | bytes.len() as u64,
+        );
         let words = &self.shared.words;
         let start = (self.head as usize + HEADER_WORDS) & (words.len() - 1);
         // Whole words up to the end of the memory, then the rest from its start.
@@ -108,6 +134,17 @@ impl PacketProducer {
         // Acquire: the consumer's reads of a place come before our writes to it.
         self.free_until = self.shared.tail.0.load(Ordering::Acquire) + self.shared.words.len() as u64;
         self.free_until - self.head >= need
+    }
+
+    /// Takes back what was pushed since it was last published, but for the first `records` packets.
+    pub fn take_back_after(&mut self, records: usize) {
+        let words = &self.shared.words;
+        let mut at = self.shared.head.0.load(Ordering::Relaxed);
+        for _ in 0..records {
+            let lengths = words[(at as usize + 1) & (words.len() - 1)].load(Ordering::Relaxed);
+            at += record_words(lengths as usize & MAX_LENGTH) as u64;
+        }
+        self.head = at;
     }
 
     /// Shows the consumer what was pushed, once per burst. `seen_ns`: no packet with an earlier time will be pushed; it
@@ -146,10 +183,12 @@ fn store(words: &[AtomicU64], bytes: &[u8]) {
 /// A packet's facts; its bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPacket {
-    /// When it was received, ns on the lanes' clock.
+    /// When it was received or sent, ns on the lanes' clock.
     pub time_ns: u64,
     /// Its length before it was cut, bytes.
     pub wire_len: u32,
+    /// Port and direction ([`tag`]); 0: there is one port, and all frames are received.
+    pub tag: u16,
 }
 
 /// The reading end.
@@ -175,7 +214,7 @@ impl PacketConsumer {
     pub fn pop(&mut self, bytes: &mut Vec<u8>) -> Option<RingPacket> {
         let time_ns = self.next_time()?;
         let lengths = self.word(1);
-        let len = lengths as u32 as usize;
+        let len = lengths as usize & MAX_LENGTH;
         bytes.clear();
         bytes.reserve(len + 8);
         let words = &self.shared.words;
@@ -191,7 +230,8 @@ impl PacketConsumer {
         self.shared.tail.0.store(self.tail, Ordering::Release);
         Some(RingPacket {
             time_ns,
-            wire_len: (lengths >> 32) as u32,
+            wire_len: (lengths >> LENGTH_BITS) as u32 & MAX_LENGTH as u32,
+            tag: (lengths >> (2 * LENGTH_BITS)) as u16,
         })
     }
 
@@ -240,6 +280,15 @@ mod tests {
         (producer, consumer)
     }
 
+    /// The `i`-th packet.
+    fn nth(i: u64) -> RingPacket {
+        RingPacket {
+            time_ns: i,
+            wire_len: i as u32 + 9,
+            tag: i as u16 ^ 0x8001,
+        }
+    }
+
     proptest! {
         #[test]
         fn packets_come_out_as_they_went_in_or_are_refused_for_want_of_room(
@@ -247,24 +296,24 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..700)), 0..200),
         ) {
             let (mut producer, mut consumer) = ring_at(start);
-            let mut oracle: VecDeque<(u64, u32, Vec<u8>)> = VecDeque::new();
+            let mut oracle: VecDeque<(RingPacket, Vec<u8>)> = VecDeque::new();
             let mut used = 0;
             let mut out = Vec::new();
             for (i, (push, bytes)) in steps.into_iter().enumerate() {
                 if push {
                     let words = record_words(bytes.len());
                     let fits = used + words <= MIN_PACKET_RING / 8;
-                    prop_assert_eq!(producer.push(i as u64, i as u32 + 9, &bytes), fits);
+                    prop_assert_eq!(producer.push(nth(i as u64), &bytes), fits);
                     producer.publish(i as u64);
                     prop_assert_eq!(consumer.seen_ns(), i as u64);
                     if fits {
                         used += words;
-                        oracle.push_back((i as u64, i as u32 + 9, bytes));
+                        oracle.push_back((nth(i as u64), bytes));
                     }
                 } else {
-                    let got = consumer.pop(&mut out).map(|p| (p.time_ns, p.wire_len, out.clone()));
+                    let got = consumer.pop(&mut out).map(|p| (p, out.clone()));
                     if let Some(got) = &got {
-                        used -= record_words(got.2.len());
+                        used -= record_words(got.1.len());
                     }
                     prop_assert_eq!(got, oracle.pop_front());
                 }
@@ -272,7 +321,7 @@ mod tests {
             drop(producer);
             prop_assert!(consumer.closed());
             while let Some(want) = oracle.pop_front() {
-                let got = consumer.pop(&mut out).map(|p| (p.time_ns, p.wire_len, out.clone()));
+                let got = consumer.pop(&mut out).map(|p| (p, out.clone()));
                 prop_assert_eq!(got, Some(want));
             }
             prop_assert_eq!(consumer.pop(&mut out), None);
@@ -282,11 +331,48 @@ mod tests {
     #[test]
     fn nothing_is_seen_before_it_is_published() {
         let (mut producer, mut consumer) = packet_ring(0);
-        assert!(producer.push(1, 5, b"hello"));
+        assert!(producer.push(nth(1), b"hello"));
         assert_eq!(consumer.next_time(), None);
         producer.publish(2);
         assert_eq!(consumer.next_time(), Some(1));
         assert_eq!(consumer.capacity(), MIN_PACKET_RING);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_never_seen_and_its_room_is_free_again() {
+        for start in [0, 490, 509] {
+            let (mut producer, mut consumer) = ring_at(start);
+            assert!(producer.push(nth(0), &[0; 20]));
+            producer.publish(0);
+            let contents = |i: u64| vec![i as u8; 100 * i as usize];
+            (1..=4).for_each(|i| assert!(producer.push(nth(i), &contents(i))));
+            producer.take_back_after(2);
+            assert!(producer.push(nth(5), &contents(5)));
+            producer.publish(5);
+            let mut out = Vec::new();
+            let mut got: Vec<_> = std::iter::from_fn(|| Some((consumer.pop(&mut out)?, out.clone()))).collect();
+            assert_eq!(got.remove(0), (nth(0), vec![0; 20]));
+            assert_eq!(got, [1, 2, 5].map(|i| (nth(i), contents(i))));
+            producer.take_back_after(0);
+            assert!(producer.push(nth(6), &[6; MIN_PACKET_RING - 16]), "all room is free");
+        }
+    }
+
+    #[test]
+    fn a_packet_that_is_longer_than_a_record_can_say_is_cut() {
+        let (mut producer, mut consumer) = packet_ring(64 << 20);
+        let long = RingPacket {
+            wire_len: u32::MAX,
+            ..nth(1)
+        };
+        assert!(producer.push(long, &vec![7; MAX_LENGTH + 9]));
+        producer.publish(1);
+        let mut out = Vec::new();
+        let got = consumer.pop(&mut out).expect("there");
+        assert_eq!(
+            (got.tag, got.wire_len as usize, out.len()),
+            (long.tag, MAX_LENGTH, MAX_LENGTH)
+        );
     }
 
     #[test]
@@ -298,7 +384,7 @@ mod tests {
             scope.spawn(move || {
                 for i in 0..PACKETS {
                     let bytes = contents(i);
-                    while !producer.push(i, bytes.len() as u32, &bytes) {
+                    while !producer.push(nth(i), &bytes) {
                         producer.publish(i);
                         std::thread::yield_now();
                     }
@@ -312,7 +398,7 @@ mod tests {
                 let closed = consumer.closed();
                 match consumer.pop(&mut bytes) {
                     Some(packet) => {
-                        assert_eq!((packet.time_ns, &bytes), (next, &contents(next)));
+                        assert_eq!((packet, &bytes), (nth(next), &contents(next)));
                         next += 1;
                     }
                     None if closed => break,

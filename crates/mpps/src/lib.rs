@@ -33,6 +33,7 @@ mod privilege;
 mod profile;
 mod record;
 mod run;
+mod sample;
 
 pub use mpps_stats::{
     Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,

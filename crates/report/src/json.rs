@@ -3,7 +3,7 @@
 use crate::{JsonTarget, ReportError};
 use mpps_stats::{
     CaptureSummary, Direction, Event, Expectation, Housekeeping, Known, LaneSummary, Latency, LossTimes, Outage,
-    PortSummary, RingFill, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
+    PortSummary, RingFill, SampleSummary, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
@@ -187,6 +187,7 @@ fn circumstances(s: &Summary) -> Value {
         "housekeeping": s.housekeeping.as_ref().map(housekeeping),
         "reasons": counters(&s.reasons),
         "capture": s.capture.as_ref().map(capture),
+        "sample": s.sample.as_ref().map(sample),
         "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
         "stages": s.stages.iter().map(stage).collect::<Vec<_>>(),
         "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
@@ -342,6 +343,20 @@ fn capture(c: &CaptureSummary) -> Value {
         "files": c.files,
         "files_removed": c.files_removed,
         "failure": c.failure,
+    })
+}
+
+fn sample(s: &SampleSummary) -> Value {
+    json!({
+        "file": s.file,
+        "every": s.every,
+        "snap_len_bytes": s.snap_len,
+        "received": s.received,
+        "sent": s.sent,
+        "written": s.written,
+        "dropped": { "ring_full": s.dropped_ring, "write_error": s.dropped_write },
+        "written_bytes": s.bytes,
+        "failure": s.failure,
     })
 }
 

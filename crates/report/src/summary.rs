@@ -6,7 +6,7 @@
 use crate::json::{layer1_bps, workload};
 use crate::live::dumb;
 use crate::units::{count, elapsed, percent, pps, si, time};
-use mpps_stats::{CaptureSummary, Latency, Summary, Workload};
+use mpps_stats::{CaptureSummary, Latency, SampleSummary, Summary, Workload};
 use mpps_trace::Subject;
 use std::io::{self, IsTerminal, Write};
 pub use text::columns_of;
@@ -242,6 +242,9 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     } else if !matches!(s.workload, Workload::Send | Workload::Forward) {
         parts.push(format!("foreign {}", count(s.foreign)));
     }
+    if let Some(sample) = &s.sample {
+        parts.extend(sampled(sample, colour));
+    }
     if s.workload.generates() && s.intended_pps.is_some() {
         parts.push(format!("missed {}", count(s.missed)));
     }
@@ -265,11 +268,22 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     Ok(())
 }
 
+/// A count of packets that are not in a file.
+fn unkept(why: &str, n: u64, colour: Colour) -> String {
+    let text = format!("dropped ({why}) {}", count(n));
+    if n > 0 { colour.paint("31", &text) } else { text }
+}
+
+fn sampled(s: &SampleSummary, colour: Colour) -> Vec<String> {
+    let file = if s.file == "-" { "standard output" } else { &s.file };
+    let mut parts = vec![format!("sampled {} to {file}", count(s.written))];
+    for (why, n) in [("ring full", s.dropped_ring), ("write error", s.dropped_write)] {
+        parts.extend((n > 0).then(|| unkept(why, n, colour)));
+    }
+    parts
+}
+
 fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
-    let dropped = |why: &str, n: u64| {
-        let text = format!("dropped ({why}) {}", count(n));
-        if n > 0 { colour.paint("31", &text) } else { text }
-    };
     let files = match (c.files.as_slice(), c.files_removed) {
         ([one], 0) if one == "-" => "to standard output".to_owned(),
         ([one], 0) => format!("to {one}"),
@@ -284,8 +298,8 @@ fn captured(c: &CaptureSummary, colour: Colour) -> Vec<String> {
         format!("received {}", count(c.received)),
         format!("taken {}", count(c.taken)),
         format!("written {}", count(c.written)),
-        dropped("ring full", c.dropped_ring),
-        dropped("write error", c.dropped_write),
+        unkept("ring full", c.dropped_ring, colour),
+        unkept("write error", c.dropped_write, colour),
         format!("{} bytes {files}", count(c.bytes)),
     ]
 }

@@ -35,7 +35,8 @@ pub use lane::{BurstSizes, LaneCounters, NO_WAYS};
 pub use mpps_trace::count;
 pub use row::{
     AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS, LaneSummary,
-    Latency, LossTimes, Outage, Percentiles, PortSummary, ReorderDistance, Row, Shortfall, Started, Summary, Workload,
+    Latency, LossTimes, Outage, Percentiles, PortSummary, ReorderDistance, Row, SampleSummary, Shortfall, Started,
+    Summary, Workload,
 };
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use stages::StageTable;

@@ -274,6 +274,32 @@ pub struct CaptureSummary {
     pub failure: Option<String>,
 }
 
+/// What became of the frames that a run has kept one of every so many of: `received + sent = written + dropped_ring +
+/// dropped_write`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleSummary {
+    /// Frames of a lane for each that is kept.
+    pub every: u64,
+    /// Most bytes kept of a frame.
+    pub snap_len: u64,
+    /// Received frames to keep.
+    pub received: u64,
+    /// Sent frames to keep.
+    pub sent: u64,
+    /// Frames of both in the file.
+    pub written: u64,
+    /// Frames dropped because the ring to the writer was full.
+    pub dropped_ring: u64,
+    /// Frames dropped because a write had failed.
+    pub dropped_write: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// The file.
+    pub file: String,
+    /// Why writing ended early.
+    pub failure: Option<String>,
+}
+
 /// Processor time of this program's threads beside the lanes: the collector, what writes files, what reads from the
 /// kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -414,6 +440,8 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
+    /// What became of the frames of a sample (`--sample-pcap`); `None`: there is none.
+    pub sample: Option<SampleSummary>,
     /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both:
     /// counts and rates are sums, latency is over the packets of both, and it is valid if both are.
     pub directions: Vec<Direction>,

@@ -568,6 +568,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             let lost = keeper.lost();
             let known = (ended_ns, summary.lost as i64, summary.valid);
             summary.kept = keeper.end(common, &trial.counters, known);
+            summary.sample = common.sample.as_ref().map(|sample| sample.counted(&outcomes));
             if let Some(cost) = &mut summary.stage_cost {
                 cost.lost = lost;
             }
@@ -788,6 +789,7 @@ fn run_lane<J: Job>(
                 .zip(trial.common.trace.as_ref())
                 .map(|(ring, options)| Flight::new(ring, flight::limits(options), trial.common.lanes[index].rx)),
         ),
+        sampler: trial.common.sample.as_ref().and_then(|sample| sample.sampler(index)),
         stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,

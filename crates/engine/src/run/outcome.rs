@@ -1,6 +1,7 @@
 //! What a lane hands over when it ends.
 
 use crate::lane::fill::RINGS;
+use crate::lane::sample::SampleCounts;
 use crate::receive::missing::Missing;
 use crate::send::departures::Departures;
 use mpps_io::Reason;
@@ -36,6 +37,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) slowest: Vec<SlowBurst>,
     /// The packets that came latest, the latest first; the lane's number is filled in later.
     pub(crate) latest: Vec<LatePacket>,
+    /// Frames copied for the sample, if there is one.
+    pub(crate) sampled: Option<SampleCounts>,
     /// Cores that its thread could run on in the end, if they are not the core that it was pinned to.
     pub(crate) moved_to: Option<Vec<usize>>,
     /// Involuntary context switches while it ran.

@@ -227,6 +227,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         lanes,
         directions: Vec::new(),
         capture: None,
+        sample: None,
         stages: stage_rows(m),
         stage_cost: stage_cost(m),
         programs: Vec::new(),

@@ -310,7 +310,7 @@ impl<'r> Generator<'r> {
             }
         }
         let offered = pending.len();
-        let result = queue.transmit(pending);
+        let result = lane.transmit(lane.port, queue, pending);
         lane.mark(Stage::Transmit);
         let taken = (offered - pending.len()) as u64;
         self.left += taken as usize;

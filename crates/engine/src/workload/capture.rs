@@ -7,7 +7,7 @@ use crate::CapturePlan;
 use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::run::outcome::LaneOutcome;
-use mpps_io::packet_ring::PacketProducer;
+use mpps_io::packet_ring::{PacketProducer, RingPacket};
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait, counter};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};
 use mpps_trace::Stage;
@@ -149,9 +149,12 @@ fn store<F: Frame>(frames: &[F], plan: &CapturePlan, quota: &Quota, ring: &mut P
         } else if !quota.claim() {
             counts.after_count += 1;
         } else {
-            let time_ns = frame.rx_time_ns().unwrap_or(at_ns);
-            let wire_len = frame.wire_len().try_into().unwrap_or(u32::MAX);
-            if ring.push(time_ns, wire_len, &bytes[..bytes.len().min(plan.snap_len)]) {
+            let packet = RingPacket {
+                time_ns: frame.rx_time_ns().unwrap_or(at_ns),
+                wire_len: frame.wire_len().try_into().unwrap_or(u32::MAX),
+                tag: 0,
+            };
+            if ring.push(packet, &bytes[..bytes.len().min(plan.snap_len)]) {
                 counts.stored += 1;
             } else {
                 counts.ring_full += 1;

@@ -46,7 +46,7 @@ struct Drop<'l, Q: Queue> {
 impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
     #[inline(always)]
     fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
-        let came = self.queue.receive(&mut self.incoming);
+        let came = lane.receive(lane.port, self.queue, &mut self.incoming);
         if let Ok(frames) = came {
             lane.count_rx(frames, now);
             if frames > 0 {

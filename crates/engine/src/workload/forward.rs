@@ -113,7 +113,7 @@ struct Alone<'l, 'r, Q: Queue> {
 impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
     fn new(
         queue: &'l mut Q,
-        port: &'r ForwardPort,
+        (port, place): (&'r ForwardPort, usize),
         max_frame: usize,
         burst: usize,
         passing: (Duration, OnFull, Work),
@@ -121,7 +121,7 @@ impl<'l, 'r, Q: Queue> Alone<'l, 'r, Q> {
         let plain = queue.gives_plain();
         Self {
             queue,
-            way: Way::new((port, plain), port, max_frame, burst, passing),
+            way: Way::new((port, plain), port, [place; 2], max_frame, burst, passing),
         }
     }
 }

@@ -71,7 +71,7 @@ struct Reflect<'l, Q: Queue> {
 impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
     #[inline(always)]
     fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
-        let came = self.queue.receive(&mut self.burst);
+        let came = lane.receive(lane.port, self.queue, &mut self.burst);
         if let Ok(frames) = came {
             lane.count_rx(frames, now);
             if frames > 0 {
@@ -224,7 +224,7 @@ fn send_back<Q: Queue>(
 ) {
     while !burst.is_empty() {
         let offered = burst.len();
-        let result = queue.transmit(burst);
+        let result = lane.transmit(lane.port, queue, burst);
         lane.mark(Stage::Transmit);
         let taken = (offered - burst.len()) as u64;
         if taken > 0 {

@@ -69,7 +69,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
     fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
         let mut busy = false;
         if let Some(receiver) = &mut self.receiver {
-            match self.queue.receive(&mut self.incoming) {
+            match lane.receive(lane.port, self.queue, &mut self.incoming) {
                 Ok(frames) => {
                     lane.count_rx(frames, now);
                     if frames > 0 {
@@ -233,7 +233,7 @@ fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recor
 #[cold]
 fn look_round<Q: Queue>(lane: &Lane<'_>, queue: &mut Q, incoming: &mut Burst<Q::Frame>, answers: &mut Burst<Q::Frame>) {
     for _ in 0..LOOK_BURSTS {
-        let came = match queue.receive(incoming) {
+        let came = match lane.receive(lane.port, queue, incoming) {
             Ok(came) => came,
             Err(error) => return lane.trouble(&error),
         };

@@ -201,7 +201,7 @@ fn somebody_elses_file_names_no_file_outside_of_this_folder() {
         let given = given(&Cli::definition(), words.chain([path]).collect());
         given.map(|given| given.words.len()).map_err(|e| argument_line(&e))
     };
-    for option in ["csv", "json", "out", "hdr", "trace", "prom"] {
+    for option in ["csv", "json", "out", "hdr", "sample-pcap", "trace", "prom"] {
         for away in ["/etc/shadow", "../x", "a/../../x"] {
             let text = format!("rate = \"1kpps\"\n{option} = \"{away}\"");
             let told = read(&text, 65534).expect_err(away);

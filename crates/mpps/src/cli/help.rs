@@ -104,6 +104,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "json-lines",
             "markdown",
             "hdr",
+            "sample-pcap",
             "ctf",
             "svg",
             "redact",
@@ -458,7 +459,7 @@ fn under(command: &str, arg: Arg) -> Arg {
 fn hinted(arg: Arg) -> Arg {
     let named = |what: &str| {
         arg.get_value_names()
-            .is_some_and(|names| names.iter().any(|name| name == what))
+            .is_some_and(|names| names.iter().any(|name| name.split("[,").next() == Some(what)))
     };
     if named("FILE|DIR") {
         arg.value_hint(ValueHint::AnyPath)

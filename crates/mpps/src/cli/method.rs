@@ -219,6 +219,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "json_lines",
         "markdown",
         "hdr",
+        "sample_pcap",
         "trace",
         "trace_on",
         "trace_window",

@@ -3,6 +3,7 @@
 use super::values::{self, Cores};
 use super::{Keep, Serve};
 use crate::plan::value::Plan;
+use crate::sample::SamplePcap;
 use clap::Args;
 use mpps_report::Expect;
 use std::path::PathBuf;
@@ -101,6 +102,11 @@ pub(crate) struct Tell {
     /// Write an HdrHistogram log of the latency to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
+    /// Keep one of every N frames (1000 by default) that each lane receives, and of those that it sends, with times and
+    /// directions, in FILE as pcapng, which may be read meanwhile ('-': standard output, for a pipe: | tcpdump -n -r -);
+    /// ,snap=BYTES keeps at most so much of each; not on xdp
+    #[arg(long, value_name = "FILE[,n=N]", value_parser = SamplePcap::parse, allow_hyphen_values = true)]
+    pub(crate) sample_pcap: Option<SamplePcap>,
     #[command(flatten)]
     pub(crate) serve: Serve,
     #[command(flatten)]

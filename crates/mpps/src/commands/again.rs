@@ -60,6 +60,11 @@ fn told(args: &Again) -> Vec<OsString> {
     }
     let expected = tell.expect.iter().map(|expect| format!("--expect={expect}").into());
     words.extend(expected);
+    words.extend(
+        tell.sample_pcap
+            .as_ref()
+            .map(|of| OsString::from(format!("--sample-pcap={of}"))),
+    );
     words.extend(tell.serve.words());
     words.extend(tell.keep.words());
     words.extend(tell.profile.map(|hz| OsString::from(format!("--profile={hz}"))));

@@ -95,8 +95,8 @@ fn execute(
     capabilities: &[&Capabilities],
     start: impl FnOnce(&ForwardPlan, &mut [Box<dyn Sink>]) -> std::result::Result<Summary, RunError>,
 ) -> Result<(Summary, Output)> {
-    let mut output = Output::open(&draft.args.run, host)?;
     let plan = draft.plan(capabilities)?;
+    let mut output = Output::open(&draft.args.run, host)?;
     output.when_ready(ready(&plan));
     let summary = start(&plan, &mut output.sinks)?;
     Ok((summary, output))

@@ -88,8 +88,8 @@ impl Use for DropRun<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open(&args.run, host)?;
         let plan = listener.drop_plan(args, ports[0].capabilities())?;
+        let mut output = Output::open(&args.run, host)?;
         announce("drop", listener, &mut output);
         let summary = run_drop(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
         Ok((summary, output))
@@ -119,8 +119,8 @@ impl Use for ReflectRun<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open(&args.run, host)?;
         let plan = listener.reflect_plan(args, ports[0].capabilities())?;
+        let mut output = Output::open(&args.run, host)?;
         announce("reflect", listener, &mut output);
         let summary = run_reflect(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
         Ok((summary, output))

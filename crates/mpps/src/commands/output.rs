@@ -10,6 +10,7 @@ use crate::privilege::{Clerk, caller};
 use crate::profile::{self, Picture};
 use crate::record::{self, Rows, RowsSink};
 use crate::run::Host;
+use crate::sample::Sampling;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
@@ -48,6 +49,8 @@ struct Own {
     rows: Arc<Mutex<Rows>>,
     /// Where samples go.
     pictures: Vec<(Picture, JsonTarget)>,
+    /// Frames of the run.
+    sample: Option<Sampling>,
     /// What the result is written as, and where to.
     forms: Vec<(Form, JsonTarget)>,
     /// What tells of the run while it goes on.
@@ -208,7 +211,9 @@ impl Output {
     }
 
     /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
-    pub(crate) fn finish(self, mut summary: Summary) -> Result<ExitCode> {
+    pub(crate) fn finish(mut self, mut summary: Summary) -> Result<ExitCode> {
+        let sample = self.own.as_mut().and_then(|own| own.sample.take());
+        let unsampled = sample.and_then(|sample| sample.end(&mut summary));
         // The terminal is the user's again, whatever comes.
         if let Some(serving) = self.own.as_ref().and_then(|own| own.serving.as_ref()) {
             serving.leave_screen();
@@ -285,6 +290,7 @@ impl Output {
         }
         unwritten.extend(own.serving.and_then(Serving::finish));
         let incomplete = own.boards.iter().flat_map(Notes::unwritten);
+        let incomplete = incomplete.chain(unsampled);
         let mut unwritten: Vec<_> = incomplete
             .chain(unwritten.into_iter().map(|error| error.to_string()))
             .collect();
@@ -341,6 +347,10 @@ impl Own {
                 ("--junit", run.tell.junit.as_deref()),
                 ("--markdown", run.tell.markdown.as_deref()),
                 ("--hdr", run.tell.hdr.as_deref()),
+                (
+                    "--sample-pcap",
+                    run.tell.sample_pcap.as_ref().map(|of| of.file.as_path()),
+                ),
                 ("--trace", run.tell.keep.trace.as_deref()),
                 ("--flame", run.tell.flame.as_deref()),
                 ("--folded", run.tell.folded.as_deref()),
@@ -396,6 +406,18 @@ impl Own {
         if trace.is_some() {
             sinks.add(RowsSink(Arc::clone(&rows)));
         }
+        let sample = match all.tell.sample_pcap.clone() {
+            Some(sample) => {
+                let opened = clerk.does(move || sample.open())?;
+                Some(opened.map_err(|e| unwritable("--sample-pcap", &e))?)
+            }
+            None => None,
+        };
+        if let Some(sample) = &sample {
+            sinks.add(sample.begins());
+            sinks.watch(sample.notes.clone());
+            boards.push(sample.notes.clone());
+        }
         let samples = all.clone();
         let pictures = clerk.does(move || pictures_of(&samples))??;
         let given = all.clone();
@@ -418,6 +440,7 @@ impl Own {
             trace,
             rows,
             pictures,
+            sample,
             forms,
             serving,
             expect: all.tell.expect,

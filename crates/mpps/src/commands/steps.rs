@@ -52,6 +52,9 @@ pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Ru
     if host.is_program() {
         profile::ask(run)?;
         record::ask(run, ports);
+        if let Some(sample) = &run.tell.sample_pcap {
+            sample.ask(ports)?;
+        }
         signal::catch_interrupts();
         // With --quiet as well: once killed it says nothing more.
         deadly_limits(run)

@@ -35,6 +35,11 @@ impl Draft {
                 args.port
             )));
         }
+        if let Some(sample) = &args.run.tell.sample_pcap {
+            return Err(usage(format!(
+                "--sample-pcap {sample}: capture keeps frames itself: want it left out"
+            )));
+        }
         if args.output == Path::new("-") {
             if args.rotate_size.is_some() {
                 return Err(usage(
@@ -188,15 +193,16 @@ impl Draft {
             device => device,
         };
         CaptureOptions {
-            header: CaptureHeader {
+            interfaces: vec![CaptureHeader {
                 interface: interface.to_owned(),
                 description: args.port.to_string(),
                 mac: capabilities.mac,
                 link_bps: capabilities.link_bps,
                 snap_len: args.snap_len as u32,
                 filter: self.wanted(),
+                payload: false,
                 application: format!("mpps {}", env!("CARGO_PKG_VERSION")),
-            },
+            }],
             rotation: args.rotate_size.map(|bytes| Rotation {
                 bytes,
                 keep: args.max_files,

@@ -18,6 +18,12 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
             "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
         )));
     }
+    if let Some(sample) = &run.tell.sample_pcap {
+        return Err(usage(format!(
+            "--sample-pcap {sample}: on '{port}' frames stay in the kernel, and none comes to user space: want it left \
+             out, or mpps capture af_packet:INTERFACE at the other end"
+        )));
+    }
     if run.busy_poll {
         return Err(usage(format!(
             "--busy-poll: on '{port}' programs in the kernel run as packets come, and nothing polls: want it left out"

@@ -258,6 +258,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         warnings,
         give_up: privilege::give_up,
         trace: traced(run),
+        sample: run.tell.sample_pcap.as_ref().map(|sample| sample.options(roles.len())),
         run_id: mpps_sys::random_number(),
     })
 }

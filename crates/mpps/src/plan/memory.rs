@@ -4,6 +4,7 @@ use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{Buffers, Checked};
 use crate::record;
+use crate::sample::RING_BYTES;
 use mpps_engine::TraceOptions;
 use mpps_engine::footprint::{self, LaneCount};
 use mpps_io::Roles;
@@ -58,6 +59,12 @@ pub(crate) fn of_run<'p>(
         parts.extend(of_port(port, roles, n));
     }
     parts.extend(of_trace(run));
+    parts.extend(run.tell.sample_pcap.as_ref().map(|_| {
+        let bytes = n as u64 * RING_BYTES as u64;
+        Part::new(format!("--sample-pcap with --lanes {n}: it takes"), bytes, |_| {
+            "no --sample-pcap".to_owned()
+        })
+    }));
     parts
 }
 

@@ -49,8 +49,9 @@ impl Clerk {
             &tell.serve.prom,
         ];
         let given = given.into_iter().flatten();
+        let sample = tell.sample_pcap.iter().map(|sample| &sample.file);
         let more = more.iter().map(|path| path.to_path_buf());
-        let files: Vec<PathBuf> = given.cloned().chain(more).collect();
+        let files: Vec<PathBuf> = given.chain(sample).cloned().chain(more).collect();
         let keep = match run.tell.keep_privileges {
             true => None,
             false => Some(keep_for(&files)?),

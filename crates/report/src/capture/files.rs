@@ -4,6 +4,7 @@ use super::pcapng::{CaptureHeader, Counts, Encoder, STATISTICS_BYTES, packet_blo
 use super::wall::Wall;
 use crate::ReportError;
 use crate::output::{Output, Progress, Waiting};
+use mpps_io::packet_ring::RingPacket;
 use mpps_sys::private;
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +27,7 @@ pub struct Rotation {
 
 /// The file written to, and those before it.
 pub(super) struct Files {
-    header: CaptureHeader,
+    interfaces: Vec<CaptureHeader>,
     path: PathBuf,
     rotation: Option<Rotation>,
     patience: Duration,
@@ -65,7 +66,7 @@ impl Files {
     /// it.
     pub(super) fn create(
         path: &Path,
-        header: CaptureHeader,
+        interfaces: Vec<CaptureHeader>,
         rotation: Option<Rotation>,
         patience: Duration,
     ) -> Result<Self, ReportError> {
@@ -74,11 +75,11 @@ impl Files {
             let error = io::Error::other("only a file can be followed by another");
             return Err(ReportError::io("rotate", path, error));
         }
-        let encoder = Encoder::new(&header);
+        let encoder = Encoder::new(&interfaces);
         Ok(Self {
             path: path.to_owned(),
             ends: vec![(encoder.bytes().len(), false)],
-            header,
+            interfaces,
             rotation,
             patience,
             output,
@@ -100,12 +101,12 @@ impl Files {
         self.output.name()
     }
 
-    /// Appends a packet received at `real_ns` since 1970; `ending` is asked, while a reader takes nothing, whether the
+    /// Appends a packet received or sent at `real_ns` since 1970; `ending` is asked, while a reader takes nothing, whether the
     /// run has ended.
     pub(super) fn packet(
         &mut self,
         real_ns: u64,
-        wire_len: u32,
+        packet: RingPacket,
         bytes: &[u8],
         ending: &dyn Fn() -> bool,
     ) -> Result<(), Failure> {
@@ -119,7 +120,7 @@ impl Files {
                 })?;
             }
         }
-        self.encoder.packet(real_ns, wire_len, bytes);
+        self.encoder.packet(real_ns, packet, bytes);
         self.file_packets += 1;
         self.ends.push((self.encoder.bytes().len(), true));
         if self.encoder.bytes().len() >= BATCH_BYTES {
@@ -130,7 +131,8 @@ impl Files {
 
     /// Writes all that is encoded.
     pub(super) fn flush(&mut self, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
-        let (mut taken, mut waiting) = (0, Waiting::begin(self.patience));
+        // From the end of the run on: until then a reader may sleep, and an interruption before is that end.
+        let (mut taken, mut waiting) = (0, None);
         let result = loop {
             if !self.emptied {
                 match self.output.empty() {
@@ -145,10 +147,14 @@ impl Files {
             match self.output.write(rest, TICK) {
                 Ok(Progress::Took(bytes)) => {
                     taken += bytes;
-                    waiting.progress();
+                    waiting.iter_mut().for_each(Waiting::progress);
                 }
                 Ok(Progress::NotReady) => {
-                    if let Some(waited) = waiting.over(self.output.unread()).filter(|_| ending()) {
+                    if !ending() {
+                        continue;
+                    }
+                    let waiting = waiting.get_or_insert_with(|| Waiting::begin(self.patience));
+                    if let Some(waited) = waiting.over(self.output.unread()) {
                         let waited = waited.as_secs_f64();
                         break Err(io::Error::other(format!("gave up after nobody read for {waited:.0} s")));
                     }
@@ -204,7 +210,7 @@ impl Files {
                 self.removed += 1;
             }
         }
-        self.encoder = Encoder::new(&self.header);
+        self.encoder = Encoder::new(&self.interfaces);
         self.ends.push((self.encoder.bytes().len(), false));
         (self.file_bytes, self.file_packets) = (0, 0);
         Ok(())

@@ -10,6 +10,19 @@ fn never() -> bool {
     false
 }
 
+/// One interface.
+fn one() -> Vec<CaptureHeader> {
+    vec![CaptureHeader::default()]
+}
+
+fn of_len(wire_len: u32) -> RingPacket {
+    RingPacket {
+        time_ns: 0,
+        wire_len,
+        tag: 0,
+    }
+}
+
 /// Packets of a file that must be whole: times and bytes; and whether it ends with its counts.
 fn read(path: &Path) -> (Vec<(u128, Vec<u8>)>, bool) {
     let bytes = std::fs::read(path).unwrap();
@@ -34,10 +47,10 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pcapng");
         let rotation = Rotation { bytes: limit, keep };
-        let mut files = Files::create(&path, CaptureHeader::default(), Some(rotation), PATIENCE).unwrap();
+        let mut files = Files::create(&path, one(), Some(rotation), PATIENCE).unwrap();
         let packet = |i: usize| (i as u128, vec![i as u8; lengths[i]]);
         for i in 0..lengths.len() {
-            files.packet(i as u64, 9, &packet(i).1, &never).unwrap();
+            files.packet(i as u64, of_len(9), &packet(i).1, &never).unwrap();
         }
         files.close(Counts::default(), &never).unwrap();
         prop_assert_eq!(files.written, lengths.len() as u64);
@@ -60,8 +73,8 @@ proptest! {
 
 #[test]
 fn a_full_device_is_an_error_that_counts_what_it_lost() {
-    let mut files = Files::create(Path::new("/dev/full"), CaptureHeader::default(), None, PATIENCE).unwrap();
-    files.packet(1, 60, &[0; 60], &never).unwrap();
+    let mut files = Files::create(Path::new("/dev/full"), one(), None, PATIENCE).unwrap();
+    files.packet(1, of_len(60), &[0; 60], &never).unwrap();
     let failure = files.flush(&never).unwrap_err();
     assert_eq!((failure.lost, files.written), (1, 0));
     assert_eq!(failure.error.kind(), io::ErrorKind::StorageFull);
@@ -73,8 +86,8 @@ fn a_reader_that_never_comes_is_given_up_once_the_run_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
-    let mut files = Files::create(&fifo, CaptureHeader::default(), None, PATIENCE).unwrap();
-    files.packet(1, 60, &[0; 60], &never).unwrap();
+    let mut files = Files::create(&fifo, one(), None, PATIENCE).unwrap();
+    files.packet(1, of_len(60), &[0; 60], &never).unwrap();
     let failure = files.flush(&|| true).unwrap_err();
     assert_eq!(failure.lost, 1);
     assert!(failure.error.to_string().contains("nobody read"), "{}", failure.error);
@@ -86,7 +99,7 @@ fn only_a_file_is_rotated() {
         bytes: 1000,
         keep: None,
     });
-    let error = Files::create(Path::new("/dev/null"), CaptureHeader::default(), rotation, PATIENCE).err();
+    let error = Files::create(Path::new("/dev/null"), one(), rotation, PATIENCE).err();
     assert!(error.unwrap().to_string().contains("only a file"));
 }
 
@@ -115,8 +128,8 @@ fn what_somebody_else_has_put_in_place_of_an_old_file_stays() {
         bytes: 600,
         keep: Some(1),
     };
-    let mut files = Files::create(&path, CaptureHeader::default(), Some(rotation), PATIENCE).unwrap();
-    let packet = |files: &mut Files| files.packet(0, 9, &[0; 300], &never).unwrap();
+    let mut files = Files::create(&path, one(), Some(rotation), PATIENCE).unwrap();
+    let packet = |files: &mut Files| files.packet(0, of_len(9), &[0; 300], &never).unwrap();
     packet(&mut files);
     std::fs::rename(&path, folder.path().join("moved")).unwrap();
     std::fs::write(&path, "theirs").unwrap();

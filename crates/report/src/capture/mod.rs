@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What to write, and how.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureOptions {
-    /// The head of each file.
-    pub header: CaptureHeader,
+    /// The interfaces that the head of each file names, in the order of their ports.
+    pub interfaces: Vec<CaptureHeader>,
     /// Begin another file where one has become too large.
     pub rotation: Option<Rotation>,
 }
 
-/// What the lanes have counted, for the file's statistics block.
+/// What the lanes have counted, for the file's statistics block. It has none where there are several interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureTotals {
     /// Packets received.
@@ -86,7 +86,7 @@ impl CaptureWriter {
         rings: Vec<PacketConsumer>,
         notes: Notes,
     ) -> Result<Self, ReportError> {
-        let files = Files::create(path, options.header, options.rotation, PATIENCE)?;
+        let files = Files::create(path, options.interfaces, options.rotation, PATIENCE)?;
         let reader_gone = Arc::new(AtomicBool::new(false));
         let (totals, told) = mpsc::channel();
         let begun = Arc::new(AtomicBool::new(false));

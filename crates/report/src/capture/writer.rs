@@ -160,7 +160,7 @@ impl Writer {
             let ending = || rings.iter().all(PacketConsumer::closed);
             let real_ns = self.wall.real_ns(packet.time_ns);
             self.sink
-                .attempt(1, |files| files.packet(real_ns, packet.wire_len, bytes, &ending));
+                .attempt(1, |files| files.packet(real_ns, packet, bytes, &ending));
         }
         ROUND
     }
@@ -218,8 +218,16 @@ mod tests {
     use super::super::pcapng::CaptureHeader;
     use super::super::{CaptureOptions, CaptureWriter};
     use super::*;
-    use mpps_io::packet_ring::packet_ring;
+    use mpps_io::packet_ring::{RingPacket, packet_ring};
     use pcap_file::pcapng::{Block, PcapNgReader};
+
+    fn at(time_ns: u64) -> RingPacket {
+        RingPacket {
+            time_ns,
+            wire_len: 64,
+            tag: 0,
+        }
+    }
 
     #[test]
     fn a_capture_that_never_begins_leaves_no_new_file_though_its_lanes_are_still_there() {
@@ -238,13 +246,13 @@ mod tests {
         let path = folder.path().join("a.pcapng");
         let (mut producers, consumers): (Vec<_>, Vec<_>) = (0..3).map(|_| packet_ring(1 << 20)).unzip();
         let options = CaptureOptions {
-            header: CaptureHeader::default(),
+            interfaces: vec![CaptureHeader::default()],
             rotation: None,
         };
         let writer = CaptureWriter::create(&path, options, consumers, Notes::new()).unwrap();
         for i in 0..3000u64 {
             let producer = &mut producers[(i * i % 3) as usize];
-            assert!(producer.push(i * 1000, 60, &i.to_le_bytes()));
+            assert!(producer.push(at(i * 1000), &i.to_le_bytes()));
             if i % 5 == 0 {
                 // As a lane does: what it takes from now on is not earlier.
                 producers.iter_mut().for_each(|p| p.publish(i * 1000));
@@ -279,10 +287,10 @@ mod tests {
         let (mut a, ring_a) = packet_ring(4096);
         let (b, ring_b) = packet_ring(4096);
         let mut rings = [ring_a, ring_b];
-        assert!(a.push(10, 8, &[0; 8]));
+        assert!(a.push(at(10), &[0; 8]));
         a.publish(10);
         assert_eq!(next_ring(&mut rings), None);
-        while a.push(11, 8, &[0; 64]) {}
+        while a.push(at(11), &[0; 64]) {}
         a.publish(11);
         assert_eq!(next_ring(&mut rings), Some(0));
         drop(b);

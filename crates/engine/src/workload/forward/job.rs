@@ -176,7 +176,7 @@ impl<P: Port> Job for Alike<'_, P> {
             Queues::Alone(queue) => {
                 let alone = Alone::new(
                     queue,
-                    &plan.ports[seat.first],
+                    (&plan.ports[seat.first], seat.first),
                     max_frames[0],
                     burst,
                     (plan.drain, plan.on_full, plan.work),
@@ -288,15 +288,25 @@ where
     S: Step<A::Frame, B> + Step<B::Frame, A>,
 {
     let seat = plan.seat(lane);
-    let [first, second] = [seat.first, seat.second.unwrap_or(seat.first)].map(|place| &plan.ports[place]);
+    let places @ [a_place, b_place] = [seat.first, seat.second.unwrap_or(seat.first)];
+    let [first, second] = places.map(|place| &plan.ports[place]);
     let [there, back] = plan.directions(lane);
     let plain = [a.gives_plain(), b.gives_plain()];
     let passing = (plan.drain, plan.on_full, plan.work);
     Pair {
         a,
         b,
-        there: there.then(|| Way::new((first, plain[0]), second, max_frames[1], burst, passing)),
-        back: back.then(|| Way::new((second, plain[1]), first, max_frames[0], burst, passing)),
+        there: there.then(|| Way::new((first, plain[0]), second, places, max_frames[1], burst, passing)),
+        back: back.then(|| {
+            Way::new(
+                (second, plain[1]),
+                first,
+                [b_place, a_place],
+                max_frames[0],
+                burst,
+                passing,
+            )
+        }),
         turns: 0,
         awake: Instant::now(),
         wait_for_b: false,

@@ -139,16 +139,19 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     /// Frames are held, or there is work on them.
     special: bool,
     on_full: OnFull,
+    /// Places of the port that frames come in by and of the one that they leave by.
+    places: [usize; 2],
     pub(super) counts: WayCounts,
     step: PhantomData<S>,
 }
 
 impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     /// `plain` is what the queue that frames come in by promises ([`Queue::gives_plain`]), `max_frame` that of the port
-    /// `to`.
+    /// `to`, `places` those of the two among the ports of the run.
     pub(super) fn new(
         (from, plain): (&'r ForwardPort, bool),
         to: &'r ForwardPort,
+        places: [usize; 2],
         max_frame: usize,
         burst: usize,
         (drain, on_full, work): (Duration, OnFull, Work),
@@ -166,6 +169,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
             work: Working::new(work),
             out,
             on_full,
+            places,
             counts: WayCounts::default(),
             step: PhantomData,
         }
@@ -180,7 +184,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         now_ns: u64,
         recorder: &mut Recorder<'_>,
     ) -> bool {
-        match from.receive(&mut self.received) {
+        match lane.receive(self.places[0], from, &mut self.received) {
             Ok(frames) => {
                 lane.count_rx(frames, now_ns);
                 if frames == 0 {
@@ -429,7 +433,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         if offered == 0 {
             return Some(0);
         }
-        let result = to.transmit(&mut self.out);
+        let result = lane.transmit(self.places[1], to, &mut self.out);
         lane.mark(Stage::Transmit);
         let taken = (offered - self.out.len()) as u64;
         if taken > 0 {

@@ -173,6 +173,7 @@ fn with_frames<S>(
             counters: &counters,
             idle: Idle::new(true, false, false, ClockSource::new().clock(), &counters),
             stages: Stages::new(&counters.stages, None, None),
+            sampler: None,
             stamps: None,
             neighbor: None,
             attends: false,
@@ -191,6 +192,7 @@ fn with_frames<S>(
         way: Way::new(
             (&ends, plain),
             &ends,
+            [0, 0],
             1500,
             BURST,
             (holding.0, holding.1, Work::default()),

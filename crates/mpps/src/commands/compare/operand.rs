@@ -244,6 +244,7 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
         ("--metrics", serve.metrics.is_some()),
         ("--web", serve.web.is_some()),
         ("--allow-host", !serve.allow_host.is_empty()),
+        ("--sample-pcap", tell.sample_pcap.is_some()),
     ] {
         if given {
             return Err(usage(format!(

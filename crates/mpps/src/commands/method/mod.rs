@@ -309,6 +309,11 @@ fn chosen_by_method(args: &Method) -> Result<()> {
             "a method has many trials: want sendrecv … --trace FILE",
         ),
         (
+            "--sample-pcap",
+            run.tell.sample_pcap.is_some(),
+            "a method has many trials: want sendrecv … --sample-pcap FILE",
+        ),
+        (
             "--print-plan",
             run.print_plan,
             "a method varies a plan: want sendrecv … --print-plan",
