@@ -57,8 +57,8 @@ impl SamplePcap {
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let bad = || {
             format!(
-                "want FILE, FILE,n=N (one of N frames, from 1 on) or FILE,n=N,snap=BYTES (1 to {SNAP_LEN} of each), such \
-                 as watch.pcapng,n=1000"
+                "want FILE, FILE,n=N (one of N frames, from 1 on) or FILE,n=N,snap=BYTES (1 to {SNAP_LEN} of each), \
+                 such as watch.pcapng,n=1000"
             )
         };
         let (mut file, mut every, mut snap_len) = (text, None, None);

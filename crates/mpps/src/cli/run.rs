@@ -103,7 +103,7 @@ pub(crate) struct Tell {
     #[arg(long, value_name = "FILE")]
     pub(crate) hdr: Option<PathBuf>,
     /// Keep one of every N frames (1000 by default) that each lane receives, and of those that it sends, with times and
-    /// directions, in FILE as pcapng, which may be read meanwhile ('-': standard output, for a pipe: | tcpdump -n -r -);
+    /// directions, in FILE as pcapng, which may be read meanwhile ('-': standard output, for a pipe: | tcpdump -r -);
     /// ,snap=BYTES keeps at most so much of each; not on xdp
     #[arg(long, value_name = "FILE[,n=N]", value_parser = SamplePcap::parse, allow_hyphen_values = true)]
     pub(crate) sample_pcap: Option<SamplePcap>,

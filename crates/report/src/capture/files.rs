@@ -101,8 +101,8 @@ impl Files {
         self.output.name()
     }
 
-    /// Appends a packet received or sent at `real_ns` since 1970; `ending` is asked, while a reader takes nothing, whether the
-    /// run has ended.
+    /// Appends a packet received or sent at `real_ns` since 1970; `ending` is asked, while a reader takes nothing,
+    /// whether the run has ended.
     pub(super) fn packet(
         &mut self,
         real_ns: u64,
