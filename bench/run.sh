@@ -2,7 +2,7 @@
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
-#                                pairs bursts two_links long views
+#                                pairs bursts two_links long views isolation
 #                                (nothing given: all)
 #   bench/run.sh --mark          measures nothing; says below each section whether the code has changed since
 #
@@ -23,6 +23,7 @@
 # BENCH_LINKS='mpps forward,mpps forward busy-poll,xsk l2fwd,afxdp l2fwd-2link,C libxdp,C libxdp poll,
 # testpmd io,testpmd io busy_budget=0'
 #                          two_links: of which devices
+# BENCH_RATE=20kpps        isolation: what is sent
 # BENCH_SIZES=64,1518      l2fwd_study: some of its 26 frame sizes
 # BENCH_STUDY_ROUNDS=2     l2fwd_study: searches of each size and program
 # BENCH_NEURING=…          pairs: the DPDK article's baseline program, built already (else it is fetched and built)

@@ -5,6 +5,8 @@
 #
 # STUDY_SECONDS=4     length of one run
 # STUDY_RATE=100kpps  what is sent into the first TAP device; "" for as fast as it goes
+# STUDY_BUILD=FOLDER  one more run, of a testpmd whose functions are counted: DPDK is built there for it, unless it is
+#                     there already (by `apt-get source`, meson and ninja)
 # MPPS_BIN=…          the program (default: target/release/mpps)
 #
 # All devices are in a network namespace that goes with the script.
@@ -108,6 +110,53 @@ for queues in 1 2; do
     pid=
 done
 
+# A DPDK that says when each function begins and ends, its testpmd and net_tap: what the study built.
+build_instrumented() {
+    local log=$out/build.log
+    [ ! -x "$STUDY_BUILD/build/app/dpdk-testpmd" ] || return 0
+    for tool in meson ninja gcc dpkg-source; do
+        command -v "$tool" >/dev/null || { echo "tap_study: $tool is missing: no function is counted" >&2; return 1; }
+    done
+    mkdir -p "$STUDY_BUILD/apt/lists/partial"
+    # Where sources come from, whatever this machine's own lists say.
+    sed 's/^/deb-src http:\/\/deb.debian.org\//' >"$STUDY_BUILD/apt/sources.list" <<END
+debian $(. /etc/os-release && echo "$VERSION_CODENAME") main
+debian-security $(. /etc/os-release && echo "$VERSION_CODENAME")-security main
+END
+    local apt=(apt-get -qq -o Dir::Etc::sourcelist="$STUDY_BUILD/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        -o Dir::State::lists="$STUDY_BUILD/apt/lists")
+    (
+        cd "$STUDY_BUILD"
+        "${apt[@]}" update
+        "${apt[@]}" source dpdk
+        meson setup build dpdk-*/ -Dbuildtype=release -Dplatform=generic -Dtests=false -Denable_apps=test-pmd \
+            -Denable_drivers=net/tap,net/null,bus/vdev,mempool/ring -Denable_trace_fp=true \
+            -Dc_args=-finstrument-functions
+        drivers=$(ninja -C build -t targets all | sed -n 's/^\(drivers\/librte_.*\.so\.[0-9.]*\): .*/\1/p')
+        # shellcheck disable=SC2086 # a list
+        ninja -C build app/dpdk-testpmd $drivers
+    ) >"$log" 2>&1 || { echo "tap_study: DPDK was not built: $(tail -n 1 "$log")" >&2; return 1; }
+}
+
+if [ -n "${STUDY_BUILD:-}" ] && build_instrumented; then
+    hook=$out/functions.so
+    gcc -O2 -shared -fPIC "$here/peers/functions.c" -o "$hook" -lm
+    # The program of the build in place of the packaged one. Its drivers are loaded with it, as `-d` refuses folders
+    # below one that everybody may write to.
+    front=(env "PATH=$STUDY_BUILD/build/app:$PATH" "LD_LIBRARY_PATH=$STUDY_BUILD/build/lib:$STUDY_BUILD/build/drivers"
+        "FUNCTIONS=$out/functions.tsv" "LD_PRELOAD=$hook $(echo "$STUDY_BUILD"/build/drivers/librte_*.so)")
+    plugin=()
+    testpmd functions 1 "${taps[@]}"
+    echo start >&3
+    traffic functions
+    ends
+    # What the worker forwards by, and on which threads the driver's signal was handled.
+    {
+        python3 "$here/functions.py" "$out/functions.tsv" 0.0005 run_pkt_fwd_on_lcore
+        python3 "$here/functions.py" "$out/functions.tsv" 0 tap_trigger_cb | grep ^thread
+    } >"$out/functions.txt"
+fi
+
 # What the plug-in costs where a poll costs next to nothing.
 for name in null nullpeer; do
     front=() plugin=()
@@ -192,6 +241,10 @@ ours = [line for line in (out / "rule.mpps.log").read_text().splitlines() if lin
 print("the rule, by mpps: " + (ours[-1] if ours else "taken"))
 print("tc flower: " + ("taken" if not (out / "flower.txt").read_text().strip() else
                        " / ".join((out / "flower.txt").read_text().split("\n")).strip(" /")))
+if (out / "functions.txt").exists():
+    print("\nfunctions of testpmd's worker, by a build with -finstrument-functions "
+          f"({kpps(int((out / 'functions.out').read_text()))} came out):\n")
+    print((out / "functions.txt").read_text())
 for queues in (1, 2):
     print(f"\n{queues} queue{'s' * (queues > 1)}, testpmd by `mpps trace peer`:\n")
     text = (out / f"peer{queues}.log").read_text()

@@ -96,6 +96,31 @@ fn a_trace_with_samples_gives_the_pictures_that_its_run_gave() {
     let beside = told("table --svg");
     assert_eq!(beside.stdout, flame);
     assert!(beside.stderr.contains("What took the cores"), "{}", beside.stderr);
+    // Two stretches of the run, which together are all of it; a lane that did not run in one has no samples there.
+    let stretch = |words: &str| {
+        let done = run_command(mpps(&format!("trace {file} --folded {words}")));
+        match done.code {
+            Some(2) if done.stderr.contains("no samples in it are from ") => 0,
+            _ => samples(&done.stdout),
+        }
+    };
+    let stretches = [stretch("--to 500ms"), stretch("--from 500ms")];
+    assert_eq!(stretches.iter().sum::<u64>(), samples(&folded), "{stretches:?}");
+    let svg = told("--svg --from 0 --to 1h").stdout;
+    assert!(
+        svg.contains("from 0.000000 s to ") && svg.contains(" of the run<"),
+        "{svg}"
+    );
+    let tree = told("tree").stdout;
+    assert!(
+        tree.contains("100.00 %  lane 0\n") && tree.contains("mpps_engine"),
+        "{tree}"
+    );
+    let tree = told("tree --to 1h").stdout;
+    assert!(
+        tree.starts_with("Functions, by samples (--profile) from 0.000000 s to "),
+        "{tree}"
+    );
     // In files: then standard output is free.
     let [a, b] = ["a.folded", "b.svg"].map(|name| folder.file(name));
     let both = format!("--folded {} --svg {}", a.display(), b.display());
@@ -108,6 +133,22 @@ fn a_trace_with_samples_gives_the_pictures_that_its_run_gave() {
         (format!("--svg {file}"), "that is the trace"),
         ("--folded table".to_owned(), "want 'table --folded'"),
         ("--folded /nonesuch/x".to_owned(), "--folded: "),
+        (
+            "--from 1s".to_owned(),
+            "--from 1s: want --svg, --folded or tree as well",
+        ),
+        (
+            "tree --from 1s --to 1s".to_owned(),
+            "--to 1s: want a time after --from 1s",
+        ),
+        (
+            "tree --from 100h".to_owned(),
+            "no samples in it are from 360000.000000 s",
+        ),
+        (
+            "tree --to 3".to_owned(),
+            "a time since the start of the run with its unit",
+        ),
     ] {
         assert_refused(mpps(&format!("trace {file} {words}")), 2, &[why]);
     }

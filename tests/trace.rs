@@ -87,6 +87,13 @@ fn a_trace_tells_what_its_run_told_and_compares_with_another() {
         assert!(table.contains(&stage), "{stage} in {table}");
     }
     assert!(table.contains("What took the cores"), "{table}");
+    assert!(table.contains("     sd  "), "{table}");
+    let tree = traced.told("tree");
+    assert!(tree.contains("100.00 %") && tree.contains(": lane 0"), "{tree}");
+    assert!(
+        tree.contains("No functions are in the trace: a run of mpps has them by --profile"),
+        "{tree}"
+    );
     let why = traced.told("why");
     assert!(traced.why().iter().all(|sentence| why.contains(sentence)), "{why}");
     let other = Traced::run(LOOP);

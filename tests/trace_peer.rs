@@ -121,6 +121,14 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
     let lane = &told["lanes"][0];
     assert_eq!(lane["offered"], lane["transmit"]["packets"], "it takes all: {told:#}");
     assert_eq!(told["exit_code"], 0);
+    // Both lanes are of one thread, which polls and so does not sleep.
+    let threads = told["threads"].as_array().expect("threads");
+    assert_eq!(threads.len(), 1, "{told:#}");
+    assert_eq!(threads[0]["tid"], lane["tid"]);
+    assert!(threads[0]["involuntary_switches"].is_u64(), "{told:#}");
+    if std::path::Path::new("/proc/self/schedstat").exists() {
+        assert!(threads[0]["ran_ns"].as_u64() > Some(0), "{told:#}");
+    }
     for lane in told["lanes"].as_array().expect("lanes") {
         assert_eq!(lane["device"], "net_null0");
         let shares = lane["stages"].as_array().expect("rows").iter();
@@ -142,6 +150,7 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
         "rest",
         "polls were empty",
         "the plug-in read the clock",
+        "involuntary context switches",
     ] {
         assert!(said.contains(text), "{text}: {said}");
     }
@@ -212,6 +221,16 @@ fn its_lanes_are_in_a_file_that_perfetto_and_mpps_read() {
         "{}",
         read.stdout
     );
+    // Lanes of one thread stand below it.
+    let tree = run_command(mpps(&format!("trace {} tree", trace.display())));
+    let thread = format!("thread {} on core ", told["lanes"][0]["tid"]);
+    let text = &tree.stdout;
+    assert!(
+        text.matches(&thread).count() == 1 && text.contains("    empty polls\n"),
+        "{text}"
+    );
+    assert!(text.matches("  lane ").count() == count, "{text}");
+    assert!(read.stdout.contains("Rounds per ms"), "{}", read.stdout);
     let whole = run_command(mpps(&format!("trace {}", trace.display())));
     assert!(
         whole.stdout.starts_with("mpps trace peer -- stdbuf -oL dpdk-testpmd "),
@@ -422,4 +441,65 @@ fn root_puts_the_plug_in_below_no_folder_of_somebody_elses() {
         home.path().display()
     );
     assert!(finished.stderr.contains(&told), "{}", finished.stderr);
+}
+
+#[test]
+fn functions_of_a_build_that_says_when_they_begin_are_counted_by_place_and_thread() {
+    if missing("gcc", "gcc") || missing("nm", "binutils") || missing("python3", "python3") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let bench = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench");
+    let [source, program, hook, calls] =
+        ["calls.c", "calls", "functions.so", "calls.tsv"].map(|name| scratch.file(name));
+    let text = "#include <pthread.h>\n#include <signal.h>\n\
+                static void handler(int signal) { (void)signal; }\n\
+                static int inner(int x) { return x + 1; }\n\
+                static int outer(int x) { return inner(inner(x)); }\n\
+                static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(i); return unused; }\n\
+                int main(void) { pthread_t t; signal(SIGUSR1, handler); pthread_create(&t, 0, work, 0);\n\
+                pthread_join(t, 0); for (int i = 0; i < 7; i++) { raise(SIGUSR1); inner(i); } return 0; }\n";
+    std::fs::write(&source, text).expect("a file");
+    let compiled = |flags: &str, from: &std::path::Path, to: &std::path::Path| {
+        let mut gcc = Command::new("gcc");
+        gcc.args(flags.split(' '))
+            .arg(from)
+            .arg("-o")
+            .arg(to)
+            .args(["-lm", "-lpthread"]);
+        let done = run_command(gcc);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+    };
+    compiled("-finstrument-functions", &source, &program);
+    compiled(
+        "-O2 -Wall -Wextra -Werror -shared -fPIC",
+        std::path::Path::new(&format!("{bench}/peers/functions.c")),
+        &hook,
+    );
+    let mut run = Command::new(&program);
+    run.env("LD_PRELOAD", &hook).env("FUNCTIONS", &calls);
+    assert_eq!(run_command(run).code, Some(0));
+    let shown = |words: &[&str]| {
+        let mut show = Command::new("python3");
+        show.arg(format!("{bench}/functions.py")).arg(&calls).args(words);
+        let done = run_command(show);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        done.stdout
+    };
+    let all = shown(&["0"]);
+    for row in [
+        ("1000", "    outer"),
+        ("2000", "      inner"),
+        ("7", "    inner"),
+        ("7", "    handler"),
+    ] {
+        let has = |line: &str| line.trim_start().starts_with(&format!("{} ", row.0)) && line.ends_with(row.1);
+        assert!(all.lines().any(has), "{row:?} in {all}");
+    }
+    assert_eq!(all.matches("thread calls (").count(), 2, "{all}");
+    let one = shown(&["0", "outer"]);
+    assert!(
+        one.contains("3000 calls of 2 functions") && one.contains("  outer\n") && !one.contains("main"),
+        "{one}"
+    );
 }

@@ -22,6 +22,7 @@ CODE = {
     "bursts": ("crates/dpdk",),
     "two_links": ("crates/method", "crates/af-xdp", "crates/xsk", "crates/af-packet"),
     "long": ("crates/report", "crates/dpdk", "crates/af-packet"),
+    "isolation": ("crates/host", "crates/af-packet", "crates/dpdk-sys/peer"),
     "views": ("crates/serve", "crates/watch", "crates/report"),
 }
 # What changes there changes no measured program.

@@ -2,7 +2,7 @@
 
 use mpps_report::{packed_trace, trace_from};
 use mpps_trace::perfetto::{OWN_FIELD, write};
-use mpps_trace::{Caption, Frame, LaneTrace, Recording, ctf, flame_svg, folded, table};
+use mpps_trace::{Caption, Frame, LaneTrace, Recording, ctf, flame_svg, folded, over_time, table, tree};
 use std::path::Path;
 
 /// Empty polls are an event each: more of them only take longer.
@@ -51,7 +51,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(again.expect("what was written is read"), recording);
 
     let _ = (table::stages(&recording.stages), table::takers(&recording.takers));
-    let _ = table::compare(&recording, &recording);
+    let _ = (table::compare(&recording, &recording), over_time::text(&recording));
+    let _ = (tree::stages(&recording), tree::calls(&recording, &recording.samples));
     let rounds = recording.lanes.iter().flat_map(|lane| &lane.rounds);
     if rounds.map(|round| u64::from(round.polls)).sum::<u64>() < POLLS {
         let _ = ctf::files(&recording);

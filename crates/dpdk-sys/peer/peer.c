@@ -57,6 +57,11 @@ struct record {
 	uint32_t kind, pad;
 };
 
+/* Context switches of a thread, and its time, ns: on a core, and ready while another thread had it. */
+struct scheduled {
+	uint64_t voluntary, involuntary, ran, waited;
+};
+
 /* What one thread did on one queue of one port. */
 struct slot {
 	uint32_t used;
@@ -73,7 +78,10 @@ struct slot {
 	uint64_t bursts[64];
 	/* Calls by clocks: eight buckets for each power of two. */
 	uint64_t rx_hist[BUCKETS], empty_hist[BUCKETS], tx_hist[BUCKETS];
-	char pad[128];
+	/* Of the thread, as the kernel counts it: how often it was looked up, and what it was when the slot was made. */
+	uint64_t looks;
+	struct scheduled since, now;
+	char pad[56];
 	struct record ring[];
 };
 
@@ -81,6 +89,7 @@ _Static_assert(offsetof(struct header, tsc0) == 32 && offsetof(struct header, er
 _Static_assert(sizeof(struct header) <= HEADER_BYTES && sizeof(struct record) == 32, "layout");
 _Static_assert(offsetof(struct slot, first) == 96 && offsetof(struct slot, bursts) == 256, "layout");
 _Static_assert(offsetof(struct slot, rx_hist) == 768 && offsetof(struct slot, ring) == 12800, "layout");
+_Static_assert(offsetof(struct slot, looks) == 12672, "layout");
 
 /* Queues of one port that a thread finds at once, and how many there have been: with more, the oldest makes room. */
 struct found {
@@ -118,6 +127,44 @@ static inline unsigned bucket(uint64_t clocks)
 static struct slot *slot_at(uint32_t i)
 {
 	return (struct slot *)((char *)head + HEADER_BYTES + (size_t)i * head->slot_bytes);
+}
+
+static int read_scheduled(int32_t tid, struct scheduled *told)
+{
+	char path[64], line[128];
+	int found = 0;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		found += sscanf(line, "voluntary_ctxt_switches: %lu", &told->voluntary) == 1 ||
+			 sscanf(line, "nonvoluntary_ctxt_switches: %lu", &told->involuntary) == 1;
+	fclose(file);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", tid);
+	/* A kernel without it has the switches alone. */
+	told->ran = told->waited = 0;
+	file = fopen(path, "re");
+	if (file) {
+		if (fscanf(file, "%lu %lu", &told->ran, &told->waited) != 2)
+			told->ran = told->waited = 0;
+		fclose(file);
+	}
+	return found == 2;
+}
+
+/* Once in a tenth of a second, and at the end. A thread that has ended is what it was when it was seen last. */
+static void look_at_threads(void)
+{
+	uint32_t claimed = __atomic_load_n(&head->claimed, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < RTE_MIN(claimed, head->slots); i++) {
+		struct slot *s = slot_at(i);
+		struct scheduled now;
+		if (__atomic_load_n(&s->used, __ATOMIC_ACQUIRE) && read_scheduled(s->tid, &now)) {
+			s->now = now;
+			s->looks++;
+		}
+	}
 }
 
 static uint16_t queue_number(uint16_t port, void *queue, int tx)
@@ -165,6 +212,7 @@ static __attribute__((noinline)) struct slot *find_slot(uint16_t port, void *que
 		slot->port = port;
 		slot->queue = number;
 		slot->cpu = sched_getcpu();
+		(void)read_scheduled(slot->tid, &slot->since);
 		prctl(PR_GET_NAME, slot->thread);
 		char name[RTE_ETH_NAME_MAX_LEN] = "";
 		if (rte_eth_dev_get_name_by_port(port, name) == 0)
@@ -365,7 +413,7 @@ static void *look(void *unused)
 	/* It needs the core for a microsecond only, but then soon: what passes before is not counted. Where that is not
 	 * allowed it waits for its turn. */
 	(void)setpriority(PRIO_PROCESS, 0, -20);
-	for (;;) {
+	for (unsigned turn = 0;; turn++) {
 		for (uint16_t port = 0; port < RTE_MIN(PORTS, RTE_MAX_ETHPORTS - 1); port++)
 			exchange(port, idle_rx, idle_tx);
 		uint64_t tsc, ns;
@@ -373,9 +421,17 @@ static void *look(void *unused)
 		head->tsc1 = tsc;
 		head->ns1 = ns;
 		longest_run = (tsc - head->tsc0) / ((ns - head->ns0) / 1000000 + 1);
+		if (turn % 50 == 0)
+			look_at_threads();
 		nanosleep(&nap, NULL);
 	}
 	return NULL;
+}
+
+__attribute__((destructor)) static void unload(void)
+{
+	if (head && head->pid == (uint32_t)getpid())
+		look_at_threads();
 }
 
 __attribute__((constructor)) static void load(void)
@@ -398,7 +454,7 @@ __attribute__((constructor)) static void load(void)
 	head = base;
 	uint64_t need = HEADER_BYTES + (uint64_t)head->slots * head->slot_bytes;
 	uint64_t slot_need = sizeof(struct slot) + (uint64_t)head->ring * sizeof(struct record);
-	if (memcmp(head->magic, "MPPSPEER", 8) != 0 || head->version != 1 || need > (uint64_t)st.st_size ||
+	if (memcmp(head->magic, "MPPSPEER", 8) != 0 || head->version != 2 || need > (uint64_t)st.st_size ||
 	    head->slot_bytes < slot_need || head->ring == 0 || (head->ring & (head->ring - 1))) {
 		fprintf(stderr, "mpps_peer: %s: not of this version\n", path);
 		return;

@@ -131,6 +131,8 @@ pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) sampling: Sampling,
+    /// Which part of the run they are of, in words; `None`: all of it.
+    pub(crate) stretch: Option<String>,
 }
 
 /// Ends the sampling and finds the names; `None`: nobody asked for it.
@@ -163,6 +165,7 @@ pub(crate) fn finish() -> Option<Samples> {
         samples: profiled.samples,
         frames: profiled.frames,
         sampling,
+        stretch: None,
     })
 }
 
@@ -182,10 +185,13 @@ impl Picture {
             samples,
             frames,
             sampling,
+            stretch,
         } = samples;
+        let mut caption = Caption::of_run(command, samples, sampling);
+        caption.notes.splice(1..1, stretch.clone());
         match self {
             Self::Folded => folded(samples, frames),
-            Self::Flame => flame_svg(samples, frames, &Caption::of_run(command, samples, sampling)),
+            Self::Flame => flame_svg(samples, frames, &caption),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::LaneCounters;
 use crate::counter::{Counter, Counter32};
-use mpps_trace::{Stage, StageRow};
+use mpps_trace::{Stage, StageRow, standard_deviation};
 
 /// Buckets a power of two; times below this have a bucket each.
 const SUB: u64 = 16;
@@ -145,6 +145,14 @@ impl StageTable {
         }
     }
 
+    /// Standard deviation of the timed calls, ns: each counts as the middle of its bucket.
+    fn sd_ns(&self, stage: Stage) -> Option<u64> {
+        let buckets = self.histogram[stage.index() * BUCKETS..][..BUCKETS].iter().enumerate();
+        let most = self.max_ns[stage.index()].get();
+        let called = buckets.map(|(at, bucket)| (value_of(at).min(most) as f64, u64::from(bucket.get())));
+        standard_deviation(called).map(|ns| ns.round() as u64)
+    }
+
     /// How long the call took that `of` out of 1 took no longer than, ns, within 4 %.
     fn percentile_ns(&self, stage: Stage, of: f64) -> u64 {
         let buckets = &self.histogram[stage.index() * BUCKETS..][..BUCKETS];
@@ -180,6 +188,7 @@ impl LaneCounters {
                 packets,
                 total_ns: times[at].round() as u64,
                 timed: self.stages.timed[at].get(),
+                sd_ns: self.stages.sd_ns(stage),
                 p50_ns: self.stages.percentile_ns(stage, 0.5),
                 p99_ns: self.stages.percentile_ns(stage, 0.99),
                 max_ns: self.stages.max_ns[at].get(),
@@ -291,5 +300,9 @@ mod tests {
         near(0.5, 500.0);
         near(0.99, 990.0);
         near(1.0, 1000.0);
+        // So far are 1 to 1000 apart in the mean square.
+        let sd = lane.stages.sd_ns(Stage::Receive).expect("timed calls") as f64;
+        assert!((sd / 288_675.0 - 1.0).abs() < 0.01, "{sd} ns");
+        assert_eq!(lane.stages.sd_ns(Stage::Write), None);
     }
 }

@@ -107,8 +107,8 @@ fn is_address(name: &str) -> bool {
 
 /// What a box is of: functions of one name in two files are two.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Name<'f> {
-    text: String,
+pub(crate) struct Name<'f> {
+    pub(crate) text: String,
     module: &'f str,
     kind: Kind,
 }
@@ -129,13 +129,13 @@ impl<'f> Name<'f> {
 }
 
 /// The names of all boxes: of functions as their frames are numbered, and of lanes.
-struct Names<'f> {
+pub(crate) struct Names<'f> {
     frames: Vec<Name<'f>>,
     lanes: BTreeMap<u32, Name<'f>>,
 }
 
 impl<'f> Names<'f> {
-    fn new(samples: &[Sample], frames: &'f [Frame]) -> Self {
+    pub(crate) fn new(samples: &[Sample], frames: &'f [Frame]) -> Self {
         let lane = |number: u32| Name {
             text: format!("lane {number}"),
             module: "",
@@ -148,7 +148,7 @@ impl<'f> Names<'f> {
     }
 
     /// All samples as a tree: lanes, then their functions. Numbers of frames that there are not are left out.
-    fn tree(&self, samples: &[Sample]) -> Node<'_> {
+    pub(crate) fn tree(&self, samples: &[Sample]) -> Node<'_> {
         let mut root = Node::default();
         for sample in samples {
             let places = sample.stack.iter().filter_map(|&place| self.frames.get(place as usize));
@@ -166,11 +166,11 @@ impl<'f> Names<'f> {
 
 /// A function and those that it called.
 #[derive(Default)]
-struct Node<'n> {
+pub(crate) struct Node<'n> {
     /// Samples in it and in what it called; those in itself.
-    all: u64,
-    own: u64,
-    called: BTreeMap<&'n Name<'n>, Node<'n>>,
+    pub(crate) all: u64,
+    pub(crate) own: u64,
+    pub(crate) called: BTreeMap<&'n Name<'n>, Node<'n>>,
 }
 
 /// Stacks with how often they were seen, one a line: `lane 0;outer;inner 12`, as flamegraph.pl, inferno and speedscope

@@ -6,7 +6,7 @@
 
 mod told;
 
-use crate::{Did, LaneTrace, LeftOut, Meta, Recording, Round, Stage, StageRow};
+use crate::{Did, LaneTrace, LeftOut, Meta, Recording, Round, Stage, StageRow, standard_deviation};
 
 /// Bytes of the head of the file.
 pub const HEADER: usize = 4096;
@@ -24,9 +24,11 @@ pub const SLOT: usize = COUNTS + RING * RECORD;
 pub const FILE: usize = HEADER + SLOTS * SLOT;
 
 const MAGIC: &[u8; 8] = b"MPPSPEER";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Buckets of a histogram of clocks: eight for each power of two.
 const BUCKETS: usize = 496;
+/// Place of what the kernel counted of the thread.
+const SCHEDULED: usize = 12_672;
 /// Buckets of the histogram of packets a poll.
 const BURSTS: usize = 64;
 
@@ -138,10 +140,25 @@ pub struct Calls {
     pub max_ns: u64,
     /// When the longest began, ns.
     pub max_at_ns: u64,
+    /// Standard deviation, ns; `None`: there was no call.
+    pub sd_ns: Option<u64>,
     /// Half of them took no longer, ns.
     pub p50_ns: u64,
     /// 99 of 100 took no longer, ns.
     pub p99_ns: u64,
+}
+
+/// What the kernel counted of a thread, from its first call to 0.1 s before its end at the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// Context switches by which the thread gave up its core: it slept.
+    pub voluntary: u64,
+    /// Context switches by which it lost its core to another thread.
+    pub involuntary: u64,
+    /// On a core, ns; 0 where the kernel does not count that.
+    pub ran_ns: u64,
+    /// Ready while another thread had its core, ns.
+    pub waited_ns: u64,
 }
 
 /// What one thread did on one queue of one port.
@@ -183,6 +200,8 @@ pub struct PeerLane {
     pub rounds: Vec<Round>,
     /// Calls whose records were written over.
     pub overwritten: u64,
+    /// Of the thread, which may have other lanes; `None`: the kernel did not say.
+    pub scheduled: Option<Scheduled>,
 }
 
 impl PeerLane {
@@ -288,6 +307,7 @@ impl Peer {
                     packets: calls.packets,
                     total_ns: calls.total_ns,
                     timed: if stage == Stage::Rest { 0 } else { calls.calls },
+                    sd_ns: calls.sd_ns,
                     p50_ns: calls.p50_ns,
                     p99_ns: calls.p99_ns,
                     max_ns: calls.max_ns,
@@ -371,6 +391,7 @@ impl Peer {
                 pid: self.pid as i32,
                 start_ns: self.start_ns,
                 end_ns: self.end_ns,
+                whole: true,
                 left_out,
                 cost: self.cost(),
                 ..Meta::default()
@@ -390,6 +411,19 @@ fn most_of(bucket: usize) -> u64 {
     let (power, part) = ((bucket >> 3) + 2, (bucket & 7) as u128);
     let end = ((8 + part + 1) << (power - 3)) - 1;
     u64::try_from(end).unwrap_or(u64::MAX)
+}
+
+/// Standard deviation of calls by clocks, ns: each counts as the middle of its bucket.
+fn spread_ns(hist: &[u64], most: u64, clock: Clock) -> Option<u64> {
+    let least_of = |bucket: usize| {
+        bucket
+            .checked_sub(1)
+            .map_or(0, |below| most_of(below).saturating_add(1))
+    };
+    let middle = |bucket: usize| (least_of(bucket) as f64 + most_of(bucket) as f64) / 2.0;
+    let calls = hist.iter().enumerate();
+    let calls = calls.map(|(bucket, &count)| (middle(bucket).min(most as f64), count));
+    standard_deviation(calls).map(|clocks| clock.ns(clocks.round() as u64))
 }
 
 /// What so many of 100 took at most, in clocks.
@@ -416,6 +450,7 @@ fn lane(slot: Bytes<'_>, clock: Clock) -> PeerLane {
             total_ns: clock.ns(clocks),
             max_ns: clock.ns(most),
             max_at_ns: clock.at(slot.u64(max + 8)),
+            sd_ns: spread_ns(&hist, most, clock),
             p50_ns: at_most(50),
             p99_ns: at_most(99),
         }
@@ -450,8 +485,23 @@ fn lane(slot: Bytes<'_>, clock: Clock) -> PeerLane {
         rest_max_ns: clock.ns(slot.u64(240)),
         bursts: numbers(256, BURSTS).collect(),
         overwritten: head - kept,
+        scheduled: scheduled(slot),
         rounds,
     }
+}
+
+/// The thread's switches and times since the slot was made.
+fn scheduled(slot: Bytes<'_>) -> Option<Scheduled> {
+    let since = |place: usize| {
+        slot.u64(SCHEDULED + 40 + place)
+            .saturating_sub(slot.u64(SCHEDULED + 8 + place))
+    };
+    (slot.u64(SCHEDULED) > 0).then(|| Scheduled {
+        voluntary: since(0),
+        involuntary: since(8),
+        ran_ns: since(16),
+        waited_ns: since(24),
+    })
 }
 
 /// A record of the ring; `None`: it is none.

@@ -13,6 +13,7 @@ mod lanes;
 mod samples;
 
 use crate::kernel::cores;
+use crate::over_time::rounds_over_time;
 use crate::proto::Message;
 use crate::{LaneTrace, Recording, Subject, Unit, own};
 use std::io::{self, Write};
@@ -64,6 +65,7 @@ const WHY_TRACK: u64 = 2;
 const LANE_TRACK: u64 = 1_000;
 const CORE_TRACK: u64 = 100_000;
 const COUNTER_TRACK: u64 = 200_000;
+const ROUNDS_TRACK: u64 = 300_000;
 const THREAD_TRACK: u64 = 1 << 32;
 
 /// Writes the trace.
@@ -81,6 +83,7 @@ pub fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     writer.tracks(recording, pid)?;
     for lane in &recording.lanes {
         writer.lane(lane)?;
+        writer.rounds_over_time(recording, lane)?;
     }
     writer.counters(recording)?;
     writer.causes(recording)?;
@@ -220,15 +223,37 @@ impl<W: Write> Writer<'_, W> {
     fn counters(&mut self, recording: &Recording) -> io::Result<()> {
         for (place, counter) in recording.counters.iter().enumerate() {
             for &(at_ns, value) in &counter.points {
-                self.send(|packet| {
-                    packet.uint(packet::SEQUENCE, GLOBAL);
-                    packet.uint(packet::TIMESTAMP, at_ns).uint(packet::CLOCK_ID, MONOTONIC);
-                    packet.nest(packet::TRACK_EVENT, |event| {
-                        event.uint(9, COUNTER).uint(11, COUNTER_TRACK + place as u64);
-                        event.double(44, value);
-                    });
-                })?;
+                self.value(COUNTER_TRACK + place as u64, at_ns, value)?;
             }
+        }
+        Ok(())
+    }
+
+    /// A counter is this from here on.
+    fn value(&mut self, track: u64, at_ns: u64, value: f64) -> io::Result<()> {
+        self.send(|packet| {
+            packet.uint(packet::SEQUENCE, GLOBAL);
+            packet.uint(packet::TIMESTAMP, at_ns).uint(packet::CLOCK_ID, MONOTONIC);
+            packet.nest(packet::TRACK_EVENT, |event| {
+                event.uint(9, COUNTER).uint(11, track).double(44, value);
+            });
+        })
+    }
+
+    /// A counter made of the lane's records.
+    fn rounds_over_time(&mut self, recording: &Recording, lane: &LaneTrace) -> io::Result<()> {
+        let stretches = rounds_over_time(recording, lane);
+        let track = ROUNDS_TRACK + u64::from(lane.lane);
+        if !stretches.is_empty() {
+            self.track(track, |track| {
+                let name = format!("lane {}: rounds per ms", lane.lane);
+                track.uint(5, PROCESS_TRACK).text(2, &name);
+                track.nest(8, |of| _ = of.text(6, "rounds/ms"));
+            })?;
+        }
+        for of in stretches {
+            let since = of.from_ms.saturating_mul(1_000_000);
+            self.value(track, recording.meta.start_ns.saturating_add(since), of.rounds)?;
         }
         Ok(())
     }

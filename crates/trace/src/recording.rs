@@ -54,6 +54,10 @@ pub struct Meta {
     pub start_ns: u64,
     /// When it ended, ns.
     pub end_ns: u64,
+    /// Every record from a lane's first to its last is there: no window was cut out, and where no record is the lane
+    /// did none of what is recorded.
+    #[serde(default)]
+    pub whole: bool,
     /// What is not in the file, and why.
     pub left_out: Vec<LeftOut>,
     /// What recording itself cost, a sentence.

@@ -95,6 +95,9 @@ pub struct StageRow {
     pub total_ns: u64,
     /// Calls whose time was taken.
     pub timed: u64,
+    /// Standard deviation of the timed calls, ns; `None`: no call was timed, or the file is of an earlier version.
+    #[serde(default)]
+    pub sd_ns: Option<u64>,
     /// Half of the timed calls took no longer, ns.
     pub p50_ns: u64,
     /// 99 of 100 took no longer, ns.
@@ -163,6 +166,19 @@ impl ProgramRow {
     pub fn ns_per_run(&self) -> f64 {
         ratio(self.total_ns as f64, self.runs)
     }
+}
+
+/// Standard deviation of values that were counted in buckets: `(value, how many)`. `None`: there is none.
+pub fn standard_deviation(buckets: impl Iterator<Item = (f64, u64)> + Clone) -> Option<f64> {
+    let sum = |of: &dyn Fn(f64) -> f64| {
+        buckets
+            .clone()
+            .map(|(value, count)| of(value) * count as f64)
+            .sum::<f64>()
+    };
+    let count = sum(&|_| 1.0);
+    let mean = sum(&|value| value) / count;
+    (count > 0.0).then(|| (sum(&|value| (value - mean).powi(2)) / count).sqrt())
 }
 
 fn ratio(part: f64, whole: u64) -> f64 {

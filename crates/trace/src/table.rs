@@ -4,7 +4,7 @@ use crate::{ProgramRow, Recording, Stage, StageRow, Taker, TakerKind, count, thr
 use std::fmt::Write as _;
 
 /// Names of the columns of a stage table.
-pub(crate) const STAGE_HEADS: [&str; 11] = [
+pub(crate) const STAGE_HEADS: [&str; 12] = [
     "lane",
     "stage",
     "calls",
@@ -12,6 +12,7 @@ pub(crate) const STAGE_HEADS: [&str; 11] = [
     "packets/call",
     "ns/packet",
     "ns/call",
+    "sd",
     "p50",
     "p99",
     "max",
@@ -27,8 +28,8 @@ pub fn stages(rows: &[StageRow]) -> String {
 }
 
 /// A row of a stage table, cell by cell: lane, stage, calls, packets, packets a call, ns a packet, ns a call, median,
-/// p99, longest, share. What is not known or means nothing is `-`.
-pub fn stage_cells(row: &StageRow) -> [String; 11] {
+/// p99, longest, share. The standard deviation (`sd`) stands behind the mean. What is not known or means nothing is `-`.
+pub fn stage_cells(row: &StageRow) -> [String; 12] {
     let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
     let (moves, called) = (row.packets > 0, row.calls > 0);
     let timed = |ns: u64| known(time(ns as f64), row.timed > 0);
@@ -40,6 +41,7 @@ pub fn stage_cells(row: &StageRow) -> [String; 11] {
         known(format!("{:.2}", row.packets_per_call()), moves),
         known(format!("{:.1}", row.ns_per_packet()), moves),
         known(format!("{:.1}", row.ns_per_call()), called),
+        row.sd_ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64)),
         timed(row.p50_ns),
         timed(row.p99_ns),
         timed(row.max_ns),
@@ -241,8 +243,8 @@ mod tests {
         let text = stages(&recording.stages);
         assert_eq!(
             text,
-            "lane  stage     calls  packets  packets/call  ns/packet  ns/call     p50     p99     max    share\n   \
-             0  transmit      3       96         32.00        9.4    300.0  300 ns  310 ns  310 ns  25.00 %\n"
+            "lane  stage     calls  packets  packets/call  ns/packet  ns/call    sd     p50     p99     max    share\n   \
+             0  transmit      3       96         32.00        9.4    300.0  5 ns  300 ns  310 ns  310 ns  25.00 %\n"
         );
         assert_eq!(
             programs(&recording.programs),

@@ -126,6 +126,8 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "profile",
             "flame",
             "folded",
+            "from",
+            "to",
         ],
     ),
     ("Privileges", &["keep-privileges"]),
@@ -397,6 +399,11 @@ static EXAMPLES: &[(&str, &[Example])] = &[
                 "Two runs, stage by stage",
                 "mpps trace t.pftrace.gz compare other.pftrace.gz",
             ),
+            (
+                "A flame graph of 100 ms of the run",
+                "mpps trace t.pftrace.gz --svg dip.svg --from 1.2s --to 1.3s",
+            ),
+            ("Each thread as a tree", "mpps trace t.pftrace.gz tree"),
         ],
     ),
     (

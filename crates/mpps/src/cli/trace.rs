@@ -1,8 +1,10 @@
 //! The arguments of `trace`.
 
+use super::values::since_start;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `trace` prints of a trace.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,9 @@ pub(crate) enum Show {
     Table,
     /// Why bursts were slow, and packets late or lost
     Why,
+    /// Each thread as a tree with total and self time: its lanes and their stages, then the functions that samples
+    /// (--profile) found it in
+    Tree,
     /// Two traces, stage by stage
     Compare,
 }
@@ -41,6 +46,12 @@ pub(crate) struct Trace {
     /// Draw them as a flame graph (SVG) into OUT [default: standard output]
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     pub(crate) svg: Option<PathBuf>,
+    /// Take only samples from this time of the run on, for --folded, --svg and tree
+    #[arg(long, value_name = "TIME", value_parser = since_start)]
+    pub(crate) from: Option<Duration>,
+    /// Take only samples before this time of the run
+    #[arg(long, value_name = "TIME", value_parser = since_start)]
+    pub(crate) to: Option<Duration>,
 }
 
 #[derive(Subcommand, Debug)]

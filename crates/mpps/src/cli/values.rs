@@ -100,6 +100,18 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
 }
 
+/// A point in time of a run, from its start.
+pub(crate) fn since_start(text: &str) -> Parsed<Duration> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        _ => time_within(
+            text,
+            0..=1000 * HOUR,
+            "a time since the start of the run with its unit (us, ms, s, m, h), such as 1.25s, or 0",
+        ),
+    }
+}
+
 /// How long the noise of cores is measured; 0: not at all.
 pub(crate) fn measure(text: &str) -> Parsed<Duration> {
     match text {

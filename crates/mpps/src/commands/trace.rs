@@ -8,10 +8,12 @@ use crate::profile::{Picture, Samples};
 use clap::ValueEnum;
 use mpps_report::{JsonTarget, ReportError, read_trace, same_file, write_ctf};
 use mpps_sys::text::Spoken;
-use mpps_trace::{Cause, Recording, Subject, count, table, time};
+use mpps_trace::{Cause, Recording, Subject, count, over_time, table, time, tree};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Causes of each kind that are told where nothing else is asked for: the worst.
 const WORST: usize = 3;
@@ -36,10 +38,14 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
     let recording = read(file)?;
     let other = other.map(|path| read(path)).transpose()?;
     let pictures = pictures(args, file)?;
-    if !pictures.is_empty() {
-        let samples = samples(file, &recording)?;
+    let stretch = stretch(args)?;
+    let samples = match !pictures.is_empty() || stretch.is_some() {
+        true => Some(samples(file, &recording, stretch.as_ref())?),
+        false => None,
+    };
+    if let Some(samples) = &samples {
         for (picture, target) in &pictures {
-            let text = picture.of(&samples, &recording.meta.command);
+            let text = picture.of(samples, &recording.meta.command);
             as_user(|| target.write_text(&text).map_err(failed))?;
         }
     }
@@ -75,6 +81,7 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
         }
         (Some(Show::Table), _) => tables(&recording, out),
         (Some(Show::Why), _) => why(&recording, usize::MAX, file, out),
+        (Some(Show::Tree), _) => tree(&recording, samples.as_ref(), out),
         _ => {
             writeln!(out, "{}\n", recording.meta.command)?;
             tables(&recording, out)?;
@@ -130,8 +137,29 @@ fn pictures(args: &Trace, file: &Path) -> Result<Vec<(Picture, JsonTarget)>> {
     Ok(targets)
 }
 
-/// The samples in a trace.
-fn samples(file: &Path, recording: &Recording) -> Result<Samples> {
+/// From when to when samples are taken, ns since the start of the run; `None`: all are.
+fn stretch(args: &Trace) -> Result<Option<Range<u64>>> {
+    let (option, time) = match (args.from, args.to) {
+        (Some(from), _) => ("--from", from),
+        (None, Some(to)) => ("--to", to),
+        (None, None) => return Ok(None),
+    };
+    if args.folded.is_none() && args.svg.is_none() && args.show != Some(Show::Tree) {
+        return Err(usage(format!(
+            "{option} {time:?}: want --svg, --folded or tree as well: tables and causes are of the whole run"
+        )));
+    }
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let stretch = args.from.map_or(0, ns)..args.to.map_or(u64::MAX, ns);
+    if stretch.is_empty() {
+        let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());
+        return Err(usage(format!("--to {to:?}: want a time after --from {from:?}")));
+    }
+    Ok(Some(stretch))
+}
+
+/// The samples in a trace, or those of a stretch of its run.
+fn samples(file: &Path, recording: &Recording, stretch: Option<&Range<u64>>) -> Result<Samples> {
     let sampling = recording.meta.sampling.clone().unwrap_or_default();
     if recording.samples.is_empty() {
         let name = file.display();
@@ -140,10 +168,30 @@ fn samples(file: &Path, recording: &Recording) -> Result<Samples> {
             None => format!("{name}: there are no samples in it: want a run with --profile 997 beside --trace"),
         }));
     }
+    let meta = &recording.meta;
+    let since = |at_ns: u64| at_ns.saturating_sub(meta.start_ns);
+    let of = |stretch: &Range<u64>, at_ns| stretch.contains(&since(at_ns));
+    let samples = recording.samples.iter();
+    let samples: Vec<_> = samples
+        .filter(|sample| stretch.is_none_or(|s| of(s, sample.at_ns)))
+        .cloned()
+        .collect();
+    let second = |ns: u64| format!("{:.6} s", ns as f64 / 1e9);
+    let ends = stretch.map(|s| (second(s.start), second(s.end.min(since(meta.end_ns)))));
+    let words = ends.map(|(from, to)| format!("from {from} to {to} of the run"));
+    if let (true, Some(words)) = (samples.is_empty(), &words) {
+        let [first, last] = [recording.samples.first(), recording.samples.last()];
+        let [first, last] = [first, last].map(|of| second(of.map_or(0, |of| since(of.at_ns))));
+        return Err(usage(format!(
+            "{}: no samples in it are {words}: want a time between {first} and {last}",
+            file.display()
+        )));
+    }
     Ok(Samples {
-        samples: recording.samples.clone(),
+        samples,
         frames: recording.frames.clone(),
         sampling,
+        stretch: words,
     })
 }
 
@@ -159,6 +207,10 @@ fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     }
     if !recording.meta.cost.is_empty() {
         writeln!(out, "{}", recording.meta.cost)?;
+    }
+    let rounds = over_time::text(recording);
+    if !rounds.is_empty() {
+        write!(out, "\n{rounds}")?;
     }
     writeln!(out)?;
     if recording.takers.iter().any(|taker| taker.total_ns > 0) {
@@ -187,6 +239,29 @@ fn tables(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Threads with their lanes and stages, and with functions where there are samples; of a stretch of the run with
+/// functions alone.
+fn tree(recording: &Recording, of_stretch: Option<&Samples>, out: &mut dyn Write) -> io::Result<()> {
+    let stretch = of_stretch.and_then(|samples| samples.stretch.as_ref());
+    if stretch.is_none() {
+        writeln!(
+            out,
+            "Threads, lanes and stages (a lane's self time is its stage 'rest'):"
+        )?;
+        write!(out, "{}", tree::stages(recording))?;
+    }
+    match stretch {
+        Some(words) => writeln!(out, "Functions, by samples (--profile) {words}:")?,
+        None if recording.samples.is_empty() => {
+            let what = "No functions are in the trace: a run of mpps has them by --profile 997 beside --trace";
+            return writeln!(out, "\n{what}.");
+        }
+        None => writeln!(out, "\nFunctions, by samples (--profile):")?,
+    }
+    let samples = of_stretch.map_or(&recording.samples, |of| &of.samples);
+    write!(out, "{}", tree::calls(recording, samples))
 }
 
 /// The worst causes of each kind, at most so many, and where the others are.

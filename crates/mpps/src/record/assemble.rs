@@ -503,6 +503,8 @@ pub(crate) fn recording(
             steal_ns: fact("steal_ms").parse::<u64>().ok().map(|ms| ms * 1_000_000),
             start_ns: started.monotonic_ns,
             end_ns: started.monotonic_ns + summary.duration_ns,
+            // Windows, mostly; and the records of a lane leave no gap.
+            whole: false,
             left_out,
             cost: summary.stage_cost.map(|cost| cost.to_string()).unwrap_or_default(),
             sampling: samples.map(|samples| samples.sampling.clone()),

@@ -81,6 +81,7 @@ fn lanes_in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
         "a call",
         "ns/packet",
         "ns/call",
+        "sd",
         "p50",
         "p99",
         "max",
@@ -89,7 +90,7 @@ fn lanes_in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let mut rows = vec![names.map(str::to_owned).to_vec()];
     rows.extend(s.stages.iter().map(|row| stage_cells(row).to_vec()));
     writeln!(out)?;
-    table(&rows, "rlrrrrrrrrr", Heads::Named, out)?;
+    table(&rows, "rlrrrrrrrrrr", Heads::Named, out)?;
     match &s.stage_cost {
         Some(cost) => writeln!(out, "{cost}"),
         None => Ok(()),

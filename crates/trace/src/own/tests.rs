@@ -147,6 +147,7 @@ fn recordings() -> impl Strategy<Value = Recording> {
                 steal_ns: (n[6] % 2 == 0).then_some(n[6]),
                 start_ns: n[0],
                 end_ns: n[1],
+                whole: n[5] % 2 == 0,
                 left_out: vec![left_out.clone()],
                 cost: "some".to_owned(),
                 sampling: Some(Sampling {
@@ -236,6 +237,7 @@ pub(crate) fn example(rounds: Vec<Round>) -> Recording {
             packets: 96,
             total_ns: 900,
             timed: 3,
+            sd_ns: Some(5),
             p50_ns: 300,
             p99_ns: 310,
             max_ns: 310,
@@ -287,6 +289,8 @@ proptest! {
         prop_assert_eq!(files.len() > 1, counts.by_trace().iter().any(|(_, events)| *events > 0));
         prop_assert!(table::stages(&recording.stages).lines().count() <= 2);
         let _ = (table::takers(&recording.takers), table::compare(&recording, &example(vec![])));
+        let _ = (crate::over_time::text(&recording), crate::tree::stages(&recording));
+        let _ = crate::tree::calls(&recording, &recording.samples);
         let folded = crate::folded(&recording.samples, &recording.frames);
         let counted = folded.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok());
         prop_assert_eq!(counted.sum::<usize>(), recording.samples.len());

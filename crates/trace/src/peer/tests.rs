@@ -38,6 +38,12 @@ fn file() -> Vec<u8> {
         (248, 3),
         (256 + 8 * 3, 10),
         (768 + 8 * 8, 10),
+        (SCHEDULED, 2),
+        (SCHEDULED + 8, 5),
+        (SCHEDULED + 16, 7),
+        (SCHEDULED + 40, 6),
+        (SCHEDULED + 48, 30),
+        (SCHEDULED + 56, 2_000_000),
     ] {
         put(slot, place, number);
     }
@@ -74,6 +80,13 @@ fn a_lane_is_read_as_it_was_written() {
         peer.text()
             .contains("90 of 100 polls were empty (90.00 %), 100 ns each; 3.00 packets")
     );
+    assert!(
+        peer.text()
+            .contains("thread lco? (77): 23 involuntary context switches, 1 voluntary; 2000.0 us on its core"),
+        "{}",
+        peer.text()
+    );
+    assert_eq!(peer.json()["threads"][0]["involuntary_switches"], 23);
     assert_eq!(peer.json()["lanes"][0]["packets_per_nonempty_poll"], 3.0);
     assert_eq!(peer.recording().lanes[0].rounds.len(), 2);
 }
@@ -86,7 +99,7 @@ fn what_says_nothing_is_told_apart() {
         Peer::read(&file).expect_err("nothing")
     };
     assert_eq!(Peer::read(&[]), Err(PeerError::Foreign));
-    assert_eq!(told(&|file| file[8] = 2), PeerError::Foreign);
+    assert_eq!(told(&|file| file[8] += 1), PeerError::Foreign);
     assert_eq!(Peer::read(&header()), Err(PeerError::NotLoaded));
     assert_eq!(told(&|file| file[76] = b'x'), PeerError::Refused("x".to_owned()));
     assert_eq!(told(&|file| file.truncate(HEADER)), PeerError::NoPolls);

@@ -1,6 +1,6 @@
 //! What is told of a traced program, as a table and as JSON.
 
-use super::{Calls, Peer, PeerLane};
+use super::{Calls, Peer, PeerLane, Scheduled};
 use crate::table::{STAGE_HEADS, grid};
 use crate::{Stage, StageRow};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn ns(value: f64, of: u64) -> String {
     }
 }
 
-fn cells(row: &StageRow) -> [String; 11] {
+fn cells(row: &StageRow) -> [String; 12] {
     let total = row.total_ns as f64;
     let timed = |ns: u64| if row.timed == 0 { "-".to_owned() } else { time(ns) };
     [
@@ -43,6 +43,7 @@ fn cells(row: &StageRow) -> [String; 11] {
         },
         ns(per(total, row.packets), row.packets),
         ns(per(total, row.calls), row.calls),
+        row.sd_ns.map_or_else(|| "-".to_owned(), time),
         timed(row.p50_ns),
         timed(row.p99_ns),
         if row.calls == 0 {
@@ -110,6 +111,7 @@ impl PeerLane {
                 "total_ns": calls.total_ns,
                 "max_ns": calls.max_ns,
                 "max_at_ns": calls.max_at_ns,
+                "sd_ns": calls.sd_ns,
                 "p50_ns": calls.p50_ns,
                 "p99_ns": calls.p99_ns,
             })
@@ -145,6 +147,20 @@ impl PeerLane {
 }
 
 impl Peer {
+    /// Each thread, by one of its lanes, and what the kernel counted of it since its first lane.
+    fn scheduled(&self) -> Vec<(&PeerLane, Scheduled)> {
+        let mut threads: Vec<(&PeerLane, Scheduled)> = Vec::new();
+        for lane in &self.lanes {
+            let Some(scheduled) = lane.scheduled else { continue };
+            match threads.iter_mut().find(|(other, _)| other.tid == lane.tid) {
+                Some((first, _)) if first.first_ns <= lane.first_ns => {}
+                Some(thread) => *thread = (lane, scheduled),
+                None => threads.push((lane, scheduled)),
+            }
+        }
+        threads
+    }
+
     /// The stage table, the figures of each lane, and what tracing cost and lost.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -158,6 +174,23 @@ impl Peer {
             if let Some(line) = lane.distribution() {
                 let _ = writeln!(text, "{line}");
             }
+        }
+        for (lane, scheduled) in self.scheduled() {
+            let Scheduled {
+                voluntary,
+                involuntary,
+                ran_ns,
+                waited_ns,
+            } = scheduled;
+            let _ = writeln!(
+                text,
+                "thread {} ({}): {involuntary} involuntary context switches, {voluntary} voluntary; {} on its core, {} \
+                 ready while another thread had it",
+                lane.thread,
+                lane.tid,
+                time(ran_ns),
+                time(waited_ns)
+            );
         }
         let _ = writeln!(text, "{}", self.cost());
         if self.left_out > 0 {
@@ -175,6 +208,14 @@ impl Peer {
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
             "lanes": self.lanes.iter().map(|lane| lane.json(&stages)).collect::<Vec<_>>(),
+            "threads": self.scheduled().iter().map(|(lane, of)| json!({
+                "thread": lane.thread,
+                "tid": lane.tid,
+                "voluntary_switches": of.voluntary,
+                "involuntary_switches": of.involuntary,
+                "ran_ns": of.ran_ns,
+                "waited_ns": of.waited_ns,
+            })).collect::<Vec<_>>(),
             "lanes_left_out": self.left_out,
             "clock_reading_ns": self.reading_ns,
             "cost": self.cost(),
