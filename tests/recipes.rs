@@ -51,6 +51,10 @@ const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a
 
 const RECIPES: &[Recipe] = &[
     recipe(
+        "docs/tap-study.md",
+        &["mpps drop dpdk:net_null0 --duration 1s --eal \"--trace=lib.ethdev.* --trace-dir=dpdk-trace\""],
+    ),
+    recipe(
         README,
         &["mpps sendrecv af_packet --lab --rate 20kpps --duration 5s --verbose --csv run.csv --json run.json"],
     ),
@@ -403,6 +407,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("t.pftrace.gz", "tests/trace.rs keeps and reads traces of shorter runs"),
     ("bench/tap_study.sh", "a minute of several runs"),
     ("iface=in0", "bench/tap_study.sh runs it"),
+    (
+        "babeltrace2 dpdk-trace",
+        "tests/trace.rs reads such a trace, where babeltrace2 is",
+    ),
     ("br0", "tests/dpdk.rs joins taps to a bridge"),
     ("dpdk:net_tap0,iface=tap1", "tests/dpdk.rs joins taps to a bridge"),
     ("ethtool -L", "a veth's queues are as many as it was made with"),

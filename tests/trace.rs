@@ -76,6 +76,24 @@ fn babeltrace_reads_every_event_that_was_written() {
 }
 
 #[test]
+fn dpdk_writes_its_own_trace_by_options_of_its_eal() {
+    if mpps_tests::no_dpdk() || mpps_tests::missing("babeltrace2", "babeltrace2") {
+        return;
+    }
+    let folder = Scratch::new();
+    let mut drop = mpps("drop dpdk:net_null0 --duration 10ms --quiet --eal");
+    drop.arg(format!("--trace=lib.ethdev.* --trace-dir={}", folder.path().display()));
+    let done = run_command(drop);
+    assert!(matches!(done.code, Some(0 | 3)), "{}", done.stderr);
+    let mut read = Command::new("babeltrace2");
+    read.arg(folder.path());
+    let events = run_command(read).stdout;
+    for point in ["configure", "rxq.setup", "start", "stop"] {
+        assert!(events.contains(&format!("lib.ethdev.{point}: ")), "{point}: {events}");
+    }
+}
+
+#[test]
 fn a_trace_tells_what_its_run_told_and_compares_with_another() {
     let traced = Traced::run(LOOP);
     traced.assert_adds_up();

@@ -226,7 +226,7 @@ fn its_lanes_are_in_a_file_that_perfetto_and_mpps_read() {
     let thread = format!("thread {} on core ", told["lanes"][0]["tid"]);
     let text = &tree.stdout;
     assert!(
-        text.matches(&thread).count() == 1 && text.contains("    empty polls\n"),
+        text.matches(&thread).count() == 1 && text.contains("    transmit\n"),
         "{text}"
     );
     assert!(text.matches("  lane ").count() == count, "{text}");

@@ -59,6 +59,8 @@ static struct thread *new_thread(void)
 	if (t == MAP_FAILED)
 		abort();
 	t->tid = syscall(SYS_gettid);
+	/* What it is called at the end, if it lives then. */
+	prctl(PR_GET_NAME, t->name);
 	t->used = 1;
 	t->at[0] = &t->places[0];
 	t->next = __atomic_load_n(&threads, __ATOMIC_RELAXED);
@@ -153,10 +155,10 @@ static void name_threads(void)
 		char path[64];
 		snprintf(path, sizeof(path), "/proc/self/task/%d/comm", t->tid);
 		FILE *file = fopen(path, "re");
-		if (file && fscanf(file, "%15[^\n]", t->name) != 1)
-			t->name[0] = 0;
-		if (file)
-			fclose(file);
+		if (!file)
+			continue;
+		(void)!fscanf(file, "%15[^\n]", t->name);
+		fclose(file);
 	}
 }
 
