@@ -5,9 +5,9 @@
  *   gcc -O2 -shared -fPIC functions.c -o functions.so
  *   FUNCTIONS=calls.tsv LD_PRELOAD=./functions.so PROGRAM
  *
- * At the program's end FUNCTIONS has a line for each place in a tree: number and name of the thread, depth, calls, total
- * and self time, longest call and standard deviation (all ns), file and offset of the function. A call contains the two
- * readings of the clock of each call within it. A function that has not returned by then has 0 calls.
+ * At the program's end FUNCTIONS has a line for each place in a tree: number and name of the thread, depth, calls,
+ * total and self time, longest call and standard deviation (all ns), file and offset of the function. A call contains
+ * the two readings of the clock of each call within it. A function that has not returned by then has 0 calls.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -144,7 +144,8 @@ static void show(FILE *out, const struct thread *t, const struct place *p, int d
 	if (total)
 		fprintf(out, "%d\t%s\t%d\t%lu\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%lx\n", t->tid, t->name, depth, p->calls,
 			total * ns, own * ns, p->longest * ns, sqrt(variance > 0 ? variance : 0) * ns,
-			info.dli_fname && strchr(info.dli_fname, '/') ? info.dli_fname : program, (uintptr_t)p->function - (uintptr_t)info.dli_fbase);
+			info.dli_fname && strchr(info.dli_fname, '/') ? info.dli_fname : program,
+			(uintptr_t)p->function - (uintptr_t)info.dli_fbase);
 	for (const struct place *c = p->called; c; c = c->next)
 		show(out, t, c, depth + 1, ns);
 }

@@ -125,8 +125,8 @@ def of_testpmd(ctx, section):
     more = (("involuntary switches", "switches", lambda n: f"{n:.0f}"), ("ready, not running", "away", percent),
             ("longest poll or pause, ms", "longest_ms", lambda ms: f"{ms:.3g}"))
     table(ctx, section, f"testpmd between two TAP devices, {RATE}, under `mpps trace peer`", taps, COLUMNS + more)
-    section.text("Medians. Latency is one way, through testpmd. The tester has the other core, with `--fifo 1`, so that "
-                 "the moved program does not take that core from it. Switches and time are of testpmd's worker.")
+    section.text("Medians. Latency is one way, through testpmd. The tester has the other core, with `--fifo 1`, so "
+                 "that the moved program does not take that core from it. Switches and time are of testpmd's worker.")
 
 
 PARTS = (of_mpps, of_testpmd)

@@ -28,7 +28,8 @@ pub fn stages(rows: &[StageRow]) -> String {
 }
 
 /// A row of a stage table, cell by cell: lane, stage, calls, packets, packets a call, ns a packet, ns a call, median,
-/// p99, longest, share. The standard deviation (`sd`) stands behind the mean. What is not known or means nothing is `-`.
+/// p99, longest, share. The standard deviation (`sd`) stands behind the mean. What is not known or means nothing is
+/// `-`.
 pub fn stage_cells(row: &StageRow) -> [String; 12] {
     let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
     let (moves, called) = (row.packets > 0, row.calls > 0);
@@ -243,7 +244,8 @@ mod tests {
         let text = stages(&recording.stages);
         assert_eq!(
             text,
-            "lane  stage     calls  packets  packets/call  ns/packet  ns/call    sd     p50     p99     max    share\n   \
+            "lane  stage     calls  packets  packets/call  ns/packet  ns/call    sd     p50     p99     max    \
+             share\n   \
              0  transmit      3       96         32.00        9.4    300.0  5 ns  300 ns  310 ns  310 ns  25.00 %\n"
         );
         assert_eq!(
