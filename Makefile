@@ -11,17 +11,32 @@ PROGRAM := target/release/mpps
 # Further arguments: `make demo ARGS="--duration 5s"`, `make test ARGS=lab`.
 ARGS :=
 
+# ARCH=arm64: build, deb, rpm, static and image for another processor than this machine's (docs/building.md). ACROSS is
+# what a command is run by that builds, or asks about the libraries there.
+ARCH :=
+ACROSS :=
+ifneq ($(ARCH),)
+ifneq ($(ARCH),arm64)
+$(error ARCH=$(ARCH): must be arm64)
+endif
+ifneq ($(shell uname -m),aarch64)
+ACROSS := scripts/arm64.sh
+ACROSS_PACKAGES := arm64-packages
+PROGRAM := target/aarch64-unknown-linux-gnu/release/mpps
+endif
+endif
+
 .DEFAULT_GOAL := help
 # Where `make install` puts the program, its manual pages and completions: below $(DESTDIR)$(PREFIX).
 PREFIX ?= /usr/local
 DESTDIR ?=
-.PHONY: help build pgo wheel deb rpm static image licences deny demo test test-guests test-all bench setup install lint fuzz clean program
+.PHONY: help build pgo wheel deb rpm static image licences deny demo test test-guests test-guests-all test-all bench setup install lint fuzz clean program
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
-build: ## the release program, target/release/mpps
-	@scripts/setup.sh build
+build: ## the release program, target/release/mpps; ARCH=arm64: target/aarch64-unknown-linux-gnu/release/mpps
+	@scripts/setup.sh $(if $(ACROSS),arm64,build)
 	@$(MAKE) --no-print-directory program
 
 pgo: ## the program by profile-guided optimisation, target/pgo/mpps (docs/building.md)
@@ -34,26 +49,26 @@ wheel: ## a Python wheel that carries the program, into target/wheels (docs/pyth
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" scripts/python.sh --wheel
 
 deb: ## Debian packages into target/packages: mpps without DPDK, and mpps-dpdk where DPDK is (docs/packages.md)
-	@scripts/setup.sh deb
+	@scripts/setup.sh deb $(ACROSS_PACKAGES)
 	@$(MAKE) --no-print-directory without-dpdk
-	packaging/deb.sh $(WITHOUT_DPDK)
-	@if [ "$${MPPS_NO_DPDK:-0}" != 0 ] || ! pkg-config --exists libdpdk; then \
+	$(ACROSS) packaging/deb.sh $(WITHOUT_DPDK)
+	@if ! $(ACROSS) sh -c '[ "$${MPPS_NO_DPDK:-0}" = 0 ] && pkg-config --exists libdpdk'; then \
 		echo "no mpps-dpdk: libdpdk is not installed, or MPPS_NO_DPDK is set"; \
 	else \
-		$(MAKE) --no-print-directory program && packaging/deb.sh $(PROGRAM) --dpdk; \
+		$(MAKE) --no-print-directory program && $(ACROSS) packaging/deb.sh $(PROGRAM) --dpdk; \
 	fi
 
 rpm: ## an RPM, without DPDK, into target/packages (docs/packages.md)
-	@scripts/setup.sh rpm
+	@scripts/setup.sh rpm $(ACROSS_PACKAGES)
 	@$(MAKE) --no-print-directory without-dpdk
-	packaging/rpm.sh $(WITHOUT_DPDK)
+	$(ACROSS) packaging/rpm.sh $(WITHOUT_DPDK)
 
 static: ## a static program without DPDK, with man pages and completions, into target/packages (docs/packages.md)
-	@scripts/setup.sh static
-	CARGO="$(CARGO)" packaging/static.sh
+	@scripts/setup.sh static $(ACROSS_PACKAGES)
+	MPPS_NO_DPDK=1 CARGO="$(CARGO)" $(ACROSS) packaging/static.sh
 
 image: static ## a container image of the static program, mpps:VERSION, by docker, podman or buildah (docs/packages.md)
-	packaging/image.sh
+	MPPS_NO_DPDK=1 $(ACROSS) packaging/image.sh
 
 licences: ## the licences of all that is linked in, into target/packages/THIRD-PARTY.txt
 	@mkdir -p target/packages
@@ -76,6 +91,11 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU without KVM (docs/building.md)
 	@$(MAKE) --no-print-directory program
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run amd64
+
+test-guests-all: ## test-guests, and every path on arm64 with pages of 4 and 16 KiB
+	@$(MAKE) --no-print-directory test-guests
+	@$(MAKE) --no-print-directory build ARCH=arm64
+	@tests/guest/guest run arm64
 
 test-all: ## `make test`, two kernels and one NIC of test-guests; fails on a skip that tests/skips does not allow
 	@$(MAKE) --no-print-directory test
@@ -130,10 +150,10 @@ program: export RUSTFLAGS := $(RUSTFLAGS) -C force-frame-pointers=yes
 program: export CARGO_PROFILE_RELEASE_DEBUG := line-tables-only
 endif
 program:
-	$(CARGO) build --release -p mpps
+	$(ACROSS) $(CARGO) build --release -p mpps
 
 # A program for packages that have no DPDK, in a folder of its own: neither build throws the other's objects away.
-WITHOUT_DPDK := target/no-dpdk/release/mpps
+WITHOUT_DPDK := $(PROGRAM:target/%=target/no-dpdk/%)
 .PHONY: without-dpdk
 without-dpdk:
-	MPPS_NO_DPDK=1 $(CARGO) build --release -p mpps --target-dir target/no-dpdk
+	MPPS_NO_DPDK=1 $(ACROSS) $(CARGO) build --release -p mpps --target-dir target/no-dpdk

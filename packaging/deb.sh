@@ -29,7 +29,7 @@ done
 [ -x "$program" ] || fail "$program is not built"
 
 # Which libraries of DPDK's a program is linked with says which of the two packages it is for.
-linked=$(objdump -p "$program" | sed -n 's/^ *NEEDED *//p')
+linked=$(libraries "$program")
 case "$package:$linked" in
     mpps:*librte_*) fail "$program is linked with DPDK: it is for mpps-dpdk (--dpdk), or build with MPPS_NO_DPDK=1" ;;
     mpps-dpdk:*librte_*) ;;
@@ -38,7 +38,12 @@ esac
 
 version=$(mpps_version)-${DEB_REVISION:-1}
 maintainer="${DEBFULLNAME:-The mpps authors} <${DEBEMAIL:-mpps@packages.invalid}>"
-arch=$(dpkg --print-architecture)
+arch=$(dpkg --print-architecture) foreign=()
+if [ "$(processor "$program")" != "$(uname -m)" ]; then
+    arch=arm64 root=$PWD/target/arm64/root
+    [ -d "$root" ] || fail "want the packages of the libraries for arm64: scripts/arm64.sh unpacks them"
+    foreign=(--admindir="$root/var/lib/dpkg" -l"$root/lib/aarch64-linux-gnu" -l"$root/usr/lib/aarch64-linux-gnu")
+fi
 root=$made/root
 doc=$root/usr/share/doc/$package
 mkdir -p "$root"
@@ -63,7 +68,8 @@ put "$made/overrides" "$root/usr/share/lintian/overrides/$package"
 # dpkg-shlibdeps reads the packages that the libraries are from, and wants a source package to stand in.
 mkdir "$made/debian"
 printf 'Source: mpps\n\nPackage: %s\nArchitecture: any\n' "$package" >"$made/debian/control"
-depends=$(cd "$made" && dpkg-shlibdeps -O --ignore-missing-info -e root/usr/bin/mpps 2>"$made/said") ||
+depends=$(cd "$made" && DEB_HOST_ARCH=$arch dpkg-shlibdeps "${foreign[@]}" -O --ignore-missing-info \
+    -e root/usr/bin/mpps 2>"$made/said") ||
     fail "dpkg-shlibdeps: $(cat "$made/said")"
 depends=$(sed -n 's/^shlibs:Depends=//p' <<<"$depends")
 

@@ -10,7 +10,11 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 version=$(mpps_version)
-archive=target/packages/mpps-$version-$(uname -m)-linux-static.tar.gz
+# scripts/arm64.sh says for which processor.
+arch=${CARGO_BUILD_TARGET:-$(uname -m)}
+arch=${arch%%-*} platform=()
+[ "$arch" = "$(uname -m)" ] || platform=(--platform linux/arm64)
+archive=target/packages/mpps-$version-$arch-linux-static.tar.gz
 [ $# -eq 0 ] || archive=$(from_caller "$1")
 [ -e "$archive" ] || fail "$archive is not there: make static makes it"
 engine=${ENGINE:-}
@@ -22,4 +26,4 @@ done
 
 tar -xzf "$archive" -C "$made" --strip-components=1
 # shellcheck disable=SC2086 # the engine's arguments are split on purpose
-$engine build -t "mpps:$version" -f packaging/Dockerfile "$made"
+$engine build "${platform[@]}" -t "mpps:$version" -f packaging/Dockerfile "$made"

@@ -22,6 +22,30 @@ from_caller() {
 # The version of the program, which stands in one place.
 mpps_version() { sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1; }
 
+# Of a program for any processor, by the headers of its file: the libraries that it is linked with, a line each, and its
+# processor as uname -m has it.
+libraries() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
+processor() {
+    case $(readelf -h "$1" | sed -n 's/^ *Machine: *//p') in
+        AArch64) echo aarch64 ;;
+        *) uname -m ;;
+    esac
+}
+
+# run PROGRAM ARGUMENT...: one for arm64 by QEMU where this machine is another; its libraries are those that
+# scripts/arm64.sh unpacked, or those that the compiler is for.
+run() {
+    if [ "$(processor "$1")" = "$(uname -m)" ]; then
+        "$@"
+        return
+    fi
+    local root=target/arm64/root
+    [ -d $root ] || root=/usr/aarch64-linux-gnu
+    command -v qemu-aarch64-static >/dev/null ||
+        fail "$1 is for arm64: want qemu-aarch64-static to run it here (apt-get install qemu-user-static)"
+    qemu-aarch64-static -L $root "$@"
+}
+
 # The time of the last commit, so that one state gives the same package again; without a repository that of the
 # changelog.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}

@@ -18,8 +18,9 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-# What is linked in differs by target.
-TARGET = "x86_64-unknown-linux-musl" if "--musl" in sys.argv[1:] else "x86_64-unknown-linux-gnu"
+# What is linked in differs by target. scripts/arm64.sh says for which processor it is.
+PROCESSOR = os.environ.get("CARGO_BUILD_TARGET", os.uname().machine).split("-")[0]
+TARGET = f"{PROCESSOR}-unknown-linux-" + ("musl" if "--musl" in sys.argv[1:] else "gnu")
 
 # Code and data by third parties that is no crate, or that a crate carries under a licence of its own: name, licence,
 # where the text is (below the repository, or below the package of the crate that is named).

@@ -24,7 +24,7 @@ done
 command -v rpmbuild >/dev/null ||
     fail "rpmbuild is missing (Debian: apt-get install rpm; Fedora: dnf install rpm-build)"
 [ -x "$program" ] || fail "$program is not built"
-if grep -q 'NEEDED *librte_' <<<"$(objdump -p "$program")"; then
+if grep -q '^librte_' <<<"$(libraries "$program")"; then
     fail "$program is linked with DPDK, of which each distribution has a version of its own: build with MPPS_NO_DPDK=1"
 fi
 
@@ -39,7 +39,7 @@ for text in "$program" "$PWD" "$made" "${RPM_PAYLOAD:-}" "${RPM_RELEASE:-}"; do
 done
 
 version=$(mpps_version)
-rpmbuild -bb --quiet --nodeps \
+rpmbuild -bb --quiet --nodeps --target "$(processor "$program")-linux" \
     --define "_topdir $made" --define "_rpmdir $made/rpms" --define "_buildhost localhost" \
     --define "_binary_payload ${RPM_PAYLOAD:-w19.zstdio}" \
     --define 'use_source_date_epoch_as_buildtime 1' --define 'clamp_mtime_to_source_date_epoch 1' \

@@ -21,7 +21,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-arch=$(uname -m)
+# scripts/arm64.sh says for which processor.
+arch=${CARGO_BUILD_TARGET:-$(uname -m)}
+arch=${arch%%-*}
 target=$arch-unknown-linux-musl
 program=${MPPS_STATIC:-}
 if [ -z "$program" ]; then
@@ -30,7 +32,7 @@ if [ -z "$program" ]; then
     MPPS_NO_DPDK=1 "${CARGO:-cargo}" build --release -p mpps --target "$target" --target-dir target/static
     program=target/static/$target/release/mpps
 fi
-if grep -q 'NEEDED\|INTERP' <<<"$(objdump -p "$program")"; then
+if [ -n "$(libraries "$program")" ] || grep -q INTERP <<<"$(readelf -l "$program")"; then
     fail "$program is not static"
 fi
 

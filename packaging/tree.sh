@@ -5,7 +5,7 @@
 #   packaging/tree.sh ROOT --program FILE --package NAME --units FOLDER --zsh FOLDER [--linked --musl|--dpdk]
 #
 # --linked names what else is linked into this program (packaging/licences.py).
-# The program itself writes its man pages and completions, so it must run here.
+# The program itself writes its man pages and completions, so it must run here, if by QEMU.
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -39,7 +39,7 @@ put 755 "$program" "$root/usr/bin/mpps"
 "${STRIP:-strip}" --strip-debug --remove-section=.comment "$root/usr/bin/mpps"
 
 mkdir "$made/man"
-"$program" man --out "$made/man" >/dev/null || fail "\`$program man --out DIR\` failed: no man pages"
+run "$program" man --out "$made/man" >/dev/null || fail "\`$program man --out DIR\` failed: no man pages"
 pages=("$made"/man/*.1)
 [ -e "${pages[0]}" ] || fail "\`$program man --out DIR\` wrote no file that ends in .1"
 for page in "${pages[@]}"; do
@@ -48,7 +48,7 @@ for page in "${pages[@]}"; do
 done
 
 completions() {
-    "$program" completions "$1" >"$made/completions" || fail "\`$program completions $1\` failed"
+    run "$program" completions "$1" >"$made/completions" || fail "\`$program completions $1\` failed"
     [ -s "$made/completions" ] || fail "\`$program completions $1\` printed nothing"
     put 644 "$made/completions" "$root$2"
 }

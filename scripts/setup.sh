@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
 #
-#   scripts/setup.sh build|wheel|deb|rpm|static|demo|test|bench|fuzz...      (nothing given: test)
+#   scripts/setup.sh build|arm64|wheel|deb|rpm|static|demo|test|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
 # it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
@@ -19,6 +19,8 @@ PATH="${HOME:-/root}/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 TOOLS='
 build | cc           | gcc libc6-dev
 dpdk  | pkg:libdpdk  | libdpdk-dev pkg-config
+arm64 | aarch64-linux-gnu-gcc | gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+arm64 | pkg-config   | pkg-config
 demo  | ip           | iproute2
 wheel | python3      | python3
 wheel | py:ensurepip | python3-venv
@@ -30,6 +32,7 @@ rpm   | strip        | binutils
 rpm   | python3      | python3
 static | strip       | binutils
 static | python3     | python3
+arm64-packages | qemu-aarch64-static | qemu-user-static
 test  | sysctl       | procps
 test  | ping         | iputils-ping
 test  | ethtool      | ethtool
@@ -62,6 +65,9 @@ includes() {
     case "${MPPS_NO_DPDK:-0}" in 0) build='build dpdk' ;; esac
     case "$1" in
         build) echo "$build" ;;
+        arm64) echo build arm64 ;;
+        # A package holds what its program writes, so the program must run.
+        arm64-packages) echo build arm64 arm64-packages ;;
         wheel) echo "$build wheel" ;;
         deb) echo "$build deb" ;;
         rpm | static) echo "build $1" ;;
@@ -136,7 +142,7 @@ if [ -n "$left" ]; then
     [ "$(id -u)" = 0 ] || sudo='sudo '
     say "not installed: $(cut -d'|' -f2 <<<"$left" | tr '\n' ' ')"
     say "this installs it: ${sudo}apt-get install -y $(cut -d'|' -f3 <<<"$left" | tr '\n' ' ')"
-    ! grep -q '^build|' <<<"$left" || fatal=1
+    ! grep -q '^build|\|^arm64|' <<<"$left" || fatal=1
     ! grep -q '^dpdk|' <<<"$left" || say "until libdpdk is installed, mpps is built without the dpdk path"
 fi
 dpdk_wanted=$(sed -n 's/^const OLDEST: .*"\(.*\)";/\1/p' crates/dpdk-sys/build.rs)
@@ -164,6 +170,16 @@ else
         fatal=1
     fi
 fi
+
+case "$wanted" in
+    *' arm64 '*)
+        target=aarch64-unknown-linux-gnu
+        if ! [ -d "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/$target" ]; then
+            say "Rust builds nothing for arm64 here. This installs what it wants: rustup target add $target"
+            fatal=1
+        fi
+        ;;
+esac
 
 case "$wanted" in
     # It says itself what is missing; without it some tests are skipped.

@@ -10,7 +10,9 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 said=$("$2" --version 2>&1) || { echo "$2: $said" | head -n 1 >&2; exit 1; }
 fact mpps "$said"
 fact kernel "$(uname -r)"
-fact CPU "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)"
+model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
+# On arm64 a processor is numbers there.
+fact CPU "${model:-$(lscpu 2>/dev/null | sed -n 's/^ *Model name: *//p' | head -n 1)}"
 fact cores "$(nproc)"
 fact governor "$(first /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)"
 fact 'NUMA nodes' "$(ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | wc -l)"

@@ -23,12 +23,22 @@ def package(name):
     return ask("dpkg-query", "-W", "-f", "${Version}\n", name) if shutil.which("dpkg-query") else ""
 
 
+def lscpu():
+    """Lines of lscpu(1), none where it can't be had."""
+    try:
+        return subprocess.run(["lscpu"], capture_output=True, text=True, timeout=10, check=False).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+
+
 def cpu():
     with open("/proc/cpuinfo") as info:
         for line in info:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    return platform.machine()
+    # On arm64 a processor is numbers there; lscpu knows the names.
+    names = [line.split(":", 1)[1].strip() for line in lscpu() if line.startswith("Model name:")]
+    return " + ".join(names) or platform.machine()
 
 
 def read(path):

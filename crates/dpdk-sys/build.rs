@@ -122,7 +122,7 @@ fn shim(library: &pkg_config::Library, sources: &[&str], name: &str) {
         .warnings(true)
         .flag_if_supported("-Wno-deprecated-declarations")
         // The inlined parts of DPDK want the instructions that it was built with.
-        .flag(march().as_deref().unwrap_or("-march=native"));
+        .flag(march());
     build.compile(name);
 }
 
@@ -143,7 +143,7 @@ fn plugin(library: &pkg_config::Library) {
         .opt_level(3)
         .pic(true)
         .debug(false)
-        .flag(march().as_deref().unwrap_or("-march=native"));
+        .flag(march());
     let done = build.try_get_compiler().map(|compiler| {
         let mut command = compiler.to_command();
         command.args(["-shared", "-Wl,-z,nodelete", "-s", "peer/peer.c", "-o"]);
@@ -204,16 +204,21 @@ fn with_own_calls(archive: &Path) -> Option<&'static str> {
     Some(NAME)
 }
 
-/// The `-march` that DPDK's own package asks for.
-fn march() -> Option<String> {
+/// The `-march` that DPDK's own package asks for. On arm64 it asks for none: then that of DPDK's generic build, so that
+/// a program runs on other processors than the one that built it.
+fn march() -> String {
     let out = std::process::Command::new("pkg-config")
         .args(["--cflags", "libdpdk"])
-        .output()
-        .ok()?;
-    let text = String::from_utf8(out.stdout).ok()?;
-    text.split_whitespace()
-        .find(|word| word.starts_with("-march="))
-        .map(str::to_owned)
+        .output();
+    let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
+    let asked = text.ok().and_then(|text| {
+        let mut words = text.split_whitespace();
+        words.find(|word| word.starts_with("-march=")).map(str::to_owned)
+    });
+    asked.unwrap_or_else(|| match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "-march=armv8-a+crc".to_owned(),
+        _ => "-march=native".to_owned(),
+    })
 }
 
 /// A package that is installed later is to be noticed.

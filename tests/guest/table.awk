@@ -1,5 +1,5 @@
-# Lines "kernel TAB release TAB path TAB what was found", the path with " on NIC" if there was one, as the tables of
-# docs/building.md.
+# Lines "kernel TAB release TAB path TAB what was found TAB processor TAB page size in KiB", the path with " on NIC" if
+# there was one, as the tables of docs/building.md.
 BEGIN { FS = "\t" }
 {
     what = $4
@@ -26,10 +26,11 @@ BEGIN { FS = "\t" }
         next
     }
     if (!($1 in release)) kernels[++n] = $1
-    release[$1] = $2
+    release[$1] = $2 " | " ($5 ? $5 : "x86_64") " | " ($6 ? $6 : 4) " KiB"
     cell[$1, $3] = what
 }
 function rank(kernel, part) {
+    sub(/^arm64-/, "1000", kernel)
     split(kernel, part, ".")
     return part[1] * 1000 + part[2]
 }
@@ -45,7 +46,7 @@ END {
                 kernels[i] = kernels[j]
                 kernels[j] = t
             }
-    print "| kernel | udp | io_uring | af_packet | af_xdp | xdp |\n|---|---|---|---|---|---|"
+    print "| kernel | processor | pages | udp | io_uring | af_packet | af_xdp | xdp |\n|---|---|---|---|---|---|---|---|"
     for (i = 1; i <= n; i++) {
         line = "| " release[kernels[i]]
         for (p = 1; p <= 5; p++) line = line " | " or_not(cell[kernels[i], paths[p]])

@@ -18,6 +18,13 @@ mod send;
 mod verdict;
 mod workload;
 
+/// What lanes share with other threads. Kept apart so that `tests/orders.rs` can put loom's types in their place.
+mod sync {
+    pub(crate) use mpps_stats::Counter;
+    pub(crate) use mpps_trace::Round;
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
+
 pub use error::RunError;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use lane::stamped::StampMemory;

@@ -17,7 +17,7 @@ use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::{self, Traces};
 use crate::send::generate::{Generator, SendShare};
-use crate::send::sent::SentLog;
+use crate::send::sent::{LATE_NS, SentLog};
 use crate::send::slip::Slips;
 use crate::workload::capture::Quota;
 use mpps_io::{Capabilities, Layer, Queue};
@@ -116,12 +116,28 @@ pub(crate) struct TrafficTrial {
     traces: Option<Arc<Traces>>,
 }
 
+/// A log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty where
+/// nothing comes back.
+fn sent_logs(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<SentLog> {
+    let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;
+    if !plan.receive {
+        return Vec::new();
+    }
+    let pps = plan.rates().map(|rates| rates.highest_pps());
+    let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
+    let log = |lane| {
+        let flows = u64::from(plan.flows.count_of_lane(lane, lanes));
+        SentLog::new(flows, one_flow_per_burst, u64::from(lanes), pps, keep_ns)
+    };
+    (0..lanes).map(log).collect()
+}
+
 impl TrafficTrial {
     /// `one_flow_per_burst`: the port that packets leave by wants that.
     pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
             slips: Slips::for_plan(&plan),
-            logs: SentLog::of(&plan, one_flow_per_burst),
+            logs: sent_logs(&plan, one_flow_per_burst),
             tx_lanes: plan.common.lanes.iter().filter(|lane| lane.tx).count(),
             plan,
             turned: false,

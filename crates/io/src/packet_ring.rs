@@ -6,8 +6,8 @@
 //! an ordinary one to the processor, and the positions' release and acquire order them. A record is two words (time,
 //! then lengths and tag) and the bytes in whole words, and begins where the last one ended.
 
+use crate::sync::{AtomicBool, AtomicU64, Ordering, Word};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Words in front of a packet's bytes: time, then tag and both lengths.
 const HEADER_WORDS: usize = 2;
@@ -45,7 +45,7 @@ struct Position(AtomicU64);
 #[derive(Debug)]
 struct Shared {
     /// A power of two of words.
-    words: Box<[AtomicU64]>,
+    words: Box<[Word]>,
     /// Words ever written and published. The producer's.
     head: Position,
     /// Nothing with an earlier time will follow, ns. The producer's.
@@ -58,10 +58,14 @@ struct Shared {
 /// Makes a ring of at least `bytes` (rounded up to a power of two, [`MIN_PACKET_RING`] at least). All of its memory is
 /// written once, so that no lane meets a page that is not there.
 pub fn packet_ring(bytes: usize) -> (PacketProducer, PacketConsumer) {
-    let words = bytes.clamp(MIN_PACKET_RING, 1 << 40).next_power_of_two() / 8;
+    of_words(bytes.clamp(MIN_PACKET_RING, 1 << 40).next_power_of_two() / 8)
+}
+
+/// Makes a ring of so many words, a power of two.
+pub(crate) fn of_words(words: usize) -> (PacketProducer, PacketConsumer) {
     let shared = Arc::new(Shared {
         // One by one, not as zeroed memory, which would be mapped only when first touched.
-        words: (0..words).map(|i| AtomicU64::new(i as u64)).collect(),
+        words: (0..words).map(|i| Word::new(i as u64)).collect(),
         head: Position::default(),
         seen_ns: Position::default(),
         tail: Position::default(),
@@ -165,7 +169,7 @@ impl Drop for PacketProducer {
 
 /// Stores `bytes` in the words from the first on.
 #[inline]
-fn store(words: &[AtomicU64], bytes: &[u8]) {
+fn store(words: &[Word], bytes: &[u8]) {
     let chunks = bytes.chunks_exact(8);
     let tail = chunks.remainder();
     let whole = chunks.len();
@@ -263,7 +267,7 @@ impl PacketConsumer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

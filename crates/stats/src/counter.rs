@@ -1,6 +1,6 @@
 //! Counters with a single writer: an addition is a load and a store, never a locked read-modify-write.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A 64-bit counter that one thread writes and any thread reads.
 ///

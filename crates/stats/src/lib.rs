@@ -23,6 +23,11 @@ mod tally;
 mod window;
 mod withheld;
 
+/// Kept apart so that `tests/orders.rs` can put loom's types in their place.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
 pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};

@@ -1,28 +1,31 @@
-//! The time base: the host's `CLOCK_MONOTONIC` in nanoseconds, read through a calibrated TSC where that is sound. In a
-//! time namespace that is the namespace's clock less its offset ([`namespace`]).
+//! The time base: the host's `CLOCK_MONOTONIC` in nanoseconds, read through a calibrated counter of the processor where
+//! that is sound: the TSC, on arm64 `cntvct_el0`. In a time namespace that is the namespace's clock less its offset
+//! ([`namespace`]). Below, `tsc` is either counter.
 //!
 //! Two programs on one host compare times, so a private calibration must not drift away from the kernel's clock, which
 //! NTP keeps slewing. [`ClockSource::discipline`] is therefore called as often as it asks for by one thread (the
-//! collector): it takes a new (TSC, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one has
-//! come to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes up
-//! a new one when the version has changed: a read is `rdtsc`, one load of a rarely written cache line, a multiplication
-//! and a shift.
+//! collector): it takes a new (counter, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one
+//! has come to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes
+//! up a new one when the version has changed: a read is that of the counter, one load of a rarely written cache line, a
+//! multiplication and a shift.
 //!
 //! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate
 //! changes by Δ, by Δ × the time to the next pair, which comes after 150 ms at the most: 75 µs for the 500 ppm that NTP
 //! may slew by. From then on pairs come every 20 ms until the error is gone (test
 //! `the_line_follows_a_clock_that_is_slewed`).
 
+mod counter;
+mod line;
 pub mod namespace;
 
+pub use counter::tick_ns;
+
+use counter::ticks;
+use line::{Line, Published, SHIFT};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
-
-/// Fraction bits of the scale (ns a tick).
-const SHIFT: u32 = 32;
 
 /// The host's `CLOCK_MONOTONIC` in ns, by a system (vDSO) call; about 20 ns.
 #[inline]
@@ -78,37 +81,6 @@ pub fn suspended_ns() -> u64 {
     if ahead < 10_000_000 { 0 } else { ahead }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn ticks() -> u64 {
-    // SAFETY: RDTSC reads a register; it is present on every x86-64 processor and Linux leaves it open to user space
-    // (where it does not, `tsc_is_sound` has already said so and this is never called).
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn ticks() -> u64 {
-    0
-}
-
-/// Whether the kernel itself trusts the TSC as its clock source; if it does, it is constant, non-stop and
-/// synchronised over cores.
-fn tsc_is_sound() -> bool {
-    cfg!(target_arch = "x86_64")
-        && std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-            .is_ok_and(|s| s.trim() == "tsc")
-}
-
-/// The published line ns = ns0 + (tsc − tsc0) · scale / 2^32. A sequence lock with one writer.
-#[derive(Debug)]
-struct Published {
-    version: AtomicU64,
-    tsc0: AtomicU64,
-    ns0: AtomicU64,
-    scale: AtomicU64,
-}
-
 /// A pair of readings taken together.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
@@ -136,20 +108,6 @@ impl Pair {
             }
         }
         best.1
-    }
-}
-
-/// A line ns = ns0 + (tsc − tsc0) · scale / 2^32.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    tsc0: u64,
-    ns0: u64,
-    scale: u64,
-}
-
-impl Line {
-    fn at(&self, tsc: u64) -> u64 {
-        line(self.tsc0, self.ns0, self.scale, tsc)
     }
 }
 
@@ -243,9 +201,9 @@ pub struct ClockSource {
 }
 
 impl ClockSource {
-    /// Calibrates for about 20 ms where the TSC is the kernel's own clock source; else every read is a system call.
+    /// Calibrates for about 20 ms where the counter is the kernel's own clock source; else every read is a system call.
     pub fn new() -> Self {
-        if !tsc_is_sound() {
+        if !counter::is_sound() {
             return Self {
                 published: None,
                 follower: None,
@@ -254,22 +212,17 @@ impl ClockSource {
         let first = Pair::take();
         std::thread::sleep(Duration::from_millis(20));
         let follower = Follower::new(first, Pair::take());
-        let published = Published {
-            version: AtomicU64::new(2),
-            tsc0: AtomicU64::new(follower.line.tsc0),
-            ns0: AtomicU64::new(follower.line.ns0),
-            scale: AtomicU64::new(follower.line.scale),
-        };
+        let published = Published::new(follower.line);
         Self {
             published: Some(Arc::new(published)),
             follower: Some(follower),
         }
     }
 
-    /// `"tsc"` or `"clock_gettime"`.
+    /// `"tsc"`, `"cntvct"` or `"clock_gettime"`.
     pub fn name(&self) -> &'static str {
         if self.published.is_some() {
-            "tsc"
+            counter::NAME
         } else {
             "clock_gettime"
         }
@@ -280,9 +233,7 @@ impl ClockSource {
         let clock = Clock {
             published: self.published.clone(),
             version: Cell::new(0),
-            tsc0: Cell::new(0),
-            ns0: Cell::new(0),
-            scale: Cell::new(0),
+            line: Cell::new(Line::default()),
             last: Cell::new(0),
         };
         if clock.published.is_some() {
@@ -298,13 +249,7 @@ impl ClockSource {
             return Duration::from_nanos(STEADY_NS);
         };
         let next = follower.follow(Pair::take());
-        let version = p.version.load(Ordering::Relaxed);
-        p.version.store(version + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        p.tsc0.store(follower.line.tsc0, Ordering::Relaxed);
-        p.ns0.store(follower.line.ns0, Ordering::Relaxed);
-        p.scale.store(follower.line.scale, Ordering::Relaxed);
-        p.version.store(version + 2, Ordering::Release);
+        p.publish(follower.line);
         next
     }
 }
@@ -320,22 +265,12 @@ fn scale_between(a: Pair, b: Pair) -> u64 {
     ((u128::from(b.ns.saturating_sub(a.ns)) << SHIFT) / ticks) as u64
 }
 
-#[inline]
-fn line(tsc0: u64, ns0: u64, scale: u64, tsc: u64) -> u64 {
-    // A reading can precede tsc0 by a little (taken on another core just before the line was published).
-    let delta = tsc.wrapping_sub(tsc0) as i64;
-    let ns = (i128::from(delta) * i128::from(scale)) >> SHIFT;
-    ns0.wrapping_add(ns as u64)
-}
-
 /// Reads the time; one per lane (not `Sync`). Never goes backwards.
 #[derive(Clone, Debug)]
 pub struct Clock {
     published: Option<Arc<Published>>,
     version: Cell<u64>,
-    tsc0: Cell<u64>,
-    ns0: Cell<u64>,
-    scale: Cell<u64>,
+    line: Cell<Line>,
     last: Cell<u64>,
 }
 
@@ -346,10 +281,10 @@ impl Clock {
         let Some(p) = &self.published else {
             return monotonic_ns();
         };
-        if p.version.load(Ordering::Relaxed) != self.version.get() {
+        if p.version() != self.version.get() {
             self.reload();
         }
-        let ns = line(self.tsc0.get(), self.ns0.get(), self.scale.get(), ticks()).max(self.last.get());
+        let ns = self.line.get().at(ticks()).max(self.last.get());
         self.last.set(ns);
         ns
     }
@@ -358,21 +293,12 @@ impl Clock {
     fn reload(&self) {
         let Some(p) = &self.published else { return };
         loop {
-            let version = p.version.load(Ordering::Acquire);
-            let (tsc0, ns0, scale) = (
-                p.tsc0.load(Ordering::Relaxed),
-                p.ns0.load(Ordering::Relaxed),
-                p.scale.load(Ordering::Relaxed),
-            );
-            fence(Ordering::Acquire);
-            // An odd version: the writer is in the middle. Keep the old line if there is one rather than wait.
-            if version % 2 == 0 && p.version.load(Ordering::Relaxed) == version {
-                self.tsc0.set(tsc0);
-                self.ns0.set(ns0);
-                self.scale.set(scale);
+            if let Some((version, line)) = p.read() {
+                self.line.set(line);
                 self.version.set(version);
                 return;
             }
+            // The writer is in the middle. Keep the old line if there is one rather than wait.
             if self.version.get() != 0 {
                 return;
             }
@@ -491,8 +417,11 @@ mod tests {
 
     #[test]
     fn a_reading_before_the_anchor_is_before_the_anchor() {
-        let scale = 1u64 << (SHIFT - 1);
-        assert_eq!(line(1000, 5000, scale, 900), 4950);
-        assert_eq!(line(1000, 5000, scale, 1100), 5050);
+        let line = Line {
+            tsc0: 1000,
+            ns0: 5000,
+            scale: 1 << (SHIFT - 1),
+        };
+        assert_eq!((line.at(900), line.at(1100)), (4950, 5050));
     }
 }

@@ -14,6 +14,7 @@ pub mod private;
 pub mod privilege;
 pub mod probe;
 pub mod proc_stat;
+pub mod processor;
 mod random;
 pub mod ready;
 pub mod sched;
@@ -25,5 +26,10 @@ pub mod text;
 pub mod thread;
 pub mod uring;
 pub mod wake;
+
+/// Kept apart so that `tests/orders.rs` can put loom's types in their place.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 pub use random::random_number;

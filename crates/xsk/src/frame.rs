@@ -69,6 +69,11 @@ impl<'p> Frame<'p> {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(self.data.as_ptr().cast());
         }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) self.data.as_ptr(), options(nostack, readonly, preserves_flags));
+        }
     }
 
     /// The packet's bytes.

@@ -8,7 +8,54 @@ mod ring;
 /// What `src/sync.rs` gives, by loom.
 mod sync {
     use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    pub(crate) use loom::sync::atomic::Ordering;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The order that is relaxed, as by mistake. Loom's threads all run on that of the test.
+        static LEFT_OUT: Cell<Option<Ordering>> = const { Cell::new(None) };
+    }
+
+    /// Has every access and fence of this order relaxed from now on.
+    pub(crate) fn leave_out(order: Option<Ordering>) {
+        LEFT_OUT.set(order);
+    }
+
+    fn kept(order: Ordering) -> Ordering {
+        if LEFT_OUT.get() == Some(order) {
+            Ordering::Relaxed
+        } else {
+            order
+        }
+    }
+
+    pub(crate) fn fence(order: Ordering) {
+        if kept(order) == order {
+            loom::sync::atomic::fence(order);
+        }
+    }
+
+    pub(crate) struct AtomicU32(loom::sync::atomic::AtomicU32);
+
+    impl AtomicU32 {
+        pub(crate) fn new(value: u32) -> Self {
+            Self(loom::sync::atomic::AtomicU32::new(value))
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u32 {
+            self.0.load(kept(order))
+        }
+
+        pub(crate) fn store(&self, value: u32, order: Ordering) {
+            self.0.store(value, kept(order));
+        }
+    }
+
+    impl std::fmt::Debug for AtomicU32 {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.fmt(f)
+        }
+    }
 
     pub(crate) struct Slot<T>(UnsafeCell<T>);
 
@@ -36,7 +83,7 @@ mod sync {
 #[cfg(not(miri))]
 mod tests {
     use crate::ring::{Consumer, Producer, RingMap};
-    use crate::sync::{AtomicU32, Ordering, Slot};
+    use crate::sync::{AtomicU32, Ordering, Slot, leave_out};
     use loom::sync::Arc;
     use loom::thread;
     use std::ptr::NonNull;
@@ -129,22 +176,39 @@ mod tests {
     /// the flag: one of them must see the other.
     #[test]
     fn no_wakeup_is_missed() {
-        loom::model(|| {
-            let memory = Memory::new(2, 0);
-            let theirs = memory.clone();
-            let kernel = thread::spawn(move || {
-                theirs.flags.store(1, Ordering::Relaxed);
-                loom::sync::atomic::fence(Ordering::SeqCst);
-                // SAFETY: the memory is held; this is the only consumer.
-                let mut ring = unsafe { Consumer::new(theirs.map()) };
-                ring.available(1) == 0
-            });
-            // SAFETY: the memory is held; this is the only producer.
-            let mut ring = unsafe { Producer::new(memory.map()) };
-            assert_eq!(ring.produce(1, || Some(7)), 1);
-            let wakes = ring.wakeup_needed();
-            let sleeps = kernel.join().unwrap();
-            assert!(wakes || !sleeps, "the kernel sleeps over an entry and nobody wakes it");
+        loom::model(sleep_and_wake);
+    }
+
+    fn sleep_and_wake() {
+        let memory = Memory::new(2, 0);
+        let theirs = memory.clone();
+        let kernel = thread::spawn(move || {
+            theirs.flags.store(1, Ordering::Relaxed);
+            loom::sync::atomic::fence(Ordering::SeqCst);
+            // SAFETY: the memory is held; this is the only consumer.
+            let mut ring = unsafe { Consumer::new(theirs.map()) };
+            ring.available(1) == 0
         });
+        // SAFETY: the memory is held; this is the only producer.
+        let mut ring = unsafe { Producer::new(memory.map()) };
+        assert_eq!(ring.produce(1, || Some(7)), 1);
+        let wakes = ring.wakeup_needed();
+        let sleeps = kernel.join().unwrap();
+        assert!(wakes || !sleeps, "the kernel sleeps over an entry and nobody wakes it");
+    }
+
+    /// The models are no proof unless they find a ring whose order is wrong.
+    #[test]
+    fn an_order_that_is_left_out_is_found() {
+        for (order, model) in [
+            (Ordering::Acquire, (|| pass(2, 0, 4, 1)) as fn()),
+            (Ordering::Release, || pass(2, 0, 4, 1)),
+            (Ordering::SeqCst, || loom::model(sleep_and_wake)),
+        ] {
+            leave_out(Some(order));
+            let found = std::panic::catch_unwind(model).is_err();
+            leave_out(None);
+            assert!(found, "{order:?} left out, and nothing is found");
+        }
     }
 }

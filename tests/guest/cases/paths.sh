@@ -1,6 +1,8 @@
 # Every path of the kernel's: 1,000 packets there and back, or the refusal that names what it wants.
 # quick: 5.10 6.1
 # amd64: all
+# arm64: all
+# limit: 420
 . "$LIB"
 
 two_hosts

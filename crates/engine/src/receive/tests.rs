@@ -95,7 +95,7 @@ fn counted(frames: &[Told], slips: Option<&Slips>, burst: usize) -> String {
     };
     let lane = LaneSeries::new(timing, true);
     let mut collector = Collector::new(vec![&lane], Workload::SendRecv, true);
-    let sent = [SentLog::of_one_block(u64::from(FLOWS))];
+    let sent = [SentLog::of_blocks(u64::from(FLOWS), 40)];
     sent[0].note(0, 0..SENT * u64::from(FLOWS), START);
     let mut receiver = Receiver::new(FLOWS, 0, slips, &sent, START);
     let mut recorder = lane.recorder();

@@ -711,22 +711,16 @@ fn time_namespace() -> Option<String> {
 }
 
 fn host_facts(m: &Measured<'_>, run_ns: u64) -> Vec<HostFact> {
-    let read = |path: &str| std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned());
-    let cpu = read("/proc/cpuinfo").and_then(|text| {
-        text.lines()
-            .find(|l| l.starts_with("model name"))
-            .and_then(|l| l.split(':').nth(1))
-            .map(|s| s.trim().to_owned())
-    });
     let mut facts = vec![HostFact::shown("mpps_version", env!("CARGO_PKG_VERSION"))];
     facts.push(HostFact::shown("kernel", mpps_sys::probe::kernel_release()));
-    facts.extend(cpu.map(|cpu| HostFact::shown("cpu", cpu)));
+    facts.extend(mpps_sys::processor::name().map(|cpu| HostFact::shown("cpu", cpu)));
     let cores = mpps_sys::sched::allowed_cores().len();
     facts.extend([
         HostFact::shown("cores_allowed", cores.to_string()),
         HostFact::shown("clock", m.clock),
         HostFact::new("path", m.path_name.as_str()),
     ]);
+    facts.extend(mpps_sys::clock::tick_ns().map(|ns| HostFact::shown("clock_tick_ns", format!("{ns:.3}"))));
     facts.extend(time_namespace().map(|told| HostFact::shown("time_namespace", told)));
     facts.extend_from_slice(&m.common.host);
     facts.extend_from_slice(&m.port_facts);

@@ -6,11 +6,9 @@
 //!
 //! The send lane writes before its packets leave. Whatever has come back is therefore found here.
 
-use crate::TrafficPlan;
+use crate::sync::{AtomicU64, Counter, Ordering, fence};
 use mpps_io::MAX_BURST;
-use mpps_stats::Counter;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Most send times that the lanes of a run keep: 2 MB.
 const MOST_TIMES: u64 = 1 << 18;
@@ -21,7 +19,7 @@ const MOST_SHIFT: u32 = 5;
 /// Longest time that a block spans at a given rate, in seconds. Below a packet in this time each has its own send time.
 const BLOCK_S: f64 = 20e-6;
 /// Packets that come back this long after the settle time still find their send time, ns.
-const LATE_NS: u64 = 100_000_000;
+pub(crate) const LATE_NS: u64 = 100_000_000;
 /// Flows of a lane that sends bursts of one flow: each has a socket, of which there are no more.
 const MOST_SOCKETS: u64 = 1 << 20;
 /// Difference that two lanes' clocks may have, ns; generously.
@@ -105,28 +103,19 @@ impl Stretch {
 }
 
 impl SentLog {
-    /// One for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty
-    /// where nothing comes back.
-    pub(crate) fn of(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<Self> {
-        let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;
-        if !plan.receive {
-            return Vec::new();
-        }
-        let pps = plan.rates().map(|rates| rates.highest_pps());
-        let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
-        let log = |lane| {
-            let flows = u64::from(plan.flows.count_of_lane(lane, lanes));
-            Self::new(flows, one_flow_per_burst, u64::from(lanes), pps, keep_ns)
-        };
-        (0..lanes).map(log).collect()
-    }
-
     /// Of one of `lanes` lanes, which sends `flows` flows; all lanes together send `pps` packets per second.
     pub(crate) fn new(flows: u64, by_burst: bool, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
         let flows = flows.max(1);
         let counts = if by_burst { flows } else { 1 };
         let pps = pps.map(|pps| pps / (lanes * counts) as f64);
         Self::shaped(flows, Shape::of(counts, lanes, pps, keep_ns))
+    }
+
+    /// For tests: one count in blocks of `2^shift` packets, as few blocks as there may be.
+    #[cfg(test)]
+    pub(crate) fn of_blocks(flows: u64, shift: u32) -> Self {
+        let (counts, blocks) = (1, LEAST_BLOCKS);
+        Self::shaped(flows, Shape { counts, shift, blocks })
     }
 
     fn shaped(flows: u64, shape: Shape) -> Self {
@@ -142,13 +131,6 @@ impl SentLog {
             shift: shape.shift,
             flows,
         }
-    }
-
-    /// For tests in which any packet may have been sent at any time.
-    #[cfg(test)]
-    pub(crate) fn of_one_block(flows: u64) -> Self {
-        let (counts, shift, blocks) = (1, 40, LEAST_BLOCKS);
-        Self::shaped(flows, Shape { counts, shift, blocks })
     }
 
     /// Bytes of the logs of such a run, whichever way its lanes send.
@@ -352,6 +334,6 @@ impl<'r> Senders<'r> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "sent_tests.rs"]
 mod tests;

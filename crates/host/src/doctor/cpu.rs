@@ -16,15 +16,35 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
         .unwrap_or_default()
         .split_whitespace()
         .collect();
-    let virtual_machine = flags.contains(&"hypervisor");
-    cores(
-        machine,
-        report,
-        parse::keyed(&cpuinfo, "model name").unwrap_or("unknown model"),
-    );
+    let dmi = |f: &str| machine.read(&format!("/sys/class/dmi/id/{f}")).unwrap_or_default();
+    let virtual_machine =
+        flags.contains(&"hypervisor") || is_virtual(machine, &dmi("sys_vendor"), &dmi("product_name"));
+    let model = mpps_sys::processor::named(&cpuinfo, &dmi("sys_vendor"));
+    cores(machine, report, model.as_deref().unwrap_or("unknown model"));
     frequency(machine, report, virtual_machine);
     hypervisor(machine, report, virtual_machine);
     clock(machine, report, &flags);
+}
+
+/// Whether the firmware says that this is a virtual machine. On arm64 no flag of the processor does.
+fn is_virtual(machine: &Machine, vendor: &str, product: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "QEMU",
+        "KVM",
+        "VMware",
+        "Virtual Machine",
+        "Virtualization",
+        "Google Compute Engine",
+        "Alibaba Cloud ECS",
+        "OpenStack",
+        "Parallels",
+    ];
+    // QEMU's `virt`, where no firmware is between it and the kernel.
+    let tree = machine.read("/proc/device-tree/compatible").unwrap_or_default();
+    NAMES.iter().any(|name| vendor.contains(name) || product.contains(name))
+        || (vendor == "Amazon EC2" && !product.contains(".metal"))
+        || tree.contains("linux,dummy-virt")
+        || machine.exists("/proc/device-tree/hypervisor")
 }
 
 fn cores(machine: &Machine, report: &mut Report, model: &str) {
@@ -337,7 +357,12 @@ fn clock(machine: &Machine, report: &mut Report, flags: &[&str]) {
             area.add(Status::Warn, "source", format!("{other}{hint}"), why, &command);
         }
     }
-    if flags.is_empty() {
+    if let Some(ns) = machine.tick_ns() {
+        let finding = format!("{ns:.1} ns ({:.3} MHz)", 1e3 / ns);
+        let why = "times, latencies and gaps are known to one tick of the counter at best, here and in the kernel";
+        area.add(Status::Info, "tick", finding, why, "");
+    }
+    if !flags.iter().any(|flag| flag.contains("tsc")) {
         return;
     }
     let why = "a counter that changes speed or stops can't be calibrated: the system clock is used instead";

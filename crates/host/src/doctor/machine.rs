@@ -120,6 +120,15 @@ impl Machine {
         }
     }
 
+    /// Time between two ticks of the processor's counter, ns, where the processor says it; a sample has the ticks a
+    /// second in `cntfrq`.
+    pub(super) fn tick_ns(&self) -> Option<f64> {
+        match self.live {
+            true => mpps_sys::clock::tick_ns(),
+            false => self.number("cntfrq").map(|hz| 1e9 / hz as f64),
+        }
+    }
+
     /// Cores that this process may run on; of a sample, which does not tell, all that are `online`.
     pub(super) fn allowed_cores(&self, online: &[usize]) -> Vec<usize> {
         match self.live {

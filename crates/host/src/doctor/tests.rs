@@ -117,6 +117,40 @@ const SERVER: &[(&str, &str)] = &[
 ];
 
 #[test]
+fn a_server_of_arm64_has_a_name_a_tick_and_a_maker() {
+    let files = |product: &'static str| {
+        [
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n",
+            ),
+            ("sys/devices/system/cpu/online", "0-63\n"),
+            ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n"),
+            ("sys/class/dmi/id/product_name", product),
+            (
+                "sys/devices/system/clocksource/clocksource0/current_clocksource",
+                "arch_sys_counter\n",
+            ),
+            ("cntfrq", "121875000\n"),
+        ]
+    };
+    let report = examine_sample(&files("c6g.16xlarge\n"), &Options::default());
+    assert_eq!(
+        find(&report, "cores", "online").finding,
+        "64 cores (Graviton2 (Neoverse-N1))"
+    );
+    assert_eq!(find(&report, "clock", "source").status, Status::Ok);
+    assert_eq!(find(&report, "clock", "tick").finding, "8.2 ns (121.875 MHz)");
+    assert_eq!(
+        find(&report, "hypervisor", "virtual").finding,
+        "yes: Amazon EC2, c6g.16xlarge"
+    );
+    assert!(!report.findings.iter().any(|f| f.item == "TSC"), "{report:#?}");
+    let report = examine_sample(&files("c6g.metal\n"), &Options::default());
+    assert_eq!(find(&report, "hypervisor", "virtual").finding, "no hypervisor visible");
+}
+
+#[test]
 fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
     let report = examine_sample(SERVER, &Options::default());
     let commands = [

@@ -36,13 +36,10 @@ pub(crate) fn with_place(mut header: Value) -> Value {
     static PLACE: OnceLock<Value> = OnceLock::new();
     let place = PLACE.get_or_init(|| {
         let uname = rustix::system::uname();
-        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
-        let model = model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));
         json!({
             "host": uname.nodename().to_string_lossy(),
             "kernel": uname.release().to_string_lossy(),
-            "cpu": model,
+            "cpu": mpps_sys::processor::name(),
             "version": version::short(),
         })
     });

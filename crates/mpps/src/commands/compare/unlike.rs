@@ -6,12 +6,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a run was done on and with, of the facts in its result.
-const FACTS: [&str; 7] = [
+const FACTS: [&str; 8] = [
     "mpps_version",
     "kernel",
     "cpu",
     "cores_allowed",
     "clock",
+    "clock_tick_ns",
     "path",
     "mtu_bytes",
 ];

@@ -1,0 +1,75 @@
+# Packages of any release of Debian's or Ubuntu's, for any processor: downloaded and unpacked, never installed. Sourced
+# by scripts that set apt_state, the folder for apt's lists.
+# shellcheck shell=bash
+
+# of RELEASE[/ARCH] ORIGIN COMMAND…: a tool of apt's that knows nothing but the packages of one release. Those for
+# another processor than this machine's are as for a system on which nothing is installed.
+of() {
+    local release=${1%/*} arch=${1#*/} origin=$2 tool=$3 folder=$apt_state/${1/\//-} base=${1%%[-/]*} options=()
+    local mirror=http://archive.ubuntu.com/ubuntu key=${apt_keys:-/usr/share/keyrings}/ubuntu-archive-keyring.gpg
+    shift 3
+    mkdir -p "$folder"/{lists,cache/archives}/partial
+    if [ "$arch" != "$release" ]; then
+        : >"$folder/status"
+        options=(-o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o "Dir::State::status=$folder/status")
+        mirror=http://ports.ubuntu.com/ubuntu-ports
+    fi
+    {
+        case $origin in
+            debian) echo "deb http://deb.debian.org/debian $base main" ;;
+            ubuntu)
+                echo "deb [signed-by=$key] $mirror $base main"
+                echo "deb [signed-by=$key] $mirror $base-updates main"
+                ;;
+        esac
+        [ "$base" = "$release" ] || echo "deb http://deb.debian.org/debian $release main"
+    } >"$folder/sources.list"
+    "$tool" -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o Dir::Etc::preferencesparts=/dev/null -o Dir::State::lists="$folder/lists" -o Dir::Cache="$folder/cache" \
+        -o Acquire::Languages=none -o APT::Default-Release="$release" -o APT::Sandbox::User=root -qq \
+        "${options[@]}" "$@"
+}
+
+# unpack FOLDER PACKAGE-FILE…
+unpack() {
+    local folder=$1 package
+    shift
+    mkdir -p "$folder"
+    for package; do
+        dpkg-deb -x "$package" "$folder" || return
+    done
+}
+
+# unpack_all FOLDER RELEASE[/ARCH] ORIGIN PACKAGE…: with all that they depend on and that is not installed. A file
+# `done` in FOLDER says that they are there.
+unpack_all() {
+    local folder=$1 release=$2 origin=$3 cache=$apt_state/${2/\//-}/cache/archives
+    shift 3
+    [ ! -e "$folder/done" ] || return 0
+    rm -rf "$folder" "$cache"/*.deb
+    of "$release" "$origin" apt-get update &&
+        of "$release" "$origin" apt-get install --reinstall -y --no-install-recommends --download-only "$@" \
+            >/dev/null &&
+        unpack "$folder" "$cache"/*.deb &&
+        note_owners "$folder" "$cache"/*.deb &&
+        rm -f "$cache"/*.deb &&
+        touch "$folder/done"
+}
+
+# note_owners FOLDER PACKAGE-FILE…: as if dpkg had installed them there, for dpkg-shlibdeps: who a library is from, and
+# what a program that is linked with it depends on.
+note_owners() {
+    local folder=$1 at=$1/var/lib/dpkg package name file
+    shift
+    mkdir -p "$at/info"
+    for package; do
+        name=$(dpkg-deb -f "$package" Package):$(dpkg-deb -f "$package" Architecture)
+        dpkg-deb -e "$package" "$at/control" || return
+        for file in shlibs symbols; do
+            [ ! -e "$at/control/$file" ] || mv "$at/control/$file" "$at/info/$name.$file"
+        done
+        rm -r "$at/control"
+        dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n "s#^\.\(/.*[^/]\)\$#$folder\1#p" >"$at/info/$name.list"
+        { dpkg-deb -f "$package" && printf 'Status: install ok installed\n\n'; } >>"$at/status"
+    done
+}
