@@ -39,11 +39,14 @@ run() {
         "$@"
         return
     fi
-    local root=target/arm64/root
-    [ -d $root ] || root=/usr/aarch64-linux-gnu
+    # Not by -L, which takes other files from there, too.
+    local root=$PWD/target/arm64/root loader=() paths
+    paths=$root/lib/aarch64-linux-gnu:$root/usr/lib/aarch64-linux-gnu
+    [ -d "$root" ] || root=/usr/aarch64-linux-gnu paths=/usr/aarch64-linux-gnu/lib
+    [ -z "$(libraries "$1")" ] || loader=("$root/lib/ld-linux-aarch64.so.1" --library-path "$paths")
     command -v qemu-aarch64-static >/dev/null ||
         fail "$1 is for arm64: want qemu-aarch64-static to run it here (apt-get install qemu-user-static)"
-    qemu-aarch64-static -L $root "$@"
+    qemu-aarch64-static "${loader[@]}" "$@"
 }
 
 # The time of the last commit, so that one state gives the same package again; without a repository that of the

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the tests of crates/xsk that Miri can follow: rings, pools and frames over the fake kernel, its memory on the
-# heap. The tests know that they run under Miri, and take fixed cases instead of random ones. Then, with many seeds, each
-# of which lets loads see other values, those in which two threads share a ring: that of captures, and of lanes' records.
+# heap. The tests know that they run under Miri, and take fixed cases instead of random ones. Then, with many seeds, of
+# which each lets loads see other values, those in which two threads share a ring: that of captures, and that of lanes'
+# records.
 set -eu
 cd "$(dirname "$0")/.."
 if ! cargo +nightly miri --version >/dev/null 2>&1; then

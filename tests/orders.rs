@@ -2,7 +2,7 @@
 //! crates use, with loom's atomics in place of the real ones. Loom runs every interleaving, and lets a load see every
 //! value that the orders allow. An emulated or an x86 processor shows none of this.
 //!
-//! Each model is run as it is, and then with each kind of order in it left out ([`Planted`]): that must be found, or the
+//! Each model is run as it is, and then with each kind of order in it left out (`Planted`): that must be found, or the
 //! model proves nothing. The rings of AF_XDP have their own in `crates/xsk/tests/loom.rs`.
 
 #[path = "../crates/stats/src/counter.rs"]

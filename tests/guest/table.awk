@@ -46,7 +46,8 @@ END {
                 kernels[i] = kernels[j]
                 kernels[j] = t
             }
-    print "| kernel | processor | pages | udp | io_uring | af_packet | af_xdp | xdp |\n|---|---|---|---|---|---|---|---|"
+    print "| kernel | processor | pages | udp | io_uring | af_packet | af_xdp | xdp |"
+    print "|---|---|---|---|---|---|---|---|"
     for (i = 1; i <= n; i++) {
         line = "| " release[kernels[i]]
         for (p = 1; p <= 5; p++) line = line " | " or_not(cell[kernels[i], paths[p]])

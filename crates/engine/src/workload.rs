@@ -116,7 +116,7 @@ pub(crate) struct TrafficTrial {
     traces: Option<Arc<Traces>>,
 }
 
-/// A log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty where
+/// A log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty if
 /// nothing comes back.
 fn sent_logs(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<SentLog> {
     let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;

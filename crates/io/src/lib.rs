@@ -30,7 +30,7 @@ mod request;
 pub mod selection;
 mod spec;
 
-/// Kept apart so that `tests/orders.rs` can put loom's types in their place. A `Word` is never read while it is written.
+/// Kept apart so that `tests/orders.rs` can put loom's types in their place. No `Word` is read while it is written.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU64 as Word, Ordering};
 }

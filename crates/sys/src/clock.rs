@@ -5,9 +5,9 @@
 //! Two programs on one host compare times, so a private calibration must not drift away from the kernel's clock, which
 //! NTP keeps slewing. [`ClockSource::discipline`] is therefore called as often as it asks for by one thread (the
 //! collector): it takes a new (counter, `CLOCK_MONOTONIC`) pair and publishes a line that leads from where the old one
-//! has come to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and takes
-//! up a new one when the version has changed: a read is that of the counter, one load of a rarely written cache line, a
-//! multiplication and a shift.
+//! has come to the kernel's clock, without a jump. Each lane holds a [`Clock`] with a private copy of the line and
+//! takes up a new one when the version has changed: a read is that of the counter, one load of a rarely written cache
+//! line, a multiplication and a shift.
 //!
 //! How far may it be off? While the kernel's clock keeps its rate, by the error of a pair, some 50 ns. When the rate
 //! changes by Δ, by Δ × the time to the next pair, which comes after 150 ms at the most: 75 µs for the 500 ppm that NTP

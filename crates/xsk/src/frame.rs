@@ -72,7 +72,8 @@ impl<'p> Frame<'p> {
         #[cfg(all(target_arch = "aarch64", not(miri)))]
         // SAFETY: as above.
         unsafe {
-            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) self.data.as_ptr(), options(nostack, readonly, preserves_flags));
+            let at = self.data.as_ptr();
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, readonly, preserves_flags));
         }
     }
 
