@@ -63,7 +63,7 @@ note_owners() {
     shift
     mkdir -p "$at/info"
     for package; do
-        name=$(dpkg-deb -f "$package" Package):$(dpkg-deb -f "$package" Architecture)
+        name=$(dpkg-deb -f "$package" Package)
         dpkg-deb -e "$package" "$at/control" || return
         for file in shlibs symbols; do
             [ ! -e "$at/control/$file" ] || mv "$at/control/$file" "$at/info/$name.$file"
