@@ -4,5 +4,5 @@
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(loom)");
     println!("cargo::rustc-cfg=loom");
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/build.rs");
 }
