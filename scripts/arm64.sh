@@ -13,6 +13,7 @@ apt_state=$home/target/arm64/apt
 
 export CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=aarch64-linux-gnu-gcc
 export OBJCOPY=aarch64-linux-gnu-objcopy STRIP=aarch64-linux-gnu-strip
 if [ "${MPPS_NO_DPDK:-0}" = 0 ]; then
     # shellcheck source=/dev/null
