@@ -282,6 +282,21 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
     ] {
         assert!(out.join(name).is_file(), "{name}");
     }
+    let on = |name: &str, host: &str| {
+        let tester = json!({ "hostname": host });
+        written(
+            name,
+            &Document {
+                tester,
+                ..of_test("rfc2544", [1, 2], 3)
+            },
+        )
+    };
+    let hidden = folder.path().join("hidden.html");
+    report(&[on("c", "edge-seven"), on("d", "edge-eight")], &hidden, true).expect("a page");
+    let page = std::fs::read_to_string(&hidden).expect("a page");
+    assert!(!page.contains("edge-") && page.contains("host-1") && page.contains("host-2"));
+
     let picture = folder.path().join("both.svg");
     mpps_report::plot_all(&[a.clone(), b], &picture).expect("a picture");
     assert!(
@@ -292,7 +307,13 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
 
     let other = written("other", &of_test("overload", [1, 2], 3));
     let rows = sample("run.csv");
+    let compared = written("compared", &of_test("compare", [1, 2], 3));
     for (files, out, part) in [
+        (
+            vec![compared, a.clone()],
+            folder.path().join("x.md"),
+            "it is of compare: want results of ndr, rfc2544, overload",
+        ),
         (
             vec![a.clone(), other],
             folder.path().join("x.md"),
@@ -310,7 +331,7 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
     }
     for (files, part) in [
         (vec![a, rows], "rows of a run"),
-        (vec![sample("run.json")], "want its rows (--csv)"),
+        (vec![sample("run.json")], "want a CSV written by --csv"),
     ] {
         let error = mpps_report::plot_all(&files, &picture).expect_err(part).to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// What [`Document::test`] is.
 const TEST: &str = "report";
+/// Tests whose results can stand beside each other.
+const TESTS: [&str; 3] = ["ndr", "rfc2544", "overload"];
 
 /// Columns by which rows belong together. A loss is one in a first column alone, which goals of a search have.
 const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", "load_ratio", LANE, "kind", "trial"];
@@ -49,6 +51,10 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
                 at,
                 "it holds several results already: want those of single tests".to_owned(),
             ));
+        }
+        if !TESTS.contains(&document.test.as_str()) {
+            let why = format!("it is of {}: want results of {}", document.test, TESTS.join(", "));
+            return Err((at, why));
         }
         if document.test != first.test {
             let (a, b) = (&first.test, &document.test);
@@ -193,7 +199,9 @@ fn differences(all: &[Named]) -> Option<Table> {
         for object in [&document.params, &document.tester] {
             fields.extend(object.as_object().cloned().unwrap_or_default());
         }
-        fields.insert("command".to_owned(), document.command.join(" ").into());
+        let words = document.command.iter().skip(1).map(String::as_str);
+        let command: Vec<_> = std::iter::once("mpps").chain(words).collect();
+        fields.insert("command".to_owned(), command.join(" ").into());
         fields.insert("started".to_owned(), document.started.clone().into());
         fields
     };

@@ -358,11 +358,17 @@ fn addressed<'w>(mut words: impl Iterator<Item = &'w str>, into: &mut Vec<String
 
 /// Texts of fields that hold a host's name.
 fn named(value: &Value, key: &str, into: &mut Vec<String>) {
+    let of_host = |key: &str| {
+        let host = key.contains("hostname") || key.contains("host_name") || key == "host";
+        host || ["dest", "src", "gateway", "destination_name"].contains(&key)
+    };
     match value {
-        Value::String(text) if key.contains("hostname") || key.contains("host_name") || key == "host" => {
-            into.push(text.clone());
+        Value::String(text) if of_host(key) => into.push(text.clone()),
+        // A row of what differs between results begins with the name of the field.
+        Value::Array(row) if row.first().and_then(Value::as_str).is_some_and(of_host) => {
+            let field = row[0].as_str().unwrap_or_default();
+            row[1..].iter().for_each(|value| named(value, field, into));
         }
-        Value::String(text) if ["dest", "src", "gateway", "destination_name"].contains(&key) => into.push(text.clone()),
         // A port, or a command line.
         Value::String(text) => addressed(text.split_whitespace(), into),
         Value::Array(all) => all.iter().for_each(|value| named(value, key, into)),

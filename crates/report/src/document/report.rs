@@ -76,26 +76,28 @@ pub(crate) enum Drawn {
 /// When a file can't be read, or both are given.
 pub(crate) fn drawn(given: &[PathBuf]) -> Result<Drawn, ReportError> {
     let is_csv = |file: &PathBuf| has_ending(file, "csv");
+    let is_test = |file: &Path| {
+        let test = |bytes: Vec<u8>| matches!(find(&bytes), Ok(Found::Test(_)));
+        has_ending(file, "json") && contents(file).is_ok_and(test)
+    };
     let mut rows = Vec::new();
     let mut tests = Vec::new();
     for path in given {
         let found = of_folder(path)?;
         match found.iter().find(|file| path.is_dir() && is_csv(file)) {
             Some(file) => rows.push(file.clone()),
-            None if has_ending(&found[0], "json") => tests.push(path.clone()),
+            None if is_test(&found[0]) => tests.push(path.clone()),
             None => rows.extend(found),
         }
     }
     let Some(path) = tests.first() else {
         return Ok(Drawn::Rows(rows));
     };
-    let (document, _) = read(&tests)?;
-    let why = match (document.test.as_str(), rows.is_empty()) {
-        (_, false) => "the result of a test beside rows of a run: want results of one test, or rows of runs",
-        ("run", true) => "the summary of a run: want its rows (--csv)",
-        _ => return Ok(Drawn::Charts(Box::new(document))),
-    };
-    Err(ReportError::malformed(path, why))
+    if !rows.is_empty() {
+        let why = "the result of a test beside rows of a run: want results of one test, or rows of runs";
+        return Err(ReportError::malformed(path, why));
+    }
+    Ok(Drawn::Charts(Box::new(read(&tests)?.0)))
 }
 
 fn has_ending(file: &Path, ending: &str) -> bool {
