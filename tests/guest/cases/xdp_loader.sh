@@ -1,4 +1,5 @@
 # A dispatcher of libxdp on the interface, and programs that come while ours is there.
+# limit: 420
 # amd64: 6.12
 . "$LIB"
 

@@ -1,7 +1,8 @@
 # Zero-copy mode that virtio_net refuses: the feature that the device lacks is named; in copy mode it is as ever.
-# options: -netdev hubport,id=n0,hubid=0 -device virtio-net-pci,netdev=n0,mac=52:54:00:00:00:01,VIRTIO_XDP
+# nics: virtio-net-pci,VIRTIO_XDP
+# options: -netdev hubport,id=n0,hubid=0 -device NIC,netdev=n0,mac=52:54:00:00:00:01
 # options: -netdev hubport,id=n1,hubid=0
-# options: -device virtio-net-pci,netdev=n1,mac=52:54:00:00:00:02,iommu_platform=on,queue_reset=off,VIRTIO_XDP
+# options: -device NIC,netdev=n1,mac=52:54:00:00:00:02,disable-legacy=on,iommu_platform=on,queue_reset=off
 # amd64: 7
 . "$LIB"
 
@@ -11,9 +12,9 @@ until_true 20 sh -c '[ "$(ls -d /sys/class/net/*/device 2>/dev/null | wc -l)" = 
 for last in 1 2; do
     device=$(grep -l "00:0$last\$" /sys/class/net/*/address | head -n 1)
     device=$(basename "$(dirname $device)")
-    ip link set $device name eth$last
-    ip addr add 10.9.$last.1/24 dev eth$last
-    ip link set eth$last up
+    ip link set $device name nic$last
+    ip addr add 10.9.$last.1/24 dev nic$last
+    ip link set nic$last up
 done
 # wants DEVICE FEATURE: its refusal names that.
 wants() {
@@ -29,6 +30,6 @@ wants() {
         grep -q '"mode": "copy"' /run/out/$1-$mode.json || failed "$1 mode=$mode: $(cat /run/taken)"
     done
 }
-wants eth1 VIRTIO_F_ACCESS_PLATFORM
-wants eth2 VIRTIO_F_RING_RESET
+wants nic1 VIRTIO_F_ACCESS_PLATFORM
+wants nic2 VIRTIO_F_RING_RESET
 echo ok
