@@ -24,7 +24,7 @@ wants() {
     grep -q "zero-copy mode: virtio_net refuses it (.*) and takes copy mode: it wants a device with $2" /run/refused ||
         failed "$1: $(cat /run/refused)"
     $MPPS doctor >/run/doctor
-    grep -A 3 "$1" /run/doctor | grep -q "zero-copy wants $2" || failed "doctor: $(grep -A 3 "$1" /run/doctor)"
+    grep -q "wants $2" /run/doctor || failed "doctor: $(grep -A 4 "nic $1" /run/doctor)"
     for mode in auto copy; do
         $MPPS reflect af_xdp:$1,mode=$mode --duration 100ms --quiet --json /run/out/$1-$mode.json >/run/taken 2>&1
         grep -q '"mode": "copy"' /run/out/$1-$mode.json || failed "$1 mode=$mode: $(cat /run/taken)"
