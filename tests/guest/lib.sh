@@ -80,7 +80,7 @@ key() {
 }
 
 # A processor that is emulated keeps no schedule.
-PATIENT="--tolerance 100% --catch-up 10s --settle 3s"
+PATIENT="--tolerance 100% --catch-up 1s --settle 3s"
 
 # exchange PATH [OPTIONS]: 1,000 packets from a to b and back. Says `works`, or what was refused.
 exchange() {
