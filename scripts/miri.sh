@@ -1,8 +1,6 @@
 #!/bin/sh
 # Runs the tests of crates/xsk that Miri can follow: rings, pools and frames over the fake kernel, its memory on the
-# heap. The tests know that they run under Miri, and take fixed cases instead of random ones. Then, with many seeds, of
-# which each lets loads see other values, those in which two threads share a ring: that of captures, and that of lanes'
-# records.
+# heap. The tests know that they run under Miri, and take fixed cases instead of random ones.
 set -eu
 cd "$(dirname "$0")/.."
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
@@ -33,8 +31,3 @@ tests="--test model --test audit --test frames"
 limited "building the tests" cargo +nightly miri test -q -p xsk $tests --no-run
 # shellcheck disable=SC2086
 limited "running the tests" cargo +nightly miri test -p xsk $tests "$@"
-
-MIRIFLAGS="$MIRIFLAGS -Zmiri-many-seeds=0..${MIRI_SEEDS:-16}"
-export MIRIFLAGS
-limited "the ring of captures" cargo +nightly miri test -q -p mpps-io --lib two_threads
-limited "the ring of lanes' records" cargo +nightly miri test -q -p mpps-engine --lib overwritten_as_it_is_read
