@@ -179,9 +179,14 @@ fn packets_pass_a_ring_whole_and_no_place_is_written_before_it_was_read() {
         || {
             // Room for one packet of eight bytes, so that the second waits for the first, and wraps.
             let (mut producer, mut consumer) = packet_ring::of_words(4);
+            let packet = |time_ns| packet_ring::RingPacket {
+                time_ns,
+                wire_len: 8,
+                tag: 0,
+            };
             let writer = thread::spawn(move || {
                 for i in 1..=2 {
-                    while !producer.push(i, 8, &[i as u8; 8]) {
+                    while !producer.push(packet(i), &[i as u8; 8]) {
                         thread::yield_now();
                     }
                     producer.publish(i);
