@@ -28,6 +28,12 @@ until_true() {
     done
 }
 
+# ask COMMAND ARGUMENTS: has QEMU do something, by the words of its machine protocol: the guest's second serial line.
+ask() {
+    stty -F /dev/ttyS1 raw -echo
+    printf '{"execute": "qmp_capabilities"}\n{"execute": "%s", "arguments": {%s}}\n' "$1" "$2" >/dev/ttyS1
+}
+
 # Two namespaces, a and b, with a veth pair between them: eth1, 10.9.0.1 and 10.9.0.2.
 two_hosts() {
     modprobe veth
@@ -77,6 +83,38 @@ judge() {
 # key FILE NAME: a number of a run's JSON.
 key() {
     sed -n "s/^  \"$2\": \([0-9.]*\).*/\1/p" "$1"
+}
+
+# PCI addresses of the NICs, in order.
+nics() {
+    grep -l ^0x0200 /sys/bus/pci/devices/*/class | cut -d/ -f6
+}
+
+# bind NIC…: gives them to vfio-pci as doctor advises, word by word, until it has nothing left to advise.
+bind() {
+    for device; do
+        for _ in 1 2 3 4; do
+            $MPPS doctor $device --json >/run/doctor 2>/run/err || failed "doctor $device: $(cat /run/err)"
+            command=$(python3 -c '
+import json, sys
+of = json.load(open("/run/doctor"))["findings"]
+names = lambda f: sys.argv[1] in f["area"] + f["finding"] + f["command"]
+of = [f["command"] for f in of if f["item"] == "dpdk" and f.get("command") and names(f)]
+print(of[0] if of else "")' $device)
+            [ -n "$command" ] || break
+            echo "$device: $command"
+            sh -c "$command" 2>/run/err || failed "doctor's advice: $command: $(cat /run/err)"
+        done
+        driver=$(basename "$(readlink -f /sys/bus/pci/devices/$device/driver)")
+        [ "$driver" = vfio-pci ] || failed "$device is not bound: $(cat /run/doctor)"
+    done
+}
+
+# listen ARGUMENT…: a listener of mpps, until it is ready: its number in $listener, what it says in /run/out/listener.
+listen() {
+    $MPPS "$@" --json /run/out/listener.json >/run/out/listener 2>&1 &
+    listener=$!
+    until_true 60 sh -c "grep -q ready /run/out/listener || ! kill -0 $listener 2>/dev/null"
 }
 
 # A processor that is emulated keeps no schedule.

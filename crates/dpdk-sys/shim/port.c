@@ -1,5 +1,6 @@
 /* Devices: found, described, started, stopped. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -175,6 +176,32 @@ is_memif(uint16_t port)
 
 	return rte_eth_dev_info_get(port, &info) == 0 && info.driver_name != NULL &&
 	       strcmp(info.driver_name, "net_memif") == 0;
+}
+
+/* Ports whose devices the kernel wants back. */
+static atomic_bool wanted_back[RTE_MAX_ETHPORTS];
+
+static void
+on_event(const char *device, enum rte_dev_event_type event, void *port)
+{
+	(void)device;
+	if (event == RTE_DEV_EVENT_REMOVE)
+		atomic_store(&wanted_back[(uintptr_t)port], true);
+}
+
+void
+mpps_watch_removal(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) == 0 && info.device != NULL)
+		(void)rte_dev_event_callback_register(rte_dev_name(info.device), on_event, (void *)(uintptr_t)port);
+}
+
+bool
+mpps_wanted_back(uint16_t port)
+{
+	return atomic_load(&wanted_back[port]);
 }
 
 /* A memif is disconnected by the interrupt thread, too: not at the same time. Where that thread can't be put aside, the

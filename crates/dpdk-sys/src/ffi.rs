@@ -326,6 +326,10 @@ unsafe extern "C" {
     pub fn mpps_port_close(port: u16);
     /// 1: the link is up, 0: it is down. Speed in Mbit/s, 0: not known.
     pub fn mpps_link(port: u16, mbps: *mut u32) -> c_int;
+    /// Has removals of the port's device noted, for as long as the EAL runs.
+    pub fn mpps_watch_removal(port: u16);
+    /// Whether the port's device is to be removed.
+    pub fn mpps_wanted_back(port: u16) -> bool;
 
     /// `rte_eth_stats_get`.
     pub fn mpps_port_stats(port: u16, stats: *mut PortStats) -> c_int;

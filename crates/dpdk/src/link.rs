@@ -1,15 +1,24 @@
-//! The link: waited for before a sender starts, watched while there is nothing to do.
+//! The link: waited for before a sender starts, then watched.
+//!
+//! The collector reads the link of a NIC, whose registers are not for several threads at once. Lanes read those of
+//! virtual devices as well, while they have nothing to do.
 
 use crate::beneath::Beneath;
 use dpdk_sys as sys;
+use mpps_io::around::{Outages, Surroundings, Watch};
 use mpps_io::{Error, ErrorKind, Result};
 use std::ffi::{CStr, c_char};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the link, while a lane has nothing else to do.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between two looks of the collector's.
+const READ_EVERY_NS: u64 = 50_000_000;
+/// Of a device that vfio asks for.
+const WANTED_BACK: &str = "the device is being removed from this host";
 /// Time between two tries to connect.
 const TRY_EVERY: Duration = Duration::from_millis(500);
 /// Looks at the link to one at the interface beneath, which is a request to the kernel.
@@ -30,6 +39,8 @@ pub(crate) struct Link {
     port: u16,
     name: Arc<str>,
     beneath: Option<Beneath>,
+    /// It is no virtual device.
+    nic: bool,
     /// What is said of a link that was up and is down.
     lost: &'static str,
     opened: Instant,
@@ -44,11 +55,16 @@ pub(crate) struct Link {
 
 impl Link {
     /// The link of a started port. `for_good`: once lost, its driver does not connect again.
-    pub(crate) fn new(port: u16, name: Arc<str>, beneath: Option<Beneath>, for_good: bool) -> Self {
+    pub(crate) fn new(port: u16, name: Arc<str>, beneath: Option<Beneath>, nic: bool, for_good: bool) -> Self {
+        if nic {
+            // SAFETY: the port is open.
+            unsafe { sys::mpps_watch_removal(port) };
+        }
         Self {
             port,
             name,
             beneath,
+            nic,
             lost: match for_good {
                 true => "its link is down (has the other end gone?), and its driver does not connect again",
                 false => "its link is down (has the other end gone?)",
@@ -83,9 +99,12 @@ impl Link {
     /// interface beneath has vanished.
     #[cold]
     pub(crate) fn check(&self) -> Result<()> {
+        if self.wanted_back() {
+            return Err(Error::new("use", self.name.clone(), WANTED_BACK, ErrorKind::Gone));
+        }
         let now = self.opened.elapsed();
         let then = Duration::from_nanos(self.looked_ns.load(Ordering::Relaxed));
-        if now.saturating_sub(then) >= LOOK_EVERY {
+        if !self.nic && now.saturating_sub(then) >= LOOK_EVERY {
             self.looked_ns.store(now.as_nanos() as u64, Ordering::Relaxed);
             self.look();
             let looks = self.looks.fetch_add(1, Ordering::Relaxed);
@@ -110,6 +129,12 @@ impl Link {
             return Err(Error::new("run on", self.name.clone(), self.lost, ErrorKind::LinkDown));
         }
         Ok(())
+    }
+
+    /// Whether the host wants to remove the device.
+    fn wanted_back(&self) -> bool {
+        // SAFETY: a number of a port that was opened.
+        self.nic && unsafe { sys::mpps_wanted_back(self.port) }
     }
 
     /// What the other end of a memif did that ended the traffic.
@@ -164,5 +189,66 @@ impl Link {
             }
         }
         Ok(())
+    }
+}
+
+/// Notes when the link of a NIC goes and comes while a trial runs, and whether the device is to be removed.
+pub(crate) struct LinkWatch {
+    link: Arc<Link>,
+    down: Outages,
+    /// Time of the last look, ns; 0: there was none.
+    read_ns: u64,
+}
+
+impl LinkWatch {
+    /// A watch of a NIC's link; `None` for a virtual device.
+    pub(crate) fn of(link: &Arc<Link>) -> Option<Box<dyn Watch>> {
+        let watch = || Self {
+            link: Arc::clone(link),
+            down: Outages::default(),
+            read_ns: 0,
+        };
+        link.nic.then(|| Box::new(watch()) as Box<dyn Watch>)
+    }
+}
+
+impl Watch for LinkWatch {
+    fn interface(&self) -> &str {
+        &self.link.name
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn look(&mut self, now_ns: u64) -> bool {
+        if now_ns >= self.read_ns + READ_EVERY_NS {
+            let was_up = self.link.seen_up.load(Ordering::Relaxed);
+            let (up, _) = self.link.look();
+            if !up && self.read_ns == 0 {
+                self.down.from_start(now_ns);
+            } else if up && !was_up {
+                // A listener's link comes up after it has started. One that does not come is an outage.
+                self.down = Outages::default();
+            }
+            self.down.follow(!up, now_ns);
+            self.read_ns = now_ns;
+        }
+        // The rings of a NIC take packets that never leave.
+        !self.down.lasts()
+    }
+
+    fn gone(&self) -> Option<String> {
+        let gone = self.link.wanted_back();
+        gone.then(|| format!("use {}: {WANTED_BACK}", self.link.name))
+    }
+
+    fn end(mut self: Box<Self>, now_ns: u64) -> Surroundings {
+        self.look(now_ns);
+        Surroundings {
+            interface: self.link.name.to_string(),
+            no_carrier: self.down.end(now_ns),
+            ..Surroundings::default()
+        }
     }
 }

@@ -155,6 +155,7 @@ impl Half<'_> {
                 beneath.find_sockets();
                 beneath
             }),
+            hardware,
             config.is_memif_client(),
         );
         if options.wait_for_link {
@@ -217,7 +218,7 @@ impl Half<'_> {
             driver,
             capabilities,
             lanes,
-            link,
+            link: Arc::new(link),
             calls,
             rx_ring: state.rx_ring,
             mailbox: Mailbox::default(),

@@ -4,12 +4,13 @@ use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
 use crate::journal::MtuChange;
-use crate::link::Link;
+use crate::link::{Link, LinkWatch};
 use crate::memif::Served;
 use crate::pool::DpdkPool;
 use crate::queue::{Calls, DpdkQueue};
 use crate::{Config, Device};
 use dpdk_sys as sys;
+use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Mailbox, Port, QueueCounters, Result};
 use mpps_netdev::Promiscuous;
 use std::ptr::NonNull;
@@ -33,7 +34,7 @@ pub struct DpdkPort {
     pub(crate) driver: String,
     pub(crate) capabilities: Capabilities,
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
     pub(crate) calls: Calls,
     /// Descriptors of a receive ring.
     pub(crate) rx_ring: u16,
@@ -164,6 +165,10 @@ impl Port for DpdkPort {
 
     fn drops_by_queue(&self) -> bool {
         false
+    }
+
+    fn watches(&self) -> Vec<Box<dyn Watch>> {
+        LinkWatch::of(&self.link).into_iter().collect()
     }
 
     fn facts(&self) -> Vec<Fact> {

@@ -17,6 +17,11 @@ pub trait Watch {
     /// packets that are sent then are lost silently.
     fn look(&mut self, now_ns: u64) -> bool;
 
+    /// Why the port can be used no more, as the last look found; `None` while it can.
+    fn gone(&self) -> Option<String> {
+        None
+    }
+
     /// Ends the watch, and returns what it has seen.
     fn end(self: Box<Self>, now_ns: u64) -> Surroundings;
 }
@@ -32,6 +37,57 @@ pub struct Outage {
     pub from_start: bool,
     /// It had not ended when the watch did.
     pub to_end: bool,
+}
+
+/// Outages of one kind that are kept, at the most.
+const MOST: usize = 64;
+
+/// Outages of one kind, as they are seen to begin and to end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outages {
+    /// Begin of the one that lasts, ns, and whether it began before the watch did.
+    since: Option<(u64, bool)>,
+    over: Vec<Outage>,
+}
+
+impl Outages {
+    /// Notes that it lasted before the watch began, at `now_ns`.
+    pub fn from_start(&mut self, now_ns: u64) {
+        self.since = Some((now_ns, true));
+    }
+
+    /// Notes whether there is one at `now_ns`.
+    pub fn follow(&mut self, lasts: bool, now_ns: u64) {
+        match (self.since, lasts) {
+            (None, true) => self.since = Some((now_ns, false)),
+            (Some(_), false) => self.close(now_ns, false),
+            _ => {}
+        }
+    }
+
+    /// Whether there is one now.
+    pub fn lasts(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Returns all of them, by time, as the watch ends at `now_ns`.
+    pub fn end(&mut self, now_ns: u64) -> Vec<Outage> {
+        self.close(now_ns, true);
+        std::mem::take(&mut self.over)
+    }
+
+    fn close(&mut self, to_ns: u64, to_end: bool) {
+        if let Some((from_ns, from_start)) = self.since.take()
+            && (self.over.len() < MOST || to_end)
+        {
+            self.over.push(Outage {
+                from_ns,
+                to_ns,
+                from_start,
+                to_end,
+            });
+        }
+    }
 }
 
 /// Packets that a queueing discipline dropped.
@@ -99,4 +155,29 @@ pub struct Surroundings {
     pub arrived: Option<u64>,
     /// The kernel's counters, as far as they changed; empty where packets of the test bypass the kernel's stack.
     pub kernel: Vec<(KernelCount, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_follow_one_another_and_the_last_may_still_last() {
+        let outage = |from_ns, to_ns, from_start, to_end| Outage {
+            from_ns,
+            to_ns,
+            from_start,
+            to_end,
+        };
+        let mut outages = Outages::default();
+        outages.from_start(5);
+        for (lasts, now_ns) in [(true, 7), (false, 9), (false, 11), (true, 20)] {
+            outages.follow(lasts, now_ns);
+        }
+        assert!(outages.lasts());
+        assert_eq!(
+            outages.end(30),
+            [outage(5, 9, true, false), outage(20, 30, false, true)]
+        );
+    }
 }

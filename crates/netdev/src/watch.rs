@@ -9,7 +9,7 @@ use crate::{
     Drops, IFADDRMSG, IFINFOMSG, IFLA_CARRIER, KernelCounts, NetDev, Qdisc, Way, address, assigned, dropped_between,
     drops, family, octets, qdiscs, text, way,
 };
-use mpps_io::around::{MtuChange, Outage, QueueDrops, Surroundings, Watch};
+use mpps_io::around::{MtuChange, Outage, Outages, QueueDrops, Surroundings, Watch};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
@@ -49,9 +49,8 @@ pub struct DeviceWatch {
     ifindex: u32,
     news: Option<News>,
     now: Link,
-    /// Began, and still last.
-    off_since: Option<(u64, bool)>,
-    no_carrier_since: Option<(u64, bool)>,
+    off: Outages,
+    no_carrier: Outages,
     /// Addresses at the start, and since when each is gone.
     addresses: Vec<(IpAddr, Option<u64>)>,
     /// The next host on the way of packets.
@@ -80,8 +79,7 @@ struct Next {
     answers: bool,
     /// It has answered at some time.
     has_answered: bool,
-    silent_since: Option<(u64, bool)>,
-    silent: Vec<Outage>,
+    silent: Outages,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +98,7 @@ impl DeviceWatch {
                 ip: router.unwrap_or(dst),
                 answers: false,
                 has_answered: false,
-                silent_since: None,
-                silent: Vec::new(),
+                silent: Outages::default(),
             }),
             _ => None,
         });
@@ -121,8 +118,8 @@ impl DeviceWatch {
             ifindex: device.ifindex,
             news,
             now,
-            off_since: None,
-            no_carrier_since: None,
+            off: Outages::default(),
+            no_carrier: Outages::default(),
             addresses: used(device.addresses.iter().map(|(ip, _)| *ip), &options.addresses),
             next,
             seen: Surroundings {
@@ -157,14 +154,8 @@ impl DeviceWatch {
             });
         }
         self.now = link;
-        follow(&mut self.off_since, !link.up, now_ns, &mut self.seen.off);
-        let no_carrier = link.up && !link.carrier;
-        follow(
-            &mut self.no_carrier_since,
-            no_carrier,
-            now_ns,
-            &mut self.seen.no_carrier,
-        );
+        self.off.follow(!link.up, now_ns);
+        self.no_carrier.follow(link.up && !link.carrier, now_ns);
     }
 
     fn address(&mut self, ip: IpAddr, there: bool, now_ns: u64) {
@@ -176,7 +167,7 @@ impl DeviceWatch {
             (Some(since), true) => {
                 *gone = None;
                 if self.seen.addresses.len() < MOST {
-                    self.seen.addresses.push((ip, outage((since, false), now_ns, false)));
+                    self.seen.addresses.push((ip, missing(since, now_ns, false)));
                 }
             }
             _ => {}
@@ -194,13 +185,13 @@ impl DeviceWatch {
         let first = self.begun_ns.filter(|begun| now_ns <= begun + 3 * READ_EVERY_NS);
         if let Some(begun_ns) = first.filter(|_| open && !next.has_answered)
             && state == Neighbor::Silent
-            && next.silent_since.is_none()
+            && !next.silent.lasts()
         {
-            next.silent_since = Some((begun_ns, true));
+            next.silent.from_start(begun_ns);
         }
         // A host whose entry is gone has not answered yet.
-        let silent = state == Neighbor::Silent || state == Neighbor::Unknown && next.silent_since.is_some();
-        follow(&mut next.silent_since, silent, now_ns, &mut next.silent);
+        let silent = state == Neighbor::Silent || state == Neighbor::Unknown && next.silent.lasts();
+        next.silent.follow(silent, now_ns);
     }
 
     /// Reads all that is announced; what may be missing is read from the tables.
@@ -255,10 +246,11 @@ impl Watch for DeviceWatch {
         }
         if self.begun_ns.is_none() {
             self.begun_ns = Some(now_ns);
-            (self.off_since, self.no_carrier_since) = (
-                (!self.now.up).then_some((now_ns, true)),
-                (self.now.up && !self.now.carrier).then_some((now_ns, true)),
-            );
+            if !self.now.up {
+                self.off.from_start(now_ns);
+            } else if !self.now.carrier {
+                self.no_carrier.from_start(now_ns);
+            }
         }
         self.read_news(now_ns);
         if now_ns >= self.read_ns + READ_EVERY_NS {
@@ -277,21 +269,15 @@ impl Watch for DeviceWatch {
         self.read_ns = 0;
         self.look(now_ns);
         let mut seen = std::mem::take(&mut self.seen);
-        seen.off.extend(self.off_since.map(|since| outage(since, now_ns, true)));
-        seen.no_carrier
-            .extend(self.no_carrier_since.map(|since| outage(since, now_ns, true)));
+        (seen.off, seen.no_carrier) = (self.off.end(now_ns), self.no_carrier.end(now_ns));
         let gone = self.addresses.iter().filter_map(|(ip, gone)| Some((*ip, (*gone)?)));
         seen.addresses
-            .extend(gone.map(|(ip, since)| (ip, outage((since, false), now_ns, true))));
+            .extend(gone.map(|(ip, since)| (ip, missing(since, now_ns, true))));
         if let (Some(next), Some(begun_ns)) = (&self.next, self.begun_ns) {
             seen.unanswered = silent_neighbors(self.ifindex, now_ns.saturating_sub(begun_ns));
             seen.unanswered.retain(|ip| *ip != next.ip);
         }
-        seen.no_neighbor = self.next.take().map(|mut next| {
-            next.silent
-                .extend(next.silent_since.map(|since| outage(since, now_ns, true)));
-            (next.ip, next.silent)
-        });
+        seen.no_neighbor = self.next.take().map(|mut next| (next.ip, next.silent.end(now_ns)));
         let queues = self.before.qdiscs.as_ref().zip(qdiscs(self.ifindex).ok());
         seen.queues = queues.map(|(before, now)| {
             let dropped = dropped_between(before, &now).into_iter();
@@ -336,25 +322,12 @@ fn used(there: impl Iterator<Item = IpAddr>, by_run: &[IpAddr]) -> Vec<(IpAddr, 
     there.filter(|ip| by_run.contains(ip)).map(|ip| (ip, None)).collect()
 }
 
-/// Opens or closes a stretch of time.
-fn follow(since: &mut Option<(u64, bool)>, lasts: bool, now_ns: u64, all: &mut Vec<Outage>) {
-    match (*since, lasts) {
-        (None, true) => *since = Some((now_ns, false)),
-        (Some(began), false) => {
-            *since = None;
-            if all.len() < MOST {
-                all.push(outage(began, now_ns, false));
-            }
-        }
-        _ => {}
-    }
-}
-
-fn outage((from_ns, from_start): (u64, bool), to_ns: u64, to_end: bool) -> Outage {
+/// The time in which an address that was there at the start was missing.
+fn missing(from_ns: u64, to_ns: u64, to_end: bool) -> Outage {
     Outage {
         from_ns,
         to_ns,
-        from_start,
+        from_start: false,
         to_end,
     }
 }
@@ -506,16 +479,6 @@ const _: () = assert!(IFADDRMSG == 8, "the index of an interface is at 4 in all 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn an_outage_has_a_begin_an_end_and_what_the_watch_did_not_see_of_it() {
-        let (mut since, mut all) = (Some((5, true)), Vec::new());
-        follow(&mut since, true, 7, &mut all);
-        follow(&mut since, false, 9, &mut all);
-        follow(&mut since, false, 11, &mut all);
-        follow(&mut since, true, 20, &mut all);
-        assert_eq!((since, all), (Some((20, false)), vec![outage((5, true), 9, false)]));
-    }
 
     #[test]
     fn only_addresses_that_the_run_uses_are_watched() {

@@ -214,10 +214,14 @@ pub(crate) fn collect(
 /// Watches of interfaces, each with the place of its port.
 pub(crate) type Watches = Vec<(usize, Box<dyn Watch>)>;
 
-/// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word.
+/// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word. The
+/// run ends if a port can be used no more.
 fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
     let closed = |(port, watch): &mut (usize, Box<dyn Watch>)| {
         let open = watch.look(now_ns);
+        if let Some(why) = watch.gone() {
+            control.device_gone(now_ns, &why);
+        }
         (!open).then(|| (*port, watch.interface().to_owned()))
     };
     control.set_closed(watches.iter_mut().filter_map(closed));
@@ -252,6 +256,9 @@ mod tests {
         fn look(&mut self, _: u64) -> bool {
             self.0
         }
+        fn gone(&self) -> Option<String> {
+            (!self.0).then(|| "eth7 is gone".to_owned())
+        }
         fn end(self: Box<Self>, _: u64) -> Surroundings {
             Surroundings::default()
         }
@@ -268,6 +275,19 @@ mod tests {
             let named = links.map(|open| if open { "" } else { "eth7" });
             assert_eq!([control.closed_by(0), control.closed_by(1)], named);
         }
+    }
+
+    #[test]
+    fn a_port_that_is_gone_ends_the_run_and_says_why() {
+        let control = Control::new().expect("eventfd");
+        let mut watches: Watches = vec![(0, Box::new(Link(true)))];
+        look_around(&mut watches, 5, &control);
+        assert!(!control.gone());
+        watches[0].1 = Box::new(Link(false));
+        look_around(&mut watches, 7, &control);
+        assert!(control.gone());
+        assert_eq!(control.end_ns(), 7);
+        assert_eq!(control.notes_from(&mut 0), ["eth7 is gone: the run ended early"]);
     }
 
     #[test]
