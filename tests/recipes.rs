@@ -404,6 +404,16 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "ip addr add 10.99.0.1/24 dev tap0 && ip link set tap0 up",
         "belongs to net_virtio_user",
     ),
+    ("net_vhost", "tests/guest/cases/dpdk_vhost.sh runs it"),
+    ("qemu-system", "tests/guest/cases/dpdk_vhost.sh runs it"),
+    (
+        "udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 10kpps",
+        "in a guest: tests/guest/cases/dpdk_vhost.sh runs it",
+    ),
+    (
+        "dpdk:0000:01:00.0",
+        "in a guest: tests/guest/cases/dpdk_vhost.sh runs it",
+    ),
     ("t.pftrace.gz", "tests/trace.rs keeps and reads traces of shorter runs"),
     ("bench/tap_study.sh", "a minute of several runs"),
     ("iface=in0", "bench/tap_study.sh runs it"),

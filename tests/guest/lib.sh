@@ -11,6 +11,9 @@ END
 chmod +x /run/bin/modprobe
 PATH=/run/bin:$PATH
 
+# doctor reads what the kernel was built with.
+[ ! -d $GUESTS/kernels/$KERNEL/boot ] || mount --bind $GUESTS/kernels/$KERNEL/boot /boot
+
 # failed WHY: the case is over.
 failed() {
     echo "$*"
@@ -26,12 +29,6 @@ until_true() {
         [ $left -gt 0 ] || return 1
         sleep 0.1
     done
-}
-
-# ask COMMAND ARGUMENTS: has QEMU do something, by the words of its machine protocol: the guest's second serial line.
-ask() {
-    stty -F /dev/ttyS1 raw -echo
-    printf '{"execute": "qmp_capabilities"}\n{"execute": "%s", "arguments": {%s}}\n' "$1" "$2" >/dev/ttyS1
 }
 
 # Two namespaces, a and b, with a veth pair between them: eth1, 10.9.0.1 and 10.9.0.2.
@@ -90,7 +87,7 @@ nics() {
     grep -l ^0x0200 /sys/bus/pci/devices/*/class | cut -d/ -f6
 }
 
-# bind NIC…: gives them to vfio-pci as doctor advises, word by word, until it has nothing left to advise.
+# bind NIC…: gives them to vfio-pci (or $handler) as doctor advises, word by word, until it has nothing left to advise.
 bind() {
     for device; do
         for _ in 1 2 3 4; do
@@ -106,7 +103,7 @@ print(of[0] if of else "")' $device)
             sh -c "$command" 2>/run/err || failed "doctor's advice: $command: $(cat /run/err)"
         done
         driver=$(basename "$(readlink -f /sys/bus/pci/devices/$device/driver)")
-        [ "$driver" = vfio-pci ] || failed "$device is not bound: $(cat /run/doctor)"
+        [ "$driver" = ${handler:-vfio-pci} ] || failed "$device is not bound: $(cat /run/doctor)"
     done
 }
 

@@ -154,14 +154,15 @@ silence_end(struct silence *s)
 
 /* Drivers that want to hear of packets by a signal (net_tap: one for each) take a real-time signal to the process. Its
  * first thread would get all of them, and a sleep that is broken off thousands of times a second ends late or never
- * where a lane holds the core. The EAL's own threads were made before: theirs to take. Ours inherit this. */
+ * where a lane holds the core. The EAL's own threads were made before: theirs to take. Ours inherit this, and so do
+ * threads that drivers make later (net_vhost). The highest of them stays: by it threads give up their privileges. */
 static void
 leave_signals_to_eal(void)
 {
 	sigset_t signals;
 
 	sigemptyset(&signals);
-	for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+	for (int number = SIGRTMIN; number < SIGRTMAX; number++)
 		sigaddset(&signals, number);
 	(void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
 }

@@ -134,8 +134,8 @@ void mpps_port_stop(uint16_t port);
 void mpps_port_close(uint16_t port);
 /* 1: up, 0: down; speed in Mbit/s, 0: not known. */
 int mpps_link(uint16_t port, uint32_t *mbps);
-/* Has removals of the port's device noted. vfio asks for a device that is to be removed every 10 s until the process has
- * closed it; DPDK's interrupt thread takes the question. */
+/* Has removals of the port's device noted. vfio asks for a device that is to be removed every 10 s until the process
+ * has closed it; DPDK's interrupt thread takes the question. */
 void mpps_watch_removal(uint16_t port);
 /* The device is to be removed. */
 bool mpps_wanted_back(uint16_t port);

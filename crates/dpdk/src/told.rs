@@ -37,7 +37,7 @@ enum Names {
 }
 
 /// Options whose drivers don't say plainly that what they name isn't there.
-const NAMING: [(&str, &str, Names); 13] = [
+const NAMING: [(&str, &str, Names); 14] = [
     ("net_memif", "socket", Names::New),
     ("net_tap", "iface", Names::Any),
     ("net_tap", "remote", Names::Interface),
@@ -51,6 +51,7 @@ const NAMING: [(&str, &str, Names); 13] = [
     ("net_pcap", "tx_iface", Names::Interface),
     ("net_pcap", "iface", Names::Interface),
     ("net_virtio_user", "path", Names::New),
+    ("net_vhost", "iface", Names::New),
 ];
 
 /// Why a file that is written to by libraries of others' must not be: somebody else may have put it there.
@@ -207,6 +208,10 @@ mod tests {
                 "iface=nosuch: there is no such interface",
             ),
             ("net_ring0,iface=nosuch", ""),
+            (
+                "net_vhost0,iface=/nowhere/vhost",
+                "iface=/nowhere/vhost: there is no directory /nowhere",
+            ),
         ] {
             let config = crate::check(&format!("dpdk:{port}").parse().expect(port)).expect(port);
             let socket = Socket::find(&config).expect("a folder");

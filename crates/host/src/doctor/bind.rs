@@ -47,6 +47,9 @@ const HANDED_OVER: [(&str, &str); 28] = [
 /// Drivers that hand a PCI device to user space.
 const USER_SPACE: [&str; 3] = ["vfio-pci", "igb_uio", "uio_pci_generic"];
 
+/// Whether VFIO does without an IOMMU.
+const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+
 const WHY: &str = "DPDK's own drivers replace the kernel's; its virtual devices work on top of the kernel's";
 
 /// The line of an interface.
@@ -61,22 +64,21 @@ pub(super) fn interface(facts: &Facts<'_>, name: &str, area: &mut Area<'_>) {
     }
 }
 
-/// Devices without an interface: all of them, or those wanted by address.
-pub(super) fn detached(facts: &Facts<'_>, wanted: &[String], report: &mut Report) {
-    for device in facts.devices.iter().filter(|d| d.interfaces.is_empty()) {
-        if wanted.is_empty() || wanted.contains(&device.address) {
-            let mut area = report.area(format!("{} {}", device.bus.name(), device.address));
-            add(facts, device, None, &mut area);
-        }
+/// Devices wanted by address, or all without an interface.
+pub(super) fn by_address(facts: &Facts<'_>, wanted: &[String], report: &mut Report) {
+    let asked = |d: &&Device| match wanted {
+        [] => d.interfaces.is_empty(),
+        wanted => wanted.contains(&d.address),
+    };
+    for device in facts.devices.iter().filter(asked) {
+        let mut area = report.area(format!("{} {}", device.bus.name(), device.address));
+        add(facts, device, device.interfaces.first().map(String::as_str), &mut area);
     }
 }
 
-/// Whether `name` is the address of a device that [`detached`] tells of.
-pub(super) fn is_detached(facts: &Facts<'_>, name: &str) -> bool {
-    facts
-        .devices
-        .iter()
-        .any(|d| d.interfaces.is_empty() && d.address == name)
+/// Whether `name` is the address of a device, which [`by_address`] reports on.
+pub(super) fn is_address(facts: &Facts<'_>, name: &str) -> bool {
+    facts.devices.iter().any(|d| d.address == name)
 }
 
 fn over_kernel(name: &str) -> String {
@@ -193,7 +195,11 @@ fn loss(facts: &Facts<'_>, interfaces: &[String]) -> String {
 /// The driver that can hand the device over.
 fn handler(facts: &Facts<'_>, device: &Device) -> Option<&'static str> {
     let usable = |option, module| facts.kernel.has(option, module) != Presence::Absent;
-    let without_iommu = facts.kernel.is_set("CONFIG_VFIO_NOIOMMU") != Some(false);
+    // The parameter is there if the kernel was built with it.
+    let without_iommu = match facts.machine.exists("/sys/module/vfio") {
+        true => facts.machine.exists(NO_IOMMU),
+        false => facts.kernel.is_set("CONFIG_VFIO_NOIOMMU") != Some(false),
+    };
     if usable("CONFIG_VFIO_PCI", "vfio-pci") && (device.iommu || without_iommu) {
         Some("vfio-pci")
     } else if usable("CONFIG_UIO_PCI_GENERIC", "uio_pci_generic") {
@@ -204,9 +210,7 @@ fn handler(facts: &Facts<'_>, device: &Device) -> Option<&'static str> {
 }
 
 fn no_iommu_allowed(facts: &Facts<'_>) -> bool {
-    let set = facts
-        .machine
-        .read("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode");
+    let set = facts.machine.read(NO_IOMMU);
     matches!(set.as_deref(), Some("Y" | "1"))
 }
 

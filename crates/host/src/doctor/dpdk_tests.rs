@@ -217,6 +217,22 @@ fn without_an_iommu_vfio_is_told_to_do_without_and_huge_pages_are_made() {
     let command = "modprobe vfio enable_unsafe_noiommu_mode=1 && sysctl -w vm.nr_hugepages=512 && modprobe vfio-pci && \
                    driverctl set-override 0000:00:03.0 vfio-pci";
     assert_eq!(f.command.as_deref(), Some(command));
+    // The same, asked for by its address.
+    let by_address = Options {
+        interfaces: vec!["0000:00:03.0".into()],
+        ..built()
+    };
+    let report = on(&[&virtio], &by_address);
+    let f = find(&report, "pci 0000:00:03.0", "dpdk");
+    assert_eq!(f.command.as_deref(), Some(command));
+    assert_eq!(report.absent(), None);
+
+    let loaded = [("sys/module/vfio/srcversion", "7")];
+    let f = find(&on(&[&virtio, &loaded], &built()), "nic eth0", "dpdk").clone();
+    assert!(
+        f.command.is_none() && f.finding.contains("can't be handed over"),
+        "VFIO without that parameter: {f:?}"
+    );
 
     let neither = [
         ("proc/sys/kernel/osrelease", "7"),

@@ -85,7 +85,7 @@ fn examine_machine(machine: &Machine, options: &Options) -> Report {
     net::examine(machine, &mut report);
     dpdk::examine(&facts, &mut report);
     nic::examine(machine, &options.interfaces, &facts, &mut report);
-    bind::detached(&facts, &options.interfaces, &mut report);
+    bind::by_address(&facts, &options.interfaces, &mut report);
     hidden::examine(machine, &mut report);
     report.drop_impossible(|path| machine.can_be_set(path));
     report

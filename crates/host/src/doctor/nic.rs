@@ -37,8 +37,8 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
             .add(Status::Info, "interfaces", "none but loopback", why, "mpps lab up");
     }
     for name in interfaces {
-        // One without an interface, named by its address, has an area of its own.
-        if bind::is_detached(facts, &name) {
+        // A device named by its address has an area of its own.
+        if bind::is_address(facts, &name) {
             continue;
         }
         let mut area = report.area(format!("nic {name}"));
