@@ -1,5 +1,6 @@
 # A PCI NIC by vfio-pci behind an IOMMU, bound as doctor advises: two of them on one wire. 1,000 packets there and back
-# at a share of the link, frames for others, long frames with a tag, a link that goes and comes, a device that is removed.
+# at a share of the link, frames for others, long frames with a tag, a link that goes and comes, a device that is
+# removed.
 # nics: e1000e vmxnet3 igb virtio-net-pci,iommu_platform=on,disable-legacy=on
 # quick-nics: e1000e
 # machine: q35,kernel-irqchip=split

@@ -1,6 +1,6 @@
 # A guest and its host joined by vhost-user: virtio-net in the guest, DPDK's net_vhost in a reflector on the host. 1,000
-# packets there and back by the kernel's driver and by DPDK. Debian's VFIO wants an IOMMU, which is not here, so it is by
-# uio_pci_generic.
+# packets there and back by the kernel's driver and by DPDK. Debian's VFIO wants an IOMMU, which is not here, so it is
+# by uio_pci_generic.
 # host: reflect dpdk:net_vhost0,iface=OUT/vhost --ip 10.9.0.2 --json OUT/host.json
 # options: -object memory-backend-memfd,id=memory,size=1500M,share=on -numa node,memdev=memory
 # options: -chardev socket,id=vhost,path=OUT/vhost -netdev vhost-user,id=n0,chardev=vhost
