@@ -403,7 +403,6 @@ static EXAMPLES: &[(&str, &[Example])] = &[
                 "A flame graph of 100 ms of the run",
                 "mpps trace t.pftrace.gz --svg dip.svg --from 1.2s --to 1.3s",
             ),
-            ("Each thread as a tree", "mpps trace t.pftrace.gz tree"),
         ],
     ),
     (
