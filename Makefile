@@ -92,10 +92,12 @@ test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU wit
 	@$(MAKE) --no-print-directory program
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run amd64
 
-test-guests-all: ## test-guests, and every path on arm64 with pages of 4 and 16 KiB
+test-guests-all: ## test-guests, User-Mode Linux, every path on arm64, and other distributions (docs/building.md)
 	@$(MAKE) --no-print-directory test-guests
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run uml
 	@$(MAKE) --no-print-directory build ARCH=arm64
 	@tests/guest/guest run arm64
+	@tests/guest/chroot run
 
 test-all: ## `make test`, two kernels and one NIC of test-guests; fails on a skip that tests/skips does not allow
 	@$(MAKE) --no-print-directory test

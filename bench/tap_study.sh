@@ -7,6 +7,7 @@
 # STUDY_RATE=100kpps  what is sent into the first TAP device; "" for as fast as it goes
 # STUDY_BUILD=FOLDER  one more run, of a testpmd whose functions are counted: DPDK is built there for it, unless it is
 #                     there already (by `apt-get source`, meson and ninja)
+# STUDY_QUEUES="1 2"  runs without a rule; "": none
 # MPPS_BIN=…          the program (default: target/release/mpps)
 #
 # All devices are in a network namespace that goes with the script.
@@ -24,13 +25,14 @@ mkdir -p "$out"
 for tool in dpdk-testpmd ip tc python3; do
     command -v "$tool" >/dev/null || { echo "tap_study: $tool is missing" >&2; exit 1; }
 done
-eal=("--lcores=(0,1)@(0,1)" --no-huge -m 512 --iova-mode=va --no-shconf --no-telemetry --no-pci)
-taps=(--vdev=net_tap0,iface=in0 --vdev=net_tap1,iface=out0)
 # The forwarder has the first core, the sender the last.
 last=$(($(nproc) - 1))
+eal=("--lcores=(0,1)@(0-$last)" --no-huge -m 512 --iova-mode=va --no-shconf --no-telemetry --no-pci)
+taps=(--vdev=net_tap0,iface=in0 --vdev=net_tap1,iface=out0)
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT
-sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+# Its neighbours are looked for by IPv6, if the kernel has it, and its packets are none of the study's.
+sysctl -qew net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
 ip link set lo up
 
 # count NAME: packets that the kernel has had from a device.
@@ -46,21 +48,27 @@ await() {
     until "$@" 2>/dev/null; do
         tries=$((tries + 1))
         [ "$tries" -lt 600 ] || { echo "tap_study: no $what" >&2; exit 1; }
-        sleep 0.05
+        sleep 0.2
     done
 }
 
 devices_up() { ip link set in0 up && ip link set out0 up; }
 
-# traffic NAME: sends for a while, and writes what came out of the other device.
+# traffic NAME [OPTIONS]: sends for a while, and writes what came out of the other device. OPTIONS are af_packet's.
 traffic() {
-    local before after
+    local before after sent
     await "TAP devices" devices_up
     before=$(count out0)
-    taskset -c "$last" "$mpps" send af_packet:in0 --src 10.9.0.1 --dest 10.9.0.2:9000 --dest-mac 02:00:00:00:00:02 \
+    taskset -c "$last" "$mpps" send "af_packet:in0${2:-}" --src 10.9.0.1 --dest 10.9.0.2:9000 \
+        --dest-mac 02:00:00:00:00:02 \
         ${rate:+--rate "$rate"} --duration "${seconds}s" --json "$out/$1.sent.json" --quiet >/dev/null 2>&1 || true
-    sleep 0.2
-    after=$(count out0)
+    sent=$(sed -n 's/^  "tx_packets": \([0-9]*\),$/\1/p' "$out/$1.sent.json")
+    # What was sent comes out in a moment, but for what is lost.
+    for _ in $(seq 40); do
+        after=$(count out0)
+        [ $((after - before)) -lt "${sent:-0}" ] || break
+        sleep 0.25
+    done
     echo "$((after - before))" >"$out/$1.out"
 }
 
@@ -88,7 +96,7 @@ ends() {
 
 echo "kernel $(uname -r), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg) before" | tee "$out/host.txt"
 
-for queues in 1 2; do
+for queues in ${STUDY_QUEUES-1 2}; do
     front=() plugin=()
     testpmd "plain$queues" "$queues" "${taps[@]}"
     echo start >&3
@@ -167,21 +175,43 @@ for name in null nullpeer; do
     ends
 done
 
-# The rule, or what the kernel says instead.
-front=() plugin=()
-testpmd rule 1 "${taps[@]}"
+# Without the rule and with it; or what the kernel says instead. It acts on what the kernel hands to the device by
+# traffic control, so that is where these packets go.
 rule='pattern eth / ipv4 / udp / end actions queue index 0 / end'
-echo "flow create 0 ingress $rule" >&3
-await "answer to the rule" grep -q -e 'Flow rule #' -e 'Caught PMD error' -e 'Bad arguments' "$out/rule.log"
+for name in norule rule; do
+    # Its answer is wanted at once.
+    front=(stdbuf -oL) plugin=()
+    testpmd "$name" 1 "${taps[@]}"
+    if [ "$name" = rule ]; then
+        echo "flow create 0 ingress $rule" >&3
+        await "answer to the rule" grep -q -e 'Flow rule #' -e 'Caught PMD error' -e 'Bad arguments' "$out/rule.log"
+    fi
+    if [ "$name" = norule ] || grep -q 'Flow rule #' "$out/rule.log"; then
+        echo start >&3
+        traffic "$name" ,qdisc=kernel
+        tc -s filter show dev in0 parent 1: >"$out/$name.tc" 2>&1 || true
+    fi
+    ends
+done
 tc qdisc add dev lo ingress 2>/dev/null || true
 tc filter add dev lo ingress protocol ip flower ip_proto udp action drop >"$out/flower.txt" 2>&1 || true
-if grep -q 'Flow rule #' "$out/rule.log"; then
-    echo start >&3
-    traffic rule
-fi
-ends
-timeout 60 "$mpps" forward dpdk:net_tap0,iface=in0 --duration 1s --quiet --flow "ingress $rule" \
-    >"$out/rule.mpps.log" 2>&1 || true
+# By mpps, with a trace: two lanes, of which the rule chooses the first.
+for name in norule.mpps rule.mpps; do
+    flow=()
+    [ "$name" = norule.mpps ] || flow=(--flow "ingress $rule")
+    taskset -c 0 "$mpps" forward dpdk:net_tap0,iface=in0 dpdk:net_tap1,iface=out0 --lanes 2 "${flow[@]}" --quiet \
+        --trace "$out/$name.pftrace.gz" --json "$out/$name.json" >"$out/$name.log" 2>&1 &
+    pid=$!
+    await "device, or a refusal" eval "devices_up || ! kill -0 $pid"
+    if devices_up 2>/dev/null; then
+        traffic "$name" ,qdisc=kernel
+        tc -s filter show dev in0 parent 1: >"$out/$name.tc" 2>&1 || true
+        kill -INT "$pid"
+    fi
+    wait "$pid" || true
+    pid=
+    [ ! -s "$out/$name.pftrace.gz" ] || "$mpps" trace "$out/$name.pftrace.gz" table >"$out/$name.table" || true
+done
 
 python3 - "$out" "$seconds" <<'PY'
 import json, re, sys
@@ -199,6 +229,8 @@ print("\n| queues | forwarder | sent | came out | empty polls | ns each (half: a
       "| packets a poll | ns a packet (half: at most, a call) | longest |")
 print("|---|---|---|---|---|---|---|---|---|")
 for queues in (1, 2):
+    if not (out / f"plain{queues}.out").exists():
+        continue
     for name, label in (("plain", "testpmd"), ("peer", "testpmd, traced"), ("mpps", "mpps forward")):
         sent = (load(f"{name}{queues}.sent.json") or {}).get("tx_packets", 0)
         came = int((out / f"{name}{queues}.out").read_text())
@@ -245,7 +277,23 @@ if (out / "functions.txt").exists():
     print("\nfunctions of testpmd's worker, by a build with -finstrument-functions "
           f"({kpps(int((out / 'functions.out').read_text()))} came out):\n")
     print((out / "functions.txt").read_text())
+print("\n| rule | forwarder | sent | came out | matched, as tc says |\n|---|---|---|---|---|")
+for name, label, forwarder in (("norule", "none", "testpmd"), ("rule", "to queue 0", "testpmd"),
+                               ("norule.mpps", "none", "mpps forward, 2 lanes"),
+                               ("rule.mpps", "to queue 0", "mpps forward, 2 lanes")):
+    if not (out / f"{name}.out").exists():
+        continue
+    sent = (load(f"{name}.sent.json") or {}).get("tx_packets", 0)
+    matched = re.findall(r"Sent \d+ bytes (\d+) pkt", (out / f"{name}.tc").read_text())
+    lanes = [lane["rx_packets"] for lane in (load(f"{name}.json") or {}).get("lanes", [])]
+    came = (out / f"{name}.out").read_text().strip() + (f" (by lane: {', '.join(map(str, lanes))})" if lanes else "")
+    print(f"| {label} | {forwarder} | {sent} | {came} | {', '.join(matched) or '-'} |")
+for name in ("norule.mpps", "rule.mpps"):
+    if (out / f"{name}.table").exists():
+        print(f"\n{name}, from the trace:\n\n" + (out / f"{name}.table").read_text().strip())
 for queues in (1, 2):
+    if not (out / f"peer{queues}.log").exists():
+        continue
     print(f"\n{queues} queue{'s' * (queues > 1)}, testpmd by `mpps trace peer`:\n")
     text = (out / f"peer{queues}.log").read_text()
     at = text.find("\nlane 0: ")

@@ -9,6 +9,8 @@ cat >/run/bin/modprobe <<END
 LD_LIBRARY_PATH=$GUESTS/tools/lib/x86_64-linux-gnu exec /run/kmod/modprobe -d $GUESTS/kernels/$KERNEL "\$@"
 END
 chmod +x /run/bin/modprobe
+# The kernel loads on demand what it would find on a machine of its own.
+echo /run/bin/modprobe >/proc/sys/kernel/modprobe
 PATH=/run/bin:$PATH
 
 # doctor reads what the kernel was built with.

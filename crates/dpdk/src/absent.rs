@@ -24,7 +24,7 @@ fn missing(name: &str) -> Error {
 ///
 /// # Errors
 /// Always: this build has no DPDK.
-pub fn start(configs: &[&Config], _eal: &EalArgs, _lanes: usize) -> Result<()> {
+pub fn start(configs: &[&Config], _eal: &EalArgs, _cores: &[Option<usize>]) -> Result<()> {
     Err(missing(configs.first().map_or("dpdk", |config| &config.name)))
 }
 

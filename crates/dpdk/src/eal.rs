@@ -36,11 +36,12 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Starts DPDK for the ports of a run, `lanes` over all of them. A second call does nothing.
+/// Starts DPDK for the ports of a run, with the cores of its lanes over all of them, `None` for a lane that is not
+/// pinned. A second call does nothing.
 ///
 /// # Errors
 /// When the EAL refuses: with what it logged. When it has been ended: DPDK can't be started twice in a process.
-pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
+pub fn start(configs: &[&Config], eal: &EalArgs, cores: &[Option<usize>]) -> Result<()> {
     let mut state = state();
     if state.running {
         return Ok(());
@@ -62,9 +63,9 @@ pub fn start(configs: &[&Config], eal: &EalArgs, lanes: usize) -> Result<()> {
     let external = |(key, value): &(String, String)| key == "mprq_en" && value != "0";
     let any = configs.iter().any(|c| c.driver_args.iter().any(external));
     EXTERNAL_BUFFERS.store(any, Ordering::Relaxed);
-    let needed = memory::needed(configs, lanes);
+    let needed = memory::needed(configs, cores.len());
     remove_left_folders(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-    let words = arguments(configs, eal, needed, memory::free_hugepages());
+    let words = arguments(configs, eal, needed, memory::free_hugepages(cores));
     if words.iter().any(|word| word == "--no-huge")
         && let Some(available) = memory::available().filter(|available| needed > *available)
     {

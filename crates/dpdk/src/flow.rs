@@ -103,7 +103,11 @@ fn reason(driver: &str, result: c_int, why: &[c_char]) -> String {
         (true, None) => format!("{driver} says: {plain}"),
     };
     if driver == "net_tap" {
-        return format!("{told}; {}", crate::tap::flower());
+        let more = match -result == rustix::io::Errno::OPNOTSUPP.raw_os_error() {
+            true => crate::tap::RULES.to_owned(),
+            false => crate::tap::flower(),
+        };
+        return format!("{told}; {more}");
     }
     if -result == rustix::io::Errno::NOSYS.raw_os_error() || told.contains("not implemented") {
         return format!("{driver} takes no flow rules at all ({plain}): want a device whose driver does");

@@ -49,12 +49,32 @@ pub(crate) fn interface_mtu(config: &Config) -> Option<u16> {
     u16::try_from(device.mtu).ok()
 }
 
-/// Bytes of free hugepages. Source: sysfs.
-pub(crate) fn free_hugepages() -> usize {
-    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages")
-        .into_iter()
-        .flatten()
-        .flatten();
+/// Bytes of free huge pages that a run with lanes on these cores can use. DPDK takes a lane's memory from the lane's
+/// node, and its own from the node of the main thread if that has one; never from another. So of several nodes the one
+/// with the fewest decides. Source: sysfs.
+pub(crate) fn free_hugepages(cores: &[Option<usize>]) -> usize {
+    let mut main: Vec<i32> = mpps_sys::sched::allowed_cores().into_iter().map(node_of_core).collect();
+    main.dedup();
+    let mut nodes: Vec<i32> = cores.iter().flatten().copied().map(node_of_core).collect();
+    // Of a thread that may run on several DPDK says that it is on none.
+    nodes.extend(main.first().filter(|_| main.len() == 1));
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.retain(|node| *node >= 0);
+    match nodes.len() {
+        0 => free_below("/sys/kernel/mm/hugepages"),
+        n => {
+            let free = nodes
+                .iter()
+                .map(|node| free_below(&format!("/sys/devices/system/node/node{node}/hugepages")));
+            free.min().unwrap_or(0) * n
+        }
+    }
+}
+
+/// Bytes of free huge pages of all sizes, by a folder that has one for each size.
+fn free_below(folder: &str) -> usize {
+    let sizes = std::fs::read_dir(folder).into_iter().flatten().flatten();
     sizes
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;

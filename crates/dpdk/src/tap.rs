@@ -27,6 +27,11 @@ fn another(mac: [u8; 6]) -> [u8; 6] {
     [first & !1 | 2, b, c, d ^ 0x5a, e ^ 0xa5, last]
 }
 
+/// Rules that the driver takes, for the end of its own refusal. Source: `tap_flow_items` and `priv_flow_process` in
+/// `drivers/net/tap/tap_flow.c` of DPDK 22.11.
+pub(crate) const RULES: &str = "net_tap takes the actions drop, passthru and queue, and in headers dst, src, type, \
+                                vid, pcp, proto and ports with all their bits, without ranges";
+
 /// Whether this kernel has the classifier that `net_tap` needs, in words for the end of a refusal.
 pub(crate) fn flower() -> String {
     let what = "net_tap applies flow rules by the kernel's tc flower";

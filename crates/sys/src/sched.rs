@@ -59,7 +59,16 @@ pub fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Keeps the calling thread, and those that it starts meanwhile, off some cores, until dropped.
+/// Keeps the calling thread on `core`, if it can be given that: what the kernel allocates for it meanwhile, and what it
+/// touches first, is on that core's NUMA node.
+pub fn keep_on(core: Option<usize>) -> KeptOff {
+    // What the process may use is known from before.
+    allowed_cores();
+    let before = sched_getaffinity(None).ok();
+    KeptOff(before.filter(|_| core.is_some_and(|core| pin(core).is_ok())))
+}
+
+/// Keeps the calling thread, and those that it starts meanwhile, off some cores or on one, until dropped.
 #[derive(Debug)]
 pub struct KeptOff(Option<CpuSet>);
 
@@ -295,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_kept_off_cores_runs_on_the_others_and_may_return() {
+    fn a_thread_kept_off_cores_or_on_one_may_return() {
         std::thread::spawn(|| {
             let before = own_cores();
             drop(keep_off(&before));
@@ -307,6 +316,14 @@ mod tests {
                 if rest.is_empty() { before.clone() } else { rest.to_vec() }
             );
             drop(kept);
+            assert_eq!(own_cores(), before);
+            let kept = keep_on(Some(*first));
+            assert_eq!(own_cores(), [*first]);
+            drop(kept);
+            for none in [None, Some(CpuSet::MAX_CPU + 1)] {
+                let _kept = keep_on(none);
+                assert_eq!(own_cores(), before, "{none:?}");
+            }
             assert_eq!(own_cores(), before);
         })
         .join()

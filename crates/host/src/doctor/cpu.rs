@@ -68,8 +68,17 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     };
     area.add(grade, "online", finding, why, "");
 
-    if allowed.len() < count {
-        let possible = machine.possible_cores(&online);
+    let isolated = machine.read(&format!("{CPU}/isolated")).unwrap_or_default();
+    let kept = parse::list(&isolated).unwrap_or_default();
+    let possible = machine.possible_cores(&online);
+    let isolated_alone = |core: &usize| allowed.contains(core) || kept.contains(core);
+    if allowed.len() < count && possible.as_deref() == Some(&online) && online.iter().all(isolated_alone) {
+        let finding = format!(
+            "cores {} without --cores; with it the isolated ones too",
+            cores_text(&allowed)
+        );
+        area.add(Status::Ok, "affinity", finding, "", "");
+    } else if allowed.len() < count {
         let (note, command) = match possible.filter(|possible| !possible.is_empty()) {
             None => ("", String::new()),
             Some(possible) if possible.len() <= allowed.len() => (
@@ -123,7 +132,6 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
         area.add(Status::Ok, "SMT", "no sibling threads visible", why, "");
     }
 
-    let isolated = machine.read(&format!("{CPU}/isolated")).unwrap_or_default();
     let nohz = machine
         .read(&format!("{CPU}/nohz_full"))
         .filter(|t| !t.starts_with('('))
@@ -327,9 +335,12 @@ fn hypervisor(machine: &Machine, report: &mut Report, virtual_machine: bool) {
         })
         .collect();
     let why = "mitigations make system calls slower: compare numbers only between hosts with the same ones";
+    let line = machine.read("/proc/cmdline").unwrap_or_default();
+    let asked = line.split_whitespace().rfind(|word| word.starts_with("mitigations="));
+    let asked = asked.map_or_else(String::new, |word| format!(" ({word})"));
     let finding = match mitigations.len() {
-        0 => "none active".to_owned(),
-        n => format!("{n} active: {}", mitigations.join(" ")),
+        0 => format!("none active{asked}"),
+        n => format!("{n} active{asked}: {}", mitigations.join(" ")),
     };
     area.add(Status::Info, "mitigations", finding, why, "");
 }

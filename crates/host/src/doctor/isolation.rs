@@ -23,12 +23,15 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
         .and_then(|text| Cpus::of_list(&text));
     // All but the first, where most else of a host runs, that this process can be given.
     let online: Vec<usize> = online.iter().flat_map(Cpus::iter).collect();
+    // Where the host was started with isolated cores, these.
+    let isolated = machine.read("/sys/devices/system/cpu/isolated");
+    let isolated = isolated.and_then(|text| Cpus::of_list(&text)).unwrap_or_default();
     let possible = machine.possible_cores(&online).unwrap_or_else(|| online.clone());
     let cores: Cpus = online
         .iter()
         .copied()
         .skip(1)
-        .filter(|core| possible.contains(core))
+        .filter(|core| possible.contains(core) && (isolated.is_empty() || isolated.contains(*core)))
         .collect();
     let mut area = report.area("isolation");
     if check(&tree, &cores).is_err() {

@@ -25,19 +25,18 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
     }
 
     let why = "memory on another node than the NIC or the lane costs a hop per cache line";
-    let nodes = machine
-        .read("/sys/devices/system/node/online")
-        .and_then(|t| parse::list(&t))
-        .unwrap_or_default();
+    let nodes = nodes(machine);
     match nodes.len() {
         0 | 1 => area.add(Status::Ok, "NUMA", "one node", why, ""),
-        n => area.add(
-            Status::Info,
-            "NUMA",
-            format!("{n} nodes: pin lanes to the NIC's node"),
-            why,
-            "lscpu --extended",
-        ),
+        n => {
+            let cores = |node: &usize| match machine.read(&format!("{NODES}/node{node}/cpulist")) {
+                Some(list) if !list.is_empty() => format!("{node}: cores {list}"),
+                _ => format!("{node}: no cores"),
+            };
+            let cores: Vec<String> = nodes.iter().map(cores).collect();
+            let finding = format!("{n} nodes ({}): pin lanes to the NIC's node", cores.join("; "));
+            area.add(Status::Info, "NUMA", finding, why, "lscpu --extended");
+        }
     }
 
     let limits = machine.read("/proc/self/limits").unwrap_or_default();
@@ -63,6 +62,14 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
     }
 }
 
+const NODES: &str = "/sys/devices/system/node";
+
+/// NUMA nodes that are online.
+fn nodes(machine: &Machine) -> Vec<usize> {
+    let online = machine.read(&format!("{NODES}/online"));
+    online.and_then(|text| parse::list(&text)).unwrap_or_default()
+}
+
 fn hugepages(machine: &Machine, report: &mut Report) {
     const DIR: &str = "/sys/kernel/mm/hugepages";
     let mut area = report.area("hugepages");
@@ -72,6 +79,7 @@ fn hugepages(machine: &Machine, report: &mut Report) {
         area.add(Status::Info, "sizes", "none: not in this kernel", why, "");
         return;
     }
+    let nodes = nodes(machine);
     let mut any = false;
     for dir in &sizes {
         let size = dir
@@ -88,13 +96,17 @@ fn hugepages(machine: &Machine, report: &mut Report) {
             0x20_0000 if total == 0 => "echo 1024 > /proc/sys/vm/nr_hugepages",
             _ => "",
         };
-        area.add(
-            status,
-            &parse::bytes(size),
-            format!("{total} reserved, {free} free"),
-            why,
-            command,
-        );
+        // A lane takes those of its own node first.
+        let on = |node: &usize| {
+            let free = machine.number(&format!("{NODES}/node{node}/hugepages/{dir}/free_hugepages"));
+            format!("{} on node {node}", free.unwrap_or(0))
+        };
+        let by_node = match total > 0 && nodes.len() > 1 {
+            true => format!(": {}", nodes.iter().map(on).collect::<Vec<_>>().join(", ")),
+            false => String::new(),
+        };
+        let finding = format!("{total} reserved, {free} free{by_node}");
+        area.add(status, &parse::bytes(size), finding, why, command);
     }
     let mounts = machine.read("/proc/mounts").unwrap_or_default();
     let mount = mounts.lines().find_map(|l| {

@@ -471,6 +471,60 @@ fn the_boot_loader_that_is_there_is_the_one_advised_and_none_in_a_container() {
 }
 
 #[test]
+fn a_machine_started_with_isolated_cores_and_two_nodes_is_described_as_it_is() {
+    let files = [
+        (
+            "proc/cmdline",
+            "quiet mitigations=off skew_tick=1 isolcpus=managed_irq,domain,2-3\n",
+        ),
+        (
+            "proc/self/status",
+            "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-1\n",
+        ),
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("cores/possible", "0-3\n"),
+        ("sys/devices/system/cpu/isolated", "2-3\n"),
+        ("sys/devices/system/node/online", "0-1\n"),
+        ("sys/devices/system/node/node0/cpulist", "0-1\n"),
+        ("sys/devices/system/node/node1/cpulist", "2-3\n"),
+        ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "2\n"),
+        ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "1\n"),
+        (
+            "sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages",
+            "0\n",
+        ),
+        (
+            "sys/devices/system/node/node1/hugepages/hugepages-1048576kB/free_hugepages",
+            "1\n",
+        ),
+    ];
+    let report = examine_sample(&files, &Options::default());
+    let said = |area: &str, item: &str| find(&report, area, item).finding.clone();
+    assert_eq!(find(&report, "cores", "affinity").status, Status::Ok);
+    assert_eq!(
+        said("cores", "affinity"),
+        "cores 0-1 without --cores; with it the isolated ones too"
+    );
+    assert_eq!(said("cores", "isolated"), "cores 2-3: pin lanes there with --cores");
+    assert_eq!(said("hypervisor", "mitigations"), "none active (mitigations=off)");
+    assert_eq!(
+        said("hugepages", "1 GiB"),
+        "2 reserved, 1 free: 0 on node 0, 1 on node 1"
+    );
+    assert_eq!(
+        said("memory", "NUMA"),
+        "2 nodes (0: cores 0-1; 1: cores 2-3): pin lanes to the NIC's node"
+    );
+    assert!(
+        said("isolation", "boot").contains("isolcpus=managed_irq,domain,2-3; "),
+        "{report:?}"
+    );
+    assert!(said("isolation", "boot").ends_with("; skew_tick=1"), "{report:?}");
+    let command = find(&report, "isolation", "command").command.clone();
+    assert_eq!(command.as_deref(), Some("mpps isolate 2-3 -- COMMAND"));
+}
+
+#[test]
 fn a_machine_of_which_nothing_can_be_read_still_gets_a_report() {
     let report = examine_sample(
         &[],

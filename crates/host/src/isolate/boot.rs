@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Parameter {
     /// `isolcpus`, …
     pub name: &'static str,
-    /// Its value for these cores.
+    /// Its value for these cores; of `skew_tick`, which is of the whole host, 1.
     pub value: String,
     /// Its value now; `None`: not given.
     pub now: Option<String>,
@@ -76,9 +76,14 @@ impl Boot {
             ),
             parameter("rcu_nocbs", cores, "RCU callbacks run on other cores", ""),
             parameter("irqaffinity", rest, "interrupts begin on the other cores", ""),
+            parameter(
+                "skew_tick",
+                "1".to_owned(),
+                "the cores' timer ticks come one after the other",
+                "",
+            ),
         ];
-        let missing = |p: &&Parameter| p.why_not.is_empty() && !p.covers(&plan.cores);
-        let words: Vec<String> = parameters.iter().filter(missing).map(Parameter::word).collect();
+        let words: Vec<String> = missing(&parameters, &plan.cores).map(Parameter::word).collect();
         let command = match words.is_empty() {
             true => None,
             false => crate::doctor::boot_command(tree, &words.join(" ")),
@@ -87,17 +92,27 @@ impl Boot {
     }
 }
 
+/// Parameters that would do something for these cores, and are not set.
+pub(super) fn missing<'p>(parameters: &'p [Parameter], cores: &Cpus) -> impl Iterator<Item = &'p Parameter> {
+    parameters.iter().filter(|p| p.why_not.is_empty() && !p.covers(cores))
+}
+
 impl Parameter {
     /// Whether it is set for these cores already.
     pub(crate) fn covers(&self, cores: &Cpus) -> bool {
         let Some(now) = &self.now else { return false };
+        match (self.name, now.as_str()) {
+            ("skew_tick", _) => return *now == self.value,
+            (name, "all") => return name != "irqaffinity",
+            _ => {}
+        }
         // Flags of isolcpus stand before the cores.
         let numbers: Vec<&str> = now
             .split(',')
             .filter(|part| part.starts_with(|c: char| c.is_ascii_digit()))
             .collect();
         let Some(set) = Cpus::of_list(&numbers.join(",")) else {
-            return now == "all";
+            return false;
         };
         match self.name {
             "irqaffinity" => !set.is_empty() && !set.meets(cores),

@@ -1,7 +1,7 @@
 //! What is told: the table of noise, what was applied and what was not, and the same as commands of a shell.
 
 use super::apply::Outcome;
-use super::boot::Boot;
+use super::boot::{Boot, missing};
 use super::noise::{Count, Noise};
 use super::plan::{Part, Plan, Step, Undo};
 
@@ -179,7 +179,8 @@ pub fn script(plan: &Plan, boot: &Boot, command: &[String]) -> String {
     }
     match &boot.command {
         Some(command) => text += &format!("# {command}\n"),
-        None => text += "# (how this host boots is not known here, or nothing is missing)\n",
+        None if missing(&boot.parameters, &plan.cores).next().is_none() => text += "# (nothing is missing)\n",
+        None => text += "# (how this host boots is not known here)\n",
     }
     text
 }

@@ -394,9 +394,13 @@ fn the_script_has_every_change_its_undoing_and_the_parameters() {
         found.covers(&plan.cores)
     };
     assert_eq!(
-        ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity"].map(covers),
-        [true, false, true, false]
+        ["isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "skew_tick"].map(covers),
+        [true, false, true, false, false]
     );
+    assert!(text.contains("# (how this host boots is not known here)"), "{text}");
+    fake.put("proc/cmdline", "isolcpus=3 rcu_nocbs=all irqaffinity=0-2 skew_tick=1");
+    let all = script(&plan, &Boot::of(&fake.tree(), &plan), &[]);
+    assert!(all.contains("# (nothing is missing)"), "{all}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{Buffers, Demo, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter, MergedFrames, RingSize};
 use mpps_io::{PortSpec, Request, Task};
+use mpps_sys::sched::keep_on;
 
 pub(super) struct AfPacket;
 
@@ -91,6 +92,8 @@ impl Path for AfPacket {
     fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfPacketPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let guard = GuardFilter::of(&request.selection);
+            // The kernel makes the rings at once: on the node of the first lane.
+            let _kept = keep_on(request.cores.first().copied().flatten());
             AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
         };
         ports.iter().map(open).collect()

@@ -7,6 +7,7 @@ use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_io::{PortSpec, Request, Task};
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
+use mpps_sys::sched::keep_on;
 
 pub(super) struct AfXdp;
 
@@ -133,6 +134,8 @@ impl Path for AfXdp {
         let Some((_, first)) = ports.first() else {
             return Err(usage("af_xdp: no port"));
         };
+        // The packet memory of all lanes is one, and in place as soon as it is registered: on the node of the first.
+        let _kept = keep_on(first.cores.first().copied().flatten());
         // Which of them it is, the error itself says.
         let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
         opened.iter().map(AfXdpPort::remarks).for_each(remark);

@@ -116,8 +116,11 @@ impl Path for Dpdk {
             return Err(usage("dpdk: no port"));
         };
         let configs: Vec<_> = ports.iter().map(|(config, _)| *config).collect();
-        let lanes = ports.iter().map(|(_, request)| request.roles.len()).sum();
-        mpps_dpdk::start(&configs, &eal_args(opening.run)?, lanes).map_err(unopened(first.spec))?;
+        let cores: Vec<_> = ports
+            .iter()
+            .flat_map(|(_, request)| request.cores.iter().copied())
+            .collect();
+        mpps_dpdk::start(&configs, &eal_args(opening.run)?, &cores).map_err(unopened(first.spec))?;
         let open = |(config, request): &(&Config, Request<'_>)| one(config, request, opening);
         ports.iter().map(open).collect()
     }
