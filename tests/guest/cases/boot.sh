@@ -6,7 +6,7 @@
 # arguments: default_hugepagesz=1G hugepagesz=1G hugepages=1
 # cores: 4
 # memory: 5120
-# limit: 600
+# limit: 900
 # amd64: 6.1
 . "$LIB"
 
