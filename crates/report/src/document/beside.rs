@@ -256,6 +256,9 @@ fn key(value: &Value) -> String {
 /// Keys of a row, and how many rows before it have the same.
 type Match = (Vec<String>, usize);
 
+/// Rows that belong together, each with the place of its table.
+type Group<'t> = (Match, Vec<(usize, &'t Vec<Value>)>);
+
 /// The tables of one name as one: key columns, the result, and the other columns, with a column more behind each that
 /// is compared. `None` where they have no key.
 fn merged(tables: &[(&str, &Table)]) -> Option<Table> {
@@ -276,7 +279,7 @@ fn merged(tables: &[(&str, &Table)]) -> Option<Table> {
     let values: Vec<&Column> = columns.into_iter().filter(|column| !keys.contains(column)).collect();
     let first = tables[0].0;
     // Rows with the same key are matched in their order.
-    let mut groups: Vec<(Match, Vec<(usize, &Vec<Value>)>)> = Vec::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for (at, (_, table)) in tables.iter().enumerate() {
         let mut seen: Vec<Vec<String>> = Vec::new();
         for row in &table.rows {

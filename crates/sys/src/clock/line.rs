@@ -70,6 +70,6 @@ impl Published {
             scale: self.scale.load(Ordering::Relaxed),
         };
         fence(Ordering::Acquire);
-        (version % 2 == 0 && self.version() == version).then_some((version, line))
+        (version.is_multiple_of(2) && self.version() == version).then_some((version, line))
     }
 }
