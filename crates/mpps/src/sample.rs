@@ -63,7 +63,7 @@ impl SamplePcap {
         };
         let (mut file, mut every, mut snap_len) = (text, None, None);
         while let Some((rest, option)) = file.rsplit_once(',') {
-            let Some((key, value)) = option.split_once('=').filter(|(key, _)| !key.contains('/')) else {
+            let Some((key, value)) = option.split_once('=').filter(|_| !option.contains('/')) else {
                 break;
             };
             match key {
@@ -87,6 +87,11 @@ impl SamplePcap {
             text: text.to_owned(),
             made: Arc::default(),
         })
+    }
+
+    /// Where frames are written; `-`: standard output.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {

@@ -7,6 +7,7 @@ use super::serve;
 use crate::fail::{Result as Checked, argument_line, usage};
 use crate::plan::author::{Author, leads_away};
 use crate::privilege::as_user;
+use crate::sample::SamplePcap;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 use std::any::TypeId;
@@ -388,7 +389,8 @@ fn option(
     if typed.overrides(sub, arg) {
         return Ok(Vec::new());
     }
-    let away = names_file(arg) && texts.iter().flatten().any(|text| leads_away(Path::new(text)));
+    let files = texts.iter().flatten().filter_map(|text| file_of(arg, text));
+    let away = files.into_iter().any(|file| leads_away(&file));
     let refused = || author.refuses("it names a file outside of this folder");
     if let Some(why) = away.then(refused).flatten() {
         return Err(why);
@@ -439,7 +441,15 @@ fn texts(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<Option<String>>, String> 
 
 /// Whether an option's value is the path of a file.
 fn names_file(arg: &Arg) -> bool {
-    arg.get_value_parser().type_id() == TypeId::of::<PathBuf>()
+    let of = arg.get_value_parser().type_id();
+    of == TypeId::of::<PathBuf>() || of == TypeId::of::<SamplePcap>()
+}
+
+/// The file that a value of an option names, if it names one.
+fn file_of(arg: &Arg, value: &str) -> Option<PathBuf> {
+    let sample = arg.get_value_parser().type_id() == TypeId::of::<SamplePcap>();
+    let file = || SamplePcap::parse(value).map_or_else(|_| value.into(), |sample| sample.file().to_owned());
+    names_file(arg).then(|| if sample { file() } else { value.into() })
 }
 
 fn long_of(arg: &Arg) -> &str {
