@@ -88,20 +88,26 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 	@# RETRY=1, for the continuous integration: a failed test is tried once more, by itself.
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" CARGO="$(CARGO)" scripts/test.sh $(if $(RETRY),--retry) $(ARGS)
 
+# A set of guests; what it said is kept for scripts/skips.sh.
+GUESTS := mkdir -p target/test/logs && MPPS_BIN="$(CURDIR)/$(PROGRAM)" \
+    bash -c 'set -o pipefail; tests/guest/guest run $$0 | tee target/test/logs/guests-$$0.log'
+
 test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU without KVM (docs/building.md)
 	@$(MAKE) --no-print-directory program
-	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run amd64
+	@$(GUESTS) amd64
+	@scripts/skips.sh target/test/logs/guests-amd64.log
 
 test-guests-all: ## test-guests, User-Mode Linux, every path on arm64, and other distributions (docs/building.md)
 	@$(MAKE) --no-print-directory test-guests
-	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" tests/guest/guest run uml
+	@$(GUESTS) uml
 	@$(MAKE) --no-print-directory build ARCH=arm64
-	@tests/guest/guest run arm64
-	@tests/guest/chroot run
+	@$(GUESTS) arm64
+	@bash -c 'set -o pipefail; tests/guest/chroot run | tee target/test/logs/guests-chroot.log'
+	@scripts/skips.sh target/test/logs/guests-*.log
 
 test-all: ## `make test`, two kernels and one NIC of test-guests; fails on a skip that tests/skips does not allow
 	@$(MAKE) --no-print-directory test
-	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" bash -c 'set -o pipefail; tests/guest/guest run quick | tee target/test/logs/guests.log'
+	@$(GUESTS) quick
 	@scripts/skips.sh target/test/logs/*.log
 
 bench: ## side by side with other programs; writes bench/RESULTS.md

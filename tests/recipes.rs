@@ -349,6 +349,10 @@ const RECIPES: &[Recipe] = &[
 const LEFT_OUT: &[(&str, &str)] = &[
     ("make demo", "half a minute of several runs as fast as they go"),
     ("make test", "that is what runs this"),
+    (
+        "make build ARCH=arm64",
+        "a cross build takes minutes; `make test-guests-all` makes it",
+    ),
     ("make wheel", "python/tests/test_wheel.py makes and runs such a wheel"),
     (
         "make static",

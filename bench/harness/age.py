@@ -19,7 +19,7 @@ CODE = {
     "ndr": ("crates/method", "crates/af-packet", "crates/af-xdp", "crates/xsk", "crates/dpdk"),
     "l2fwd_study": ("crates/method", "crates/dpdk"),
     "pairs": ("crates/udp", "crates/sockets", "crates/dpdk"),
-    "bursts": ("crates/dpdk",),
+    "bursts": ("crates/dpdk", "crates/method"),
     "two_links": ("crates/method", "crates/af-xdp", "crates/xsk", "crates/af-packet"),
     "long": ("crates/report", "crates/dpdk", "crates/af-packet"),
     "isolation": ("crates/host", "crates/af-packet", "crates/dpdk-sys/peer"),

@@ -5,7 +5,7 @@ import contextlib
 import os
 
 from harness import mpps, testpmd
-from harness.proc import BenchError, Proc, Program, run
+from harness.proc import BenchError, Proc, Program, run, until
 from harness.report import say
 from harness.stat import percent
 
@@ -23,6 +23,9 @@ def load(core, name):
     """A busy loop beside the run, unless this is the run that has nothing beside it."""
     busy = None if name == ALONE else Proc(["sh", "-c", LOAD % core])
     try:
+        if busy:
+            # Before anything isolates the core: it would come back to it later.
+            until(lambda: os.sched_getaffinity(busy.pid) == {core}, "the load on its core")
         yield
     finally:
         if busy:

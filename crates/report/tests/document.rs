@@ -228,6 +228,68 @@ fn of_test(test: &str, throughput: [u64; 2], received: u64) -> Document {
     }
 }
 
+/// A search with a row for each of these losses.
+fn of_goals(losses: &[f64]) -> Document {
+    let column = |key: &str| document::Column {
+        key: key.to_owned(),
+        ..document::Column::default()
+    };
+    Document {
+        tables: (!losses.is_empty())
+            .then(|| document::Table {
+                name: "bounds".to_owned(),
+                columns: ["loss_ratio", "lower_pps"].map(column).into(),
+                rows: losses.iter().map(|loss| vec![json!(loss), json!(1000)]).collect(),
+                ..document::Table::default()
+            })
+            .into_iter()
+            .collect(),
+        ..of_test("ndr", [1, 2], 3)
+    }
+}
+
+#[test]
+fn rows_are_compared_with_those_of_the_first_result_and_the_same_goal_or_with_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |name: &str, losses: &[f64]| {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("result.json"), of_goals(losses).text()).expect("a file");
+        path
+    };
+    let (a, b, none) = (
+        written("a", &[0.0, 0.001]),
+        written("b", &[0.0001, 0.001]),
+        written("none", &[]),
+    );
+    let table = |results: &[std::path::PathBuf], out: &str| {
+        let out = folder.path().join(out);
+        report(results, &out, false).expect("a folder");
+        std::fs::read_to_string(out.join("bounds.csv")).expect("a table")
+    };
+    assert_eq!(
+        table(&[a.clone(), b.clone()], "ab").lines().collect::<Vec<_>>(),
+        [
+            "loss_ratio,result,lower_pps,lower_pps_by_first",
+            "0.0,a,1000,",
+            "0.001,a,1000,",
+            "0.001,b,1000,1.0",
+            "0.0001,b,1000,",
+        ]
+    );
+    let without = table(&[none, a, b], "without");
+    assert_eq!(without.lines().next(), Some("loss_ratio,result,lower_pps"));
+    let mut many = of_goals(&[0.0]);
+    many.tables[0].rows = vec![vec![json!(0), json!(1)]; 100_001];
+    let path = folder.path().join("many.json");
+    std::fs::write(&path, many.text()).expect("a file");
+    let told = report(&[path.clone(), path], &folder.path().join("x"), false).expect_err("too many");
+    assert!(
+        told.to_string().contains("it has 100001 rows in a table: want 100000"),
+        "{told}"
+    );
+}
+
 #[test]
 fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");

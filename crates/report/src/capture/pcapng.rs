@@ -46,7 +46,7 @@ pub(super) struct Counts {
 }
 
 /// Link type of packets without headers (`LINKTYPE_WIRESHARK_UPPER_PDU`): each begins with tags that say what it is.
-const UPPER_PDU: DataLink = DataLink::Unknown(252);
+const UPPER_PDU: DataLink = DataLink::WIRESHARK_UPPER_PDU;
 /// Tag 12, the name of the dissector, of 4 bytes: `data`; then the end of tags.
 const DATA: &[u8] = b"\x00\x0c\x00\x04data\x00\x00\x00\x00";
 

@@ -2,6 +2,7 @@
 
 use super::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Series, Table, Unit};
 use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet};
 
 /// What [`Document::test`] is.
 const TEST: &str = "report";
@@ -9,7 +10,8 @@ const TEST: &str = "report";
 const TESTS: [&str; 3] = ["ndr", "rfc2544", "overload"];
 
 /// Columns by which rows belong together. A loss is one in a first column alone, which goals of a search have.
-const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", "load_ratio", LANE, "kind", "trial"];
+const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", LOAD, LANE, "kind", "trial"];
+const LOAD: &str = "load_ratio";
 const LANE: &str = "lane";
 const GOAL: &str = "loss_ratio";
 
@@ -32,9 +34,14 @@ const BY: [&str; 13] = [
 /// Columns from which that of the first result is taken off.
 const LESS: [&str; 2] = [RECEIVED, GOAL];
 const RECEIVED: &str = "received";
+const DURATION: &str = "duration_s";
 
 /// Lines of all verdicts, up to which these are shown: more are in the reports of their own.
 const LINES: usize = 6;
+
+/// Most rows of a table, and most of all else that a result has a list of: those of tests have far fewer.
+const ROWS: usize = 100_000;
+const PARTS: usize = 1000;
 
 /// A result and how tables and legends name it.
 pub(crate) type Named = (String, Document);
@@ -64,6 +71,9 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
             ));
         }
     }
+    for (at, (_, document)) in all.iter().enumerate() {
+        fits(document).map_err(|why| (at, why))?;
+    }
     let each = |of: &dyn Fn(&Document) -> Vec<String>| -> Vec<String> {
         let lines = all
             .iter()
@@ -80,8 +90,11 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
         ],
     });
     let tables = of_each(all, |document| &document.tables, |table| &table.name);
-    let tables: Vec<_> = tables.into_iter().filter_map(|tables| merged(&tables)).collect();
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    let tables: Vec<_> = tables
+        .into_iter()
+        .filter_map(|tables| merged(&tables, names[0]))
+        .collect();
     let mut verdict: Vec<_> = tables.iter().flat_map(|table| sentences(table, &names)).collect();
     verdict.push(
         "The results were not measured in turns: what changed on the hosts meanwhile is in what differs.".to_owned(),
@@ -89,9 +102,12 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
     if all.iter().map(|(_, document)| document.verdict.len()).sum::<usize>() <= LINES {
         verdict.extend(each(&|document| document.verdict.clone()));
     }
-    let mut charts: Vec<_> = of_each(all, |document| &document.charts, |chart| &chart.name)
+    let charts = of_each(all, |document| &document.charts, |chart| &chart.name);
+    // As in the picture of one test: those of searches where there is no other.
+    let searches = charts.iter().all(|charts| charts[0].1.is_of_search());
+    let mut charts: Vec<_> = charts
         .into_iter()
-        .filter(|charts| !charts[0].1.is_of_search())
+        .filter(|charts| searches || !charts[0].1.is_of_search())
         .map(|charts| overlaid(&charts))
         .collect();
     charts.extend(tables.iter().filter_map(|table| difference(table, names[0])));
@@ -133,6 +149,28 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
         plan: common(all, |document| &document.plan).cloned().unwrap_or_default(),
         ..Document::default()
     })
+}
+
+/// Whether no list of a result is longer than those of tests are: others would take hours.
+fn fits(document: &Document) -> Result<(), String> {
+    let tables = document.tables.iter();
+    let columns = tables.clone().map(|table| table.columns.len()).max();
+    let lines = document.charts.iter().map(|chart| chart.series.len()).max();
+    for (what, number, most) in [
+        ("rows in a table", tables.map(|table| table.rows.len()).max(), ROWS),
+        ("columns in a table", columns, PARTS),
+        ("tables", Some(document.tables.len()), PARTS),
+        ("charts", Some(document.charts.len()), PARTS),
+        ("lines in a chart", lines, PARTS),
+        ("deviations", Some(document.deviations.len()), PARTS),
+        ("definitions", Some(document.definitions.len()), PARTS),
+    ] {
+        let number = number.unwrap_or(0);
+        if number > most {
+            return Err(format!("it has {number} {what}: want {most} at the most"));
+        }
+    }
+    Ok(())
 }
 
 /// What all have in common.
@@ -246,9 +284,10 @@ fn column(key: &str, title: &str, unit: Unit) -> Column {
 }
 
 /// A key as rows are matched by it: shares of rates are rounded, each by itself.
-fn key(value: &Value) -> String {
+fn key(column: &str, value: &Value) -> String {
     match value.as_f64() {
-        Some(number) => format!("{number:.3}"),
+        Some(number) if column == LOAD => format!("{number:.3}"),
+        Some(number) => number.to_string(),
         None => value.to_string(),
     }
 }
@@ -256,18 +295,15 @@ fn key(value: &Value) -> String {
 /// Keys of a row, and how many rows before it have the same.
 type Match = (Vec<String>, usize);
 
-/// Rows that belong together, each with the place of its table.
-type Group<'t> = (Match, Vec<(usize, &'t Vec<Value>)>);
-
 /// The tables of one name as one: key columns, the result, and the other columns, with a column more behind each that
-/// is compared. `None` where they have no key.
-fn merged(tables: &[(&str, &Table)]) -> Option<Table> {
-    let mut columns: Vec<&Column> = Vec::new();
-    for column in tables.iter().flat_map(|(_, table)| &table.columns) {
-        if !columns.iter().any(|known| known.key == column.key) {
-            columns.push(column);
-        }
-    }
+/// is compared with that of the first result, if it has the table. `None` where they have no key.
+fn merged(tables: &[(&str, &Table)], first: &str) -> Option<Table> {
+    let mut known = HashSet::new();
+    let columns: Vec<&Column> = tables
+        .iter()
+        .flat_map(|(_, table)| &table.columns)
+        .filter(|column| known.insert(&column.key))
+        .collect();
     let is_key = |at: usize, column: &Column| KEYS.contains(&column.key.as_str()) || at == 0 && column.key == GOAL;
     let keys: Vec<&Column> = (columns.iter().enumerate())
         .filter(|(at, column)| is_key(*at, column))
@@ -277,34 +313,41 @@ fn merged(tables: &[(&str, &Table)]) -> Option<Table> {
         return None;
     }
     let values: Vec<&Column> = columns.into_iter().filter(|column| !keys.contains(column)).collect();
-    let first = tables[0].0;
+    let base = tables.iter().position(|(name, _)| *name == first);
+    let compared = |column: &Column| base.and_then(|_| compared(column));
     // Rows with the same key are matched in their order.
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<Vec<(usize, &Vec<Value>)>> = Vec::new();
+    let mut place: HashMap<Match, usize> = HashMap::new();
     for (at, (_, table)) in tables.iter().enumerate() {
-        let mut seen: Vec<Vec<String>> = Vec::new();
+        let mut turns: HashMap<Vec<String>, usize> = HashMap::new();
         for row in &table.rows {
-            let of: Vec<_> = keys.iter().map(|column| key(&cell(table, row, &column.key))).collect();
-            let turn = seen.iter().filter(|known| **known == of).count();
-            seen.push(of.clone());
-            let of = (of, turn);
-            match groups.iter_mut().find(|(known, _)| *known == of) {
-                Some((_, rows)) => rows.push((at, row)),
-                None => groups.push((of, vec![(at, row)])),
-            }
+            let of = |column: &&Column| key(&column.key, &cell(table, row, &column.key));
+            let of: Vec<_> = keys.iter().map(of).collect();
+            let turn = turns.entry(of.clone()).or_default();
+            let group = *place.entry((of, *turn)).or_insert_with(|| {
+                groups.push(Vec::new());
+                groups.len() - 1
+            });
+            *turn += 1;
+            groups[group].push((at, row));
         }
     }
     let mut rows = Vec::new();
-    for (_, group) in &groups {
-        let of_first = group.iter().find(|(at, _)| *at == 0).map(|(_, row)| *row);
+    for group in &groups {
+        let of_first = group.iter().find(|(at, _)| Some(*at) == base);
         for (at, row) in group {
             let (name, table) = tables[*at];
             let mut cells: Vec<Value> = keys.iter().map(|column| cell(table, row, &column.key)).collect();
             cells.push(name.into());
+            let first_has = |key: &str| {
+                let (of, row) = of_first.filter(|_| Some(*at) != base)?;
+                Some(cell(tables[*of].1, row, key))
+            };
+            // Packets of trials that took as long.
+            let alike = first_has(DURATION).is_some_and(|of| of == cell(table, row, DURATION));
             for column in &values {
                 let value = cell(table, row, &column.key);
-                let other = of_first
-                    .filter(|_| *at > 0)
-                    .map(|row| cell(tables[0].1, row, &column.key));
+                let other = first_has(&column.key).filter(|_| column.key != RECEIVED || alike);
                 let numbers = value.as_f64().zip(other.as_ref().and_then(Value::as_f64));
                 cells.push(value);
                 match compared(column) {
@@ -364,6 +407,12 @@ fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
     if table.columns.iter().any(|column| column.key == LANE) {
         return lines;
     }
+    // Where each result has a load of its own.
+    let own = match table.name.as_str() {
+        "at-throughput" => ", each at its own throughput",
+        _ if table.columns.iter().any(|column| column.key == LOAD) => ", by shares of the reference rate of each",
+        _ => "",
+    };
     for (at, column) in table.columns.iter().enumerate() {
         let Some(of) = column
             .key
@@ -384,7 +433,10 @@ fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
                 1 => String::new(),
                 n => format!(" in the median of {n} rows ({least:.3} to {most:.3})"),
             };
-            lines.push(format!("{}: {name} is {middle:.3} times {}{over}", of.title, names[0]));
+            lines.push(format!(
+                "{}: {name} is {middle:.3} times {}{over}{own}",
+                of.title, names[0]
+            ));
         }
     }
     lines
