@@ -24,7 +24,7 @@ if [ "${MPPS_NO_DPDK:-0}" = 0 ]; then
         # The whole of the C library is there, too: of one release with the rest.
         export CFLAGS_aarch64_unknown_linux_gnu=--sysroot=$root
         # Cargo reads the second only where the first is not set, as by `make build PROFILED=1`.
-        export ${RUSTFLAGS:+RUSTFLAGS="$RUSTFLAGS -C link-arg=--sysroot=$root"}
+        [ -z "${RUSTFLAGS:-}" ] || export RUSTFLAGS="$RUSTFLAGS -C link-arg=--sysroot=$root"
         export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C link-arg=--sysroot=$root"
     else
         echo "arm64: libdpdk-dev for arm64 can't be had: built without the dpdk path" >&2
