@@ -167,6 +167,9 @@ impl Link {
         let begun = Instant::now();
         let mut tried = begun;
         while !self.look().0 {
+            if self.wanted_back() {
+                return Err(Error::new("wait for", self.name.clone(), WANTED_BACK, ErrorKind::Gone));
+            }
             if interrupted() {
                 let cause = "interrupted while its link was down";
                 return Err(Error::new("wait for", self.name.clone(), cause, ErrorKind::LinkDown));

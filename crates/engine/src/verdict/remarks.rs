@@ -139,7 +139,9 @@ fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
     let arrived = counted.iter().any(|(_, n)| *n > 0);
     let program = match h.left_to_host {
         Some(0) if arrived => {
-            ", and its driver gave none of them to the XDP program: another mode= may take them".to_owned()
+            ", and the XDP program left none to the host: its driver gave it none, or the kernel refused what it \
+             redirected; another mode= may take them"
+                .to_owned()
         }
         Some(passed) if arrived => format!(", of which the XDP program left {} to the host", count(passed)),
         _ => String::new(),
@@ -233,7 +235,10 @@ mod tests {
         };
         let none = "nothing was received: meanwhile eth1 counted 0 packets, of the test or of others";
         assert_eq!(said(Some(0), Some(0), 0, 0), none);
-        assert!(said(Some(600), Some(0), 0, 0).contains("600 packets, of the test or of others, and its driver gave"));
+        assert!(
+            said(Some(600), Some(0), 0, 0)
+                .contains("600 packets, of the test or of others, and the XDP program left none")
+        );
         assert!(said(Some(600), Some(598), 0, 0).ends_with("the XDP program left 598 to the host"));
         for (arrived, rx, dropped) in [(None, 0, 0), (Some(600), 1, 0), (Some(600), 0, 600)] {
             assert_eq!(said(arrived, Some(0), rx, dropped), "");

@@ -438,10 +438,14 @@ impl Maker<'_> {
         };
         let want = "want copy mode, or auto";
         let why = match e.raw_os_error() {
+            Some(libc::EOPNOTSUPP) if self.config.multi_buffer => {
+                format!("{driver} has none, or none with multi-buffer")
+            }
             Some(libc::EOPNOTSUPP) => format!("{driver} has none"),
             _ => format!("{driver} refuses it ({e}) and takes copy mode"),
         };
-        let lacks = if driver == "virtio_net" {
+        // A driver that has none says so, whatever the device can.
+        let lacks = if driver == "virtio_net" && e.raw_os_error() != Some(libc::EOPNOTSUPP) {
             self.device.virtio_lacks()
         } else {
             None
