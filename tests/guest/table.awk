@@ -22,7 +22,9 @@ BEGIN { FS = "\t" }
         nic[of[2]] = 1
         what = what " [" $1 "]"
         at = of[2] SUBSEP path[1]
-        on[at] = at in on ? on[at] ", " what : what
+        # Some awks make the entry before they look for it.
+        before = (at in on) ? on[at] ", " : ""
+        on[at] = before what
         next
     }
     if (!($1 in release)) kernels[++n] = $1
