@@ -22,11 +22,13 @@ bind "$@"
 echo 300 >/proc/sys/vm/nr_hugepages
 from=$1 to=$2 mac=52:54:00:00:00:02
 
-# send NAME ARGUMENT…: a run of sendrecv, to $mac.
+# send NAME ARGUMENT…: a run of sendrecv, to $mac. With run=exec it takes the place of the shell, so that a signal
+# reaches it.
+run=
 send() {
     name=$1
     shift
-    $MPPS sendrecv dpdk:$from$options --src 10.9.0.1 --dest 10.9.0.2:9000 --dest-mac $mac "$@" \
+    $run $MPPS sendrecv dpdk:$from$options --src 10.9.0.1 --dest 10.9.0.2:9000 --dest-mac $mac "$@" \
         $PATIENT --json /run/out/$name.json >/run/out/$name 2>&1
 }
 
@@ -81,7 +83,7 @@ ended 300
 options= mac=52:54:00:00:00:02
 listen reflect dpdk:$to
 : >/run/rows
-send ends --rate 300pps --duration 300s --interval 100ms --csv /run/rows &
+run=exec send ends --rate 300pps --duration 300s --interval 100ms --csv /run/rows &
 sender=$!
 rows() { [ "$(wc -l </run/rows)" -gt "$1" ]; }
 until_true 60 rows 5 || failed "no rows: $(cat /run/out/ends)"
@@ -95,5 +97,5 @@ grep -q 'device is being removed from this host' /run/out/listener || failed "$(
 until_true 60 sh -c "! test -e /sys/bus/pci/devices/$to" || failed "the device is still there"
 kill -INT $sender
 wait $sender
-grep -q 'had no carrier for .* s, from ' /run/out/ends.json || failed "$(cat /run/out/ends)"
+grep -q 'had no carrier for .*, from ' /run/out/ends.json || failed "$(cat /run/out/ends)"
 echo ok
