@@ -63,7 +63,7 @@ traffic() {
         --dest-mac 02:00:00:00:00:02 \
         ${rate:+--rate "$rate"} --duration "${seconds}s" --json "$out/$1.sent.json" --quiet >/dev/null 2>&1 || true
     sent=$(sed -n 's/^  "tx_packets": \([0-9]*\),$/\1/p' "$out/$1.sent.json")
-    # What was sent comes out in a moment, but for what is lost.
+    # Packets come out a moment after they were sent, but for those that are lost.
     for _ in $(seq 40); do
         after=$(count out0)
         [ $((after - before)) -lt "${sent:-0}" ] || break
@@ -158,7 +158,7 @@ if [ -n "${STUDY_BUILD:-}" ] && build_instrumented; then
     echo start >&3
     traffic functions
     ends
-    # What the worker forwards by, and on which threads the driver's signal was handled.
+    # The functions that the worker forwards by, and the threads on which the driver's signal was handled.
     {
         python3 "$here/functions.py" "$out/functions.tsv" 0.0005 run_pkt_fwd_on_lcore
         python3 "$here/functions.py" "$out/functions.tsv" 0 tap_trigger_cb | grep ^thread

@@ -22,8 +22,8 @@ from_caller() {
 # The version of the program, which stands in one place.
 mpps_version() { sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1; }
 
-# Of a program for any processor, by the headers of its file: the libraries that it is linked with, a line each, and its
-# processor as uname -m has it.
+# By the headers of a program, which may be for another processor: the libraries that it is linked with, a line each,
+# and its processor as uname -m has it.
 libraries() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 processor() {
     case $(readelf -h "$1" | sed -n 's/^ *Machine: *//p') in

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
-# What is linked in differs by target. scripts/arm64.sh says for which processor it is.
+# Crates that are linked in differ by target. scripts/arm64.sh says for which processor it is.
 PROCESSOR = os.environ.get("CARGO_BUILD_TARGET", os.uname().machine).split("-")[0]
 TARGET = f"{PROCESSOR}-unknown-linux-" + ("musl" if "--musl" in sys.argv[1:] else "gnu")
 

@@ -21,7 +21,7 @@ mod ring;
 #[allow(dead_code, reason = "as above")]
 mod sent;
 
-/// What the crates' own modules `sync` give, by loom, with an order left out if a test says so.
+/// The types of the crates' own modules `sync`, by loom, with an order left out if a test says so.
 mod sync {
     pub(crate) use crate::counter::Counter;
     use loom::cell::UnsafeCell;
@@ -230,7 +230,7 @@ fn a_record_that_is_overwritten_as_it_is_read_is_lost_and_never_half_of_another(
             ring.push(&of(2));
             let (next, lost, out) = reader.join().unwrap();
             assert_eq!(out.len() as u64 + lost, next);
-            // Those that are there are the last before `next`.
+            // The records that are there are the last before `next`.
             for (number, record) in (lost..).zip(out) {
                 assert_eq!(record, of(number), "an earlier one, or half of another");
             }

@@ -72,10 +72,10 @@ def taps(ctx, name):
     """Through testpmd on the core, as `mpps trace peer` counts it, one way and by one clock."""
     ctx.need("dpdk-testpmd")
     ctx.lab.up()
-    core, told, summary = ctx.core_b, ctx.file(".json"), ctx.file(".json")
+    core, counts, summary = ctx.core_b, ctx.file(".json"), ctx.file(".json")
     main = ctx.core_a
     peer = [*isolated(ctx, core, name), ctx.mpps, "lab", "exec", "--name", ctx.lab.name, "b", "--", ctx.mpps, "trace",
-            "peer", "--quiet", "--json", told, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=0@{main},1@{core}",
+            "peer", "--quiet", "--json", counts, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=0@{main},1@{core}",
             *testpmd.MEMORY["no-huge"], "--no-pci", "--no-telemetry", f"--file-prefix=isolation{os.getpid()}",
             "--vdev=net_tap0,iface=in0", "--vdev=net_tap1,iface=out0", "--", "-i", "--no-mlockall",
             "--total-num-mbufs=16384", "--no-flush-rx"]
@@ -93,7 +93,7 @@ def taps(ctx, name):
             device.proc.write(word)
         if device.proc.wait(20) != 0:
             raise BenchError(f"testpmd ended badly: {device.proc.last_line()}")
-    counted = mpps.load(told)
+    counted = mpps.load(counts)
     worker = max(counted["threads"], key=lambda thread: thread["ran_ns"], default=None)
     if worker is None:
         raise BenchError("the kernel said nothing of testpmd's threads")

@@ -136,7 +136,7 @@ fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<Af
         ..UmemConfig::default()
     })
     .map_err(of)?;
-    // Those of the lanes' pools: the fill rings have the others.
+    // Frames of the lanes' pools: the fill rings have the others.
     let waiting = |lane: usize| {
         wanted
             .iter()

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Time between two looks of the collector's.
 const READ_EVERY_NS: u64 = 50_000_000;
-/// Of a device that vfio asks for.
+/// Said of a device that vfio asks back.
 const WANTED_BACK: &str = "the device is being removed from this host";
 /// Time between two tries to connect.
 const TRY_EVERY: Duration = Duration::from_millis(500);

@@ -56,7 +56,7 @@ pub(crate) fn free_hugepages(cores: &[Option<usize>]) -> usize {
     let mut main: Vec<i32> = mpps_sys::sched::allowed_cores().into_iter().map(node_of_core).collect();
     main.dedup();
     let mut nodes: Vec<i32> = cores.iter().flatten().copied().map(node_of_core).collect();
-    // Of a thread that may run on several DPDK says that it is on none.
+    // DPDK takes a thread that may run on several nodes to be on none.
     nodes.extend(main.first().filter(|_| main.len() == 1));
     nodes.sort_unstable();
     nodes.dedup();

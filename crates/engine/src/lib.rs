@@ -18,7 +18,7 @@ mod send;
 mod verdict;
 mod workload;
 
-/// What lanes share with other threads. Kept apart so that `tests/orders.rs` can put loom's types in their place.
+/// Types that lanes share with other threads, apart so that `tests/orders.rs` can put those of loom in their place.
 mod sync {
     pub(crate) use mpps_stats::Counter;
     pub(crate) use mpps_trace::Round;

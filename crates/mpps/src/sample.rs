@@ -53,7 +53,7 @@ impl SamplePcap {
     /// Reads `FILE[,n=N][,snap=BYTES]`.
     ///
     /// # Errors
-    /// What would be right.
+    /// One line that says which values are right.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let bad = || {
             format!(
@@ -124,7 +124,7 @@ impl SamplePcap {
         Ok(())
     }
 
-    /// What so many lanes are to do. A plan that is made again has the rings of the first.
+    /// The plan of so many lanes. A plan that is made again has the rings of the first.
     pub(crate) fn options(&self, lanes: usize) -> SampleOptions {
         let mut made = self.made();
         if made.options.as_ref().is_none_or(|options| options.rings.len() != lanes) {

@@ -53,11 +53,11 @@ const IFINFOMSG: usize = 16;
 const IFADDRMSG: usize = 8;
 const RTMSG: usize = 12;
 const NDMSG: usize = 12;
-/// Of `linux/if_link.h`; libc lacks it.
+/// From `linux/if_link.h`; libc lacks it.
 const IFLA_ALT_IFNAME: u16 = 53;
-/// Of `linux/if_link.h`; libc has it for some targets only.
+/// From `linux/if_link.h`; libc has it for some targets only.
 const IFLA_CARRIER: u16 = 33;
-/// Of `linux/rtnetlink.h`; libc has it for glibc alone.
+/// From `linux/rtnetlink.h`; libc has it for glibc alone.
 const RTA_VIA: libc::c_ushort = 18;
 
 /// Neighbour states in which the address is usable: `NUD_REACHABLE | STALE | DELAY | PROBE | NOARP | PERMANENT`.

@@ -461,7 +461,7 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
     })
 }
 
-/// What it would do if it were busy all the time.
+/// The rates of a lane if it were busy all the time.
 fn at_full_load(l: &LaneSummary) -> Value {
     let known = l.at_full_load();
     json!({

@@ -160,7 +160,7 @@ pub struct LaneSummary {
     pub measured_ns: u64,
     /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
     pub busy_ratio: Option<f64>,
-    /// That time, ns; `None` also where only one of the ways that it serves is told of.
+    /// That time, ns; `None` also where the summary is of one of the two ways that it serves.
     pub busy_ns: Option<u64>,
     /// When the lane was away from its clock; `None` where no thread of ours looks at one.
     pub away: Option<AwaySummary>,
@@ -274,7 +274,7 @@ pub struct CaptureSummary {
     pub failure: Option<String>,
 }
 
-/// What became of the frames that a run has kept one of every so many of: `received + sent = written + dropped_ring +
+/// Counts of the sample that a run has kept, one of every so many frames: `received + sent = written + dropped_ring +
 /// dropped_write`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleSummary {
@@ -440,7 +440,7 @@ pub struct Summary {
     pub housekeeping: Option<Housekeeping>,
     /// What became of the packets of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
-    /// What became of the frames of a sample (`--sample-pcap`); `None`: there is none.
+    /// Counts of the sample (`--sample-pcap`); `None`: there is none.
     pub sample: Option<SampleSummary>,
     /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both:
     /// counts and rates are sums, latency is over the packets of both, and it is valid if both are.

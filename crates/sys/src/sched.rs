@@ -62,7 +62,7 @@ pub fn pin(core: usize) -> io::Result<()> {
 /// Keeps the calling thread on `core`, if it can be given that: what the kernel allocates for it meanwhile, and what it
 /// touches first, is on that core's NUMA node.
 pub fn keep_on(core: Option<usize>) -> KeptOff {
-    // What the process may use is known from before.
+    // Asked for first: it remembers which cores the process may use.
     allowed_cores();
     let before = sched_getaffinity(None).ok();
     KeptOff(before.filter(|_| core.is_some_and(|core| pin(core).is_ok())))
@@ -74,7 +74,7 @@ pub struct KeptOff(Option<CpuSet>);
 
 /// Keeps the calling thread off `cores`, where it may run on others.
 pub fn keep_off(cores: &[usize]) -> KeptOff {
-    // What the process may use is known from before.
+    // Asked for first: it remembers which cores the process may use.
     allowed_cores();
     let Ok(before) = sched_getaffinity(None) else {
         return KeptOff(None);

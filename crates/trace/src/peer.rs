@@ -148,7 +148,7 @@ pub struct Calls {
     pub p99_ns: u64,
 }
 
-/// What the kernel counted of a thread, from its first call to 0.1 s before its end at the most.
+/// Counts of the kernel's for a thread, from its first call to 0.1 s before its end at the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// Context switches by which the thread gave up its core: it slept.
@@ -200,7 +200,7 @@ pub struct PeerLane {
     pub rounds: Vec<Round>,
     /// Calls whose records were written over.
     pub overwritten: u64,
-    /// Of the thread, which may have other lanes; `None`: the kernel did not say.
+    /// Counts of its thread, which may have other lanes; `None`: the kernel did not say.
     pub scheduled: Option<Scheduled>,
 }
 

@@ -24,7 +24,7 @@ begin() {
     sender=$!
     until_true 60 passing 0 || failed "$1: nothing comes back: $(cat /run/sender /run/reflect)"
 }
-# What the sender had received in the row that it wrote last.
+# Packets that the sender had received by the row that it wrote last.
 received() {
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "rx_packets") at = i }
         NR > 1 { n += $at } END { print n + 0 }' /run/sender.csv 2>/dev/null

@@ -87,7 +87,7 @@ impl Sampler {
 
     /// The path took so many of the frames that were offered.
     fn sent(&mut self, taken: usize, stored: usize, now_ns: u64) {
-        // Those at the places until_sent, until_sent + every, … below `taken`.
+        // Frames at the places until_sent, until_sent + every, … below `taken`.
         let due = taken.saturating_sub(self.until_sent).div_ceil(self.every);
         let kept = stored.min(due);
         if kept < stored {
@@ -114,7 +114,7 @@ impl Lane<'_> {
     /// Receives a burst by a queue of the port of this place; frames whose turn it is are copied for the sample.
     ///
     /// # Errors
-    /// Those of [`Queue::receive`].
+    /// As [`Queue::receive`].
     #[inline(always)]
     pub(crate) fn receive<Q: Queue>(&self, place: usize, queue: &mut Q, burst: &mut Burst<Q::Frame>) -> Result<usize> {
         match &self.sampler {
@@ -144,7 +144,7 @@ impl Lane<'_> {
     /// for the sample.
     ///
     /// # Errors
-    /// Those of [`Queue::transmit`].
+    /// As [`Queue::transmit`].
     #[inline(always)]
     pub(crate) fn transmit<Q: Queue>(&self, place: usize, queue: &mut Q, burst: &mut Burst<Q::Frame>) -> Result<usize> {
         match &self.sampler {

@@ -64,7 +64,7 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
     }
 }
 
-/// What `ip` says of an interface: as it printed it, and read.
+/// An interface as `ip` shows it: the text, and the same read as JSON.
 pub(super) fn shown(machine: &Machine, name: &str) -> (Result<String, NoOutput>, Option<Value>) {
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
     let all = shown

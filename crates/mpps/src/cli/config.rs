@@ -101,7 +101,7 @@ pub(super) fn given_to_program(command: &Command, words: Vec<OsString>) -> Resul
 }
 
 /// A command line with the options of its file in the place of `--config`, and where they come from or what is wrong.
-/// Of a wrong file the line has the options that can be read.
+/// If the file is wrong, the line has those of its options that can be read.
 fn with_file(command: &Command, words: Vec<OsString>) -> (Line, Result<Origin, clap::Error>) {
     let mut line = Line { words, file: None };
     let Some(sub) = subcommand(command, &line.words).filter(|sub| named(sub, OPTION).is_some()) else {

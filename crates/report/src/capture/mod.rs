@@ -36,7 +36,7 @@ pub struct CaptureOptions {
     pub rotation: Option<Rotation>,
 }
 
-/// What the lanes have counted, for the file's statistics block. It has none where there are several interfaces.
+/// Counts of the lanes, for the file's statistics block; a file of several interfaces has no such block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureTotals {
     /// Packets received.

@@ -11,7 +11,7 @@ use pcap_file::{DataLink, Endianness};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What the head of each file says of an interface.
+/// An interface as the head of each file describes it.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureHeader {
     /// The interface: `eth1`.
@@ -61,7 +61,7 @@ pub(super) fn packet_block_bytes(len: usize) -> usize {
 /// Encodes blocks into memory.
 pub(super) struct Encoder {
     writer: PcapNgWriter<Vec<u8>>,
-    /// Of each interface: its packets are payloads.
+    /// By interface: whether its packets are payloads.
     payload: Vec<bool>,
     /// A payload behind its tags.
     tagged: Vec<u8>,

@@ -4,7 +4,7 @@ use super::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Seri
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 
-/// What [`Document::test`] is.
+/// The value of [`Document::test`].
 const TEST: &str = "report";
 /// Tests whose results can stand beside each other.
 const TESTS: [&str; 3] = ["ndr", "rfc2544", "overload"];
@@ -173,7 +173,7 @@ fn fits(document: &Document) -> Result<(), String> {
     Ok(())
 }
 
-/// What all have in common.
+/// The part that all have in common.
 fn common<'d, T: PartialEq>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d T) -> Option<&'d T> {
     let first = of(&all.first()?.1);
     all.iter().all(|(_, document)| of(document) == first).then_some(first)
@@ -230,7 +230,7 @@ fn shared<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d Value) -> Value
     fields.into()
 }
 
-/// What the results do not have in common: parameters, testers and command lines.
+/// Parameters, testers and command lines in which the results differ.
 fn differences(all: &[Named]) -> Option<Table> {
     let fields = |document: &Document| -> Map<String, Value> {
         let mut fields = Map::new();

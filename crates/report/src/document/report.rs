@@ -62,7 +62,7 @@ pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportE
     target.write_bytes(text.as_bytes())
 }
 
-/// What `mpps plot` draws of files.
+/// The things that `mpps plot` draws.
 pub(crate) enum Drawn {
     /// Rows of runs, in these files.
     Rows(Vec<PathBuf>),

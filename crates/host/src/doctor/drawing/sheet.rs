@@ -296,7 +296,8 @@ impl Sheet {
             format!(
                 ".w{{fill:{paper}}}text{{fill:{ink}}}.m{{fill:{faint}}}.p{{fill:{panel};stroke:{edge}}}\
                  .g{{fill:none;stroke:{edge};stroke-dasharray:4 3}}.k{{fill:{edge}}}\
-                 rect.c,.d,.q{{fill:{box_};stroke:{edge}}}rect.i{{fill:{isolated};stroke:{mark};stroke-width:2}}{colours}"
+                 rect.c,.d,.q{{fill:{box_};stroke:{edge}}}\
+                 rect.i{{fill:{isolated};stroke:{mark};stroke-width:2}}{colours}"
             )
         };
         let light = [
