@@ -24,6 +24,8 @@ const WHOLE_KIB: [&str; 3] = ["igb", "igc", "ixgbe"];
 pub(crate) struct Chunks {
     pub(crate) size: u32,
     pub(crate) unaligned: bool,
+    /// In zero-copy mode the device would fill too little of a chunk for the longest packet.
+    pub(crate) copies: bool,
 }
 
 /// The chunks that packets of `mtu` bytes above the Ethernet header fit in, on a device of this driver.
@@ -31,24 +33,28 @@ pub(crate) fn chunks(config: &Config, mtu: usize, driver: &str, page: u32) -> Re
     let front = XDP_HEADROOM + config.headroom;
     let need = mtu as u32 + LINK_HEADER + front;
     let most = page;
-    let unaligned = config.unaligned;
+    let frame = mtu as u32 + LINK_HEADER;
+    let whole = WHOLE_KIB.contains(&driver) && matches!(config.mode, Mode::Auto | Mode::ZeroCopy);
+    let filled = |size: u32| size.saturating_sub(front) / 1024 * 1024;
     let size = config.chunk.unwrap_or_else(|| {
         let size = need.next_power_of_two().max(2048);
-        let used = (size.saturating_sub(front)) / 1024 * 1024;
-        let whole = WHOLE_KIB.contains(&driver) && matches!(config.mode, Mode::Auto | Mode::ZeroCopy);
-        if whole && used < mtu as u32 + LINK_HEADER && size < most {
+        if whole && filled(size) < frame && size < most {
             2 * size
         } else {
             size
         }
     });
-    let chosen = Chunks { size, unaligned };
-    if chosen.size < need || chosen.size > most {
-        let cause = if config.chunk.is_some() {
+    let holds = size >= need && size <= most;
+    let copies = whole && filled(size) < frame;
+    if !holds || copies && config.mode == Mode::ZeroCopy {
+        let cause = if holds {
             format!(
-                "chunk={}: packets of MTU {mtu} need {need} bytes of {most} at the most",
-                chosen.size
+                "chunk={size}: zero copy by {driver} fills {} bytes of it, and packets of MTU {mtu} need {frame}: \
+                 want a larger chunk up to {most}, a smaller MTU, or mode=copy",
+                filled(size)
             )
+        } else if config.chunk.is_some() {
+            format!("chunk={size}: packets of MTU {mtu} need {need} bytes of {most} at the most")
         } else {
             format!(
                 "packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the \
@@ -63,7 +69,11 @@ pub(crate) fn chunks(config: &Config, mtu: usize, driver: &str, page: u32) -> Re
             ErrorKind::Unsupported,
         ));
     }
-    Ok(chosen)
+    Ok(Chunks {
+        size,
+        unaligned: config.unaligned,
+        copies,
+    })
 }
 
 /// Packet memory that a port would have ([`frames`]).
@@ -320,7 +330,8 @@ mod tests {
             chunks(&packed, 1500, "veth", 4096).expect("fits"),
             Chunks {
                 size: 2176,
-                unaligned: true
+                unaligned: true,
+                copies: false,
             }
         );
         assert_eq!(
@@ -330,6 +341,15 @@ mod tests {
         let error = chunks(&config("af_xdp:eth1"), 9000, "veth", 4096).expect_err("too large");
         assert!(error.to_string().contains("lower the MTU to 3822"), "{error}");
         assert!(chunks(&config("af_xdp:eth1,chunk=2048"), 1900, "veth", 4096).is_err());
+        // igb fills one KiB of two.
+        let halves = |mode: &str, mtu| chunks(&config(&format!("af_xdp:eth1,chunk=2048{mode}")), mtu, "igb", 4096);
+        let error = halves(",mode=zerocopy", 1500).expect_err("too short").to_string();
+        assert!(
+            error.contains("fills 1024 bytes") && error.contains("mode=copy"),
+            "{error}"
+        );
+        assert!(halves("", 1500).expect("by copy").copies);
+        assert!(!halves("", 1000).expect("fits").copies && !halves(",mode=copy", 1500).expect("fits").copies);
     }
 
     #[test]

@@ -97,12 +97,13 @@ fn make(wanted: Vec<Wanted<'_>>) -> Result<Vec<AfXdpPort>> {
     let shape = Chunks {
         size: shapes.iter().map(|shape| shape.size).max().unwrap_or(0),
         unaligned: shapes.iter().all(|shape| shape.unaligned),
+        copies: shapes.iter().any(|shape| shape.copies),
     };
     // One socket registers the memory, and the mode is that of all.
     let modes: Vec<Mode> = wanted.iter().map(|port| port.config.mode).collect();
     let mode = if modes.contains(&Mode::ZeroCopy) {
         SocketMode::ZeroCopy
-    } else if modes.iter().any(|mode| matches!(mode, Mode::Copy | Mode::Skb)) {
+    } else if shape.copies || modes.iter().any(|mode| matches!(mode, Mode::Copy | Mode::Skb)) {
         SocketMode::Copy
     } else {
         SocketMode::Auto

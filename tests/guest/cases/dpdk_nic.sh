@@ -60,7 +60,9 @@ send plain --rate $share --count 1000 || failed "sendrecv: $(cat /run/out/plain 
 came_back plain 1000
 grep -q "\"link_bps\": \"$bps\"" /run/out/plain.json || [ -z "$bps" ] || failed "the link is not of $bps bit/s"
 grep -q '"dpdk_ipackets": 1000' /run/out/plain.json || failed "the NIC counted: $(grep dpdk_ /run/out/plain.json)"
-grep -q "\"rx_rings\": \[$" /run/out/plain.json || failed "the fill of the receive ring is not in the JSON"
+# The driver for virtio-net has no rte_eth_rx_queue_count.
+case $NIC in virtio-net-pci) ring='\[\],' ;; *) ring='\[' ;; esac
+grep -q "\"rx_rings\": $ring\$" /run/out/plain.json || failed "rx_rings: $(grep -A 2 rx_rings /run/out/plain.json)"
 printf '%s\t%s\tdpdk on %s\tworks\n' "$KERNEL" "$(uname -r)" "$NIC" >>/run/out/found
 # Frames for another address are not for us.
 mac=52:54:00:00:00:99

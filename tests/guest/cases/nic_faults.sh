@@ -49,11 +49,11 @@ end() {
 link() {
     ip netns exec b cat /sys/class/net/eth1/carrier | grep -q $1
 }
-device=$NIC
+model=$NIC
 case $NIC in
     virtio-net-pci)
-        device=$device,iommu_platform=on,disable-legacy=on,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off
-        device=$device,guest_csum=off
+        model=$model,iommu_platform=on,disable-legacy=on,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off
+        model=$model,guest_csum=off
         ;;
     igb)
         # With up to four of eight queues each has two interrupts, with more one.
@@ -95,7 +95,7 @@ for path in udp af_packet af_xdp,mode=copy af_xdp,mode=zerocopy xdp; do
         *) want=vanished ;;
     esac
     end "$path$options, a device that was removed" $want
-    echo "device_add $device,netdev=n1,bus=r1,mac=52:54:00:00:00:02,id=nic1" >>/run/out/ask
+    echo "device_add $model,netdev=n1,bus=r1,mac=52:54:00:00:00:02,id=nic1" >>/run/out/ask
     two_nics
 done
 echo ok
