@@ -9,6 +9,8 @@ pub(crate) const RING: u16 = 1024;
 const ROOM: usize = 2048;
 /// Ethernet header and two tags beyond the MTU.
 pub(crate) const L2_BYTES: usize = 14 + 4 + 4;
+/// Header that virtio's driver counts with a packet (`virtio_net_hdr_mrg_rxbuf`), bytes.
+const VIRTIO_HEADER: usize = 12;
 /// Objects that a mempool's cache may hold (512 and half as many again), twice: the lane's and the main thread's.
 const CACHED: usize = 2 * 768;
 /// Head of an mbuf, of its mempool object, and its headroom, bytes.
@@ -29,7 +31,8 @@ pub(crate) fn mbufs(config: &Config, rx_ring: u16, tx_ring: u16) -> u32 {
 
 /// Bytes of a buffer for packets over `mtu`.
 pub(crate) fn room(mtu: u16) -> u16 {
-    ROOM.max((usize::from(mtu) + L2_BYTES).next_multiple_of(64)).min(65_000) as u16
+    ROOM.max((usize::from(mtu) + L2_BYTES + VIRTIO_HEADER).next_multiple_of(64))
+        .min(65_000) as u16
 }
 
 /// Memory for all lanes of the run, bytes, as far as it is known before a device is open.
@@ -130,7 +133,7 @@ mod tests {
         assert_eq!(room(1500), 2048);
         for mtu in [2026, 2027, 9000, 65_000] {
             assert!(
-                usize::from(room(mtu)) >= (usize::from(mtu) + L2_BYTES).min(65_000),
+                usize::from(room(mtu)) >= (usize::from(mtu) + L2_BYTES + VIRTIO_HEADER).min(65_000),
                 "{mtu}"
             );
         }
