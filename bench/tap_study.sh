@@ -121,6 +121,12 @@ done
 # A DPDK that says when each function begins and ends, its testpmd and net_tap: what the study built.
 build_instrumented() {
     local log=$out/build.log
+    # What is there is run as this user.
+    mkdir -p "$STUDY_BUILD"
+    if [ ! -O "$STUDY_BUILD" ] || [ -n "$(find "$STUDY_BUILD" -maxdepth 0 -perm /022)" ]; then
+        echo "tap_study: STUDY_BUILD=$STUDY_BUILD: other users may write there: no function is counted" >&2
+        return 1
+    fi
     [ ! -x "$STUDY_BUILD/build/app/dpdk-testpmd" ] || return 0
     for tool in meson ninja gcc dpkg-source; do
         command -v "$tool" >/dev/null || { echo "tap_study: $tool is missing: no function is counted" >&2; return 1; }

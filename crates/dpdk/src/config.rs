@@ -138,6 +138,11 @@ impl Config {
         self.driver() == "net_memif" && !self.is_memif_client() && (ours || kind == Some("no"))
     }
 
+    /// Whether it is a `net_vhost` that makes its socket and removes it at its end, rather than a client of one.
+    pub(crate) fn is_vhost_server(&self) -> bool {
+        self.driver() == "net_vhost" && self.driver_arg("client").is_none_or(|client| client == "0")
+    }
+
     /// A driver's option, as it was written.
     pub(crate) fn driver_arg(&self, name: &str) -> Option<&str> {
         let found = self.driver_args.iter().find(|(key, _)| key == name);

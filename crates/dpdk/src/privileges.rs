@@ -30,7 +30,9 @@ impl Config {
         match (&self.device, self.driver()) {
             (Device::Vdev(_), "net_null" | "net_ring" | "net_pcap") => of(none, false),
             // A server's socket is removed at the end.
-            (Device::Vdev(_), "net_memif") => of(none, self.makes_socket_file()),
+            (Device::Vdev(_), "net_memif" | "net_vhost") => {
+                of(none, self.makes_socket_file() || self.is_vhost_server())
+            }
             // The interface's MTU is set back.
             (Device::Vdev(_), "net_af_packet") if self.mtu.is_some() => of(CapabilitySet::NET_ADMIN, true),
             (Device::Vdev(_), "net_af_packet") => of(none, false),
@@ -68,6 +70,7 @@ mod tests {
             "dpdk:net_null0",
             "dpdk:net_ring0",
             "dpdk:net_memif0,role=client",
+            "dpdk:net_vhost0,iface=/run/x,client=1",
             "dpdk:net_af_packet0,iface=eth1",
         ] {
             let kept = of(text);
@@ -86,6 +89,8 @@ mod tests {
         );
         assert_eq!(of("dpdk:net_tap0,iface=tap0").held, CapabilitySet::NET_ADMIN);
         assert!(of("dpdk:net_memif0,role=server,socket=/run/x,socket-abstract=no").root);
+        let vhost = of("dpdk:net_vhost0,iface=/run/x");
+        assert!(vhost.root && vhost.held.is_empty());
         assert!(
             of("dpdk:net_af_xdp0,iface=eth1")
                 .held

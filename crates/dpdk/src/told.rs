@@ -8,10 +8,14 @@ use mpps_netdev::NetDev;
 use mpps_sys::private;
 use mpps_sys::privilege::lacks;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// `IFNAMSIZ` less the zero at the end.
 const MAX_INTERFACE_NAME: usize = 15;
+/// Bytes of `sun_path` less the zero at the end. DPDK cuts a longer one.
+const MAX_SOCKET_PATH: usize = 107;
 
 /// How a virtual device gets more queues.
 pub(crate) fn more_queues(config: &Config) -> &'static str {
@@ -34,6 +38,8 @@ enum Names {
     File,
     /// A file to be made.
     New,
+    /// A socket to be made, or one that is there.
+    Socket,
 }
 
 /// Options whose drivers don't say plainly that what they name isn't there.
@@ -50,14 +56,24 @@ const NAMING: [(&str, &str, Names); 14] = [
     ("net_pcap", "rx_iface_in", Names::Interface),
     ("net_pcap", "tx_iface", Names::Interface),
     ("net_pcap", "iface", Names::Interface),
-    ("net_virtio_user", "path", Names::New),
-    ("net_vhost", "iface", Names::New),
+    ("net_virtio_user", "path", Names::Socket),
+    ("net_vhost", "iface", Names::Socket),
 ];
 
 /// Why a file that is written to by libraries of others' must not be: somebody else may have put it there.
 fn not_ours(path: &str) -> Option<String> {
     let refused = private::check(Path::new(path)).err()?;
     (refused.kind() == io::ErrorKind::PermissionDenied).then(|| refused.to_string())
+}
+
+/// What is wrong with a path at which a socket is to be made, as there is a file already.
+fn taken(path: &Path) -> String {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let socket = path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
+    match socket && UnixStream::connect(path).err().is_some_and(refused) {
+        true => format!("a socket is there that nobody listens at: rm {}", path.display()),
+        false => "it is there already: want a path at which there is nothing".to_owned(),
+    }
 }
 
 fn missing(path: &str) -> bool {
@@ -88,7 +104,14 @@ pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<Strin
                 }
                 Names::Interface if no_interface(value) => "there is no such interface".to_owned(),
                 Names::File if missing(value) => "there is no such file".to_owned(),
-                Names::New => {
+                Names::Socket if value.len() > MAX_SOCKET_PATH => {
+                    format!("a socket's path has at most {MAX_SOCKET_PATH} bytes")
+                }
+                // DPDK removes a file at which it could not bind.
+                Names::Socket if config.is_vhost_server() && Path::new(value).symlink_metadata().is_ok() => {
+                    taken(Path::new(value))
+                }
+                Names::New | Names::Socket => {
                     let above = Path::new(value).parent();
                     match above.filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
                         Some(directory) => format!("there is no directory {}", directory.display()),
@@ -175,6 +198,31 @@ pub(crate) fn facts(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_file_where_a_socket_is_to_be_made_is_refused_and_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "precious").expect("a file");
+        std::os::unix::fs::symlink("nowhere", at("link")).expect("a link");
+        let _listens = UnixListener::bind(at("live")).expect("a socket");
+        drop(UnixListener::bind(at("dead")).expect("a socket"));
+        let said = |name: &str, more: &str| {
+            let text = format!("dpdk:net_vhost0,iface={}{more}", at(name).display());
+            misnamed(&crate::check(&text.parse().expect("a port")).expect("valid"), None).unwrap_or_default()
+        };
+        for name in ["file", "link", "live"] {
+            assert!(said(name, "").ends_with("want a path at which there is nothing"), "{name}");
+            assert!(at(name).symlink_metadata().is_ok(), "{name}");
+        }
+        let gone = said("dead", "");
+        assert!(gone.contains("nobody listens at: rm /"), "{gone}");
+        // A client's server has made it.
+        assert_eq!(said("live", ",client=1"), "");
+        assert_eq!(said("new", ""), "");
+        assert!(said(&"x".repeat(108), "").ends_with("at most 107 bytes"));
+    }
 
     #[test]
     fn an_option_that_names_what_is_not_there_is_named() {

@@ -177,7 +177,10 @@ fn samples(file: &Path, recording: &Recording, stretch: Option<&Range<u64>>) -> 
         .cloned()
         .collect();
     let second = |ns: u64| format!("{:.6} s", ns as f64 / 1e9);
-    let ends = stretch.map(|s| (second(s.start), second(s.end.min(since(meta.end_ns)))));
+    // Samples are taken until the settle time is over.
+    let over = recording.samples.last().map_or(0, |sample| since(sample.at_ns));
+    let over = over.max(since(meta.end_ns));
+    let ends = stretch.map(|s| (second(s.start), second(s.end.min(over.max(s.start)))));
     let words = ends.map(|(from, to)| format!("from {from} to {to} of the run"));
     if let (true, Some(words)) = (samples.is_empty(), &words) {
         let [first, last] = [recording.samples.first(), recording.samples.last()];
