@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests of crates/xsk that Miri can follow: rings, pools and frames over the fake kernel, its memory on the
-# heap. The tests know that they run under Miri, and take fixed cases instead of random ones.
+# heap. The tests know that they run under Miri, and take fixed cases instead of random ones. Then two threads with a
+# ring between them, under MIRI_SEEDS (4) schedules, in which loads see old values where the memory order allows it.
 set -eu
 cd "$(dirname "$0")/.."
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
@@ -31,3 +32,5 @@ tests="--test model --test audit --test frames"
 limited "building the tests" cargo +nightly miri test -q -p xsk $tests --no-run
 # shellcheck disable=SC2086
 limited "running the tests" cargo +nightly miri test -p xsk $tests "$@"
+export MIRIFLAGS="$MIRIFLAGS -Zmiri-many-seeds=0..${MIRI_SEEDS:-4}"
+limited "two threads and a ring" cargo +nightly miri test -q -p mpps-io --lib two_threads

@@ -213,7 +213,10 @@ mod tests {
             misnamed(&crate::check(&text.parse().expect("a port")).expect("valid"), None).unwrap_or_default()
         };
         for name in ["file", "link", "live"] {
-            assert!(said(name, "").ends_with("want a path at which there is nothing"), "{name}");
+            assert!(
+                said(name, "").ends_with("want a path at which there is nothing"),
+                "{name}"
+            );
             assert!(at(name).symlink_metadata().is_ok(), "{name}");
         }
         let gone = said("dead", "");
