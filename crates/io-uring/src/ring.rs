@@ -40,9 +40,14 @@ impl Setup {
             ));
         }
         if !features.suffices() {
-            // Some later kernels have them switched off.
             let release = mpps_sys::probe::kernel_release();
-            let cause = format!("this kernel ({release}) has no provided buffer rings (Linux 5.19): use udp");
+            // Some kernels after 5.19 refuse them as well: the kernel's own answer is shown, not its release judged.
+            let cause = match mpps_sys::uring::try_buffer_rings() {
+                Err(error) => format!(
+                    "this kernel ({release}) refuses provided buffer rings (Linux 5.19 has them): {error}: use udp"
+                ),
+                Ok(()) => format!("this kernel ({release}) has no waits with a timeout (Linux 5.11): use udp"),
+            };
             return Err(lacking("io_uring", &cause));
         }
         if config.multishot == Some(true) && !features.multishot_receive {

@@ -106,7 +106,7 @@ impl Features {
         Ok(Self {
             nodrop: features & FEAT_NODROP != 0,
             timeout: features & FEAT_EXT_ARG != 0,
-            buffer_rings: buffer_rings(&ring),
+            buffer_rings: buffer_rings(&ring).is_ok(),
             coop_taskrun: can(SETUP_COOP_TASKRUN),
             // It came with the same version, and a request that is not known fails only once it is made.
             multishot_receive: has(OP_SEND_ZC),
@@ -153,6 +153,14 @@ impl Features {
     pub fn suffices(&self) -> bool {
         self.nodrop && self.timeout && self.buffer_rings
     }
+}
+
+/// Registers a ring of provided buffers, and removes it again.
+///
+/// # Errors
+/// The kernel's own: `EINVAL` before Linux 5.19, and on later kernels that have them switched off.
+pub fn try_buffer_rings() -> io::Result<()> {
+    buffer_rings(&setup(0)?.0)
 }
 
 /// Why io_uring is forbidden to this process; `None`: it is not.
@@ -246,7 +254,7 @@ unsafe fn register(ring: &OwnedFd, operation: u32, arg: *mut libc::c_void, n: u3
 }
 
 /// Registers a ring of buffers, and closes it with its io_uring.
-fn buffer_rings(ring: &OwnedFd) -> bool {
+fn buffer_rings(ring: &OwnedFd) -> io::Result<()> {
     const BYTES: usize = 4096;
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory. It is given back
     // here: the kernel holds a registered page by itself, and the ring is never used.
@@ -260,7 +268,7 @@ fn buffer_rings(ring: &OwnedFd) -> bool {
             0,
         );
         if page == libc::MAP_FAILED {
-            return false;
+            return Err(io::Error::last_os_error());
         }
         let mut arg = BufReg {
             ring_addr: page as u64,
@@ -269,7 +277,7 @@ fn buffer_rings(ring: &OwnedFd) -> bool {
         };
         let result = register(ring, REGISTER_PBUF_RING, (&raw mut arg).cast(), 1);
         libc::munmap(page, BYTES);
-        result.is_ok()
+        result
     }
 }
 

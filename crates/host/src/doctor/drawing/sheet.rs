@@ -309,8 +309,9 @@ impl Sheet {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" \
              height=\"{height:.0}\" role=\"img\" aria-label=\"Cores, caches, memory nodes and network devices of this \
-             host\">\n<style>text{{font:12px system-ui,sans-serif}}.h{{font-size:18px;font-weight:600}}\
-             .b{{font-size:14px;font-weight:600}}text.c{{text-anchor:middle}}rect.x{{opacity:.45}}{}\n\
+             host\">\n<style>text{{font:12px system-ui,sans-serif}}svg{{max-width:100%;height:auto}}\
+             .h{{font-size:18px;font-weight:600}}.b{{font-size:14px;font-weight:600}}\
+             text.c{{text-anchor:middle}}rect.x{{opacity:.45}}{}\n\
              @media (prefers-color-scheme:dark){{{}}}</style>\n<rect class=\"w\" width=\"100%\" \
              height=\"100%\"/>\n{}</svg>\n",
             scheme(light, &colours(0)),
