@@ -1,10 +1,11 @@
 //! `scripts/two-hosts.sh` between the two namespaces of a lab, reached by `ip netns exec` where others are by ssh.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Net, Scratch, assert_refused, missing, net_of, program, run_command, wait_until};
+use mpps_tests::{Background, Net, Scratch, assert_refused, missing, net_of, program, run_command, skip, wait_until};
 use rustix::process::Signal;
 
 fn script() -> PathBuf {
@@ -273,6 +274,68 @@ print(ctx.section.failures, other.failures)
     assert_eq!(page.matches("**Failed**: idle: did nothing").count(), 2, "{page}");
     assert!(page.contains("target ≥ 1 x another: not measured"), "{page}");
     assert!(page.contains("| good | 1 kpps |"), "{page}");
+}
+
+#[test]
+fn the_articles_baseline_program_is_that_of_bench_neuring() {
+    if missing("python3", "python3") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("a lab needs root");
+        return;
+    }
+    const STUB: &str = r#"#!/usr/bin/env python3
+import socket, sys
+host, port = sys.argv[2].split(":")
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == "syscall-echo":
+    sock.bind((host, int(port)))
+    while True:
+        sock.sendto(*sock.recvfrom(2048))
+assert sys.argv[1] == "syscall-send" and sys.argv[3] == "--packet-size", sys.argv
+while True:
+    sock.sendto(bytes(int(sys.argv[4])), (host, int(port)))
+"#;
+    const PAIRS: &str = r#"
+import os, sys
+from harness import context, peers
+from harness.proc import BenchError, kill_all
+from harness.report import ROOT, Section
+from sections import pairs
+
+os.environ |= {"BENCH_SECONDS": "0.3", "BENCH_NEURING": sys.argv[2] + "/none"}
+ctx = context.Context(ROOT, sys.argv[1], sys.argv[2], None)
+ctx.section = Section("pairs", "Pairs", "2026-11-28, on a host", sys.argv[2])
+try:
+    print(peers.build_neuring(ctx, ctx.section))
+except BenchError as error:
+    print(error)
+os.environ["BENCH_NEURING"] = sys.argv[2] + "/neuring"
+try:
+    program = peers.build_neuring(ctx, ctx.section)
+    for sender in (pairs.NEURING, "udp"):
+        found = pairs.flat_out(ctx, (sender, pairs.NEURING), program)
+        print(sender, found["sent"] > 0, 0 < found["rate"])
+finally:
+    kill_all()
+    ctx.lab.down()
+print(ctx.section.lines)
+"#;
+    let scratch = Scratch::new();
+    let stub = scratch.path().join("neuring");
+    std::fs::write(&stub, STUB).expect("a file");
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let folder = scratch.path().to_string_lossy().into_owned();
+    let said = of_bench(PAIRS, &[&program().to_string_lossy(), &folder]);
+    for part in [
+        &format!("BENCH_NEURING={folder}/none: no program there\n"),
+        "neuring True True\n",
+        "udp True True\n",
+        "is the program that BENCH_NEURING names, neuring.",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

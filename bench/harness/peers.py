@@ -114,6 +114,8 @@ def build_neuring(ctx, section):
     with its compiler."""
     given = os.environ.get("BENCH_NEURING")
     if given:
+        if not os.access(given, os.X_OK):
+            raise BenchError(f"BENCH_NEURING={given}: no program there")
         section.text(f"`neuring` is the program that BENCH_NEURING names, {os.path.basename(given)}.")
         return given
     ctx.need("git", "rustup")

@@ -12,7 +12,7 @@ import time
 
 from harness import between, callgrind, data, dpdk, l2fwd, mpps, testpmd, xdp
 from harness.between import C_L2FWD, FORWARD
-from harness.proc import BenchError, until
+from harness.proc import BenchError, run, until
 from harness.report import say
 from harness.stat import percent, rate, times
 
@@ -84,7 +84,7 @@ def throughput(ctx, section):
     rounds = int(os.environ.get("BENCH_STUDY_ROUNDS") or (1 if ctx.quick else 2))
     sizes = [int(size) for size in ctx.words("BENCH_SIZES", [str(s) for s in (FEW if ctx.quick else SIZES)])]
     section.heading(f"Throughput at {len(sizes)} frame sizes")
-    names, rows = programs(ctx), []
+    names, rows, folders = programs(ctx), [], {}
     with contextlib.closing(between.Memif(ctx)) as rig:
         for turn in range(rounds):
             # A B, then B A: a drift of the host is in neither.
@@ -101,9 +101,12 @@ def throughput(ctx, section):
                     continue
                 say(f"    {result['took']:.0f} s, {between.void(result)[0]} of {len(result['trials'])} trials void")
                 rows += [row_of(name, turn, size, result) for size in sizes]
+                folders.setdefault(name, result["folder"])
                 data.keep(ctx, "l2fwd-study", result["folder"], f"{name.replace(' ', '-')}-{turn + 1}")
                 data.table(ctx, "l2fwd-study", "throughput.csv", COLUMNS, rows)
     ctx.study = tell(section, names, sizes, rows)
+    if len(folders) == len(names):
+        picture(ctx, section, {name: folders[name] for name in reversed(names)})
 
 
 def tell(section, names, sizes, rows):
@@ -146,6 +149,18 @@ def tell(section, names, sizes, rows):
     section.target(f"× {names[1]} (throughput, `{names[0]}`, median of {len(ratios)} sizes)", 0.95, found,
                    "no size at which both have one")
     return {name: middle.get((name, sizes[0], "throughput_pps")) for name in names}
+
+
+def picture(ctx, section, folders):
+    """A round of each program over one another, by frame size; the first is the base of differences."""
+    words = []
+    for name, folder in folders.items():
+        # Legends have a result's name from its folder.
+        words.append(os.path.join(ctx.tmp, name.replace(" ", "-")))
+        os.symlink(folder, words[-1])
+    run([ctx.mpps, "plot", *words, "-o", os.path.join(data.folder(ctx, "l2fwd-study"), "throughput.svg")])
+    section.text("The first round of each by frame size (`mpps plot`):")
+    section.text("![Rates, latency and jitter of both programs by frame size](data/l2fwd-study/throughput.svg)")
 
 
 def overload(ctx, section):

@@ -193,7 +193,7 @@ fn of_test(test: &str, throughput: [u64; 2], received: u64) -> Document {
         schema: document::SCHEMA.to_owned(),
         test: test.to_owned(),
         complete: true,
-        verdict: vec!["64 bytes: some".to_owned()],
+        verdict: vec!["64 bytes: some".to_owned(), format!("received {received}")],
         deviations: vec!["short".to_owned(), format!("at {received}")],
         params: json!({ "trial_s": 1, "reference_pps": throughput[0] }),
         results: vec![json!({ "frame_size_bytes": 64 })],
@@ -331,6 +331,22 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
     assert_eq!(
         both.verdict[0],
         "throughput_pps: b is 1.000 times a in the median of 2 rows (0.500 to 1.500)"
+    );
+    assert_eq!(
+        both.verdict[1..]
+            .iter()
+            .filter(|line| *line == "64 bytes: some")
+            .count(),
+        1
+    );
+    assert!(
+        !both.verdict.iter().any(|line| line.contains("900")),
+        "{:?}",
+        both.verdict
+    );
+    assert_eq!(
+        std::fs::read_to_string(out.join("answers.csv")).expect("a table"),
+        "result,answer\na,received 900\nb,received 800\n"
     );
     assert_eq!(both.deviations, ["short", "'a': at 900", "'b': at 800"]);
     assert_eq!(both.params, json!({ "trial_s": 1 }));

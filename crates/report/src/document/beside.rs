@@ -36,9 +36,6 @@ const LESS: [&str; 2] = [RECEIVED, GOAL];
 const RECEIVED: &str = "received";
 const DURATION: &str = "duration_s";
 
-/// Lines of all verdicts, up to which these are shown: more are in the reports of their own.
-const LINES: usize = 6;
-
 /// Most rows of a table, and most of all else that a result has a list of: those of tests have far fewer.
 const ROWS: usize = 100_000;
 const PARTS: usize = 1000;
@@ -99,9 +96,9 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
     verdict.push(
         "The results were not measured in turns: what changed on the hosts meanwhile is in what differs.".to_owned(),
     );
-    if all.iter().map(|(_, document)| document.verdict.len()).sum::<usize>() <= LINES {
-        verdict.extend(each(&|document| document.verdict.clone()));
-    }
+    let (shared_lines, own): (Vec<_>, Vec<_>) =
+        (lines(all, |document| &document.verdict).into_iter()).partition(|(_, names)| names.len() == all.len());
+    verdict.extend(shared_lines.into_iter().map(|(line, _)| line.to_owned()));
     let charts = of_each(all, |document| &document.charts, |chart| &chart.name);
     // As in the picture of one test: those of searches where there is no other.
     let searches = charts.iter().all(|charts| charts[0].1.is_of_search());
@@ -141,7 +138,7 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
         deviations: deviations(all),
         params: shared(all, |document| &document.params),
         results: results.collect(),
-        tables: tables.into_iter().chain(differences(all)).collect(),
+        tables: tables.into_iter().chain(answers(own)).chain(differences(all)).collect(),
         charts,
         definitions,
         device: (!devices.is_empty()).then(|| devices.join("\n")),
@@ -162,6 +159,7 @@ fn fits(document: &Document) -> Result<(), String> {
         ("tables", Some(document.tables.len()), PARTS),
         ("charts", Some(document.charts.len()), PARTS),
         ("lines in a chart", lines, PARTS),
+        ("lines in its answer", Some(document.verdict.len()), PARTS),
         ("deviations", Some(document.deviations.len()), PARTS),
         ("definitions", Some(document.definitions.len()), PARTS),
     ] {
@@ -198,22 +196,47 @@ fn of_each<'d, T>(
     groups
 }
 
-/// A deviation of all as it is, another with the names of those that have it.
-fn deviations(all: &[Named]) -> Vec<String> {
-    let mut lines: Vec<(&String, Vec<&str>)> = Vec::new();
+/// A line of results, and the names of those that have it.
+type Line<'d> = (&'d str, Vec<&'d str>);
+
+/// Lines of the results, each once, in the order of the first result that has it.
+fn lines<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d [String]) -> Vec<Line<'d>> {
+    let mut lines: Vec<Line<'d>> = Vec::new();
     for (name, document) in all {
-        for line in &document.deviations {
-            match lines.iter_mut().find(|(known, _)| *known == line) {
+        for line in of(document) {
+            match lines.iter_mut().find(|(known, _)| known == line) {
+                Some((_, names)) if names.contains(&name.as_str()) => {}
                 Some((_, names)) => names.push(name),
                 None => lines.push((line, vec![name])),
             }
         }
     }
-    let told = |(line, names): (&String, Vec<&str>)| match names.len() == all.len() {
-        true => line.clone(),
+    lines
+}
+
+/// A deviation of all as it is, another with the names of those that have it.
+fn deviations(all: &[Named]) -> Vec<String> {
+    let told = |(line, names): Line<'_>| match names.len() == all.len() {
+        true => line.to_owned(),
         false => format!("'{}': {line}", names.join("', '")),
     };
-    lines.into_iter().map(told).collect()
+    let all_lines = lines(all, |document| &document.deviations);
+    all_lines.into_iter().map(told).collect()
+}
+
+/// Lines of verdicts that not all results have.
+fn answers(own: Vec<Line<'_>>) -> Option<Table> {
+    let row = |(line, names): Line<'_>| vec![Value::from(names.join(", ")), line.into()];
+    let table = Table {
+        name: "answers".to_owned(),
+        caption: "What each result says".to_owned(),
+        columns: vec![
+            column("result", "result", Unit::Plain),
+            column("answer", "answer", Unit::Plain),
+        ],
+        rows: own.into_iter().map(row).collect(),
+    };
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Fields that are the same in all.
