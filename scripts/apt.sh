@@ -12,7 +12,8 @@ of() {
     if [ "$arch" != "$release" ]; then
         : >"$folder/status"
         options=(-o "APT::Architecture=$arch" -o "APT::Architectures::=$arch" -o "Dir::State::status=$folder/status")
-        mirror=http://ports.ubuntu.com/ubuntu-ports
+        # From 26.04 on, arm64 is where amd64 is.
+        [[ ! $base < resolute ]] || mirror=http://ports.ubuntu.com/ubuntu-ports
     fi
     {
         case $origin in
@@ -28,6 +29,15 @@ of() {
         -o Dir::Etc::preferencesparts=/dev/null -o Dir::State::lists="$folder/lists" -o Dir::Cache="$folder/cache" \
         -o Acquire::Languages=none -o APT::Default-Release="$release" -o APT::Sandbox::User=root -qq \
         "${options[@]}" "$@"
+}
+
+# absent WHAT: a line for what can't be had: skipped without a network, failed with one.
+absent() {
+    if wget -q --spider --timeout 10 --tries 2 http://deb.debian.org/debian/dists/stable/Release; then
+        echo "FAILED $1: can't be had, and there is a network"
+    else
+        echo "SKIPPED: ${apt_for:-packages}: no network, and nothing kept: $1"
+    fi
 }
 
 # unpack FOLDER PACKAGE-FILE…

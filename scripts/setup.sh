@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
 #
-#   scripts/setup.sh build|arm64|wheel|deb|rpm|static|demo|test|bench|fuzz...      (nothing given: test)
+#   scripts/setup.sh build|arm64|wheel|deb|rpm|static|demo|test|guests|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
 # it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
@@ -48,6 +48,12 @@ test  | mandoc       | mandoc
 test  | tmux         | tmux
 test  | xmllint      | libxml2-utils
 test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
+guests | ip          | iproute2
+guests | ping        | iputils-ping
+guests | python3     | python3
+guests | wget        | wget
+guests | xz          | xz-utils
+guests | zstd        | zstd
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3
 bench | valgrind     | valgrind
@@ -73,9 +79,13 @@ includes() {
         rpm | static) echo "build $1" ;;
         demo) echo "$build demo" ;;
         test) echo "$build wheel demo test" ;;
+        guests) echo "$build guests" ;;
         bench) echo "$build wheel demo test bench" ;;
         fuzz) echo build fuzz ;;
-        *) say "unknown task '$1': must be build, wheel, deb, rpm, static, demo, test, bench or fuzz" && exit 2 ;;
+        *)
+            say "unknown task '$1': must be build, arm64, wheel, deb, rpm, static, demo, test, guests, bench or fuzz"
+            exit 2
+            ;;
     esac
 }
 

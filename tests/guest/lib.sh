@@ -33,6 +33,20 @@ until_true() {
     done
 }
 
+# tool NAME PACKAGE: a program of this machine's, or of its package that was unpacked, with the libraries beside it.
+tool() {
+    ! command -v $1 >/dev/null || return 0
+    for at in $GUESTS/programs/sbin/$1 $GUESTS/programs/usr/sbin/$1; do
+        [ -x $at ] || continue
+        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' \
+            $GUESTS/programs/usr/lib/x86_64-linux-gnu:$GUESTS/programs/lib/x86_64-linux-gnu $at >/run/bin/$1
+        chmod +x /run/bin/$1
+        return 0
+    done
+    echo "skipped: no $1 here (package $2)"
+    exit 0
+}
+
 # Two namespaces, a and b, with a veth pair between them: eth1, 10.9.0.1 and 10.9.0.2.
 two_hosts() {
     modprobe veth
@@ -50,7 +64,7 @@ two_hosts() {
 # two_nics: the guest's two NICs as eth1 of the namespaces a and b, by their MAC addresses …:01 and …:02, once they have
 # a link, which takes igb four seconds. Again after a NIC was removed and added.
 two_nics() {
-    case $NIC in virtio-net-pci) modprobe virtio_net ;; *) modprobe $NIC ;; esac
+    case $NIC in virtio-net-pci) modprobe virtio_net ;; *VF) modprobe igbvf ;; *) modprobe $NIC ;; esac
     for last in 1 2; do
         case $last in 1) host=a ;; 2) host=b ;; esac
         ip netns list | grep -q $host || ip netns add $host
@@ -84,6 +98,24 @@ key() {
     sed -n "s/^  \"$2\": \([0-9.]*\).*/\1/p" "$1"
 }
 
+# received CSV: packets that a run had received by the row that it wrote last, and in that row. A reflector's rows are
+# of the moment, a sender's wait until packets that come late have come.
+received() {
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "rx_packets") at = i }
+        NR > 1 { n += last = $at } END { print n + 0, last + 0 }' $1 2>/dev/null || echo 0 0
+}
+
+# passing CSV N: more than N packets have come back.
+passing() {
+    [ "$(received $1 | cut -d ' ' -f 1)" -gt $2 ]
+}
+
+# silent CSV: none has come in the row that was written last. $before is how many came until then.
+silent() {
+    before=$(received $1)
+    [ "${before#* }" = 0 ] && before=${before% *}
+}
+
 # PCI addresses of the NICs, in order.
 nics() {
     grep -l ^0x0200 /sys/bus/pci/devices/*/class | cut -d/ -f6
@@ -91,6 +123,7 @@ nics() {
 
 # bind NIC…: gives them to vfio-pci (or $handler) as doctor advises, word by word, until it has nothing left to advise.
 bind() {
+    tool python3 python3
     for device; do
         for _ in 1 2 3 4; do
             $MPPS doctor $device --json >/run/doctor 2>/run/err || failed "doctor $device: $(cat /run/err)"
@@ -119,27 +152,29 @@ listen() {
 # A processor that is emulated keeps no schedule.
 PATIENT="--tolerance 100% --catch-up 1s --settle 3s"
 
-# exchange PATH [OPTIONS]: 1,000 packets from a to b and back. Says `works`, or what was refused.
+# exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets from a to b and back. Says `works`, or what was refused.
 exchange() {
-    case $1 in
+    path=$1
+    case $path in
         udp | io_uring) from=$1:10.9.0.1 to=$1:10.9.0.2:9000 ;;
         *) from=$1:eth1$2 to=$1:eth1$2 ;;
     esac
-    ip netns exec b $MPPS reflect $to --json /run/out/$1-reflect.json >/run/reflect 2>&1 &
+    shift $(($# < 2 ? $# : 2))
+    ip netns exec b $MPPS reflect $to --json /run/out/$path-reflect.json >/run/reflect 2>&1 &
     reflector=$!
     until_true 60 sh -c "grep -q ready /run/reflect || ! kill -0 $reflector 2>/dev/null"
     # shellcheck disable=SC2086 # words
-    ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count 1000 --rate 300pps $PATIENT \
-        --quiet --json /run/out/$1.json 2>/run/sender
+    ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count ${COUNT:-1000} --rate 300pps \
+        $PATIENT "$@" --quiet --json /run/out/$path.json 2>/run/sender
     code=$?
     kill -INT $reflector 2>/dev/null
     wait $reflector
     if [ $code = 0 ]; then
         for name in tx_packets rx_packets; do
-            [ "$(key /run/out/$1.json $name)" = 1000 ] || code="$name $(key /run/out/$1.json $name)"
+            [ "$(key /run/out/$path.json $name)" = ${COUNT:-1000} ] || code="$name $(key /run/out/$path.json $name)"
         done
-        reflected=$(key /run/out/$1-reflect.json tx_packets)
-        [ "$reflected" = 1000 ] || code="reflected $reflected"
+        reflected=$(key /run/out/$path-reflect.json tx_packets)
+        [ "$reflected" = ${COUNT:-1000} ] || code="reflected $reflected"
     fi
     case $code in
         0) echo works ;;

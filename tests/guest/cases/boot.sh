@@ -10,6 +10,7 @@
 # amd64: 6.1
 . "$LIB"
 
+tool python3 python3
 $MPPS doctor --json >/run/out/doctor.json || failed "doctor ended with $?"
 # said AREA ITEM PATTERN: a finding of doctor's.
 said() {
@@ -85,9 +86,16 @@ lane 1 "4 KiB pages on N0" af_packet:eth1
 lane 3 "4 KiB pages on N1" af_xdp:eth1
 lane 1 "4 KiB pages on N0" af_xdp:eth1
 lane $((huge * 2 + 1)) "1048576 KiB pages on N$huge" af_xdp:eth1,pages=huge-1g
-# DPDK's own memory is on the main thread's node: without a page there, normal pages. Where the main thread has both
-# nodes, the lane's decides.
-lane 3 "" dpdk:net_null0,no-rx=1
+# DPDK's own memory is on the main thread's node: without a page there, normal pages, all on that node. Where the main
+# thread has both nodes, the lane's decides; normal pages are then on either.
+lane 3 "4 KiB pages on N0" dpdk:net_null0,no-rx=1
 lane $((huge * 2 + 1)) "1048576 KiB pages on N$huge" dpdk:net_null0,no-rx=1 taskset -c 0-3
 lane $((3 - huge * 2)) "4 KiB pages on *" dpdk:net_null0,no-rx=1 taskset -c 0-3
+# With pages on both nodes the buffers are on the lane's, and the main thread is on node 0.
+echo 0 >/proc/sys/vm/nr_hugepages
+for node in 0 1; do
+    echo 100 >/sys/devices/system/node/node$node/hugepages/hugepages-2048kB/nr_hugepages
+done
+lane 3 "2048 KiB pages on N1" dpdk:net_null0,no-rx=1
+lane 1 "2048 KiB pages on N0" dpdk:net_null0,no-rx=1
 echo ok

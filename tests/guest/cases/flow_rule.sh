@@ -4,6 +4,7 @@
 # limit: 600
 . "$LIB"
 
+tool python3 python3
 modprobe tun || failed "no module tun"
 ip link set lo up
 mkfifo /run/said
