@@ -123,7 +123,11 @@ fn io_uring(machine: &Machine) -> Verdict {
             };
             match features.suffices() {
                 true => Verdict::works(format!("{}{without}; needs no privilege", has.join(", "))),
-                false => Verdict::not(format!("rings can be made{without}"), ""),
+                // A kernel may refuse what its release has.
+                false => Verdict::not(
+                    format!("rings can be made; this kernel lacks or refuses {}", lacks.join(", ")),
+                    "",
+                ),
             }
         }
         (Err(e), Some(1 | 2)) => Verdict::not(
