@@ -66,7 +66,8 @@ grep -q "\"rx_rings\": $ring\$" /run/out/plain.json || failed "rx_rings: $(grep 
 printf '%s\t%s\tdpdk on %s\tworks\n' "$KERNEL" "$(uname -r)" "$NIC" >>/run/out/found
 # Frames for another address are not for us.
 mac=52:54:00:00:00:99
-send foreign --rate 300pps --count 50
+send foreign --rate 300pps --count 50 || failed "foreign: $(cat /run/out/foreign)"
+[ "$(key /run/out/foreign.json tx_packets)" = 50 ] || failed "sent to another address: $(cat /run/out/foreign)"
 came_back foreign 0
 ended 1000
 
@@ -83,21 +84,29 @@ ended 300
 
 # The wire of the sender goes and comes, then the device of the reflector is taken away.
 options= mac=52:54:00:00:00:02
-listen reflect dpdk:$to
-: >/run/rows
-run=exec send ends --rate 300pps --duration 300s --interval 100ms --csv /run/rows &
+listen reflect dpdk:$to --interval 500ms --csv /run/rows
+run=exec send ends --rate 300pps --duration 300s &
 sender=$!
-rows() { [ "$(wc -l </run/rows)" -gt "$1" ]; }
-until_true 60 rows 5 || failed "no rows: $(cat /run/out/ends)"
+until_true 60 passing /run/rows 100 || failed "nothing comes: $(cat /run/out/ends)"
 echo set_link d0 off >>/run/out/ask
 until_true 60 grep -q "link is down\|no carrier" /run/out/ends || failed "nobody saw the link go: $(cat /run/out/ends)"
+until_true 60 silent /run/rows || failed "packets pass without a link: $(cat /run/out/listener)"
 echo set_link d0 on >>/run/out/ask
-until_true 60 rows $(($(wc -l </run/rows) + 20))
+until_true 60 passing /run/rows $((before + 300)) || failed "nothing comes with the link: $(cat /run/out/ends)"
 echo device_del d1 >>/run/out/ask
 until_true 90 sh -c "! kill -0 $listener 2>/dev/null" || failed "the reflector did not end: $(cat /run/out/listener)"
 grep -q 'device is being removed from this host' /run/out/listener || failed "$(cat /run/out/listener)"
 until_true 60 sh -c "! test -e /sys/bus/pci/devices/$to" || failed "the device is still there"
+wait $listener
+code=$?
+[ $code = 3 ] || failed "the reflector ended with $code: $(cat /run/out/listener)"
+reflected=$(key /run/out/listener.json tx_packets)
+grep -q '"the device failed or vanished during the run: the report ends there"' /run/out/listener.json ||
+    failed "the reflector's report: $(cat /run/out/listener.json)"
 kill -INT $sender
-wait $sender
+wait $sender || failed "the sender ended with $?: $(cat /run/out/ends)"
+back=$(key /run/out/ends.json rx_packets)
+[ $back -gt $before ] && [ $back -le $reflected ] ||
+    failed "reflected $before before the link went, $reflected in all; came back $back"
 grep -q 'had no carrier for .*, from ' /run/out/ends.json || failed "$(cat /run/out/ends)"
 echo ok
