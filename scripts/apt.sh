@@ -48,6 +48,10 @@ unpack() {
     for package; do
         dpkg-deb -x "$package" "$folder" || return
     done
+    # A link from the root of a system leads within this one: else a linker finds no libm.so, and takes libm.a.
+    find "$folder" -type l -lname '/*' | while read -r link; do
+        ln -sfn "$(realpath -ms --relative-to="${link%/*}" "$folder$(readlink "$link")")" "$link"
+    done
 }
 
 # unpack_all FOLDER RELEASE[/ARCH] ORIGIN PACKAGE…: with all that they depend on and that is not installed. A file
