@@ -150,7 +150,7 @@ listen() {
 }
 
 # A processor that is emulated keeps no schedule.
-PATIENT="--tolerance 100% --catch-up 1s --settle 3s"
+PATIENT="--tolerance 100% --catch-up 10s --settle 3s"
 
 # exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets from a to b and back. Says `works`, or what was refused.
 exchange() {
