@@ -1,5 +1,6 @@
 # Four NICs by vfio-pci: 1,000 packets through a forwarder with two of them, and back, and through one that has one.
 # nics: e1000e
+# more-nics: vmxnet3 igb
 # machine: q35,kernel-irqchip=split
 # options: -device intel-iommu,intremap=on,caching-mode=on,device-iotlb=on
 # options: -device pcie-root-port,id=r0,slot=1 -device pcie-root-port,id=r1,slot=2
@@ -12,6 +13,7 @@
 # memory: 2500
 # limit: 300
 # amd64: 6.1
+# more: 6.1
 . "$LIB"
 
 set -- $(nics)
