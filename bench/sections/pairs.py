@@ -211,6 +211,8 @@ def flat_out(ctx, pair, program):
                 "--quiet"]
     with reflector(ctx, pair, label, program):
         found = peers.flood(ctx, label, argv)
+    if not found["rate"]:
+        raise BenchError(f"{label}: nothing was sent")
     return {"rate": found["back"], "sent": found["rate"], "loss": 1 - found["back"] / found["rate"]}
 
 

@@ -52,7 +52,9 @@ def test_histograms_are_of_every_packet(program: str) -> None:
     assert sum(one.get_total_count() for one in result.histograms()) == result.rx_packets
     p99 = result.latency_ns.p99
     assert p99 is not None
-    assert whole.get_value_at_percentile(99) == pytest.approx(p99, rel=0.01)
+    # A packet more or less, as both count to a percentile in ways of their own, within the 1 % of a bucket.
+    below, above = (whole.get_value_at_percentile(at) for at in (98.8, 99.2))
+    assert 0.99 * below <= p99 <= 1.01 * above
 
 
 def test_a_log_that_was_asked_for_by_name_stays(program: str, tmp_path: Path) -> None:
