@@ -168,8 +168,8 @@ impl Drop for Served {
 }
 
 /// Whether somebody has a socket open, of whichever type. Asked by a datagram, which connects to none that a memif
-/// could have: a DPDK of 22.11 aborts when one connects to its server and goes at once.
-fn is_held(path: &Path) -> io::Result<bool> {
+/// or a vhost-user server could have: a DPDK of 22.11 aborts when one connects to its memif's server and goes at once.
+pub(crate) fn is_held(path: &Path) -> io::Result<bool> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;

@@ -1,6 +1,6 @@
 //! What the user is told about a port: facts if it is open, hints if it can't be made.
 
-use crate::memif::Socket;
+use crate::memif::{Socket, is_held};
 use crate::{Config, memory};
 use dpdk_sys as sys;
 use mpps_io::{ErrorKind, Fact};
@@ -9,7 +9,6 @@ use mpps_sys::private;
 use mpps_sys::privilege::lacks;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// `IFNAMSIZ` less the zero at the end.
@@ -66,14 +65,14 @@ fn not_ours(path: &str) -> Option<String> {
     (refused.kind() == io::ErrorKind::PermissionDenied).then(|| refused.to_string())
 }
 
-/// What is wrong with a path at which a socket is to be made, as there is a file already.
-fn taken(path: &Path) -> String {
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    let socket = path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
-    match socket && UnixStream::connect(path).err().is_some_and(refused) {
+/// Why DPDK must not make a socket at a path: there is a file, which it would remove, as it can't bind there.
+fn taken(path: &Path) -> Option<String> {
+    let there = path.symlink_metadata().ok()?;
+    let left = there.file_type().is_socket() && is_held(path).is_ok_and(|held| !held);
+    Some(match left {
         true => format!("a socket is there that nobody listens at: rm {}", path.display()),
         false => "it is there already: want a path at which there is nothing".to_owned(),
-    }
+    })
 }
 
 fn missing(path: &str) -> bool {
@@ -107,14 +106,12 @@ pub(crate) fn misnamed(config: &Config, socket: Option<&Socket>) -> Option<Strin
                 Names::Socket if value.len() > MAX_SOCKET_PATH => {
                     format!("a socket's path has at most {MAX_SOCKET_PATH} bytes")
                 }
-                // DPDK removes a file at which it could not bind.
-                Names::Socket if config.is_vhost_server() && Path::new(value).symlink_metadata().is_ok() => {
-                    taken(Path::new(value))
-                }
                 Names::New | Names::Socket => {
-                    let above = Path::new(value).parent();
+                    let path = Path::new(value);
+                    let above = path.parent();
                     match above.filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
                         Some(directory) => format!("there is no directory {}", directory.display()),
+                        None if config.is_vhost_server() => taken(path).or_else(|| not_ours(value))?,
                         None => not_ours(value)?,
                     }
                 }

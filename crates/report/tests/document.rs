@@ -283,10 +283,12 @@ fn rows_are_compared_with_those_of_the_first_result_and_the_same_goal_or_with_no
     many.tables[0].rows = vec![vec![json!(0), json!(1)]; 100_001];
     let path = folder.path().join("many.json");
     std::fs::write(&path, many.text()).expect("a file");
-    let told = report(&[path.clone(), path], &folder.path().join("x"), false).expect_err("too many");
+    let refused = report(&[path.clone(), path], &folder.path().join("x"), false).expect_err("too many");
     assert!(
-        told.to_string().contains("it has 100001 rows in a table: want 100000"),
-        "{told}"
+        refused
+            .to_string()
+            .contains("it has 100001 rows in a table: want 100000"),
+        "{refused}"
     );
 }
 

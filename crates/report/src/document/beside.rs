@@ -216,12 +216,12 @@ fn lines<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d [String]) -> Vec
 
 /// A deviation of all as it is, another with the names of those that have it.
 fn deviations(all: &[Named]) -> Vec<String> {
-    let told = |(line, names): Line<'_>| match names.len() == all.len() {
+    let named = |(line, names): Line<'_>| match names.len() == all.len() {
         true => line.to_owned(),
         false => format!("'{}': {line}", names.join("', '")),
     };
     let all_lines = lines(all, |document| &document.deviations);
-    all_lines.into_iter().map(told).collect()
+    all_lines.into_iter().map(named).collect()
 }
 
 /// Lines of verdicts that not all results have.
