@@ -69,7 +69,8 @@ two_nics() {
         case $last in 1) host=a ;; 2) host=b ;; esac
         ip netns list | grep -q $host || ip netns add $host
         ! ip -n $host link show eth1 >/dev/null 2>&1 || continue
-        until_true 20 grep -q "00:0$last\$" /sys/class/net/*/address || failed "no NIC for $host: $(ip link)"
+        # The names are read anew at each try: one that was just added is not there yet.
+        until_true 60 sh -c "grep -q '00:0$last\$' /sys/class/net/*/address" || failed "no NIC for $host: $(ip link)"
         device=$(grep -l "00:0$last\$" /sys/class/net/*/address)
         ip link set "$(basename "$(dirname "$device")")" netns $host name eth1
         ip -n $host link set lo up
