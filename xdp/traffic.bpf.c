@@ -205,6 +205,12 @@ SEC("xdp") int send(struct xdp_md *ctx)
 	} else if (PLAN.flags & LIMITED && !--lane->remaining) {
 		lane->done = 1;
 	}
+	/*
+	 * The frame is sent again and again. Before Linux 6.3 a start that the driver moved stays so, unless the bounds of
+	 * the packet have changed: with metadata they have.
+	 */
+	if (PLAN.flags & MOVED)
+		bpf_xdp_adjust_meta(ctx, -4);
 	return XDP_TX;
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod flag {
     pub(crate) const ACROSS: u32 = 1 << 14;
     pub(crate) const TURNED: u32 = 1 << 15;
     pub(crate) const LIMITED: u32 = 1 << 16;
+    pub(crate) const MOVED: u32 = 1 << 17;
 }
 
 /// Addresses in a list of [`Loops`].

@@ -94,6 +94,8 @@ pub(crate) struct Place {
     /// Frames come in poll loops, whose end the kernel tells.
     pub(crate) polled: bool,
     pub(crate) veth: bool,
+    /// The driver moves the start of frames that it is given.
+    pub(crate) moved: bool,
 }
 
 /// The constants that every program has.
@@ -106,6 +108,7 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         (config.check == Check::All, flag::CHECK_DATA),
         (place.own_mac, flag::OWN_MAC),
         (place.veth, flag::VETH),
+        (place.moved, flag::MOVED),
     ] {
         if on {
             flags |= bit;

@@ -330,6 +330,7 @@ fn flags_and_sizes_are_the_programs() {
         (flag::ACROSS, "ACROSS"),
         (flag::TURNED, "TURNED"),
         (flag::LIMITED, "LIMITED"),
+        (flag::MOVED, "MOVED"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));

@@ -8,7 +8,7 @@
 # options: -chardev socket,id=vhost,path=OUT/vhost -netdev vhost-user,id=n0,chardev=vhost,queues=2
 # options: -chardev socket,id=sender,path=OUT/sender -netdev vhost-user,id=n1,chardev=sender
 # options: -device pcie-root-port,id=r0,slot=1 -device pcie-root-port,id=r1,slot=2
-# options: -device virtio-net-pci,disable-legacy=on,mq=on,vectors=6,netdev=n0,bus=r0,mac=52:54:00:00:00:01
+# options: -device virtio-net-pci,disable-legacy=on,mq=on,vectors=6,netdev=n0,bus=r0,mac=52:54:00:00:00:01,VIRTIO_XDP
 # options: -device virtio-net-pci,disable-legacy=on,netdev=n1,bus=r1,mac=52:54:00:00:00:02
 # limit: 240
 # amd64: 6.1
@@ -32,10 +32,10 @@ name=$(ls /sys/bus/pci/devices/$1/virtio*/net)
 ip link set lo up
 ip addr add 10.9.0.1/24 dev $name
 wrong=
-for path in udp af_packet dpdk; do
+for path in udp io_uring af_packet af_xdp xdp dpdk; do
     case $path in
-        udp) from=udp:10.9.0.1 ;;
-        af_packet) from=af_packet:$name ;;
+        udp | io_uring) from=$path:10.9.0.1 ;;
+        af_packet | af_xdp | xdp) from=$path:$name ;;
         dpdk)
             handler=uio_pci_generic bind $1
             from=dpdk:$1
