@@ -47,7 +47,7 @@ test  | babeltrace2  | babeltrace2
 test  | mandoc       | mandoc
 test  | tmux         | tmux
 test  | xmllint      | libxml2-utils
-test  | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
+testpmd | dpdk-testpmd | dpdk dpdk-dev librte-meta-bus librte-meta-mempool librte-meta-net
 guests | ip          | iproute2
 guests | ping        | iputils-ping
 guests | python3     | python3
@@ -78,9 +78,9 @@ includes() {
         deb) echo "$build deb" ;;
         rpm | static) echo "build $1" ;;
         demo) echo "$build demo" ;;
-        test) echo "$build wheel demo test" ;;
-        guests) echo "$build guests" ;;
-        bench) echo "$build wheel demo test bench" ;;
+        test) echo "$build wheel demo testpmd test" ;;
+        guests) echo "$build testpmd guests" ;;
+        bench) echo "$build wheel demo testpmd test bench" ;;
         fuzz) echo build fuzz ;;
         *)
             say "unknown task '$1': must be build, arm64, wheel, deb, rpm, static, demo, test, guests, bench or fuzz"
@@ -184,7 +184,12 @@ fi
 case "$wanted" in
     *' arm64 '*)
         target=aarch64-unknown-linux-gnu
-        if ! [ -d "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/$target" ]; then
+        has_target() { [ -d "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/$target" ]; }
+        if ! has_target && [ -z "${MPPS_NO_INSTALL:-}" ] && command -v rustup >/dev/null 2>&1; then
+            say "installing: Rust's library for arm64"
+            rustup -q target add "$target" >/dev/null 2>&1 || true
+        fi
+        if ! has_target; then
             say "Rust builds nothing for arm64 here. This installs what it wants: rustup target add $target"
             fatal=1
         fi

@@ -61,22 +61,25 @@ two_hosts() {
     ip -n b link set eth1 up
 }
 
-# two_nics: the guest's two NICs as eth1 of the namespaces a and b, by their MAC addresses …:01 and …:02, once they have
-# a link, which takes igb four seconds. Again after a NIC was removed and added.
-two_nics() {
+# take_nic NUMBER HOST [NAME]: the guest's NIC whose MAC address ends so, as NAME (eth1) of that namespace. Again after it
+# was removed and added.
+take_nic() {
     case $NIC in virtio-net-pci) modprobe virtio_net ;; *VF) modprobe igbvf ;; *) modprobe $NIC ;; esac
-    for last in 1 2; do
-        case $last in 1) host=a ;; 2) host=b ;; esac
-        ip netns list | grep -q $host || ip netns add $host
-        ! ip -n $host link show eth1 >/dev/null 2>&1 || continue
-        # The names are read anew at each try: one that was just added is not there yet.
-        until_true 60 sh -c "grep -q '00:0$last\$' /sys/class/net/*/address" || failed "no NIC for $host: $(ip link)"
-        device=$(grep -l "00:0$last\$" /sys/class/net/*/address)
-        ip link set "$(basename "$(dirname "$device")")" netns $host name eth1
-        ip -n $host link set lo up
-        ip -n $host addr add 10.9.0.$last/24 dev eth1
-        ip -n $host link set eth1 up
-    done
+    ip netns list | grep -q $2 || ip netns add $2
+    ! ip -n $2 link show ${3:-eth1} >/dev/null 2>&1 || return 0
+    # The names are read anew at each try: one that was just added is not there yet.
+    until_true 60 sh -c "grep -q '00:0$1\$' /sys/class/net/*/address" || failed "no NIC for $2: $(ip link)"
+    device=$(grep -l "00:0$1\$" /sys/class/net/*/address)
+    ip link set "$(basename "$(dirname "$device")")" netns $2 name ${3:-eth1}
+    ip -n $2 link set lo up
+    ip -n $2 addr add 10.9.0.$1/24 dev ${3:-eth1}
+    ip -n $2 link set ${3:-eth1} up
+}
+
+# two_nics: NICs 1 and 2 as eth1 of the namespaces a and b, once they have a link, which takes igb four seconds.
+two_nics() {
+    take_nic 1 a
+    take_nic 2 b
     until_true 30 ip netns exec a ping -c 1 -W 1 10.9.0.2 >/dev/null || failed "no link: $(ip -n a link; ip -n b link)"
 }
 
@@ -153,7 +156,7 @@ listen() {
 # A processor that is emulated keeps no schedule.
 PATIENT="--tolerance 100% --catch-up 10s --settle 3s"
 
-# exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets from a to b and back. Says `works`, or what was refused.
+# exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets at 300 ($RATE) a second from a to b and back. Says `works`, or what was refused.
 exchange() {
     path=$1
     case $path in
@@ -165,8 +168,8 @@ exchange() {
     reflector=$!
     until_true 60 sh -c "grep -q ready /run/reflect || ! kill -0 $reflector 2>/dev/null"
     # shellcheck disable=SC2086 # words
-    ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count ${COUNT:-1000} --rate 300pps \
-        $PATIENT "$@" --quiet --json /run/out/$path.json 2>/run/sender
+    ip netns exec a $MPPS sendrecv $from --src 10.9.0.1 --dest 10.9.0.2:9000 --count ${COUNT:-1000} \
+        --rate ${RATE:-300pps} $PATIENT "$@" --quiet --json /run/out/$path.json 2>/run/sender
     code=$?
     kill -INT $reflector 2>/dev/null
     wait $reflector

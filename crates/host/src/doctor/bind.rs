@@ -1,6 +1,6 @@
 //! For each network device: how the `dpdk` path can use it, and the one command that is missing.
 
-use super::dpdk::{Facts, HUGE_PAGES, ONE_LANE};
+use super::dpdk::{Facts, ONE_LANE};
 use super::finding::{Area, Report, Status};
 use super::kernel::Presence;
 use super::pci::{Bus, Device};
@@ -112,7 +112,7 @@ fn handed_over(facts: &Facts<'_>, device: &Device, driver: &str) -> (Status, Str
     }
     if facts.huge < ONE_LANE {
         let finding = format!("{driver} has it; without an IOMMU it needs huge pages, and not enough are free");
-        return (Status::Warn, finding, HUGE_PAGES.into());
+        return (Status::Warn, finding, facts.make_huge.clone());
     }
     (Status::Ok, format!("{usable}; no IOMMU: root only"), String::new())
 }
@@ -230,7 +230,7 @@ fn prepare(facts: &Facts<'_>, device: &Device, to: &str) -> Vec<String> {
             steps.push(allow_no_iommu(facts).to_owned());
         }
         if facts.huge < ONE_LANE {
-            steps.push(HUGE_PAGES.to_owned());
+            steps.push(facts.make_huge.clone());
         }
     }
     if !facts.machine.exists(&format!("/sys/bus/pci/drivers/{to}")) {
@@ -287,7 +287,7 @@ fn vmbus(facts: &Facts<'_>, device: &Device, name: Option<&str>) -> (Status, Str
         steps.push("modprobe uio_hv_generic".to_owned());
     }
     if facts.huge < ONE_LANE {
-        steps.push(HUGE_PAGES.to_owned());
+        steps.push(facts.make_huge.clone());
     }
     steps.extend(bind(facts, device, "uio_hv_generic"));
     let lost = loss(facts, &device.interfaces);

@@ -24,8 +24,8 @@ const TRAFFIC_CONTROL: [(&str, &str); 5] = [
     ("CONFIG_NET_ACT_SKBEDIT", "act_skbedit"),
 ];
 
-/// The command that makes huge pages for a first run.
-pub(super) const HUGE_PAGES: &str = "sysctl -w vm.nr_hugepages=512";
+/// Bytes of huge pages for a first run.
+const FIRST_RUN: u64 = 1 << 30;
 
 /// What a run with one lane and usual rings asks for, rounded up. With less the path takes normal pages.
 pub(super) const ONE_LANE: u64 = 128 << 20;
@@ -38,6 +38,8 @@ pub(super) struct Facts<'m> {
     pub(super) drivers: Option<Vec<String>>,
     /// Bytes of free huge pages.
     pub(super) huge: u64,
+    /// The command that makes huge pages for a first run.
+    pub(super) make_huge: String,
     pub(super) devices: Vec<Device>,
     /// Interfaces with a default route.
     pub(super) default_routes: Vec<String>,
@@ -55,6 +57,7 @@ impl<'m> Facts<'m> {
             kernel: Kernel::of(machine),
             drivers: directory.as_ref().map(|dir| drivers_in(machine, dir)),
             huge: free_huge_pages(machine),
+            make_huge: make_huge_pages(machine),
             devices: Device::all(machine),
             default_routes: pci::default_routes(machine),
             directory,
@@ -190,6 +193,17 @@ fn drivers(facts: &Facts<'_>, area: &mut Area<'_>) {
     }
 }
 
+/// The size that a system is set to differs: 2 MiB with pages of 4 KiB, 512 MiB with those of 64 KiB.
+fn make_huge_pages(machine: &Machine) -> String {
+    let all = machine.read("/proc/meminfo").unwrap_or_default();
+    let size = all.lines().find_map(|line| {
+        let kib = line.strip_prefix("Hugepagesize:")?.trim().strip_suffix(" kB")?;
+        kib.parse::<u64>().ok().filter(|&kib| kib > 0)
+    });
+    let pages = FIRST_RUN.div_ceil(size.unwrap_or(2048) << 10);
+    format!("sysctl -w vm.nr_hugepages={pages}")
+}
+
 fn memory(facts: &Facts<'_>, area: &mut Area<'_>) {
     let why = "packet buffers lie in huge pages where enough are free, else in normal ones, which costs TLB misses";
     let (free, wanted) = (parse::bytes(facts.huge), parse::bytes(ONE_LANE));
@@ -203,7 +217,7 @@ fn memory(facts: &Facts<'_>, area: &mut Area<'_>) {
         _ => format!("{free} of huge pages free, and a lane takes up to {wanted}"),
     };
     let finding = format!("{finding}: normal pages are used, slower; a NIC without an IOMMU can't use those");
-    area.add(Status::Info, "memory", finding, why, HUGE_PAGES);
+    area.add(Status::Info, "memory", finding, why, &facts.make_huge);
 }
 
 fn tap(facts: &Facts<'_>, area: &mut Area<'_>) {

@@ -167,7 +167,11 @@ fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
             "source",
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
         ),
-        ("hugepages", "2 MiB", "echo 1024 > /proc/sys/vm/nr_hugepages"),
+        (
+            "hugepages",
+            "2 MiB",
+            "echo 1024 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+        ),
         (
             "memory",
             "transparent",
