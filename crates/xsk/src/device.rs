@@ -114,21 +114,19 @@ impl Device {
             ..Channels::default()
         };
         // SAFETY: `channels` is what this command reads and writes.
-        match unsafe { self.ethtool((&raw mut channels).cast()) } {
-            Ok(()) => Ok(Queues {
-                current: (channels.rx + channels.combined).max(1),
-                max: (channels.max_rx + channels.max_combined).max(1),
-            }),
-            Err(_) => {
-                // Drivers with one queue, or without this command.
-                let info = netlink::link(self.index).map_err(|e| self.failure("ask for the queues of", e))?;
-                let count = info.rx_queues.unwrap_or(1).max(1);
-                Ok(Queues {
-                    current: count,
-                    max: count,
-                })
-            }
-        }
+        let told = unsafe { self.ethtool((&raw mut channels).cast()) };
+        let link = netlink::link(self.index).map_err(|e| self.failure("ask for the queues of", e))?;
+        let (current, max) = match told {
+            Ok(()) => (channels.rx + channels.combined, channels.max_rx + channels.max_combined),
+            // Drivers with one queue, or without this command.
+            Err(_) => [link.rx_queues.unwrap_or(1); 2].into(),
+        };
+        // The veth of Linux 5.14 tells each queue twice, as one that receives and as a combined one.
+        let made = link.rx_queues.unwrap_or(max).max(1);
+        Ok(Queues {
+            current: current.clamp(1, made),
+            max: max.clamp(1, made),
+        })
     }
 
     /// The name of its driver: "veth", "ixgbe"; empty when it doesn't tell.
