@@ -74,8 +74,9 @@ def taps(ctx, name):
     ctx.lab.up()
     core, counts, summary = ctx.core_b, ctx.file(".json"), ctx.file(".json")
     main = ctx.core_a
+    # An isolated command may run on its core alone; testpmd's main thread, which waits for words, is there each time.
     peer = [*isolated(ctx, core, name), ctx.mpps, "lab", "exec", "--name", ctx.lab.name, "b", "--", ctx.mpps, "trace",
-            "peer", "--quiet", "--json", counts, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=0@{main},1@{core}",
+            "peer", "--quiet", "--json", counts, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=(0,1)@{core}",
             *testpmd.MEMORY["no-huge"], "--no-pci", "--no-telemetry", f"--file-prefix=isolation{os.getpid()}",
             "--vdev=net_tap0,iface=in0", "--vdev=net_tap1,iface=out0", "--", "-i", "--no-mlockall",
             "--total-num-mbufs=16384", "--no-flush-rx"]
