@@ -102,9 +102,17 @@ INLINE int port_listed(const volatile u64 *ports, be16 port)
 	return ports[(number >> 6) & 1023] >> (number & 63) & 1;
 }
 
+/*
+ * What is compared next is the pointer, and no flag that the compiler keeps of an earlier comparison: kernels such as
+ * 5.14 lose what is known of a flag that goes to the stack in 4 bytes, and refuse the program.
+ */
+#define COMPARED_ANEW(pointer) asm volatile("" : "+r"(pointer))
+
 /* Whether a frame is for the host itself. */
 INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
+	COMPARED_ANEW(ip4);
+	COMPARED_ANEW(ip6);
 	if (ip4)
 		return LISTED4(own4, OWN4, ip4->destination);
 	if (ip6) {
@@ -124,6 +132,8 @@ INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip
 /* Whether a frame resolves, or is an echo for, an address that the socket's owner answers for. */
 INLINE int for_answer(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
+	COMPARED_ANEW(ip4);
+	COMPARED_ANEW(ip6);
 	if (ip4) {
 		struct icmp *icmp = parse_icmp(view, PROTOCOL_ICMP);
 
@@ -154,15 +164,17 @@ INLINE int address_matches(FILTER, struct view *view, struct ipv4 *ip4, struct i
 {
 	if (filter->flags & ADDRESSES_ANY)
 		return 1;
+	COMPARED_ANEW(ip4);
+	COMPARED_ANEW(ip6);
 	if (filter->flags & ADDRESSES_UNICAST) {
 		if (view->group)
 			return 0;
 		/* Class D and above, with the broadcast address among them; RFC 4291 section 2.7. */
-		return ip4 ? (ip4->destination & 0xff) < 224 : (ip6->destination.word[0] & 0xff) != 0xff;
+		return ip4 ? (ip4->destination & 0xff) < 224 : ip6 && (ip6->destination.word[0] & 0xff) != 0xff;
 	}
 	if (ip4)
 		return MATCHED4(&ip4->destination) || ((filter->flags & EITHER) && MATCHED4(&ip4->source));
-	return MATCHED6(&ip6->destination) || ((filter->flags & EITHER) && MATCHED6(&ip6->source));
+	return ip6 && (MATCHED6(&ip6->destination) || ((filter->flags & EITHER) && MATCHED6(&ip6->source)));
 }
 
 INLINE int matches(FILTER, const volatile u64 *bits, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
