@@ -49,7 +49,8 @@ for path in udp io_uring af_packet af_xdp xdp dpdk; do
         wrong="$wrong $path"
         continue
     }
-    printf '%s\t%s\t%s on virtio-net-pci of vhost-user\tworks\n' "$KERNEL" "$(uname -r)" $path >>/run/out/found
+    printf '%s\t%s\t%s on virtio-net-pci of vhost-user\tworks\n' "$KERNEL" "$(uname -r)" \
+        $path${handler:+,$handler} >>/run/out/found
 done
 [ -z "$wrong" ] || failed "not as it should be:$wrong"
 echo ok

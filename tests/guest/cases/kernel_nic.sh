@@ -40,7 +40,10 @@ fi
 rule='ingress pattern eth / ipv4 / udp dst is 9000 / end actions drop / end'
 tool ethtool ethtool
 case $NIC in
-    igb) ip netns exec b ethtool -K eth1 ntuple on || failed "no ntuple filters" && why='refuses this ntuple filter' ;;
+    igb)
+        ip netns exec b ethtool -K eth1 ntuple on || failed "no ntuple filters"
+        why='refuses this ntuple filter'
+        ;;
     *) why='has no ntuple filters: Operation not supported' ;;
 esac
 ip netns exec b $MPPS drop af_packet:eth1 --flow "$rule" --duration 1s >/run/out/rule 2>&1 && failed "a filter was made"
