@@ -60,9 +60,10 @@ def busy(seconds):
 
 
 def commit(root):
-    """Commit of the tree, '+' when it has changes beyond the results."""
+    """Commit of the tree, '+' when it has changes beyond pages and the results, which each section writes."""
+    others = (":!*.md", ":!bench/data", ":!tests")
     head = ask("git", "-C", root, "rev-parse", "--short=12", "HEAD")
-    changes = ask("git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/RESULTS.md")
+    changes = ask("git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--", ".", *others)
     return (head or "unknown") + ("+" if changes else "")
 
 
