@@ -74,24 +74,22 @@ def taps(ctx, name):
     ctx.lab.up()
     core, counts, summary = ctx.core_b, ctx.file(".json"), ctx.file(".json")
     main = ctx.core_a
-    # An isolated command may run on its core alone; testpmd's main thread, which waits for words, is there each time.
+    # An isolated command may run on its core alone. testpmd's main thread is there each time, and sleeps: without -i it
+    # waits for an Enter, with it it polls for words.
     peer = [*isolated(ctx, core, name), ctx.mpps, "lab", "exec", "--name", ctx.lab.name, "b", "--", ctx.mpps, "trace",
             "peer", "--quiet", "--json", counts, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=(0,1)@{core}",
             *testpmd.MEMORY["no-huge"], "--no-pci", "--no-telemetry", f"--file-prefix=isolation{os.getpid()}",
-            "--vdev=net_tap0,iface=in0", "--vdev=net_tap1,iface=out0", "--", "-i", "--no-mlockall",
-            "--total-num-mbufs=16384", "--no-flush-rx"]
+            "--vdev=net_tap0,iface=in0", "--vdev=net_tap1,iface=out0", "--", "--disable-link-check",
+            "--no-mlockall", "--total-num-mbufs=16384", "--no-flush-rx"]
     argv = ctx.command(peer)
     ctx.section.command(f"{name}, testpmd", argv)
-    with load(core, name), Program(argv, "testpmd> ", 60, terminal=True) as device:
+    with load(core, name), Program(argv, "Press enter to exit", 60, terminal=True) as device:
         run(ctx.command(["sh", "-ec", "for tap in in0 out0; do ip link set $tap up; done"], "b"))
-        device.proc.write("start")
-        device.proc.wait_for("packet forwarding - ports=2", 20)
         # The tester is to have its core whatever else runs there: what is late is then the device's.
         tester = ["sendrecv", "af_packet:in0", "af_packet:out0", "--nice", -20, "--cores", main, "--rate", RATE,
                   "--duration", mpps.seconds(ctx.seconds), "--quiet", "--json", summary]
         finish(ctx, name, ctx.command([ctx.mpps, *tester], "b"))
-        for word in ("stop", "quit"):
-            device.proc.write(word)
+        device.proc.write("")
         if device.proc.wait(20) != 0:
             raise BenchError(f"testpmd ended badly: {device.proc.last_line()}")
     counted = mpps.load(counts)
