@@ -147,7 +147,8 @@ def flood(ctx, label, argv):
         (first, back1, began), (last, back2, ended) = read(), (time.sleep(ctx.seconds), read())[1]
         if sender.child.poll() is not None:
             raise BenchError(f"{label} ended early: {sender.last_line()}")
-        sender.stop(signal.SIGINT)
+        # neuring does not end by a SIGINT that the benchmark itself was started to ignore (nohup).
+        sender.stop(signal.SIGTERM)
     finally:
         sender.kill()
     return {"rate": (last - first) / (ended - began), "back": (back2 - back1) / (ended - began)}
