@@ -55,11 +55,11 @@ unpack() {
 }
 
 # unpack_all FOLDER RELEASE[/ARCH] ORIGIN PACKAGE…: with all that they depend on and that is not installed. A file
-# `done` in FOLDER says that they are there.
+# `done` in FOLDER names those that are there.
 unpack_all() {
     local folder=$1 release=$2 origin=$3 cache=$apt_state/${2/\//-}/cache/archives
     shift 3
-    [ ! -e "$folder/done" ] || return 0
+    [ "$(cat "$folder/done" 2>/dev/null)" != "$*" ] || return 0
     rm -rf "$folder" "$cache"/*.deb
     of "$release" "$origin" apt-get update &&
         of "$release" "$origin" apt-get install --reinstall -y --no-install-recommends --download-only "$@" \
@@ -67,7 +67,7 @@ unpack_all() {
         unpack "$folder" "$cache"/*.deb &&
         note_owners "$folder" "$cache"/*.deb &&
         rm -f "$cache"/*.deb &&
-        touch "$folder/done"
+        echo "$*" >"$folder/done"
 }
 
 # note_owners FOLDER PACKAGE-FILE…: as if dpkg had installed them there, for dpkg-shlibdeps: who a library is from, and

@@ -62,7 +62,7 @@ enum {
 	TURNED = 1 << 15,
 	/* Without a schedule lanes send a number of packets, and no more. */
 	LIMITED = 1 << 16,
-	/* The driver moves the start of frames that it is given (virtio_net, to write its header in front of them). */
+	/* The driver moves the start of frames that it is given: virtio_net, whose header goes in front of them. */
 	MOVED = 1 << 17,
 };
 

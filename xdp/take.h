@@ -103,16 +103,16 @@ INLINE int port_listed(const volatile u64 *ports, be16 port)
 }
 
 /*
- * What is compared next is the pointer, and no flag that the compiler keeps of an earlier comparison: kernels such as
- * 5.14 lose what is known of a flag that goes to the stack in 4 bytes, and refuse the program.
+ * The compiler compares the pointer then, and keeps no flag of an earlier comparison: kernels before 5.16, unless they
+ * have it backported, forget a number that goes to the stack in 4 bytes, and would refuse the program.
  */
-#define COMPARED_ANEW(pointer) asm volatile("" : "+r"(pointer))
+#define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
 
 /* Whether a frame is for the host itself. */
 INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
-	COMPARED_ANEW(ip4);
-	COMPARED_ANEW(ip6);
+	HIDE_FROM_COMPILER(ip4);
+	HIDE_FROM_COMPILER(ip6);
 	if (ip4)
 		return LISTED4(own4, OWN4, ip4->destination);
 	if (ip6) {
@@ -132,8 +132,8 @@ INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip
 /* Whether a frame resolves, or is an echo for, an address that the socket's owner answers for. */
 INLINE int for_answer(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
-	COMPARED_ANEW(ip4);
-	COMPARED_ANEW(ip6);
+	HIDE_FROM_COMPILER(ip4);
+	HIDE_FROM_COMPILER(ip6);
 	if (ip4) {
 		struct icmp *icmp = parse_icmp(view, PROTOCOL_ICMP);
 
@@ -164,8 +164,8 @@ INLINE int address_matches(FILTER, struct view *view, struct ipv4 *ip4, struct i
 {
 	if (filter->flags & ADDRESSES_ANY)
 		return 1;
-	COMPARED_ANEW(ip4);
-	COMPARED_ANEW(ip6);
+	HIDE_FROM_COMPILER(ip4);
+	HIDE_FROM_COMPILER(ip6);
 	if (filter->flags & ADDRESSES_UNICAST) {
 		if (view->group)
 			return 0;

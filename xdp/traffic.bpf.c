@@ -206,8 +206,8 @@ SEC("xdp") int send(struct xdp_md *ctx)
 		lane->done = 1;
 	}
 	/*
-	 * The frame is sent again and again. Before Linux 6.3 a start that the driver moved stays so, unless the bounds of
-	 * the packet have changed: with metadata they have.
+	 * The frame is sent again and again. Before Linux 6.4 the kernel leaves a start that the driver moved as it is,
+	 * unless the program has changed the bounds of the packet: with metadata it has.
 	 */
 	if (PLAN.flags & MOVED)
 		bpf_xdp_adjust_meta(ctx, -4);

@@ -60,7 +60,7 @@ def busy(seconds):
 
 
 def commit(root):
-    """Commit of the tree, '+' when it has changes beyond pages and the results, which each section writes."""
+    """Commit of the tree, '+' when it has changes beyond pages, tests, and what sections write."""
     others = (":!*.md", ":!bench/data", ":!tests")
     head = ask("git", "-C", root, "rev-parse", "--short=12", "HEAD")
     changes = ask("git", "-C", root, "status", "--porcelain", "--untracked-files=no", "--", ".", *others)

@@ -74,8 +74,7 @@ def taps(ctx, name):
     ctx.lab.up()
     core, counts, summary = ctx.core_b, ctx.file(".json"), ctx.file(".json")
     main = ctx.core_a
-    # An isolated command may run on its core alone. testpmd's main thread is there each time, and sleeps: without -i it
-    # waits for an Enter, with it it polls for words.
+    # An isolated command may run on its core alone. testpmd's main thread is there each time, and waits for an Enter.
     peer = [*isolated(ctx, core, name), ctx.mpps, "lab", "exec", "--name", ctx.lab.name, "b", "--", ctx.mpps, "trace",
             "peer", "--quiet", "--json", counts, "--", "dpdk-testpmd", "-d", "{plugin}", f"--lcores=(0,1)@{core}",
             *testpmd.MEMORY["no-huge"], "--no-pci", "--no-telemetry", f"--file-prefix=isolation{os.getpid()}",

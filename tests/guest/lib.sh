@@ -61,13 +61,13 @@ two_hosts() {
     ip -n b link set eth1 up
 }
 
-# take_nic NUMBER HOST [NAME]: the guest's NIC whose MAC address ends so, as NAME (eth1) of that namespace. Again after it
-# was removed and added.
+# take_nic NUMBER HOST [NAME]: the guest's NIC whose MAC address ends so, as NAME (eth1) of that namespace. Again after
+# it was removed and added.
 take_nic() {
     case $NIC in virtio-net-pci) modprobe virtio_net ;; *VF) modprobe igbvf ;; *) modprobe $NIC ;; esac
     ip netns list | grep -q $2 || ip netns add $2
     ! ip -n $2 link show ${3:-eth1} >/dev/null 2>&1 || return 0
-    # The names are read anew at each try: one that was just added is not there yet.
+    # The names are read again at each try: one that was just added is not there yet.
     until_true 60 sh -c "grep -q '00:0$1\$' /sys/class/net/*/address" || failed "no NIC for $2: $(ip link)"
     device=$(grep -l "00:0$1\$" /sys/class/net/*/address)
     ip link set "$(basename "$(dirname "$device")")" netns $2 name ${3:-eth1}
@@ -156,7 +156,8 @@ listen() {
 # A processor that is emulated keeps no schedule.
 PATIENT="--tolerance 100% --catch-up 10s --settle 3s"
 
-# exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets at 300 ($RATE) a second from a to b and back. Says `works`, or what was refused.
+# exchange PATH [OPTIONS [ARGUMENT…]]: 1,000 ($COUNT) packets at 300 ($RATE) a second from a to b and back. Says
+# `works`, or what was refused.
 exchange() {
     path=$1
     case $path in

@@ -212,7 +212,10 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         // Frames come to a tap from whoever writes to it, and in no poll loop whose end would be seen.
         polled: devices.iter().all(|d| d.device.driver != "tun"),
         veth: first.device.driver == "veth",
-        moved: devices.iter().any(|d| d.device.driver == "virtio_net"),
+        // A bond hands them to the devices below it.
+        moved: devices
+            .iter()
+            .any(|d| matches!(d.device.driver.as_str(), "virtio_net" | "bonding")),
     };
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;

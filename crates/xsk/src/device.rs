@@ -114,15 +114,19 @@ impl Device {
             ..Channels::default()
         };
         // SAFETY: `channels` is what this command reads and writes.
-        let told = unsafe { self.ethtool((&raw mut channels).cast()) };
-        let link = netlink::link(self.index).map_err(|e| self.failure("ask for the queues of", e))?;
-        let (current, max) = match told {
-            Ok(()) => (channels.rx + channels.combined, channels.max_rx + channels.max_combined),
-            // Drivers with one queue, or without this command.
-            Err(_) => [link.rx_queues.unwrap_or(1); 2].into(),
+        let answered = unsafe { self.ethtool((&raw mut channels).cast()) }.is_ok();
+        let made = match netlink::link(self.index) {
+            Ok(link) => link.rx_queues,
+            Err(_) if answered => None,
+            Err(e) => return Err(self.failure("ask for the queues of", e)),
         };
-        // The veth of Linux 5.14 tells each queue twice, as one that receives and as a combined one.
-        let made = link.rx_queues.unwrap_or(max).max(1);
+        let (current, max) = match answered {
+            true => (channels.rx + channels.combined, channels.max_rx + channels.max_combined),
+            // Drivers with one queue, or without this command.
+            false => [made.unwrap_or(1); 2].into(),
+        };
+        // The veth of Linux 5.14 reports each queue twice, as one that receives and as a combined one.
+        let made = made.unwrap_or(max).max(1);
         Ok(Queues {
             current: current.clamp(1, made),
             max: max.clamp(1, made),

@@ -65,7 +65,7 @@ rings=$(grep -A 9 '"rx_rings"' /run/out/plain.json)
 highest=$(echo "$rings" | sed -n 's/.*"highest": \([0-9]*\),/\1/p')
 size=$(echo "$rings" | sed -n 's/.*"size": \(.*\),/\1/p')
 case $NIC in
-    virtio-net-pci) [ -z "$highest" ] || failed "a ring whose fill no driver tells: $rings" ;;
+    virtio-net-pci) grep -q '"rx_rings": \[\],$' /run/out/plain.json || failed "rx_rings: $rings" ;;
     *) [ "$highest" -gt 0 ] && [ "$highest" -le "$size" ] || failed "the ring's fill: $rings" ;;
 esac
 printf '%s\t%s\tdpdk on %s\tworks\n' "$KERNEL" "$(uname -r)" "$NIC" >>/run/out/found
@@ -76,14 +76,18 @@ send foreign --rate 300pps --count 50 || failed "foreign: $(cat /run/out/foreign
 came_back foreign 0
 ended 1000
 
-# A rule is refused with the driver's reason. Where rules are taken at all: UDP to a queue.
-rule='ingress pattern eth / ipv4 / udp / end actions drop / end'
-case $NIC in igb) why='Not supported action' ;; *) why='takes no flow rules at all (function not implemented)' ;; esac
-$MPPS drop dpdk:$to --flow "$rule" --duration 1s >/run/out/rule 2>&1 && failed "a rule was taken: $(cat /run/out/rule)"
-grep -q "$why" /run/out/rule || failed "a rule: $(cat /run/out/rule)"
-rule='ingress pattern eth / ipv4 / udp dst is 9000 / end actions queue index 0 / end'
-$MPPS drop dpdk:$to --flow "$rule" --duration 1s >/run/out/rule 2>&1
-echo "a rule with a queue: ended with $?: $(head -n 1 /run/out/rule)"
+# Rules are refused with the driver's reason. The driver of igb takes rules, with other actions.
+for actions in drop 'queue index 0'; do
+    case $NIC/$actions in
+        igb/drop) why='Not supported action' ;;
+        igb/*) why= ;;
+        *) why='takes no flow rules at all (function not implemented)' ;;
+    esac
+    $MPPS drop dpdk:$to --flow "ingress pattern eth / ipv4 / udp dst is 9000 / end actions $actions / end" \
+        --duration 1s >/run/out/rule 2>&1
+    echo "$actions: ended with $?: $(head -n 1 /run/out/rule)"
+    grep -q "${why:-.}" /run/out/rule || failed "a rule: $(cat /run/out/rule)"
+done
 
 send refused --rate 300pps --count 1 --frame-size 9000 && failed "a frame above the MTU was taken"
 grep -q 'frame-size 9000: above the MTU of .*: want 1518 at the most' /run/out/refused ||

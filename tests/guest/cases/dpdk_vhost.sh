@@ -37,7 +37,8 @@ for path in udp io_uring af_packet af_xdp xdp dpdk; do
         udp | io_uring) from=$path:10.9.0.1 ;;
         af_packet | af_xdp | xdp) from=$path:$name ;;
         dpdk)
-            handler=uio_pci_generic bind $1
+            handler=uio_pci_generic
+            bind $1
             from=dpdk:$1
             ;;
     esac

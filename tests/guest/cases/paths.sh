@@ -17,5 +17,16 @@ for path in udp io_uring af_packet af_xdp xdp; do
     esac
     judge $path "$want"
 done
+# Every filter that the program of af_xdp has is one that this kernel's verifier takes.
+for words in "forward af_xdp:eth1 --mode 5tswap" "reflect af_xdp:eth1 --ip fd00::2" \
+    "reflect af_xdp:eth1 --ip 10.9.0.9" "drop af_xdp:eth1" "capture af_xdp:eth1 -o /run/out/x.pcapng"; do
+    # shellcheck disable=SC2086 # words
+    timeout 30 ip netns exec b $MPPS $words --duration 500ms >/run/out/filter 2>&1
+    code=$?
+    [ $code != 1 ] && [ $code != 2 ] && [ $code != 124 ] || {
+        echo "$words ended with $code: $(head -n 3 /run/out/filter)"
+        wrong="$wrong filter"
+    }
+done
 [ -z "$wrong" ] || failed "not as it should be:$wrong"
 echo ok

@@ -93,7 +93,7 @@ fn hugepages(machine: &Machine, report: &mut Report) {
         any |= total > 0;
         let status = if total > 0 { Status::Ok } else { Status::Info };
         let command = match size {
-            0x20_0000 if total == 0 => "echo 1024 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+            0x20_0000 if total == 0 => "echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
             _ => "",
         };
         // A lane takes those of its own node first.

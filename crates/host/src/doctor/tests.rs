@@ -170,7 +170,7 @@ fn a_server_out_of_the_box_gets_the_command_for_each_thing_that_costs_it() {
         (
             "hugepages",
             "2 MiB",
-            "echo 1024 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+            "echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
         ),
         (
             "memory",
