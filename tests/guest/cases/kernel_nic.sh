@@ -40,8 +40,9 @@ fi
 rule='ingress pattern eth / ipv4 / udp dst is 9000 / end actions drop / end'
 tool ethtool ethtool
 case $NIC in
+    # They are off, and stay so where it can't switch them on, as on this one.
     igb)
-        ip netns exec b ethtool -K eth1 ntuple on || failed "no ntuple filters"
+        ip netns exec b ethtool -K eth1 ntuple on
         why='refuses this ntuple filter'
         ;;
     *) why='has no ntuple filters: Operation not supported' ;;
