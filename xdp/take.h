@@ -102,12 +102,6 @@ INLINE int port_listed(const volatile u64 *ports, be16 port)
 	return ports[(number >> 6) & 1023] >> (number & 63) & 1;
 }
 
-/*
- * The compiler compares the pointer then, and keeps no flag of an earlier comparison: kernels before 5.16, unless they
- * have it backported, forget a number that goes to the stack in 4 bytes, and would refuse the program.
- */
-#define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
-
 /* Whether a frame is for the host itself. */
 INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {

@@ -117,7 +117,10 @@ def build_neuring(ctx, section):
         if not os.access(given, os.X_OK):
             raise BenchError(f"BENCH_NEURING={given}: no program there")
         section.text(f"`neuring` is the program that BENCH_NEURING names, {os.path.basename(given)}.")
-        return given
+        # Where commands in RESULTS.md name it without this machine's folders.
+        place = os.path.join(ctx.tmp, "neuring")
+        os.symlink(os.path.abspath(given), place)
+        return place
     ctx.need("git", "rustup")
     folder = os.path.join(ctx.tmp, "neuring")
     home = ["env", f"RUSTUP_HOME={os.path.join(ctx.tmp, 'rustup')}", "CARGO_NET_RETRY=1"]

@@ -11,8 +11,11 @@ for path in udp io_uring af_packet af_xdp xdp; do
     case $KERNEL/$path in
         # Ubuntu's 6.8 answers as those before 5.19 do.
         5.10/io_uring | 5.14/io_uring | 5.15/io_uring | 6.8/io_uring)
-            want="*refuses provided buffer rings (Linux 5.19 has them): Invalid argument (os error 22): use udp" ;;
-        5.10/xdp | 5.14/xdp | 5.15/xdp) want="*helpers for frames in several buffers (Linux 5.18): use af_xdp or af_packet" ;;
+            want="*refuses provided buffer rings (Linux 5.19 has them): Invalid argument (os error 22): use udp"
+            ;;
+        5.10/xdp | 5.14/xdp | 5.15/xdp)
+            want="*helpers for frames in several buffers (Linux 5.18): use af_xdp or af_packet"
+            ;;
         *) want=works ;;
     esac
     judge $path "$want"
