@@ -119,19 +119,10 @@ struct view {
 	u8 protocol;
 };
 
-/*
- * The compiler compares the pointer then, and keeps no flag of an earlier comparison: kernels before 5.16, unless they
- * have it backported, forget a number that goes to the stack in 4 bytes, and would refuse the program.
- */
-#define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
-
 /* Whether a header of this type lies at `at`. */
-#define FITS(view, at, type)                                                                                           \
-	({                                                                                                             \
-		void *from = (at);                                                                                     \
-		HIDE_FROM_COMPILER(from);                                                                              \
-		from && from + sizeof(type) <= (view)->end;                                                            \
-	})
+#ifndef FITS
+#define FITS(view, at, type) ((at) && (at) + sizeof(type) <= (view)->end)
+#endif
 
 INLINE void parse_ethernet(struct view *view, void *data, void *end)
 {

@@ -7,6 +7,18 @@
 #define XDP_TAKE_H
 
 #include "bpf.h"
+/*
+ * The compiler compares the pointer then, and keeps no flag of an earlier comparison: kernels before 5.16, unless they
+ * have it backported, forget a number that goes to the stack in 4 bytes, and would refuse the program.
+ */
+#define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
+
+#define FITS(view, at, type)                                                                                           \
+	({                                                                                                             \
+		void *from = (at);                                                                                     \
+		HIDE_FROM_COMPILER(from);                                                                              \
+		from && from + sizeof(type) <= (view)->end;                                                            \
+	})
 #include "parse.h"
 #include "within.h"
 
