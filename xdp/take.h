@@ -13,12 +13,14 @@
  */
 #define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
 
+#ifndef FITS
 #define FITS(view, at, type)                                                                                           \
 	({                                                                                                             \
 		void *from = (at);                                                                                     \
 		HIDE_FROM_COMPILER(from);                                                                              \
 		from && from + sizeof(type) <= (view)->end;                                                            \
 	})
+#endif
 #include "parse.h"
 #include "within.h"
 
