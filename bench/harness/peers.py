@@ -117,7 +117,7 @@ def build_neuring(ctx, section):
         if not os.access(given, os.X_OK):
             raise BenchError(f"BENCH_NEURING={given}: no program there")
         section.text(f"`neuring` is the program that BENCH_NEURING names, {os.path.basename(given)}.")
-        # Where commands in RESULTS.md name it without this machine's folders.
+        # A link in the benchmark's own folder: commands in RESULTS.md then name no folder of this machine.
         place = os.path.join(ctx.tmp, "neuring")
         os.symlink(os.path.abspath(given), place)
         return place
@@ -150,7 +150,7 @@ def flood(ctx, label, argv):
         (first, back1, began), (last, back2, ended) = read(), (time.sleep(ctx.seconds), read())[1]
         if sender.child.poll() is not None:
             raise BenchError(f"{label} ended early: {sender.last_line()}")
-        # neuring does not end by a SIGINT that the benchmark itself was started to ignore (nohup).
+        # Under nohup children ignore SIGINT, and neuring has no handler of its own that would end it.
         sender.stop(signal.SIGTERM)
     finally:
         sender.kill()

@@ -40,7 +40,7 @@ fi
 rule='ingress pattern eth / ipv4 / udp dst is 9000 / end actions drop / end'
 tool ethtool ethtool
 case $NIC in
-    # They are off, and stay so where it can't switch them on, as on this one.
+    # igb's filters are off, and ethtool can't switch them on for the one that QEMU emulates.
     igb)
         ip netns exec b ethtool -K eth1 ntuple on
         why='refuses this ntuple filter'
