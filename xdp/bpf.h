@@ -30,6 +30,9 @@ typedef u32 be32;
 /* Constants in network byte order. */
 #define BE16(x) ((be16)((((x)&0xff) << 8) | (((x) >> 8) & 0xff)))
 
+/* A pointer of which the compiler knows nothing, so that it checks this one against the end, as the verifier has it. */
+#define OPAQUE(pointer) asm volatile("" : "+r"(pointer))
+
 enum xdp_action {
 	XDP_ABORTED = 0,
 	XDP_DROP,

@@ -119,8 +119,19 @@ struct view {
 	u8 protocol;
 };
 
-/* Whether a header of this type lies at `at`. */
-#ifndef FITS
+/*
+ * Whether a header of this type lies at `at`. Kernels before 5.16, unless they have it backported, forget a number that
+ * goes to the stack in 4 bytes: for them, with FOR_OLD_VERIFIERS, the compiler compares the pointer at each use, and
+ * keeps no flag of an earlier comparison.
+ */
+#ifdef FOR_OLD_VERIFIERS
+#define FITS(view, at, type)                                                                                           \
+	({                                                                                                             \
+		void *from = (at);                                                                                     \
+		OPAQUE(from);                                                                                          \
+		from && from + sizeof(type) <= (view)->end;                                                            \
+	})
+#else
 #define FITS(view, at, type) ((at) && (at) + sizeof(type) <= (view)->end)
 #endif
 

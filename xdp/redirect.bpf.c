@@ -6,6 +6,7 @@
  * The filter is constant data, set before the program is loaded: the verifier then knows every count and flag, and
  * removes what can't happen. A filter of one UDP port range costs what a program written for it would cost.
  */
+#define FOR_OLD_VERIFIERS
 #include "bpf.h"
 #include "take.h"
 

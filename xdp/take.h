@@ -7,20 +7,6 @@
 #define XDP_TAKE_H
 
 #include "bpf.h"
-/*
- * The compiler compares the pointer then, and keeps no flag of an earlier comparison: kernels before 5.16, unless they
- * have it backported, forget a number that goes to the stack in 4 bytes, and would refuse the program.
- */
-#define HIDE_FROM_COMPILER(pointer) asm volatile("" : "+r"(pointer))
-
-#ifndef FITS
-#define FITS(view, at, type)                                                                                           \
-	({                                                                                                             \
-		void *from = (at);                                                                                     \
-		HIDE_FROM_COMPILER(from);                                                                              \
-		from && from + sizeof(type) <= (view)->end;                                                            \
-	})
-#endif
 #include "parse.h"
 #include "within.h"
 
@@ -119,8 +105,8 @@ INLINE int port_listed(const volatile u64 *ports, be16 port)
 /* Whether a frame is for the host itself. */
 INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
-	HIDE_FROM_COMPILER(ip4);
-	HIDE_FROM_COMPILER(ip6);
+	OPAQUE(ip4);
+	OPAQUE(ip6);
 	if (ip4)
 		return LISTED4(own4, OWN4, ip4->destination);
 	if (ip6) {
@@ -140,8 +126,8 @@ INLINE int for_host(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip
 /* Whether a frame resolves, or is an echo for, an address that the socket's owner answers for. */
 INLINE int for_answer(FILTER, struct view *view, struct ipv4 *ip4, struct ipv6 *ip6)
 {
-	HIDE_FROM_COMPILER(ip4);
-	HIDE_FROM_COMPILER(ip6);
+	OPAQUE(ip4);
+	OPAQUE(ip6);
 	if (ip4) {
 		struct icmp *icmp = parse_icmp(view, PROTOCOL_ICMP);
 
@@ -172,8 +158,8 @@ INLINE int address_matches(FILTER, struct view *view, struct ipv4 *ip4, struct i
 {
 	if (filter->flags & ADDRESSES_ANY)
 		return 1;
-	HIDE_FROM_COMPILER(ip4);
-	HIDE_FROM_COMPILER(ip6);
+	OPAQUE(ip4);
+	OPAQUE(ip6);
 	if (filter->flags & ADDRESSES_UNICAST) {
 		if (view->group)
 			return 0;

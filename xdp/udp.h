@@ -88,9 +88,6 @@ struct udp_packet {
 #define U32(at) (*(u32 *)(at))
 #define U64(at) (*(u64 *)(at))
 
-/* A pointer of which the compiler knows nothing, so that it checks this one against the end, as the verifier has it. */
-#define OPAQUE(pointer) asm volatile("" : "+r"(pointer))
-
 /*
  * Makes the verifier forget what it knows of a number, given another that it knows nothing of. What loops carry from
  * one turn to the next then looks the same on all ways through them, and it follows one way only.

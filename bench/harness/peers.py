@@ -118,9 +118,9 @@ def build_neuring(ctx, section):
             raise BenchError(f"BENCH_NEURING={given}: no program there")
         section.text(f"`neuring` is the program that BENCH_NEURING names, {os.path.basename(given)}.")
         # A link in the benchmark's own folder: commands in RESULTS.md then name no folder of this machine.
-        place = os.path.join(ctx.tmp, "neuring")
-        os.symlink(os.path.abspath(given), place)
-        return place
+        link = os.path.join(ctx.tmp, "neuring-given")
+        os.symlink(os.path.abspath(given), link)
+        return link
     ctx.need("git", "rustup")
     folder = os.path.join(ctx.tmp, "neuring")
     home = ["env", f"RUSTUP_HOME={os.path.join(ctx.tmp, 'rustup')}", "CARGO_NET_RETRY=1"]
