@@ -99,16 +99,20 @@ test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU wit
 	@scripts/skips.sh target/test/logs/guests-amd64.log
 
 test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other distributions (docs/building.md)
-	@$(MAKE) --no-print-directory test-guests
-	@$(GUESTS) more
-	@$(GUESTS) uml
-	@if scripts/setup.sh arm64; then \
-		$(MAKE) --no-print-directory program ARCH=arm64 && $(GUESTS) arm64; \
+	@# Each set, whatever became of the one before.
+	@failed=; \
+	$(MAKE) --no-print-directory test-guests || failed="$$failed amd64"; \
+	$(GUESTS) more || failed="$$failed more"; \
+	$(GUESTS) uml || failed="$$failed uml"; \
+	if scripts/setup.sh arm64; then \
+		$(MAKE) --no-print-directory program ARCH=arm64 && $(GUESTS) arm64 || failed="$$failed arm64"; \
 	else \
 		echo "SKIPPED: guests: no compiler for arm64" | tee target/test/logs/guests-arm64.log; \
-	fi
-	@bash -c 'set -o pipefail; tests/guest/chroot run | tee target/test/logs/guests-chroot.log'
-	@scripts/skips.sh target/test/logs/guests-*.log
+	fi; \
+	bash -c 'set -o pipefail; tests/guest/chroot run | tee target/test/logs/guests-chroot.log' || \
+		failed="$$failed chroots"; \
+	scripts/skips.sh target/test/logs/guests-*.log || failed="$$failed skips"; \
+	[ -z "$$failed" ] || { echo "FAILED:$$failed"; exit 1; }
 
 test-all: ## `make test`, two kernels and one NIC of test-guests; fails on a skip that tests/skips does not allow
 	@$(MAKE) --no-print-directory test

@@ -1,5 +1,6 @@
 //! `mpps trace peer`: what testpmd's threads did, as it counts itself; its terminal, its signals, its exit code.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,6 +49,32 @@ fn traced(scratch: &Scratch) -> Command {
 fn told(scratch: &Scratch) -> Value {
     let text = std::fs::read_to_string(scratch.file("peer.json")).expect("the figures");
     serde_json::from_str(&text).expect("JSON")
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A program that never sleeps.
+fn busy() -> Background {
+    let mut command = Command::new("sh");
+    command.args(["-c", "while :; do :; done"]);
+    Background::start(command)
+}
+
+/// Involuntary context switches of each thread of a process's child.
+fn switches(parent: u32) -> BTreeMap<u64, u64> {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let child = read(format!("/proc/{parent}/task/{parent}/children"));
+    let child = child.split_whitespace().next().expect("a child").to_owned();
+    let threads = std::fs::read_dir(format!("/proc/{child}/task")).expect("its threads");
+    let ids = threads.map(|entry| entry.expect("a thread").file_name().to_string_lossy().into_owned());
+    let told = ids.filter_map(|tid| {
+        let status = read(format!("/proc/{child}/task/{tid}/status"));
+        let count = status.split_once("nonvoluntary_ctxt_switches:")?.1.trim();
+        Some((tid.parse().ok()?, count.parse().ok()?))
+    });
+    told.collect()
 }
 
 /// A number of every lane, added up.
@@ -103,6 +130,17 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
     testpmd.ask("start", "packet forwarding packets/burst");
     let first = testpmd.counts().0;
     wait_until("packets", || testpmd.counts().0 > first + 10_000);
+    // Programs that want every core, too: each turn that one takes is a switch that testpmd did not ask for.
+    let others: Vec<_> = (0..=cores()).map(|_| busy()).collect();
+    let threads = switches(testpmd.id());
+    let (mut tid, mut taken) = (0, 0);
+    wait_until("turns taken from testpmd", || {
+        let now = switches(testpmd.id());
+        let grown = now.iter().map(|(tid, n)| (n - threads.get(tid).unwrap_or(n), *tid));
+        (taken, tid) = grown.max().expect("a thread");
+        taken > 3
+    });
+    drop(others);
     let (received, sent) = testpmd.stop();
     let (code, said) = testpmd.quit();
     assert_eq!(code, Some(0), "{said}");
@@ -125,7 +163,8 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
     let threads = told["threads"].as_array().expect("threads");
     assert_eq!(threads.len(), 1, "{told:#}");
     assert_eq!(threads[0]["tid"], lane["tid"]);
-    assert!(threads[0]["involuntary_switches"].is_u64(), "{told:#}");
+    assert_eq!(threads[0]["tid"], tid, "{told:#}");
+    assert!(threads[0]["involuntary_switches"].as_u64() >= Some(taken), "{taken}: {told:#}");
     if std::path::Path::new("/proc/self/schedstat").exists() {
         assert!(threads[0]["ran_ns"].as_u64() > Some(0), "{told:#}");
     }

@@ -160,7 +160,9 @@ fn insert(rule: &Rule, device: &NetDev) -> std::result::Result<NtupleFilter, Str
         let name = &device.name;
         let want = match netdev::ntuple_on(name) {
             _ if e.kind() == std::io::ErrorKind::PermissionDenied => "root, or CAP_NET_ADMIN".to_owned(),
-            Some(false) => format!("'ethtool -K {name} ntuple on' before, for they are off"),
+            Some(false) => format!(
+                "'ethtool -K {name} ntuple on' before, for they are off; where that is refused, the NIC has none"
+            ),
             _ => "fields and actions that the driver has".to_owned(),
         };
         format!("{} refuses this ntuple filter: {e}: want {want}", named(device))
