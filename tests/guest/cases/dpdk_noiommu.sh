@@ -6,7 +6,7 @@
 # options: -netdev hubport,id=n1,hubid=0 -device NIC,netdev=n1,bus=r1,mac=52:54:00:00:00:02
 # memory: 3000
 # limit: 240
-# amd64: 6.8
+# more: 6.8
 # arm64: arm64-7.0-64k
 # arm64-nics: e1000e
 . "$LIB"
