@@ -299,9 +299,17 @@ fn a_demand_on_throughput_that_one_size_does_not_meet_is_exit_code_4() {
     ] {
         assert!(done.stdout.contains(line), "{}", done.stdout);
     }
-    for chart in ["throughput.svg", "throughput-bits.svg", "latency-by-size.svg", "jitter-by-size.svg"] {
+    for chart in [
+        "throughput.svg",
+        "throughput-bits.svg",
+        "latency-by-size.svg",
+        "jitter-by-size.svg",
+    ] {
         let drawn = std::fs::read_to_string(out.join(chart)).unwrap_or_else(|e| panic!("{chart}: {e}"));
-        assert!(drawn.contains(">64</text>") && drawn.contains(">512</text>"), "{chart}: {drawn}");
+        assert!(
+            drawn.contains(">64</text>") && drawn.contains(">512</text>"),
+            "{chart}: {drawn}"
+        );
     }
     let junit = std::fs::read_to_string(&junit).expect("a file of --junit");
     assert!(

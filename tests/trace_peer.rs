@@ -164,7 +164,10 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
     assert_eq!(threads.len(), 1, "{told:#}");
     assert_eq!(threads[0]["tid"], lane["tid"]);
     assert_eq!(threads[0]["tid"], tid, "{told:#}");
-    assert!(threads[0]["involuntary_switches"].as_u64() >= Some(taken), "{taken}: {told:#}");
+    assert!(
+        threads[0]["involuntary_switches"].as_u64() >= Some(taken),
+        "{taken}: {told:#}"
+    );
     if std::path::Path::new("/proc/self/schedstat").exists() {
         assert!(threads[0]["ran_ns"].as_u64() > Some(0), "{told:#}");
     }

@@ -288,6 +288,10 @@ fn without_a_record(summary: &Summary) -> String {
     whiles.push(match summary.tx {
         // A program in the kernel that did not run leaves no times either.
         0 => "for a reason that nothing here shows".to_owned(),
+        // No lane of ours looks at its clock while it sends.
+        _ if summary.lanes.iter().all(|lane| lane.away.is_none()) => {
+            "at times that this path keeps no record of".to_owned()
+        }
         _ => "in times too short for a record of each".to_owned(),
     });
     whiles.join(", or ")

@@ -256,8 +256,8 @@ impl<'a> Setup<'a> {
 }
 
 /// Why a method takes no option for rows, and none for one file of results.
-const NO_ROWS: &str = "a method has trials, not rows: want --out DIR";
-const A_FOLDER: &str = "a method has a folder of results: want --out DIR";
+const NO_ROWS: &str = "a method has trials, not rows: want --out DIR in its place";
+const A_FOLDER: &str = "a method has a folder of results: want --out DIR in its place";
 
 /// Refuses what a method chooses itself.
 fn chosen_by_method(args: &Method) -> Result<()> {
@@ -289,7 +289,7 @@ fn chosen_by_method(args: &Method) -> Result<()> {
         (
             "--json-lines",
             run.tell.json_lines.is_some(),
-            "a method has trials, each a line of --out DIR's trials.jsonl as it ends: want --out DIR",
+            "a method writes a line of trials.jsonl in the folder of --out for each trial: want --out DIR in its place",
         ),
         (
             "--junit",
