@@ -64,6 +64,8 @@ pub struct Common {
     pub interval: Duration,
     /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
     pub settle: Duration,
+    /// Receiving ends before that time, once every packet is back and nothing has come for a while.
+    pub settle_early: bool,
     /// Frames a burst, 1 to [`mpps_io::MAX_BURST`]; those of [`TrafficPlan::tx_burst`] are sent.
     pub burst: usize,
     /// Never sleep, even when idle.
@@ -192,6 +194,7 @@ impl Default for Common {
             count: None,
             interval: Duration::from_millis(10),
             settle: Duration::ZERO,
+            settle_early: false,
             burst: 32,
             busy_poll: false,
             priority: None,

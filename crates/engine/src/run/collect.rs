@@ -5,7 +5,7 @@
 //! ended.
 
 use crate::lane::away::Away;
-use crate::plan::Common;
+use crate::plan::{Common, LanePlan};
 use crate::run::control::Control;
 use crate::run::flight::Keeper;
 use crate::run::job::Desk;
@@ -22,6 +22,23 @@ use std::time::Duration;
 const LEAST_TICK_NS: u64 = 20_000_000;
 /// Longest sleep, ns: the clock is to be kept true, and whoever asks for the end without a signal is to be heard.
 const LONGEST_TICK_NS: u64 = 100_000_000;
+
+/// How long nothing may have come, once every packet is back, before receiving ends early, ns; at most the settle time.
+const QUIET_NS: u64 = 50_000_000;
+
+/// When receiving may end though the settle time is not over: `None` while packets are missing or a lane still sends.
+fn settled_early(common: &Common, counters: &[LaneCounters], end_ns: u64) -> Option<u64> {
+    let sending = |(lane, counters): (&LanePlan, &LaneCounters)| lane.tx && counters.phase.get() == 0;
+    if common.lanes.iter().zip(counters).any(sending) {
+        return None;
+    }
+    let sum = |of: fn(&LaneCounters) -> u64| counters.iter().map(of).sum::<u64>();
+    if sum(|lane| lane.rx_test.get()) < sum(|lane| lane.tx_packets.get()) {
+        return None;
+    }
+    let last_ns = counters.iter().map(|lane| lane.last_rx_ns.get()).max();
+    Some(last_ns.unwrap_or(0).max(end_ns) + QUIET_NS.min(common.settle.as_nanos() as u64))
+}
 
 /// What a run's collector found beside the statistics.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +128,7 @@ pub(crate) fn collect(
     let mut so_far = Vec::with_capacity(if wants.lanes { counters.len() } else { 0 });
     let mut lanes_work = false;
     let mut discipline_at = 0;
+    let mut quiet_at = None;
     let mut now = clock.now_ns();
     let mut awake_since = sched::thread_cpu_ns();
     loop {
@@ -119,6 +137,7 @@ pub(crate) fn collect(
         if now < end_ns {
             until = until.min(end_ns);
         }
+        until = until.min(quiet_at.unwrap_or(u64::MAX).max(now));
         collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
         away.sleeps_until(until.max(now));
         sleep(control, watches, Duration::from_nanos(until.saturating_sub(now)));
@@ -152,6 +171,12 @@ pub(crate) fn collect(
         if now >= end_ns && !end_told {
             end_told = true;
             collector.set_end(end_ns);
+        }
+        if common.settle_early && now >= end_ns {
+            quiet_at = settled_early(common, counters, end_ns);
+            if quiet_at.is_some_and(|at| now >= at) {
+                control.settle_end_at(now);
+            }
         }
         // Once a row, as it ends.
         if wants.host_wait && collector.tells_host_wait() && now >= row_at {

@@ -73,6 +73,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "duration",
             "interval",
             "settle",
+            "settle-early",
             "tolerance",
         ],
     ),

@@ -231,6 +231,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "verbose",
         "print_plan",
         "tolerance",
+        "settle_early",
     ];
     let hide = hidden.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {

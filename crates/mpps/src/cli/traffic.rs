@@ -22,6 +22,7 @@ pub(super) fn only_sends(arg: Arg) -> Arg {
         "back_dest_mac",
         "back_gateway",
         "settle",
+        "settle_early",
         "rx_lanes",
         "rx_burst",
     ];
@@ -116,6 +117,9 @@ pub(crate) struct Traffic {
     /// How long a packet may take to come back; receiving goes on for this long at the end
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::settle, allow_hyphen_values = true)]
     pub(crate) settle: Duration,
+    /// End receiving before --settle is over, once every packet is back and nothing has come for 50 ms
+    #[arg(long)]
+    pub(crate) settle_early: bool,
     /// Lanes that only send; needs --rx-lanes, except with send
     #[arg(long, value_name = "N", conflicts_with = "lanes", value_parser = values::lanes, allow_hyphen_values = true)]
     pub(crate) tx_lanes: Option<usize>,

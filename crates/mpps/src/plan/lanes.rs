@@ -249,6 +249,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         count: None,
         interval: run.interval,
         settle: Duration::ZERO,
+        settle_early: false,
         burst: run.burst.unwrap_or(burst),
         busy_poll: run.busy_poll,
         priority,

@@ -410,6 +410,7 @@ impl Draft {
             common.host.push(HostFact::new("tx_burst", tx_burst.to_string()));
         }
         common.settle = args.settle;
+        common.settle_early = args.settle_early;
         common.run_id = self.run_id;
         common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
         let link = self.link(capabilities, asked)?;

@@ -90,6 +90,7 @@ const FIELDS: &[Field] = &[
     field("times", "duration", "duration", Kind::Text),
     field("times", "interval", "interval", Kind::Text),
     field("times", "settle", "settle", Kind::Text),
+    field("times", "settle_early", "settle-early", Kind::Flag),
     field("lanes", "lanes", "lanes", Kind::Count),
     field("lanes", "tx_lanes", "tx-lanes", Kind::Count),
     field("lanes", "rx_lanes", "rx-lanes", Kind::Count),

@@ -94,16 +94,22 @@ pub(crate) struct Setup<'a> {
 
 impl<'a> Setup<'a> {
     /// Checks them. `frame_size`: of the first trials, if not that of the options; `pause` and `settle`: where none is
-    /// given.
-    pub(crate) fn new(args: &'a Method, frame_size: Option<usize>, pause: Duration, settle: Duration) -> Result<Self> {
+    /// given; `early`: trials end before the settle time is over, once every packet is back.
+    pub(crate) fn new(
+        args: &'a Method,
+        frame_size: Option<usize>,
+        pause: Duration,
+        settle: Duration,
+        early: bool,
+    ) -> Result<Self> {
         chosen_by_method(args)?;
         let settle = if args.settle_given { args.traffic.settle } else { settle };
         let mut traffic = args.traffic.clone();
         traffic.settle = settle;
-        traffic
-            .run
-            .plan
-            .put("times", "settle", time(settle.as_nanos() as u64).into());
+        traffic.settle_early |= early;
+        let (plan, early) = (&mut traffic.run.plan, traffic.settle_early);
+        plan.put("times", "settle", time(settle.as_nanos() as u64).into());
+        plan.put("times", "settle_early", early.into());
         let pacing = traffic.run.plan.get("load", "pacing").cloned();
         let pacing = pacing.filter(|_| std::mem::replace(&mut traffic.pacing, Pacing::Constant) != Pacing::Constant);
         traffic.run.plan.put("load", "pacing", Value::Null);
@@ -135,6 +141,11 @@ impl<'a> Setup<'a> {
             device: args.dut_note.as_deref().map(report::note).transpose()?,
             draft,
         })
+    }
+
+    /// Whether trials may end before the settle time is over.
+    pub(crate) fn early(&self) -> bool {
+        self.draft.args.settle_early
     }
 
     /// What passes between two trials: packets under way, the pause, and learning.

@@ -239,6 +239,7 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
         "max_rate": rates[1],
         "pause_s": setup.pause.as_secs_f64(),
         "settle_s": setup.settle.as_secs_f64(),
+        "settle_early": setup.early(),
         "load": if traffic.both_ways { "of each way" } else { "of all lanes" },
         "effective_duration": "as intended",
         "pacing": setup.pacing,

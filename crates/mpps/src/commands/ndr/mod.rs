@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
         return Err(usage("--search-time: 0: want a time above 0"));
     }
     no_tolerance(&args.method)?;
-    let setup = Setup::new(&args.method, None, Duration::ZERO, SETTLE)?;
+    let setup = Setup::new(&args.method, None, Duration::ZERO, SETTLE, true)?;
     let goals = goals(args);
     let frame_size = setup.frame_size();
     setup.rates(frame_size, None)?;

@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         None,
         Duration::from_millis(pause),
         Duration::from_millis(settle),
+        true,
     )?;
     setup.rates(setup.frame_size(), None)?;
     let given = given(args, &setup)?;

@@ -160,6 +160,11 @@ impl Choice {
             ));
         }
         no_tolerance(&args.method)?;
+        if args.strict && traffic.settle_early {
+            return Err(usage(
+                "--settle-early: --strict waits for the whole settle time: want one of the two",
+            ));
+        }
         unused(args)?;
         let manner = match (args.strict, args.quick) {
             (true, _) => Manner::Strict,

@@ -16,7 +16,7 @@ use super::method::search::Found;
 use super::method::{Setup, Step, Stop, expect, report};
 use crate::cli::{Rfc2544, Rfc2544Test};
 use crate::fail::{Failure, Result, usage};
-use choice::{Choice, Test};
+use choice::{Choice, Manner, Test};
 use mpps_method::Limits;
 use mpps_report::document::{Axis, Scale, Unit};
 use mpps_report::units;
@@ -95,7 +95,9 @@ fn by_size() -> Axis {
 
 pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
     let mut choice = Choice::of(args)?;
-    let mut setup = Setup::new(&args.method, choice.sizes.first().copied(), choice.pause, choice.settle)?;
+    let first = choice.sizes.first().copied();
+    let early = choice.manner == Manner::Quick;
+    let mut setup = Setup::new(&args.method, first, choice.pause, choice.settle, early)?;
     setup.learning = choice.learning;
     let left_out = without_recovery(args, &mut choice, &setup)?;
     expect::check(&args.method, "rfc2544", &result::finds(&choice))?;
