@@ -2,10 +2,6 @@
 # Builds mpps without DPDK where DPDK is installed, and holds what such a build promises: its tests pass, the dpdk path
 # is refused in one line that says what to do, and doctor says that it is left out.
 #
-#   scripts/no-dpdk.sh [--build]
-#
-# --build does no more than the build, so that scripts/test.sh can build all before it tests.
-#
 # In a target directory of its own, so that neither build throws the other's objects away. Where DPDK is not installed,
 # every build is such a one, and this has nothing to add.
 set -euo pipefail
@@ -22,9 +18,6 @@ export CARGO_TARGET_DIR=${MPPS_NO_DPDK_TARGET:-target/no-dpdk}
 # One call builds tests and program: a build of the program alone would make most dependencies once more, with other
 # features. `--test library` is what asks for the program.
 tests=(-p mpps-dpdk -p mpps --lib --bins --test library)
-if [ "${1:-}" = --build ]; then
-    exec cargo test "${tests[@]}" --no-run
-fi
 cargo test -q "${tests[@]}"
 program=$CARGO_TARGET_DIR/debug/mpps
 

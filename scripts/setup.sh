@@ -33,6 +33,8 @@ rpm   | python3      | python3
 static | strip       | binutils
 static | python3     | python3
 arm64-packages | qemu-aarch64-static | qemu-user-static
+test  | python3      | python3
+test  | py:ensurepip | python3-venv
 test  | sysctl       | procps
 test  | ping         | iputils-ping
 test  | ethtool      | ethtool

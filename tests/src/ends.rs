@@ -12,6 +12,9 @@ const SHORT: [[&str; 2]; 3] = [["--duration", "100ms"], ["--settle", "500ms"], [
 
 /// Adds what is in [`SHORT`] and was not said otherwise.
 fn short(command: &mut Command) {
+    if !command.get_args().any(|word| word == "--settle") {
+        command.arg("--settle-early");
+    }
     for [option, value] in SHORT {
         if !command.get_args().any(|word| word == option) {
             command.args([option, value]);

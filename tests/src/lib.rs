@@ -62,6 +62,22 @@ pub use web::{Served, value};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// One test for each case of a check, so that each runs, and fails, by itself: `cases!(packets_return:
+/// udp = "udp", xdp = "xdp");` for a function `packets_return(path: &str)`.
+#[macro_export]
+macro_rules! cases {
+    ($check:ident: $($name:ident = $value:expr),+ $(,)?) => {
+        mod $check {
+            $(
+                #[test]
+                fn $name() {
+                    super::$check($value);
+                }
+            )+
+        }
+    };
+}
+
 /// The program under test: `$MPPS_BIN`, else what was last built in this workspace, the release build first.
 ///
 /// # Panics
@@ -192,18 +208,44 @@ pub fn source_ports(count: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    /// Names of what lies in a folder.
+    fn names(folder: &Path) -> Vec<String> {
+        let files = std::fs::read_dir(folder).expect("a folder").flatten();
+        files
+            .map(|file| file.file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
     #[test]
-    fn every_file_of_tests_is_named_in_the_manifest() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-        let manifest = std::fs::read_to_string(format!("{folder}Cargo.toml")).expect("the manifest");
-        let files = std::fs::read_dir(folder).expect("this folder").flatten();
-        let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-        let forgotten: Vec<_> = names
-            .filter(|name| name.ends_with(".rs") && !manifest.contains(&format!("path = \"{name}\"")))
-            .collect();
+    fn every_file_of_tests_is_in_a_binary_that_the_manifest_names() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        let manifest = read(&top.join("Cargo.toml"));
+        let (mut binaries, mut forgotten) = (0, Vec::new());
+        for name in names(top) {
+            let main = top.join(&name).join("main.rs");
+            let path = match main.exists() {
+                true => format!("{name}/main.rs"),
+                false if name.ends_with(".rs") => name.clone(),
+                false => continue,
+            };
+            binaries += 1;
+            if !manifest.contains(&format!("path = \"{path}\"")) {
+                forgotten.push(path);
+            }
+            if main.exists() {
+                let modules = read(&main);
+                let files = names(&top.join(&name)).into_iter().filter(|file| file != "main.rs");
+                let of_none = files.filter(|file| !modules.contains(&format!("mod {};", file.trim_end_matches(".rs"))));
+                forgotten.extend(of_none.map(|file| format!("{name}/{file}")));
+            }
+        }
+        assert!(binaries >= 10, "{binaries}");
         assert!(
             forgotten.is_empty(),
-            "cargo runs none of {forgotten:?}: name them in tests/Cargo.toml"
+            "cargo runs none of {forgotten:?}: name them in tests/Cargo.toml or a main.rs"
         );
     }
 }

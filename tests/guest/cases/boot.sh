@@ -2,7 +2,8 @@
 # doctor and isolate say so, lanes go where they should, and their memory is on their node.
 # options: -object memory-backend-ram,id=m0,size=2G -object memory-backend-ram,id=m1,size=3G
 # options: -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1
-# arguments: nohz=on highres=on isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 mitigations=off skew_tick=1
+# arguments: nohz=on highres=on
+# arguments: isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 mitigations=off skew_tick=1
 # arguments: default_hugepagesz=1G hugepagesz=1G hugepages=1 selinux=0
 # cores: 4
 # memory: 5120

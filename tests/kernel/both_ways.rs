@@ -5,14 +5,14 @@ use std::process::Command;
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, COUNTS, Memif, Net, Report, Scratch, Testpmd, accounted_by_way, arrived, assert_refused, bridge,
+    Background, COUNTS, Memif, Net, Report, Scratch, Testpmd, accounted_by_way, arrived, assert_refused, bridge, cases,
     joined_twice, listen_by, mpps, no_dpdk, no_testpmd, route, run, run_command, wait_until,
 };
 use rustix::process::Signal;
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 /// A veth keeps 256 packets for a host that has no time for them just now: a sixth of a second's.
-const LOAD: &str = "--both-ways --rate 1500pps --duration 600ms --catch-up 10s --settle 3s --quiet";
+const LOAD: &str = "--both-ways --rate 1500pps --duration 600ms --catch-up 10s --settle 3s --settle-early --quiet";
 
 /// The report of both ways and those of each, which agree on the verdict and on the rows.
 fn accounted(scratch: &Scratch, both: Report) -> [Report; 3] {
@@ -53,32 +53,39 @@ fn assert_all_arrive(net: &Net, words: &str) -> [Report; 3] {
     assert_all_arrive_by(on_a(net, words))
 }
 
-#[test]
-fn through_a_bridge_every_packet_of_both_ways_arrives_on_each_path_and_between_two() {
+fn through_a_bridge_every_packet_of_both_ways_arrives_on_each_path_and_between_two(ports: &str) {
     let Some(net) = joined_twice() else { return };
     bridge(&net);
-    for ports in [
-        "af_packet:eth1 af_packet:eth2",
-        "af_packet:eth2 af_packet:eth1 --src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13",
-        "af_xdp:eth1 af_xdp:eth2",
-        "af_packet:eth1 af_xdp:eth2 --payload-size 1000",
-        "af_xdp:eth1 af_packet:eth2 --vlan 7",
-        // Each end asks for the other's address, and is answered by the other's lanes.
-        "af_packet:eth1 af_packet:eth2 --gateway 198.18.0.2 --back-gateway 198.18.0.1",
-        "af_xdp:eth1 af_xdp:eth2 --gateway 2001:2::2 --back-gateway 2001:2::1 --src 2001:2::1",
-    ] {
-        let [_, there, back] = assert_all_arrive(&net, ports);
-        let of = |report: &Report, name: &str| report.json["host"][name].clone();
-        assert_eq!(of(&there, "port"), of(&back, "arrives_at"), "{ports}");
-        assert_eq!(of(&there, "arrives_at"), of(&back, "port"), "{ports}");
-        assert_eq!(of(&there, "source"), of(&back, "destination"), "{ports}");
-        assert_eq!(of(&there, "destination"), of(&back, "source"), "{ports}");
+    let [_, there, back] = assert_all_arrive(&net, ports);
+    let of = |report: &Report, name: &str| report.json["host"][name].clone();
+    assert_eq!(of(&there, "port"), of(&back, "arrives_at"), "{ports}");
+    assert_eq!(of(&there, "arrives_at"), of(&back, "port"), "{ports}");
+    assert_eq!(of(&there, "source"), of(&back, "destination"), "{ports}");
+    assert_eq!(of(&there, "destination"), of(&back, "source"), "{ports}");
+}
+
+cases!(
+    through_a_bridge_every_packet_of_both_ways_arrives_on_each_path_and_between_two:
+    af_packet = "af_packet:eth1 af_packet:eth2",
+    af_packet_v6_flows = "af_packet:eth2 af_packet:eth1 --src 2001:2::7 --src-port-range 500-504 \
+                          --dest [2001:2::8]:600-602 --flows 13",
+    af_xdp = "af_xdp:eth1 af_xdp:eth2",
+    af_packet_to_af_xdp = "af_packet:eth1 af_xdp:eth2 --payload-size 1000",
+    af_xdp_to_af_packet_vlan = "af_xdp:eth1 af_packet:eth2 --vlan 7",
+    af_packet_asked = "af_packet:eth1 af_packet:eth2 --gateway 198.18.0.2 --back-gateway 198.18.0.1",
+    af_xdp_asked = "af_xdp:eth1 af_xdp:eth2 --gateway 2001:2::2 --back-gateway 2001:2::1 --src 2001:2::1",
+);
+
+#[test]
+fn through_a_bridge_every_packet_of_both_ways_arrives_on_dpdk() {
+    let Some(net) = joined_twice() else { return };
+    if no_dpdk() {
+        return;
     }
-    if !no_dpdk() {
-        let eal = "net_af_packet0,iface=eth1 dpdk:net_af_packet1,iface=eth2";
-        assert_all_arrive(&net, &format!("dpdk:{eal}"));
-        assert_all_arrive(&net, "dpdk:net_af_packet0,iface=eth1 af_packet:eth2");
-    }
+    bridge(&net);
+    let eal = "net_af_packet0,iface=eth1 dpdk:net_af_packet1,iface=eth2";
+    assert_all_arrive(&net, &format!("dpdk:{eal}"));
+    assert_all_arrive(&net, "dpdk:net_af_packet0,iface=eth1 af_packet:eth2");
 }
 
 /// Between the kernel's router's two subnets.
@@ -136,62 +143,72 @@ fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
     );
 }
 
-#[test]
-fn through_mpps_forward_every_packet_of_both_ways_arrives() {
+fn through_mpps_forward_every_packet_of_both_ways_arrives(words: &str) {
     let Some(net) = joined_twice() else { return };
-    for words in ["--mode io", "--mode macswap", "--mode io --split-directions --lanes 2"] {
-        let there = Scratch::new();
-        let words = format!("forward af_packet:eth1 af_packet:eth2 --take all {words}");
-        let _forwarder = listen_by(&there, net.b(&words));
-        assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
-    }
+    let there = Scratch::new();
+    let words = format!("forward af_packet:eth1 af_packet:eth2 --take all {words}");
+    let _forwarder = listen_by(&there, net.b(&words));
+    assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
 }
 
-#[test]
-fn over_two_memifs_through_mpps_forward_every_packet_of_both_ways_arrives_with_one_lane_and_with_two() {
+cases!(
+    through_mpps_forward_every_packet_of_both_ways_arrives:
+    io = "--mode io",
+    macswap = "--mode macswap",
+    two_lanes = "--mode io --split-directions --lanes 2",
+);
+
+fn over_two_memifs_through_mpps_forward_every_packet_of_both_ways_arrives_with_one_lane_and_with_two(lanes: usize) {
     if no_dpdk() {
         return;
     }
-    for lanes in [1, 2] {
-        let (memifs, there) = ([Memif::new(), Memif::new()], Scratch::new());
-        let ports = |role| format!("{} {}", memifs[0].port(0, role), memifs[1].port(1, role));
-        let forwarder = listen_by(&there, mpps(&format!("forward {} --lanes {lanes}", ports("server"))));
-        let words = format!("sendrecv {} --lanes {lanes} --flows 16 {LOAD}", ports("client"));
-        let [both, ways @ ..] = assert_all_arrive_by(mpps(&words));
-        // Every lane of each port sends and receives, and what the lanes count is all that was counted.
-        let of_lanes = both.json["lanes"].as_array().expect("lanes");
-        assert_eq!(of_lanes.len(), 2 * lanes, "{:#}", both.json);
-        for key in ["tx_packets", "rx_packets"] {
-            let counts: Vec<_> = of_lanes
-                .iter()
-                .map(|lane| lane[key].as_u64().expect("a count"))
-                .collect();
-            assert!(counts.iter().all(|n| *n > 0), "{key} {counts:?}: {:#}", both.json);
-            assert_eq!(counts.iter().sum::<u64>(), both.count(key), "{key}: {:#}", both.json);
-        }
-        arrived(&there, both.count("tx_packets"));
-        let forwarded = there.read(forwarder.end(Signal::INT));
-        forwarded.assert_rows_add_up();
-        // In at one port and out at the other.
-        for (port, way) in [0, 1].into_iter().zip(&ways) {
-            let count = |port: usize, key: &str| forwarded.count(&format!("/ports/{port}/{key}"));
-            let passed = [count(port, "rx_packets"), count(1 - port, "tx_packets")];
-            assert_eq!(passed, [way.count("tx_packets"); 2], "{:#}", forwarded.json);
-        }
+    let (memifs, there) = ([Memif::new(), Memif::new()], Scratch::new());
+    let ports = |role| format!("{} {}", memifs[0].port(0, role), memifs[1].port(1, role));
+    let forwarder = listen_by(&there, mpps(&format!("forward {} --lanes {lanes}", ports("server"))));
+    let words = format!("sendrecv {} --lanes {lanes} --flows 16 {LOAD}", ports("client"));
+    let [both, ways @ ..] = assert_all_arrive_by(mpps(&words));
+    // Every lane of each port sends and receives, and what the lanes count is all that was counted.
+    let of_lanes = both.json["lanes"].as_array().expect("lanes");
+    assert_eq!(of_lanes.len(), 2 * lanes, "{:#}", both.json);
+    for key in ["tx_packets", "rx_packets"] {
+        let counts: Vec<_> = of_lanes
+            .iter()
+            .map(|lane| lane[key].as_u64().expect("a count"))
+            .collect();
+        assert!(counts.iter().all(|n| *n > 0), "{key} {counts:?}: {:#}", both.json);
+        assert_eq!(counts.iter().sum::<u64>(), both.count(key), "{key}: {:#}", both.json);
+    }
+    arrived(&there, both.count("tx_packets"));
+    let forwarded = there.read(forwarder.end(Signal::INT));
+    forwarded.assert_rows_add_up();
+    // In at one port and out at the other.
+    for (port, way) in [0, 1].into_iter().zip(&ways) {
+        let count = |port: usize, key: &str| forwarded.count(&format!("/ports/{port}/{key}"));
+        let passed = [count(port, "rx_packets"), count(1 - port, "tx_packets")];
+        assert_eq!(passed, [way.count("tx_packets"); 2], "{:#}", forwarded.json);
     }
 }
 
-#[test]
-fn through_testpmd_every_packet_of_both_ways_arrives() {
+cases!(
+    over_two_memifs_through_mpps_forward_every_packet_of_both_ways_arrives_with_one_lane_and_with_two:
+    one = 1,
+    two = 2,
+);
+
+fn through_testpmd_every_packet_of_both_ways_arrives(mode: &str) {
     if no_testpmd() {
         return;
     }
     let Some(net) = joined_twice() else { return };
-    for mode in ["io", "macswap"] {
-        let _testpmd = Testpmd::between(&net, mode);
-        assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
-    }
+    let _testpmd = Testpmd::between(&net, mode);
+    assert_all_arrive(&net, "af_packet:eth1 af_packet:eth2");
 }
+
+cases!(
+    through_testpmd_every_packet_of_both_ways_arrives:
+    io = "io",
+    macswap = "macswap",
+);
 
 /// A run that goes on until something ends it, with rows in which packets arrived.
 fn under_way(net: &Net, scratch: &Scratch) -> Background {

@@ -3,8 +3,8 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, ECHO, Report, Scratch, TALK, all_back, all_there, assert_refused, inside, listen, missing, net_of,
-    one_way, wait_until,
+    Background, ECHO, Report, Scratch, TALK, all_back, all_there, assert_refused, cases, inside, listen, missing,
+    net_of, one_way, wait_until,
 };
 use rustix::process::Signal;
 
@@ -151,23 +151,21 @@ fn two_lanes_on_two_cores_and_queues_lose_none_and_each_sends_its_half() {
     }
 }
 
-#[test]
-fn a_paced_sender_finds_every_packet_with_any_reflector() {
+fn a_paced_sender_finds_every_packet_with_any_reflector((reflect, sendrecv): (&str, &[&str])) {
     let Some(net) = net_of(1) else { return };
-    let (v4, v6) = ([SENDRECV].as_slice(), [SENDRECV6].as_slice());
-    let both = [SENDRECV, SENDRECV6];
-    for (reflect, sendrecv) in [
-        ("udp:10.99.0.2:9000", v4),
-        ("udp:[fd99::2]:9000", v6),
-        ("af_packet:eth1", &both),
-        ("af_xdp:eth1", &both),
-        ("af_xdp:eth1,mode=skb", &both),
-        ("xdp:eth1,mode=skb", &both),
-    ] {
-        let (sent, _) = all_back(&net, &format!("reflect {reflect}"), sendrecv);
-        sent.iter().for_each(assert_measured);
-    }
+    let (sent, _) = all_back(&net, &format!("reflect {reflect}"), sendrecv);
+    sent.iter().for_each(assert_measured);
 }
+
+cases!(
+    a_paced_sender_finds_every_packet_with_any_reflector:
+    udp = ("udp:10.99.0.2:9000", &[super::SENDRECV]),
+    udp_v6 = ("udp:[fd99::2]:9000", &[super::SENDRECV6]),
+    af_packet = ("af_packet:eth1", &[super::SENDRECV, super::SENDRECV6]),
+    af_xdp = ("af_xdp:eth1", &[super::SENDRECV, super::SENDRECV6]),
+    af_xdp_skb = ("af_xdp:eth1,mode=skb", &[super::SENDRECV, super::SENDRECV6]),
+    xdp_skb = ("xdp:eth1,mode=skb", &[super::SENDRECV, super::SENDRECV6]),
+);
 
 #[test]
 fn a_reflector_in_the_kernel_serves_any_sender() {
@@ -261,64 +259,66 @@ fn the_receiving_end_of_a_one_way_run_expects_what_was_sent() {
     }
 }
 
-#[test]
-fn data_of_another_seed_is_no_test_packet_unless_it_is_not_looked_at() {
+fn data_of_another_seed_is_no_test_packet_unless_it_is_not_looked_at((port, options, taken): (&str, &str, bool)) {
     let Some(net) = net_of(1) else { return };
     let send = "send xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 20kpps --seed 1 --payload-size 64";
-    for (port, options, taken) in [
-        ("af_xdp:eth1", "", false),
-        ("xdp:eth1", "", false),
-        ("xdp:eth1,check=headers", "", true),
-        ("xdp:eth1", "--no-verify", true),
-    ] {
-        let (sent, received) = one_way(&net, &format!("drop {port} --port 9000 --seed 2 {options}"), send);
-        let (tx, context) = (
-            sent.count("tx_packets"),
-            format!("{port} {options}: {:#}", received.json),
-        );
-        assert!(tx > 0, "{:#}", sent.json);
-        // None of these flows ever had a packet of ours, so none is a packet of ours that was spoilt.
-        let expected = if taken { (tx, 0, 0) } else { (0, tx, 0) };
-        let counts = (
-            received.count("rx_packets"),
-            received.reason("foreign_not_stamped"),
-            received.count("corrupt"),
-        );
-        assert_eq!(counts, expected, "{context}");
-    }
+    let (sent, received) = one_way(&net, &format!("drop {port} --port 9000 --seed 2 {options}"), send);
+    let (tx, context) = (
+        sent.count("tx_packets"),
+        format!("{port} {options}: {:#}", received.json),
+    );
+    assert!(tx > 0, "{:#}", sent.json);
+    // None of these flows ever had a packet of ours, so none is a packet of ours that was spoilt.
+    let expected = if taken { (tx, 0, 0) } else { (0, tx, 0) };
+    let counts = (
+        received.count("rx_packets"),
+        received.reason("foreign_not_stamped"),
+        received.count("corrupt"),
+    );
+    assert_eq!(counts, expected, "{context}");
 }
 
-#[test]
-fn addresses_that_no_interface_has_are_resolved_and_answered_by_the_programs() {
+cases!(
+    data_of_another_seed_is_no_test_packet_unless_it_is_not_looked_at:
+    af_xdp = ("af_xdp:eth1", "", false),
+    xdp = ("xdp:eth1", "", false),
+    headers = ("xdp:eth1,check=headers", "", true),
+    no_verify = ("xdp:eth1", "--no-verify", true),
+);
+
+fn addresses_that_no_interface_has_are_resolved_and_answered_by_the_programs(
+    (src, ip, [dest, far, stack]): (&str, &str, [&str; 3]),
+) {
     let Some(net) = net_of(1) else { return };
-    for (src, ip, [dest, far, stack]) in [
-        ("10.99.0.77", "10.99.0.88", ["10.99.0.2", "10.99.0.88", "10.99.0.1"]),
-        ("fd99::77", "fd99::88", ["[fd99::2]", "[fd99::88]", "[fd99::1]"]),
-    ] {
-        let to = |dest: &str| format!("sendrecv xdp:eth1 --src {src} --dest {dest}:9000 --rate 10kpps");
-        let (sent, reflected) = all_back(&net, &format!("reflect xdp:eth1 --ip {ip}"), &[&to(far)]);
-        assert_eq!(
-            sent[0].json["host"]["source_address"], "answered by mpps",
-            "{:#}",
-            sent[0].json
-        );
-        assert!(reflected.reason("neighbor_service") > 0, "{:#}", reflected.json);
-        all_back(&net, &format!("reflect af_xdp:eth1 --ip {ip}"), &[&to(far)]);
-        // The other host's stack asks who has the source address.
-        all_back(&net, &format!("reflect udp:{dest}:9000"), &[&to(dest)]);
-        // And this one's who has the destination's, which echoes, too.
-        let reflect = format!("reflect xdp:eth1,mode=skb --ip {ip}");
-        let words = format!("sendrecv udp:{stack} --dest {far}:9000 --rate 10kpps");
-        let there = Scratch::new();
-        let reflector = listen(&net, &there, &reflect);
-        let sent = Scratch::new().measure(net.a(&format!("{words} --duration 100ms --catch-up 1s --quiet")));
-        assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
-        if !missing("ping", "iputils-ping") {
-            net.on(Host::A, &format!("ping -c 3 -i 0.02 -W 20 -s 700 {ip}"));
-        }
-        there.read(reflector.end(Signal::INT)).assert_rows_add_up();
+    let to = |dest: &str| format!("sendrecv xdp:eth1 --src {src} --dest {dest}:9000 --rate 10kpps");
+    let (sent, reflected) = all_back(&net, &format!("reflect xdp:eth1 --ip {ip}"), &[&to(far)]);
+    assert_eq!(
+        sent[0].json["host"]["source_address"], "answered by mpps",
+        "{:#}",
+        sent[0].json
+    );
+    assert!(reflected.reason("neighbor_service") > 0, "{:#}", reflected.json);
+    all_back(&net, &format!("reflect af_xdp:eth1 --ip {ip}"), &[&to(far)]);
+    // The other host's stack asks who has the source address.
+    all_back(&net, &format!("reflect udp:{dest}:9000"), &[&to(dest)]);
+    // And this one's who has the destination's, which echoes, too.
+    let reflect = format!("reflect xdp:eth1,mode=skb --ip {ip}");
+    let words = format!("sendrecv udp:{stack} --dest {far}:9000 --rate 10kpps");
+    let there = Scratch::new();
+    let reflector = listen(&net, &there, &reflect);
+    let sent = Scratch::new().measure(net.a(&format!("{words} --duration 100ms --catch-up 1s --quiet")));
+    assert_eq!(sent.count("rx_packets"), sent.count("tx_packets"), "{:#}", sent.json);
+    if !missing("ping", "iputils-ping") {
+        net.on(Host::A, &format!("ping -c 3 -i 0.02 -W 20 -s 700 {ip}"));
     }
+    there.read(reflector.end(Signal::INT)).assert_rows_add_up();
 }
+
+cases!(
+    addresses_that_no_interface_has_are_resolved_and_answered_by_the_programs:
+    v4 = ("10.99.0.77", "10.99.0.88", ["10.99.0.2", "10.99.0.88", "10.99.0.1"]),
+    v6 = ("fd99::77", "fd99::88", ["[fd99::2]", "[fd99::88]", "[fd99::1]"]),
+);
 
 #[test]
 fn an_address_that_nobody_has_is_told_and_what_is_given_goes_round_it() {

@@ -3,7 +3,7 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, COUNTS, Net, Report, Scratch, accounted_by_way, assert_refused, bridge, joined_twice, listen_by,
+    Background, COUNTS, Net, Report, Scratch, accounted_by_way, assert_refused, bridge, cases, joined_twice, listen_by,
     missing, mpps, route, run, skip, wait_until,
 };
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 const PORTS: &str = "xdp:eth1 xdp:eth2";
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
-const LOAD: &str = "--rate 3kpps --duration 300ms --catch-up 10s --settle 2s --quiet";
+const LOAD: &str = "--rate 3kpps --duration 300ms --catch-up 10s --settle 2s --settle-early --quiet";
 
 /// Two links whose ends take what programs at the other ends send, though they may have no program themselves.
 fn joined() -> Option<Net> {
@@ -65,54 +65,53 @@ fn both_ways(net: &Net, words: &str) -> [Report; 3] {
 const RANGES: &str = "--src 198.18.0.1-198.18.0.5 --dest 198.18.1.1-198.18.1.3:9000-9002 --src-port-range 500-504 \
                       --flows 100";
 
-#[test]
-fn through_a_bridge_every_packet_arrives_and_each_end_is_answered_for() {
+fn through_a_bridge_every_packet_arrives_and_each_end_is_answered_for(words: &str) {
     let Some(net) = joined() else { return };
     bridge(&net);
-    for words in [
-        "",
-        "--payload-size 1000",
-        "--src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13",
-        "--vlan 7 --pacing poisson",
-        RANGES,
-        // Somebody who asks for the address that packets are for is answered at the port where they arrive.
-        "--gateway 198.18.0.2",
-        "--gateway 2001:2::2 --src 2001:2::1",
-    ] {
-        let report = one_way(&net, words);
-        assert_eq!(report.json["host"]["port"], "xdp:eth1", "{:#}", report.json);
-        assert_eq!(report.json["host"]["arrives_at"], "xdp:eth2", "{:#}", report.json);
-        let note = report.json["latency_note"].as_str().unwrap_or_default();
-        assert!(
-            note.starts_with("one way") && note.contains("no clocks differ"),
-            "{note}"
-        );
-    }
+    let report = one_way(&net, words);
+    assert_eq!(report.json["host"]["port"], "xdp:eth1", "{:#}", report.json);
+    assert_eq!(report.json["host"]["arrives_at"], "xdp:eth2", "{:#}", report.json);
+    let note = report.json["latency_note"].as_str().unwrap_or_default();
+    assert!(
+        note.starts_with("one way") && note.contains("no clocks differ"),
+        "{note}"
+    );
 }
 
-#[test]
-fn through_a_bridge_every_packet_of_both_ways_arrives() {
+cases!(
+    through_a_bridge_every_packet_arrives_and_each_end_is_answered_for:
+    plain = "",
+    large = "--payload-size 1000",
+    v6_flows = "--src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13",
+    vlan_poisson = "--vlan 7 --pacing poisson",
+    ranges = super::RANGES,
+    asked = "--gateway 198.18.0.2",
+    asked_v6 = "--gateway 2001:2::2 --src 2001:2::1",
+);
+
+fn through_a_bridge_every_packet_of_both_ways_arrives(words: &str) {
     let Some(net) = joined() else { return };
     if one_core() {
         return;
     }
     bridge(&net);
-    for words in [
-        "",
-        "--src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13 --payload-size 500",
-        RANGES,
-        "--vlan 7 --src 2001:2::1:0/125 --dest [2001:2::2:0/126]:9000 --step together",
-        "--gateway 198.18.0.2 --back-gateway 198.18.0.1",
-        "--gateway 2001:2::2 --back-gateway 2001:2::1 --src 2001:2::1",
-    ] {
-        let [_, there, back] = both_ways(&net, words);
-        let of = |report: &Report, name: &str| report.json["host"][name].clone();
-        assert_eq!(of(&there, "port"), of(&back, "arrives_at"), "{words}");
-        assert_eq!(of(&there, "arrives_at"), of(&back, "port"), "{words}");
-        assert_eq!(of(&there, "source"), of(&back, "destination"), "{words}");
-        assert_eq!(of(&there, "destination"), of(&back, "source"), "{words}");
-    }
+    let [_, there, back] = both_ways(&net, words);
+    let of = |report: &Report, name: &str| report.json["host"][name].clone();
+    assert_eq!(of(&there, "port"), of(&back, "arrives_at"), "{words}");
+    assert_eq!(of(&there, "arrives_at"), of(&back, "port"), "{words}");
+    assert_eq!(of(&there, "source"), of(&back, "destination"), "{words}");
+    assert_eq!(of(&there, "destination"), of(&back, "source"), "{words}");
 }
+
+cases!(
+    through_a_bridge_every_packet_of_both_ways_arrives:
+    plain = "",
+    v6_flows = "--src 2001:2::7 --src-port-range 500-504 --dest [2001:2::8]:600-602 --flows 13 --payload-size 500",
+    ranges = super::RANGES,
+    vlan_together = "--vlan 7 --src 2001:2::1:0/125 --dest [2001:2::2:0/126]:9000 --step together",
+    asked = "--gateway 198.18.0.2 --back-gateway 198.18.0.1",
+    asked_v6 = "--gateway 2001:2::2 --back-gateway 2001:2::1 --src 2001:2::1",
+);
 
 /// Between the kernel's router's two subnets.
 const V4: &str = "--src 198.18.0.1 --dest 198.18.1.2:9000-9003 --gateway 198.18.0.254";
@@ -135,23 +134,23 @@ fn through_the_kernels_router_every_packet_arrives_in_ipv4_and_ipv6() {
     }
 }
 
-#[test]
-fn through_mpps_forward_every_packet_arrives() {
+fn through_mpps_forward_every_packet_arrives(words: &str) {
     let Some(net) = joined() else { return };
-    for words in [
-        "af_packet:eth1 af_packet:eth2 --mode io",
-        "af_packet:eth1 af_packet:eth2 --mode macswap",
-        "xdp:eth1 xdp:eth2 --mode io",
-        "xdp:eth1 xdp:eth2 --mode macswap",
-    ] {
-        let there = Scratch::new();
-        let _forwarder = listen_by(&there, net.b(&format!("forward {words} --take all")));
-        one_way(&net, "");
-        if !one_core() {
-            both_ways(&net, "");
-        }
+    let there = Scratch::new();
+    let _forwarder = listen_by(&there, net.b(&format!("forward {words} --take all")));
+    one_way(&net, "");
+    if !one_core() {
+        both_ways(&net, "");
     }
 }
+
+cases!(
+    through_mpps_forward_every_packet_arrives:
+    af_packet_io = "af_packet:eth1 af_packet:eth2 --mode io",
+    af_packet_macswap = "af_packet:eth1 af_packet:eth2 --mode macswap",
+    xdp_io = "xdp:eth1 xdp:eth2 --mode io",
+    xdp_macswap = "xdp:eth1 xdp:eth2 --mode macswap",
+);
 
 #[test]
 fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
@@ -193,7 +192,9 @@ fn as_fast_as_it_goes_every_packet_is_accounted_for_and_none_twice() {
     let there = Scratch::new();
     let _forwarder = listen_by(&there, net.b("forward xdp:eth1 xdp:eth2 --mode io --take all"));
     let scratch = Scratch::new();
-    let report = scratch.measure(net.a(&format!("sendrecv {PORTS} --duration 300ms --settle 2s --quiet")));
+    let report = scratch.measure(net.a(&format!(
+        "sendrecv {PORTS} --duration 300ms --settle 2s --settle-early --quiet"
+    )));
     report.assert_accounted();
     let counts = ["duplicates", "corrupt", "foreign"].map(|key| report.count(key));
     assert_eq!(counts, [0; 3], "{:#}", report.json);

@@ -2,7 +2,7 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Answer, Background, Call, Finished, Net, Report, Scratch, answered, inside, missing, mpps, net_of, no_dpdk,
+    Answer, Background, Call, Finished, Net, Report, Scratch, answered, cases, inside, missing, mpps, net_of, no_dpdk,
     program, run_command, wait_until,
 };
 use rustix::process::Signal;
@@ -120,53 +120,65 @@ const WAYS: [(&str, u16); 3] = [
 /// Nothing is missed on a busy host, and nothing is late.
 const PATIENT: &str = "--lanes 1 --catch-up 10s --settle 3s --quiet";
 
-/// Runs `sendrecv` on each path and way against a reflector that forges answers.
-fn forged(mode: &str, every: u64, load: &str, check: impl Fn(&Report, &Done, &str)) {
+/// Runs `sendrecv` on a path, by its place in [`PORTS`], against a reflector that forges answers.
+fn forged(path: usize, mode: &str, every: u64, load: &str, check: impl Fn(&Report, &Done, &str)) {
     let Some(net) = net_of(1) else { return };
-    for (i, port) in PORTS.iter().enumerate() {
-        // Each path goes two of the ways, and each way is gone on two paths at the least.
-        for (ends, vlan) in [WAYS[i % 3], WAYS[(i + 1) % 3]] {
-            let Some(reflector) = Reflector::start(&net, vlan, mode, every) else {
-                return;
-            };
-            let words = format!("sendrecv {port} {ends} --dest-mac {} {load} {PATIENT}", Host::B.mac());
-            let report = Scratch::new().measure(net.a(&words));
-            let done = reflector.end();
-            let context = format!("{words}: {done:?} {:#}", report.json);
-            report.assert_accounted();
-            assert_eq!(report.count("tx_packets"), done.came, "{context}");
-            assert_eq!(report.reason("foreign_other_run"), done.forged, "{context}");
-            assert_eq!(
-                (report.count("duplicates"), report.count("corrupt")),
-                (0, 0),
-                "{context}"
-            );
-            let warnings = report.json["warnings"].as_array().expect("a list");
-            let lines = warnings
-                .iter()
-                .filter(|line| line.to_string().contains("foreign_other_run"));
-            assert_eq!(lines.count(), usize::from(done.forged > 0), "{context}");
-            check(&report, &done, &context);
-        }
+    let port = PORTS[path];
+    // Each path goes two of the ways, and each way is gone on two paths at the least.
+    for (ends, vlan) in [WAYS[path % 3], WAYS[(path + 1) % 3]] {
+        let Some(reflector) = Reflector::start(&net, vlan, mode, every) else {
+            return;
+        };
+        let words = format!("sendrecv {port} {ends} --dest-mac {} {load} {PATIENT}", Host::B.mac());
+        let report = Scratch::new().measure(net.a(&words));
+        let done = reflector.end();
+        let context = format!("{words}: {done:?} {:#}", report.json);
+        report.assert_accounted();
+        assert_eq!(report.count("tx_packets"), done.came, "{context}");
+        assert_eq!(report.reason("foreign_other_run"), done.forged, "{context}");
+        assert_eq!(
+            (report.count("duplicates"), report.count("corrupt")),
+            (0, 0),
+            "{context}"
+        );
+        let warnings = report.json["warnings"].as_array().expect("a list");
+        let lines = warnings
+            .iter()
+            .filter(|line| line.to_string().contains("foreign_other_run"));
+        assert_eq!(lines.count(), usize::from(done.forged > 0), "{context}");
+        check(&report, &done, &context);
     }
 }
 
-#[test]
-fn an_answer_with_a_number_that_only_other_flows_have_used_hides_no_loss() {
+fn an_answer_with_a_number_that_only_other_flows_have_used_hides_no_loss(path: usize) {
     // 300 packets in 64 flows: 44 of them have used number 4.
-    forged("number", 2, "--rate 1kpps --duration 300ms", |report, done, context| {
-        assert_eq!((done.came, done.lost, done.forged), (300, 20, 20), "{context}");
-        assert_eq!(
-            (report.count("rx_packets"), report.count("lost")),
-            (280, 20),
-            "{context}"
-        );
-    });
+    forged(
+        path,
+        "number",
+        2,
+        "--rate 1kpps --duration 300ms",
+        |report, done, context| {
+            assert_eq!((done.came, done.lost, done.forged), (300, 20, 20), "{context}");
+            assert_eq!(
+                (report.count("rx_packets"), report.count("lost")),
+                (280, 20),
+                "{context}"
+            );
+        },
+    );
 }
 
-#[test]
-fn an_answer_with_an_earlier_send_time_is_not_believed() {
+cases!(
+    an_answer_with_a_number_that_only_other_flows_have_used_hides_no_loss:
+    af_packet = 0,
+    af_xdp = 1,
+    xdp = 2,
+    xdp_skb = 3,
+);
+
+fn an_answer_with_an_earlier_send_time_is_not_believed(path: usize) {
     forged(
+        path,
         "early",
         50,
         "--rate 500pps --duration 2500ms",
@@ -178,9 +190,17 @@ fn an_answer_with_an_earlier_send_time_is_not_believed() {
     );
 }
 
-#[test]
-fn an_answer_with_a_send_time_that_is_yet_to_come_is_not_believed() {
+cases!(
+    an_answer_with_an_earlier_send_time_is_not_believed:
+    af_packet = 0,
+    af_xdp = 1,
+    xdp = 2,
+    xdp_skb = 3,
+);
+
+fn an_answer_with_a_send_time_that_is_yet_to_come_is_not_believed(path: usize) {
     forged(
+        path,
         "later",
         7,
         "--rate 1kpps --duration 400ms --flows 3",
@@ -194,6 +214,14 @@ fn an_answer_with_a_send_time_that_is_yet_to_come_is_not_believed() {
         },
     );
 }
+
+cases!(
+    an_answer_with_a_send_time_that_is_yet_to_come_is_not_believed:
+    af_packet = 0,
+    af_xdp = 1,
+    xdp = 2,
+    xdp_skb = 3,
+);
 
 /// A run on host a that goes on until it is ended, once it has reserved its flows.
 fn under_way(net: &Net, scratch: &Scratch, words: &str) -> Background {
@@ -211,52 +239,56 @@ fn warned(report: &Report, text: &str) -> bool {
     report.json["warnings"].to_string().contains(text)
 }
 
-#[test]
-fn two_runs_with_default_ports_on_one_interface_count_their_own_packets() {
+fn two_runs_with_default_ports_on_one_interface_count_their_own_packets((ends, vlan): (&str, u16)) {
     let Some(net) = net_of(1) else { return };
-    for (ends, vlan) in WAYS {
-        let Some(reflector) = Reflector::start(&net, vlan, "lose", 20) else {
-            return;
-        };
-        let words = format!("sendrecv af_packet:eth1 {ends} --dest-mac {}", Host::B.mac());
-        let (first, second) = (Scratch::new(), Scratch::new());
-        let runs = [&first, &second].map(|scratch| under_way(&net, scratch, &words));
-        wait_until("packets of both", || {
-            [&first, &second].iter().all(|s| s.received_so_far() > 500)
-        });
-        let mut reports: Vec<_> = [&first, &second]
-            .into_iter()
-            .zip(runs)
-            .map(|(scratch, run)| scratch.read(run.end(Signal::INT)))
-            .collect();
-        let done = reflector.end();
-        let context = format!("{done:?} {:#} {:#}", reports[0].json, reports[1].json);
-        for report in &reports {
-            report.assert_accounted();
-            assert_eq!(report.count("duplicates"), 0, "{context}");
-            assert_eq!(report.reason("foreign_other_run"), 0, "{context}");
-        }
-        let total = |key: &str| reports.iter().map(|report| report.count(key)).sum::<u64>();
-        assert_eq!(
-            (total("tx_packets"), total("lost")),
-            (done.came, done.lost),
-            "{context}"
-        );
-        assert!(source(&reports[0]).ends_with("ports 10000-10063"), "{context}");
-        assert!(source(&reports[1]).ends_with("ports 10064-10127"), "{context}");
-        assert!(warned(&reports[1], "10064-10127 in place of 10000-10063"), "{context}");
-        assert!(!warned(&reports[0], "another run"), "{context}");
-        let ids: Vec<_> = reports
-            .iter()
-            .map(|r| r.json["run_id"].as_str().expect("a text").to_owned())
-            .collect();
-        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 16), "{ids:?}");
-        assert!(warned(&reports[1], &ids[0]), "{context}");
-        // The plan keeps the default: the second run again, alone, has the default ports.
-        let second = reports.remove(1);
-        assert_eq!(second.json["plan"]["traffic"]["src_ports"], "10000-10063", "{context}");
+    let Some(reflector) = Reflector::start(&net, vlan, "lose", 20) else {
+        return;
+    };
+    let words = format!("sendrecv af_packet:eth1 {ends} --dest-mac {}", Host::B.mac());
+    let (first, second) = (Scratch::new(), Scratch::new());
+    let runs = [&first, &second].map(|scratch| under_way(&net, scratch, &words));
+    wait_until("packets of both", || {
+        [&first, &second].iter().all(|s| s.received_so_far() > 500)
+    });
+    let mut reports: Vec<_> = [&first, &second]
+        .into_iter()
+        .zip(runs)
+        .map(|(scratch, run)| scratch.read(run.end(Signal::INT)))
+        .collect();
+    let done = reflector.end();
+    let context = format!("{done:?} {:#} {:#}", reports[0].json, reports[1].json);
+    for report in &reports {
+        report.assert_accounted();
+        assert_eq!(report.count("duplicates"), 0, "{context}");
+        assert_eq!(report.reason("foreign_other_run"), 0, "{context}");
     }
+    let total = |key: &str| reports.iter().map(|report| report.count(key)).sum::<u64>();
+    assert_eq!(
+        (total("tx_packets"), total("lost")),
+        (done.came, done.lost),
+        "{context}"
+    );
+    assert!(source(&reports[0]).ends_with("ports 10000-10063"), "{context}");
+    assert!(source(&reports[1]).ends_with("ports 10064-10127"), "{context}");
+    assert!(warned(&reports[1], "10064-10127 in place of 10000-10063"), "{context}");
+    assert!(!warned(&reports[0], "another run"), "{context}");
+    let ids: Vec<_> = reports
+        .iter()
+        .map(|r| r.json["run_id"].as_str().expect("a text").to_owned())
+        .collect();
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 16), "{ids:?}");
+    assert!(warned(&reports[1], &ids[0]), "{context}");
+    // The plan keeps the default: the second run again, alone, has the default ports.
+    let second = reports.remove(1);
+    assert_eq!(second.json["plan"]["traffic"]["src_ports"], "10000-10063", "{context}");
 }
+
+cases!(
+    two_runs_with_default_ports_on_one_interface_count_their_own_packets:
+    v4 = super::WAYS[0],
+    v6 = super::WAYS[1],
+    vlan = super::WAYS[2],
+);
 
 /// Runs a short `send` on host a beside others.
 fn beside(net: &Net, words: &str) -> Finished {

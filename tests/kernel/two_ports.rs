@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 /// A veth keeps 256 packets for a host that has no time for them just now: an eighth of a second's.
-const LOAD: &str = "--rate 2kpps --duration 750ms --catch-up 10s --settle 1s --quiet";
+const LOAD: &str = "--rate 2kpps --duration 750ms --catch-up 10s --settle 1s --settle-early --quiet";
 
 /// Sends by one port, and expects each packet at the other, once and intact.
 fn assert_all_arrive(net: &Net, words: &str) -> Report {

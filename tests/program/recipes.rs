@@ -6,9 +6,8 @@
 //! what comes back.
 
 use std::process::Command;
-use std::sync::Mutex;
 
-use mpps_tests::{Finished, Scratch, Shown, missing, no_dpdk, program, run_command, shown, skip};
+use mpps_tests::{Finished, Scratch, Shown, cases, missing, no_dpdk, program, run_command, shown, skip};
 
 /// Commands of one page that belong together, in order.
 struct Recipe {
@@ -362,27 +361,33 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("docker run ", "wants a container engine"),
     (
         "mpps reflect udp:0.0.0.0:9000 --metrics=0.0.0.0:9469,host=bench1.lab",
-        "goes on until it is ended; tests/readers.rs has Prometheus scrape by such a name",
+        "goes on until it is ended; tests/results/readers.rs has Prometheus scrape by such a name",
     ),
     ("5.4 s of 10.0 s", "the picture of the view on a terminal, no command"),
-    ("mpps ndr ", "a search takes minutes; tests/ndr.rs runs shorter ones"),
+    (
+        "mpps ndr ",
+        "a search takes minutes; tests/quiet/ndr.rs runs shorter ones",
+    ),
     (
         "mpps rfc2544 ",
         "its tests take minutes; tests/rfc2544.rs runs shorter ones",
     ),
     (
         "mpps overload ",
-        "a test takes minutes; tests/overload.rs runs shorter ones",
+        "a test takes minutes; tests/quiet/overload.rs runs shorter ones",
     ),
-    ("--lanes-csv device.csv", "tests/overload.rs joins a forwarder's rows"),
+    (
+        "--lanes-csv device.csv",
+        "tests/quiet/overload.rs joins a forwarder's rows",
+    ),
     (
         "mpps compare ",
-        "rounds take minutes; tests/compare.rs runs shorter ones",
+        "rounds take minutes; tests/quiet/compare.rs runs shorter ones",
     ),
     ("mpps demo", "half a minute of several runs as fast as they go"),
     (
         "mpps isolate ",
-        "changes this machine's kernel; tests/isolate.rs isolates cores of hosts made of files",
+        "changes this machine's kernel; tests/host/isolate.rs isolates cores of hosts made of files",
     ),
     ("wireshark", "opens a window"),
     ("0000:03:00.0", "a PCI device"),
@@ -394,11 +399,14 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("sysctl -w vm.", "changes this machine's memory"),
     ("apt-get", "installs programs"),
     ("dpdkproj", "another program, which is not public"),
-    ("dpdk-testpmd", "tests/dpdk_peers.rs runs testpmd, on memory of its own"),
+    (
+        "dpdk-testpmd",
+        "tests/dpdk/dpdk_peers.rs runs testpmd, on memory of its own",
+    ),
     ("socket=/run/pmd.sock", "its other end is that testpmd"),
     (
         "sudo ",
-        "changes the groups of this machine; tests/lent.rs runs a program with capabilities",
+        "changes the groups of this machine; tests/host/lent.rs runs a program with capabilities",
     ),
     (
         "net_virtio_user",
@@ -418,15 +426,18 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "dpdk:0000:01:00.0",
         "in a guest: tests/guest/cases/dpdk_vhost.sh runs it",
     ),
-    ("t.pftrace.gz", "tests/trace.rs keeps and reads traces of shorter runs"),
+    (
+        "t.pftrace.gz",
+        "tests/trace/trace.rs keeps and reads traces of shorter runs",
+    ),
     ("bench/tap_study.sh", "a minute of several runs"),
     ("iface=in0", "bench/tap_study.sh runs it"),
     (
         "babeltrace2 dpdk-trace",
-        "tests/trace.rs reads such a trace, where babeltrace2 is",
+        "tests/trace/trace.rs reads such a trace, where babeltrace2 is",
     ),
-    ("br0", "tests/dpdk.rs joins taps to a bridge"),
-    ("dpdk:net_tap0,iface=tap1", "tests/dpdk.rs joins taps to a bridge"),
+    ("br0", "tests/dpdk/dpdk.rs joins taps to a bridge"),
+    ("dpdk:net_tap0,iface=tap1", "tests/dpdk/dpdk.rs joins taps to a bridge"),
     ("ethtool -L", "a veth's queues are as many as it was made with"),
     ("ethtool -X", "a veth has no indirection table"),
     ("--cores 2", "wants cores that this machine may not have"),
@@ -563,7 +574,7 @@ fn every_command_of_the_pages_is_run_or_left_out_for_a_reason() {
             unknown.push(format!("{page}: {command}"));
         }
     }
-    assert!(unknown.is_empty(), "not in tests/recipes.rs: {unknown:#?}");
+    assert!(unknown.is_empty(), "not in tests/program/recipes.rs: {unknown:#?}");
     for recipe in RECIPES {
         let printed = |command: &&&str| all.iter().any(|s| s.page == recipe.page && s.command == **command);
         let gone: Vec<_> = recipe.commands.iter().filter(|command| !printed(command)).collect();
@@ -571,8 +582,10 @@ fn every_command_of_the_pages_is_run_or_left_out_for_a_reason() {
     }
 }
 
-#[test]
-fn every_recipe_of_the_pages_ends_well() {
+/// Tests that share the recipes among them.
+const SHARDS: usize = 12;
+
+fn every_recipe_of_the_pages_ends_well(shard: usize) {
     for (tool, package) in [
         ("unshare", "util-linux"),
         ("ip", "iproute2"),
@@ -588,23 +601,30 @@ fn every_recipe_of_the_pages_ends_well() {
     }
     let without_dpdk = no_dpdk();
     let all = shown();
-    let (next, wrong) = (Mutex::new(RECIPES.iter()), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(recipe) = { next.lock().expect("no panic").next() } {
-            if without_dpdk && recipe.commands.iter().any(|c| c.contains("dpdk:")) {
-                continue;
-            }
-            let found = |command: &&str| all.iter().find(|s| s.page == recipe.page && s.command == *command);
-            let steps: Vec<_> = recipe.commands.iter().filter_map(found).collect();
-            wrong.lock().expect("no panic").extend(run(recipe, &steps));
+    let mut wrong = Vec::new();
+    for recipe in RECIPES.iter().skip(shard).step_by(SHARDS) {
+        if without_dpdk && recipe.commands.iter().any(|c| c.contains("dpdk:")) {
+            continue;
         }
-    };
-    // Side by side: most of the time they wait for each other's second to pass.
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(work);
-        }
-    });
-    let wrong = wrong.into_inner().expect("no panic");
+        let found = |command: &&str| all.iter().find(|s| s.page == recipe.page && s.command == *command);
+        let steps: Vec<_> = recipe.commands.iter().filter_map(found).collect();
+        wrong.extend(run(recipe, &steps));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+cases!(
+    every_recipe_of_the_pages_ends_well:
+    shard_0 = 0,
+    shard_1 = 1,
+    shard_2 = 2,
+    shard_3 = 3,
+    shard_4 = 4,
+    shard_5 = 5,
+    shard_6 = 6,
+    shard_7 = 7,
+    shard_8 = 8,
+    shard_9 = 9,
+    shard_10 = 10,
+    shard_11 = 11,
+);

@@ -77,11 +77,13 @@ fn the_time_of_each_end_of_a_loss_is_known_to_the_packet() {
         let outage = &report.json["longest_outage"];
         let (from, to) = (ns(&outage["from_ns"]), ns(&outage["to_ns"]));
         assert_eq!(ns(&outage["length_ns"]), to - from, "{more}");
+        // A lane that the host keeps from its core for longer afterwards has a longer one.
+        let later = from > last;
         assert!(
-            from < to && to <= after + gap + flows * 100_000,
+            from < to && (later || to <= after + gap + flows * 100_000),
             "{more}: {outage} {times}"
         );
-        if lanes == 1 && to - from > 100_000_000 {
+        if lanes == 1 && !later && to - from > 100_000_000 {
             assert_eq!(outage["lost"], lost, "{more}: {outage} {times}");
             assert!(
                 first >= from.saturating_sub(slack) && last < to,

@@ -10,7 +10,7 @@ use std::process::Command;
 /// # Panics
 /// When one is not JSON, or not as the schema has it.
 fn lines(text: &str) -> Vec<Value> {
-    let schema = serde_json::from_str(include_str!("../docs/lines.schema.json")).expect("JSON");
+    let schema = serde_json::from_str(include_str!("../../docs/lines.schema.json")).expect("JSON");
     assert!(jsonschema::meta::is_valid(&schema));
     let schema = jsonschema::validator_for(&schema).expect("a schema");
     let line = |line: &str| {

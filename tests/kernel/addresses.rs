@@ -13,7 +13,7 @@ use mpps_tests::{
 
 /// Slow and patient: whatever else runs here, all departures are made, and what arrives is in time.
 /// A veth keeps 256 packets for a host that has no time for them just now: an eighth of a second's.
-const LOAD: &str = "--rate 2kpps --duration 750ms --catch-up 10s --settle 1s --quiet";
+const LOAD: &str = "--rate 2kpps --duration 750ms --catch-up 10s --settle 1s --settle-early --quiet";
 
 /// Flows with ports and addresses that all change.
 const V4: &str = "--src 198.18.0.250-198.18.1.9 --dest 198.18.2.1-198.18.2.5:9000-9001 --src-port-range 10000-10002";

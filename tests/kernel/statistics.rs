@@ -418,3 +418,27 @@ fn rows_of_a_receiver_are_by_arrival_and_those_of_a_sender_have_none() {
         "{rows:?}"
     );
 }
+
+/// A run that ends early where it may, and how long its lane was watched, ns: the settle time is part of it.
+fn settled_early(port: &str, settle: &str) -> (Report, u64) {
+    let words = format!("sendrecv {port} --rate 10kpps --count 1000 --catch-up 1s --lanes 1 --settle {settle}");
+    let report = Scratch::new().measure(mpps(&format!("{words} --settle-early --interval 1s --quiet")));
+    report.assert_accounted();
+    let measured = report.json["lanes"][0]["measured_ns"].as_u64().expect("a time");
+    (report, measured)
+}
+
+#[test]
+fn with_settle_early_a_copy_20_ms_behind_the_last_packet_is_counted_and_the_rest_of_the_time_is_not_waited_for() {
+    let (report, measured) = settled_early("loop:duplicate=1,jitter=20ms", "60s");
+    assert_eq!(report.count("rx_packets"), 1000, "{:#}", report.json);
+    assert_eq!(report.count("duplicates"), 1000, "{:#}", report.json);
+    assert!(measured < 60_000_000_000, "{measured}");
+}
+
+#[test]
+fn with_settle_early_the_whole_settle_time_is_waited_for_a_packet_that_is_missing() {
+    let (report, measured) = settled_early("loop:outage=50ms-60ms", "700ms");
+    assert!(report.count("lost") > 0, "{:#}", report.json);
+    assert!(measured >= 700_000_000, "{measured}");
+}

@@ -1,0 +1,17 @@
+//! The paths of sockets: `udp`, `io_uring`, `af_packet`; and what every path does.
+
+mod addresses;
+mod af_packet;
+mod both_ways;
+mod capture;
+mod count;
+mod fill;
+mod forward;
+mod forward_ports;
+mod io_uring;
+mod loops;
+mod merged;
+mod sample;
+mod statistics;
+mod two_ports;
+mod udp;
