@@ -86,7 +86,7 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory program
 	@# RETRY=1, for the continuous integration: a failed test is tried once more, by itself.
-	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" CARGO="$(CARGO)" scripts/test.py $(ALL) $(if $(RETRY),--retry) $(ARGS)
+	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" CARGO="$(CARGO)" scripts/test.py $(if $(TEST_ALL),--all) $(if $(RETRY),--retry) $(ARGS)
 
 # A set of guests; what it said is kept for scripts/skips.sh.
 GUESTS := mkdir -p target/test/logs && MPPS_BIN="$(CURDIR)/$(PROGRAM)" \
@@ -115,7 +115,7 @@ test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other di
 	[ -z "$$failed" ] || { echo "FAILED:$$failed"; exit 1; }
 
 test-all: ## `make test`, Miri, without DPDK, the oldest Rust, packages, two kernels and a NIC; fails on a skip not in tests/skips
-	@$(MAKE) --no-print-directory test ALL=--all
+	@$(MAKE) --no-print-directory test TEST_ALL=1
 	@scripts/setup.sh guests
 	@$(GUESTS) quick
 	@scripts/skips.sh target/test/skips target/test/logs/guests-quick.log
