@@ -99,13 +99,13 @@ test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU wit
 	@scripts/skips.sh target/test/logs/guests-amd64.log
 
 test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other distributions (docs/building.md)
-	@# Each set, whatever became of the one before.
+	@# Each set, whatever became of the one before. Not by $$(MAKE), for which `make -n` would run all of it.
 	@failed=; \
-	$(MAKE) --no-print-directory test-guests || failed="$$failed amd64"; \
+	make --no-print-directory test-guests || failed="$$failed amd64"; \
 	$(GUESTS) more || failed="$$failed more"; \
 	$(GUESTS) uml || failed="$$failed uml"; \
 	if scripts/setup.sh arm64; then \
-		$(MAKE) --no-print-directory program ARCH=arm64 && $(GUESTS) arm64 || failed="$$failed arm64"; \
+		make --no-print-directory program ARCH=arm64 && $(GUESTS) arm64 || failed="$$failed arm64"; \
 	else \
 		echo "SKIPPED: guests: no compiler for arm64" | tee target/test/logs/guests-arm64.log; \
 	fi; \
