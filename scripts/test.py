@@ -22,6 +22,7 @@ prints in target/test/summary. MPPS_BIN is the program that the whole-program te
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def build(words):
     """Builds all test binaries; their jobs."""
     command = [CARGO, "test", "--workspace", "--lib", "--bins", "--tests", "--no-run",
                "--message-format=json-render-diagnostics"]
-    cargo = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    cargo = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if cargo.returncode:
         sys.exit(f"test result: FAILED. The build failed (exit code {cargo.returncode})")
     # Tests of xsk run its examples.
@@ -121,10 +122,9 @@ def build(words):
     if examples.returncode:
         sys.exit(f"test result: FAILED. The build of the examples failed (exit code {examples.returncode})")
     for line in cargo.stdout.splitlines():
-        told = json.loads(line)
-        if told.get("reason") != "compiler-artifact" or not told["profile"]["test"] or not told["executable"]:
-            continue
-        yield from jobs_of(told, words)
+        artifact = json.loads(line)
+        if artifact.get("reason") == "compiler-artifact" and artifact["profile"]["test"] and artifact["executable"]:
+            yield from jobs_of(artifact, words)
 
 
 def jobs_of(artifact, words):
@@ -141,10 +141,9 @@ def jobs_of(artifact, words):
     if whole:
         for name in wanted:
             yield Job(where, name, [binary, "--exact", name, "--show-output"], package, target["name"] == "quiet")
-    elif len(wanted) == len(names) > 0:
-        yield Job(where, "", ["nice", "-n", "10", binary, "--show-output"], package)
     elif wanted:
-        yield Job(where, "", ["nice", "-n", "10", binary, "--show-output", "--exact", *wanted], package)
+        some = ["--exact", *wanted] if len(wanted) < len(names) else []
+        yield Job(where, "", ["nice", "-n", "10", binary, "--show-output", *some], package)
 
 
 def message(text):
@@ -179,7 +178,7 @@ def main(words):
     retry, everything = "--retry" in words, "--all" in words
     words = [word for word in words if word not in ("--retry", "--all")]
     began = time.monotonic()
-    subprocess.run(["rm", "-rf", HERE], check=True)
+    shutil.rmtree(HERE, ignore_errors=True)
     (HERE / "logs").mkdir(parents=True)
     jobs = list(build(words))
     if not words:

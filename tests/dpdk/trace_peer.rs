@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use mpps_tests::{
-    Background, Finished, IMPORT_ERRORS, Scratch, TESTPMD, Testpmd, missing, mpps, no_testpmd, processor, run_command,
-    skip, sql, wait_until,
+    Background, Finished, IMPORT_ERRORS, Scratch, TESTPMD, Testpmd, missing, mpps, no_testpmd, processor, rival,
+    run_command, skip, sql, wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -55,13 +55,6 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A program that never sleeps.
-fn busy() -> Background {
-    let mut command = Command::new("sh");
-    command.args(["-c", "while :; do :; done"]);
-    Background::start(command)
-}
-
 /// Involuntary context switches of each thread of a process's child.
 fn switches(parent: u32) -> BTreeMap<u64, u64> {
     let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
@@ -69,12 +62,12 @@ fn switches(parent: u32) -> BTreeMap<u64, u64> {
     let child = child.split_whitespace().next().expect("a child").to_owned();
     let threads = std::fs::read_dir(format!("/proc/{child}/task")).expect("its threads");
     let ids = threads.map(|entry| entry.expect("a thread").file_name().to_string_lossy().into_owned());
-    let told = ids.filter_map(|tid| {
+    let counts = ids.filter_map(|tid| {
         let status = read(format!("/proc/{child}/task/{tid}/status"));
         let count = status.split_once("nonvoluntary_ctxt_switches:")?.1.trim();
         Some((tid.parse().ok()?, count.parse().ok()?))
     });
-    told.collect()
+    counts.collect()
 }
 
 /// A number of every lane, added up.
@@ -130,8 +123,8 @@ fn every_packet_that_testpmd_counts_is_counted_once_its_port_is_found() {
     testpmd.ask("start", "packet forwarding packets/burst");
     let first = testpmd.counts().0;
     wait_until("packets", || testpmd.counts().0 > first + 10_000);
-    // Programs that want every core, too: each turn that one takes is a switch that testpmd did not ask for.
-    let others: Vec<_> = (0..=cores()).map(|_| busy()).collect();
+    // Busy programs on every core: each turn that one takes is an involuntary switch of testpmd.
+    let others: Vec<_> = (0..=cores()).map(|_| rival()).collect();
     let threads = switches(testpmd.id());
     let (mut tid, mut taken) = (0, 0);
     wait_until("turns taken from testpmd", || {

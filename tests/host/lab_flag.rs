@@ -215,7 +215,7 @@ fn dead() -> u32 {
     id
 }
 
-/// A command is killed, and another one removes what it has left; what that one says.
+/// Kills a command and runs another one, which removes the remains. Returns the output of that one.
 fn removed_by(words: &str) -> String {
     let scratch = Scratch::new();
     let (mut run, lab) = begun(&scratch);
@@ -251,14 +251,14 @@ fn removed_by(words: &str) -> String {
     finished.stdout
 }
 
-fn what_killed_commands_have_left_is_removed((words, told): (&str, &str)) {
+fn what_killed_commands_have_left_is_removed((words, want): (&str, &str)) {
     if !possible() {
         return;
     }
     // Another test's command may be the one that removes it.
     let said: Vec<_> = (0..5)
         .map(|_| removed_by(words))
-        .take_while(|said| !said.contains(told))
+        .take_while(|said| !said.contains(want))
         .collect();
     assert!(said.len() < 5, "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! What a run asks of its host, changes there and leaves: privileges, limits, labs, isolation.
+//! Privileges, limits, labs and isolation: changes that a run makes to its host, and leaves or undoes.
 
 mod isolate;
 mod isolate_ends;

@@ -1,5 +1,5 @@
 //! One packet with a made-up source never goes round for ever: between two reflectors, with a reflector itself, or
-//! between one and an echo server; on any path. And whoever repeats himself is answered.
+//! between one and an echo server; on any path. A sender of equal packets is answered.
 
 use mpps_host::lab::Host;
 use mpps_tests::{Background, Net, Report, Scratch, cases, inside, listen_by, missing, net_of, no_dpdk, wait_until};
@@ -239,8 +239,8 @@ fn who_repeats_himself_is_answered_from_the_reflectors_own_port_too(path: &str) 
     let scratch = Scratch::new();
     let (reflector, to) = reflector(&net, Host::B, path, &scratch);
     let mut all = 0;
-    // Whoever has many on their way, and whoever waits for each answer. Each probe takes twice as many packets as
-    // the one before.
+    // One sender with many packets on their way, then two that wait for each answer. Each probe takes twice as many
+    // packets as the one before.
     for (port, n, window, size, odd) in [
         (9000, 20_000, 32, 18, 11),
         (9000, 5_000, 1, 18, 9),
@@ -336,7 +336,7 @@ fn a_reflector_with_a_range_behind_a_router_answers_none_of_its_own_addresses(po
         return;
     }
     let Some(net) = net_of(1) else { return };
-    // Host a sends all of the range to host b, whoever it comes from.
+    // Host a routes the whole range to host b, from any source.
     net.on(
         Host::A,
         "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.eth1.rp_filter=0",

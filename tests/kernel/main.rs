@@ -1,4 +1,4 @@
-//! The paths of sockets: `udp`, `io_uring`, `af_packet`; and what every path does.
+//! The paths of sockets (`udp`, `io_uring`, `af_packet`), and tests that run on every path.
 
 mod addresses;
 mod af_packet;

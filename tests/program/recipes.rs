@@ -582,7 +582,7 @@ fn every_command_of_the_pages_is_run_or_left_out_for_a_reason() {
     }
 }
 
-/// Tests that share the recipes among them.
+/// Tests that share the recipes: as many as there are cases below, or some recipes would never run.
 const SHARDS: usize = 12;
 
 fn every_recipe_of_the_pages_ends_well(shard: usize) {

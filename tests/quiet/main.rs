@@ -1,5 +1,6 @@
-//! Those that need the host to themselves: searches, which count a trial in which a lane was kept from running as
-//! void and go on until enough of them count; and a test whose descriptor another's child would hold.
+//! Tests that need the host to themselves, and run one by one. Searches repeat each trial in which the host kept a
+//! lane from running, so they take long on a busy host. `dpdk_closing` passes a descriptor that a child of another test
+//! would keep open.
 
 mod compare;
 mod dpdk_closing;

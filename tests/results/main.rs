@@ -1,4 +1,4 @@
-//! What a run writes and shows: files, streams of rows, pages, the terminal.
+//! Files, streams of rows, pages and the terminal: everything that a run writes and shows.
 
 mod colour;
 mod expect;

@@ -8,9 +8,10 @@ use mpps_tests::{
     Background, Net, Scratch, Traced, bridge, free_port, joined_twice, mpps, net_of, silent, source_ports,
     wait_for_more, wait_for_silence, wait_until,
 };
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
+use std::fs::File;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// True, and said, where the kernel's tracepoints are out of reach.
@@ -401,11 +402,12 @@ fn a_program_that_was_stopped_is_named() {
     }
 }
 
-/// A program that keeps core 0 busy: one at a time, or the runs get nothing.
-fn spinner() -> (Background, MutexGuard<'static, ()>) {
-    static ONE: Mutex<()> = Mutex::new(());
-    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    (mpps_tests::spinner(0), one)
+/// Starts a program that keeps core 0 busy. There is one at a time, or the runs get nothing. Each test may be a process
+/// of its own, so the lock is on the file of their binary, until the returned file is closed.
+fn spinner() -> (Background, File) {
+    let binary = std::env::current_exe().and_then(File::open).expect("this binary");
+    flock(&binary, FlockOperation::LockExclusive).expect("a lock");
+    (mpps_tests::spinner(0), binary)
 }
 
 /// A run on the spinner's core. The scheduler gives a core away for 3 ms or more, and a departure is missed after 1 ms.

@@ -1,4 +1,4 @@
-//! What comes from elsewhere: other programs, other runs, garbage, lost ends, odd surroundings.
+//! Other programs, other runs, garbage, lost ends and odd surroundings on the wire.
 
 mod faults;
 mod forged;

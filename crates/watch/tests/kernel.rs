@@ -5,21 +5,24 @@ use mpps_sys::clock::monotonic_ns;
 use mpps_sys::sched;
 use mpps_trace::{Event, Explained, Gap, TakerKind};
 use mpps_watch::{Lack, Lane, Options, OwnSwitches, ProgramTimes, Stamps, Watch};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Those that load programs go one by one: a watch sees the lanes of its own process only, but all share two cores.
-static ONE: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Waits until no other test of this file loads programs: a watch sees the lanes of its own process only, but all share
+/// two cores. A test may be a process of its own, so the lock is on the file of this binary, until the returned file is
+/// closed.
+fn turn() -> File {
+    let binary = std::env::current_exe().and_then(File::open).expect("this binary");
+    flock(&binary, FlockOperation::LockExclusive).expect("a lock");
+    binary
 }
 
 fn skip(why: &str) {

@@ -26,7 +26,8 @@ const LONGEST_TICK_NS: u64 = 100_000_000;
 /// How long nothing may have come, once every packet is back, before receiving ends early, ns; at most the settle time.
 const QUIET_NS: u64 = 50_000_000;
 
-/// When receiving may end though the settle time is not over: `None` while packets are missing or a lane still sends.
+/// Time at which receiving may end before the settle time is over, ns. `None` while packets are missing or a lane still
+/// sends.
 fn settled_early(common: &Common, counters: &[LaneCounters], end_ns: u64) -> Option<u64> {
     let sending = |(lane, counters): (&LanePlan, &LaneCounters)| lane.tx && counters.phase.get() == 0;
     if common.lanes.iter().zip(counters).any(sending) {
@@ -172,9 +173,10 @@ pub(crate) fn collect(
             end_told = true;
             collector.set_end(end_ns);
         }
-        if common.settle_early && now >= end_ns {
+        // Once only: afterwards the collector sleeps until the lanes have ended.
+        if common.settle_early && now >= end_ns && control.settle_end_ns() == u64::MAX {
             quiet_at = settled_early(common, counters, end_ns);
-            if quiet_at.is_some_and(|at| now >= at) {
+            if quiet_at.take_if(|at| now >= *at).is_some() {
                 control.settle_end_at(now);
             }
         }

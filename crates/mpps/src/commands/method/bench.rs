@@ -331,7 +331,7 @@ impl<'b, 's> Bench<'b, 's> {
         if let Some(settle) = ask.settle {
             plan = plan.with("times.settle", time(settle.as_nanos() as u64))?;
         }
-        // When the device was itself again is told by the packets that it lost until then, and by those that come late.
+        // These tests compute the device's recovery from lost and late packets, so they wait the whole settle time.
         if matches!(ask.phase, Phase::Recovery | Phase::Reset) && self.setup.early() {
             plan = plan.with("times.settle_early", false)?;
         }
