@@ -403,6 +403,13 @@ fn more_lanes_than_cores_are_allowed_and_warned_about() {
 }
 
 #[test]
+fn cores_that_no_lane_runs_on_are_named() {
+    let words = "drop null: --cores 0,0,0 --lanes 1 --duration 50ms --quiet";
+    let report = Scratch::new().measure(mpps(words));
+    assert!(report.said().contains("--cores: no lane runs on 0,0"), "{}", report.said());
+}
+
+#[test]
 fn commas_semicolons_and_byte_order_marks_of_other_programs_are_named() {
     let comma = "a comma in a number: decimals have a point";
     for (words, option) in [

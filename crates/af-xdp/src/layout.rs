@@ -54,7 +54,10 @@ pub(crate) fn chunks(config: &Config, mtu: usize, driver: &str, page: u32) -> Re
                 filled(size)
             )
         } else if config.chunk.is_some() {
-            format!("chunk={size}: packets of MTU {mtu} need {need} bytes of {most} at the most")
+            format!(
+                "chunk={size}: packets of MTU {mtu} need {need} bytes, and the kernel takes {most} at the most, which is \
+                 a page"
+            )
         } else {
             format!(
                 "packets of MTU {mtu} need chunks of {need} bytes, and the kernel takes {most} at the most: lower the \

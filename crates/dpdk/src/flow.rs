@@ -89,7 +89,7 @@ fn refused(op: &'static str, rule: &Rule, name: &str, cause: String) -> Error {
         "check" => "check the flow rule on",
         _ => "make the flow rule on",
     };
-    Error::new(op, name, format!("'{rule}': {cause}"), ErrorKind::Unsupported)
+    Error::new(op, name, format!("--flow '{rule}': {cause}"), ErrorKind::Unsupported)
 }
 
 /// Why the driver refused, in words.

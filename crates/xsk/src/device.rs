@@ -152,8 +152,8 @@ impl Device {
         }
     }
 
-    /// A feature without which `virtio_net` refuses zero-copy mode (`virtnet_xsk_pool_enable`) and that the device has
-    /// not, in a sentence with the remedy. `None` if it has all, or its features can't be read.
+    /// The features without which `virtio_net` refuses zero-copy mode (`virtnet_xsk_pool_enable`) and that the device
+    /// has not, in a sentence with the remedy. `None` if it has all, or its features can't be read.
     pub(crate) fn virtio_lacks(&self) -> Option<&'static str> {
         // Bits of `include/uapi/linux/virtio_config.h`.
         const ACCESS_PLATFORM: usize = 33;
@@ -166,15 +166,20 @@ impl Device {
         }
         let features = read("device/features")?;
         let lacks = |bit: usize| features.as_bytes().get(bit) == Some(&b'0');
-        if lacks(ACCESS_PLATFORM) {
-            return Some(
+        match (lacks(ACCESS_PLATFORM), lacks(RING_RESET)) {
+            (true, true) => Some(
+                "it wants a device with VIRTIO_F_ACCESS_PLATFORM and VIRTIO_F_RING_RESET, which the host of this guest \
+                 gives (QEMU: iommu_platform=on,disable-legacy=on,queue_reset=on)",
+            ),
+            (true, false) => Some(
                 "it wants a device with VIRTIO_F_ACCESS_PLATFORM, which the host of this guest gives (QEMU: \
                  iommu_platform=on,disable-legacy=on)",
-            );
+            ),
+            (false, true) => Some(
+                "it wants a device with VIRTIO_F_RING_RESET, which the host of this guest gives (QEMU: queue_reset=on)",
+            ),
+            (false, false) => None,
         }
-        lacks(RING_RESET).then_some(
-            "it wants a device with VIRTIO_F_RING_RESET, which the host of this guest gives (QEMU: queue_reset=on)",
-        )
     }
 
     /// The largest IP packet that it carries, in bytes.

@@ -385,6 +385,40 @@ fn the_xdp_path_names_the_kernel_that_live_frames_need_and_what_else_is_missing(
 }
 
 #[test]
+fn all_that_zero_copy_wants_of_a_virtio_device_is_named_at_once() {
+    for (access_platform, ring_reset, wanted) in [
+        ('1', '1', "zero-copy AF_XDP"),
+        ('0', '1', "VIRTIO_F_ACCESS_PLATFORM, in QEMU iommu_platform=on,disable-legacy=on)"),
+        ('1', '0', "VIRTIO_F_RING_RESET, in QEMU queue_reset=on)"),
+        (
+            '0',
+            '0',
+            "VIRTIO_F_ACCESS_PLATFORM and VIRTIO_F_RING_RESET, in QEMU \
+             iommu_platform=on,disable-legacy=on,queue_reset=on)",
+        ),
+    ] {
+        let bit = |at| match at {
+            33 => access_platform,
+            40 => ring_reset,
+            _ => '0',
+        };
+        let features: String = (0..64).map(bit).collect();
+        let report = examine_sample(
+            &[
+                ("sys/class/net/eth0/mtu", "1500\n"),
+                ("sys/class/net/eth0/device/features", &features),
+                ("tool/ethtool_-i_eth0", "driver: virtio_net\n"),
+                // Basic, redirect, transmit, zero-copy.
+                ("xdp-features/eth0", "15"),
+            ],
+            &Options::default(),
+        );
+        let finding = &find(&report, "nic eth0", "driver").finding;
+        assert!(finding.ends_with(wanted), "{finding}");
+    }
+}
+
+#[test]
 fn a_veth_that_frames_of_programs_would_not_reach_gets_the_command_that_helps() {
     let report = examine_sample(
         &[

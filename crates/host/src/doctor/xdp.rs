@@ -41,7 +41,7 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
     let told = machine.xdp_features(name);
     let native = told.map_or(NATIVE_XDP.contains(&driver), |features| features.basic);
     let zero_copy = told.map_or(ZERO_COPY.contains(&driver), |features| features.zero_copy);
-    // virtio_net reports zero-copy whatever its device has, and refuses it without either feature.
+    // virtio_net reports zero-copy whatever its device has, and refuses it where either feature is missing.
     const ACCESS_PLATFORM: usize = 33;
     const RING_RESET: usize = 40;
     let virtio = (driver == "virtio_net").then(|| machine.read(&format!("/sys/class/net/{name}/device/features")));
@@ -55,6 +55,10 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
     (
         xdp,
         match zero_copy {
+            true if lacks(ACCESS_PLATFORM) && lacks(RING_RESET) => {
+                "AF_XDP by copy (zero-copy wants VIRTIO_F_ACCESS_PLATFORM and VIRTIO_F_RING_RESET, in QEMU \
+                 iommu_platform=on,disable-legacy=on,queue_reset=on)"
+            }
             true if lacks(ACCESS_PLATFORM) => {
                 "AF_XDP by copy (zero-copy wants VIRTIO_F_ACCESS_PLATFORM, in QEMU iommu_platform=on,disable-legacy=on)"
             }

@@ -202,6 +202,17 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     let mut warnings = Vec::new();
     let list = run.cores.as_ref().map(|c| c.0.as_slice());
     check_cores(list.unwrap_or_default())?;
+    if let Some(beyond) = list
+        .and_then(|list| list.get(roles.len()..))
+        .filter(|beyond| !beyond.is_empty())
+    {
+        let named: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+        warnings.push(format!(
+            "--cores: no lane runs on {}: a core is taken for each lane, in their order, and the run has {} of them",
+            named.join(","),
+            roles.len()
+        ));
+    }
     // A core named twice is one core; cores beyond the lanes stay unused.
     let distinct = |list: &[usize]| list.iter().take(roles.len()).collect::<BTreeSet<_>>().len();
     let cores = list.map_or(allowed.len(), distinct);

@@ -59,6 +59,9 @@ pub(crate) fn in_short(outcome: &Outcome, found: &Found) -> String {
     match (outcome.bounds.lower, outcome.bounds.upper) {
         _ if outcome.none_passes => format!("none from {} pps up", count(found.limits().min)),
         (Some(lower), Some(_)) => format!("{} pps", count(lower)),
+        (Some(lower), None) if outcome.at_max && found.limited_by == LimitedBy::MaxRate => {
+            format!("{} pps or more (--max-rate)", count(lower))
+        }
         (Some(lower), None) => format!("{} pps or more", count(lower)),
         (None, Some(upper)) => format!("below {} pps", count(upper)),
         (None, None) => "not known".to_owned(),
