@@ -406,7 +406,11 @@ fn more_lanes_than_cores_are_allowed_and_warned_about() {
 fn cores_that_no_lane_runs_on_are_named() {
     let words = "drop null: --cores 0,0,0 --lanes 1 --duration 50ms --quiet";
     let report = Scratch::new().measure(mpps(words));
-    assert!(report.said().contains("--cores: no lane runs on 0,0"), "{}", report.said());
+    assert!(
+        report.said().contains("--cores: no lane runs on 0,0"),
+        "{}",
+        report.said()
+    );
 }
 
 #[test]

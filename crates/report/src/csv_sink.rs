@@ -3,10 +3,11 @@
 use crate::json::rfc3339;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{Event, Latency, Row, Sink, Wants};
+use mpps_stats::fields::{Field, ROW, Unit};
+use mpps_stats::{Event, Row, Sink, Wants};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Rows kept in memory before the rest goes to disk: some 400 ms of the shortest interval, about 1.2 MB.
@@ -14,23 +15,42 @@ const ROWS: usize = 4096;
 /// How long the end of a run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const HEADER: &str = "time_s,tx_packets,rx_packets,loss_ratio,latency_avg_us,\
-    interval_s,lost_packets,late_packets,duplicate_packets,reordered_packets,corrupt_packets,foreign_packets,\
-    missed_packets,\
-    latency_min_us,latency_p50_us,latency_p90_us,latency_p99_us,latency_p999_us,latency_max_us,\
-    latency_scheduled_avg_us,latency_scheduled_min_us,latency_scheduled_p50_us,latency_scheduled_p90_us,\
-    latency_scheduled_p99_us,latency_scheduled_p999_us,latency_scheduled_max_us,\
-    host_wait_us,host_dropped_packets,own_threads_us,start_utc_ns,blocked_us,\
-    rx_fill_highest_ratio,rx_fill_mean_ratio,rx_by_arrival_packets,start_utc";
-
-/// The column that holds a text.
-pub(crate) const TEXT: &str = "start_utc";
-
-/// The names of the CSV's columns, separated by commas. `time_s` is the start of the interval since the start of the
-/// run in s, `start_utc_ns` the same as a time of day, ns since 1970, and `start_utc` that as a text (RFC 3339); cells
-/// are empty where nothing was measured.
+/// The names of the CSV's columns, separated by commas: those of [`ROW`]. Cells are empty where nothing was measured.
 pub fn csv_header() -> &'static str {
-    HEADER
+    static HEADER: LazyLock<String> = LazyLock::new(|| names(&ROW));
+    &HEADER
+}
+
+/// The names of fields, separated by commas.
+pub(crate) fn names<T>(fields: &[Field<T>]) -> String {
+    let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+    names.join(",")
+}
+
+/// Appends a record's values, separated by commas, and the end of the line. Values are numbers and times, which need
+/// no quotes.
+pub(crate) fn line<T>(fields: &[Field<T>], record: &T, zero_ns: u64, out: &mut Vec<u8>) {
+    for (at, field) in fields.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        if let Some(value) = (field.of)(record, zero_ns) {
+            text(field, value, out);
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Appends a value of a field: digit by digit, because at 10,000 rows/s a general formatter would take a noticeable
+/// part of a core that the lanes may need.
+pub(crate) fn text<T>(field: &Field<T>, value: i64, out: &mut Vec<u8>) {
+    if field.unit == Unit::Utc {
+        return out.extend_from_slice(rfc3339(value.unsigned_abs()).as_bytes());
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    fixed(out, value.unsigned_abs(), field.decimals.into());
 }
 
 /// What a file of rows wants.
@@ -104,97 +124,25 @@ impl Sink for CsvSink {
     }
 }
 
-/// A row's cells, separated by commas. Knows the time of day of the start of the run, ns since 1970.
+/// Rows as the CSV has them. Knows the time of day of the start of the run, ns since 1970.
 pub(crate) struct CsvFormat(pub(crate) Arc<AtomicU64>);
 
 impl Format<Row> for CsvFormat {
     const HEADER_ALONE: bool = true;
 
     fn header(&mut self, _: Option<&Row>, out: &mut Vec<u8>) {
-        out.extend_from_slice(HEADER.as_bytes());
+        out.extend_from_slice(csv_header().as_bytes());
         out.push(b'\n');
     }
 
-    /// Writes numbers and a time only, so that nothing needs quoting; digit by digit, because at 10,000 rows/s a
-    /// general formatter would take a noticeable part of a core that the lanes may need.
     fn record(&mut self, row: &Row, out: &mut Vec<u8>) {
-        let loss_ratio = if row.tx == 0 {
-            0.0
-        } else {
-            row.lost.max(0) as f64 / row.tx as f64
-        };
-        fixed(out, row.start_ns / 1000, 6);
-        cell(out, row.tx);
-        cell(out, row.rx);
-        out.push(b',');
-        fixed(out, (loss_ratio * 1e9).round() as u64, 9);
-        out.push(b',');
-        average(out, &row.latency);
-        out.push(b',');
-        fixed(out, row.length_ns, 9);
-        out.push(b',');
-        if row.lost < 0 {
-            out.push(b'-');
-        }
-        fixed(out, row.lost.unsigned_abs(), 0);
-        for n in [
-            row.late,
-            row.duplicates,
-            row.reordered,
-            row.corrupt,
-            row.foreign,
-            row.missed,
-        ] {
-            cell(out, n);
-        }
-        distribution(out, &row.latency);
-        out.push(b',');
-        let scheduled = row.latency_scheduled.unwrap_or_default();
-        average(out, &scheduled);
-        distribution(out, &scheduled);
-        out.push(b',');
-        if let Some(wait) = row.host_wait_ns {
-            fixed(out, wait, 3);
-        }
-        out.push(b',');
-        if let Some(dropped) = row.host_dropped {
-            fixed(out, dropped, 0);
-        }
-        out.push(b',');
-        if let Some(own) = row.own_threads_ns {
-            fixed(out, own, 3);
-        }
-        out.push(b',');
         // Rows are handed over after the start, by a lock that orders the two.
-        let zero = self.0.load(Ordering::Relaxed);
-        if zero > 0 {
-            fixed(out, zero + row.start_ns, 0);
-        }
-        out.push(b',');
-        if let Some(blocked) = row.blocked_ns {
-            fixed(out, blocked, 3);
-        }
-        let fill = row.rx_fill.map(|fill| [fill.highest_ppm, fill.mean_ppm]);
-        for column in 0..2 {
-            out.push(b',');
-            if let Some(fill) = fill {
-                fixed(out, fill[column], 6);
-            }
-        }
-        out.push(b',');
-        if let Some(packets) = row.rx_by_arrival {
-            fixed(out, packets, 0);
-        }
-        out.push(b',');
-        if zero > 0 {
-            out.extend_from_slice(rfc3339(zero + row.start_ns).as_bytes());
-        }
-        out.push(b'\n');
+        line(&ROW, row, self.0.load(Ordering::Relaxed), out);
     }
 }
 
 /// Writes `n`, which counts units of 10^-`decimals`.
-pub(crate) fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
+fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
     // 20 digits and the point.
     let mut text = [b'0'; 21];
     let mut at = text.len();
@@ -210,33 +158,6 @@ pub(crate) fn fixed(out: &mut Vec<u8>, mut n: u64, decimals: usize) {
         digits += 1;
     }
     out.extend_from_slice(&text[at..]);
-}
-
-pub(crate) fn cell(out: &mut Vec<u8>, n: u64) {
-    out.push(b',');
-    fixed(out, n, 0);
-}
-
-fn average(out: &mut Vec<u8>, latency: &Latency) {
-    if latency.count > 0 && latency.mean.is_finite() {
-        fixed(out, latency.mean.round() as u64, 3);
-    }
-}
-
-fn distribution(out: &mut Vec<u8>, latency: &Latency) {
-    let percentiles = latency.percentiles.map(|p| [p.p50, p.p90, p.p99, p.p999]);
-    let cells = [Some(latency.min)].into_iter();
-    let cells = cells
-        .chain((0..4).map(|i| percentiles.map(|p| p[i])))
-        .chain([Some(latency.max)]);
-    for cell in cells {
-        out.push(b',');
-        if let Some(ns) = cell
-            && latency.count > 0
-        {
-            fixed(out, ns, 3);
-        }
-    }
 }
 
 #[cfg(test)]

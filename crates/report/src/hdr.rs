@@ -2,13 +2,13 @@
 //!
 //! Format: HdrHistogram's "Histogram log format version 1.3" with V2 compressed histograms; values in ns.
 
-use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use mpps_stats::{Event, Sink, Wants};
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,34 +84,11 @@ impl Sink for HdrSink {
     }
 }
 
+#[derive(Serialize, Deserialize)]
 struct Logged {
     start_ns: u64,
     length_ns: u64,
     buckets: Vec<(u64, u64)>,
-}
-
-impl Record for Logged {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let head = [self.start_ns, self.length_ns];
-        for word in head
-            .into_iter()
-            .chain(self.buckets.iter().flat_map(|&(value, count)| [value, count]))
-        {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let (&[start_ns, length_ns], pairs) = words.split_first_chunk::<2>()?;
-        let (pairs, odd) = pairs.as_chunks::<2>();
-        (rest.is_empty() && odd.is_empty()).then(|| Self {
-            start_ns,
-            length_ns,
-            buckets: pairs.iter().map(|&[value, count]| (value, count)).collect(),
-        })
-    }
 }
 
 struct HdrFormat {

@@ -1,6 +1,7 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 use crate::{JsonTarget, ReportError};
+use mpps_stats::fields::FAULTS;
 use mpps_stats::{
     CaptureSummary, Direction, Event, Expectation, Housekeeping, Known, LaneSummary, Latency, LossTimes, Outage,
     PortSummary, RingFill, SampleSummary, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
@@ -112,19 +113,17 @@ pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
 /// The summary as JSON. Numbers are finite; what was not measured is `null`.
 pub fn json_value(s: &Summary) -> Value {
     let mut all = measured(s);
-    if let (Value::Object(all), Value::Object(more)) = (&mut all, circumstances(s)) {
-        all.extend(more);
-    }
-    all
+    all.extend(all_of(circumstances(s)));
+    Value::Object(all)
 }
 
 /// What was counted and timed.
-fn measured(s: &Summary) -> Value {
+fn measured(s: &Summary) -> Map<String, Value> {
     // A sender's is what it is, however short it was: its verdict says so.
     let tells = s.workload.generates() || s.tells_rate();
     let (offered, received) = (tells.then_some(s.offered_pps), tells.then_some(s.received_pps));
     let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
-    json!({
+    let counted = json!({
         "workload": workload(s.workload),
         // In hexadecimal: not every reader of JSON has whole numbers of 64 bits.
         "run_id": format!("{:016x}", s.run_id),
@@ -139,12 +138,14 @@ fn measured(s: &Summary) -> Value {
         "host_drop_stretches": stretches(&s.host_drop_stretches, "dropped"),
         "host_dropped_outside_stretches": outside(&s.host_drop_stretches, "dropped"),
         "kernel_drops": s.kernel_drops.as_ref().map(|drops| kernel_drops(drops)),
-        "late": s.late,
-        "duplicates": s.duplicates,
-        "reordered": s.reordered,
-        "corrupt": s.corrupt,
-        "foreign": s.foreign,
-        "missed": s.missed,
+    });
+    let mut all = all_of(counted);
+    all.extend(
+        FAULTS
+            .iter()
+            .map(|fault| (fault.key.to_owned(), (fault.of_run)(s).into())),
+    );
+    all.extend(all_of(json!({
         "due_packets": s.due,
         "intended_pps": s.intended_pps.map(number),
         "offered_pps": offered.map(number),
@@ -165,7 +166,16 @@ fn measured(s: &Summary) -> Value {
             object.insert("intended_mean".to_owned(), intended);
             object
         }),
-    })
+    })));
+    all
+}
+
+/// The keys and values of an object.
+fn all_of(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(all) => all,
+        _ => Map::new(),
+    }
 }
 
 /// Whether it can be believed, and what was measured on what.

@@ -1,11 +1,12 @@
 //! JSON Lines: a run's events as they happen, one object a line, for programs that read along.
 
-use crate::csv_sink::{CsvFormat, OF_ROWS, TEXT, csv_header};
+use crate::csv_sink::{OF_ROWS, text};
 use crate::json::json_value;
-use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
+use mpps_stats::fields::{ROW, Unit};
 use mpps_stats::{Event, Row, Sink, Summary, Wants};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,32 +37,10 @@ struct Open {
 
 /// A line on its way to the file.
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are rows")]
+#[derive(Serialize, Deserialize)]
 enum Line {
     Row(Row),
     Text(String),
-}
-
-impl Record for Line {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Row(row) => {
-                out.push(0);
-                row.encode(out);
-            }
-            Self::Text(text) => {
-                out.push(1);
-                out.extend_from_slice(text.as_bytes());
-            }
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes.split_first()? {
-            (0, row) => Row::decode(row).map(Self::Row),
-            (1, text) => String::from_utf8(text.to_vec()).ok().map(Self::Text),
-            _ => None,
-        }
-    }
 }
 
 impl JsonLines {
@@ -73,8 +52,7 @@ impl JsonLines {
     pub fn create(path: &Path, head: Map<String, Value>) -> Result<Self, ReportError> {
         let zero = Arc::new(AtomicU64::new(0));
         let format = LinesFormat {
-            cells: CsvFormat(Arc::clone(&zero)),
-            text: Vec::new(),
+            zero: Arc::clone(&zero),
             first: None,
         };
         let limits = Limits {
@@ -170,8 +148,8 @@ impl Sink for LinesSink {
 
 /// Rows as objects: the names and units of the CSV's columns, and its numbers.
 struct LinesFormat {
-    cells: CsvFormat,
-    text: Vec<u8>,
+    /// Time of day of the start of the run, ns since 1970.
+    zero: Arc<AtomicU64>,
     /// The first line, with which a file begins that is written later, too.
     first: Option<String>,
 }
@@ -191,22 +169,21 @@ impl Format<Line> for LinesFormat {
                 self.first.get_or_insert_with(|| text.clone());
             }
             Line::Row(row) => {
-                self.text.clear();
-                self.cells.record(row, &mut self.text);
                 out.extend_from_slice(br#"{"event":"row""#);
-                let cells = self.text.trim_ascii_end().split(|byte| *byte == b',');
-                for (name, cell) in csv_header().split(',').zip(cells) {
+                // Rows are handed over after the start, by a lock that orders the two.
+                let zero_ns = self.zero.load(Ordering::Relaxed);
+                for field in &ROW {
                     out.extend_from_slice(b",\"");
-                    out.extend_from_slice(name.as_bytes());
-                    // What was not measured is an empty cell.
-                    out.extend_from_slice(match (cell.is_empty(), name) {
-                        (true, _) => b"\":null",
-                        (_, TEXT) => b"\":\"",
-                        _ => b"\":",
-                    });
-                    out.extend_from_slice(cell);
-                    if name == TEXT && !cell.is_empty() {
-                        out.push(b'"');
+                    out.extend_from_slice(field.name.as_bytes());
+                    out.extend_from_slice(b"\":");
+                    let quote: &[u8] = if field.unit == Unit::Utc { b"\"" } else { b"" };
+                    match (field.of)(row, zero_ns) {
+                        None => out.extend_from_slice(b"null"),
+                        Some(value) => {
+                            out.extend_from_slice(quote);
+                            text(field, value, out);
+                            out.extend_from_slice(quote);
+                        }
                     }
                 }
                 out.push(b'}');

@@ -1,12 +1,14 @@
 //! The CSV of lanes: a row per lane and reading, written as it is read.
 
-use crate::csv_sink::{cell, fixed};
-use crate::json::rfc3339;
-use crate::spill::Record;
+use crate::csv_sink::{line, names};
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
-use mpps_stats::{BurstSizes, Event, LiveLane, Sink, Wants};
+use mpps_stats::fields::{Field, Unit, time_of_day, whole};
+use mpps_stats::{Event, LiveLane, Sink, Wants};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Rows kept in memory before the rest goes to disk.
@@ -14,23 +16,148 @@ const ROWS: usize = 4096;
 /// How long the end of a run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const HEADER: &str = "start_utc_ns,time_s,interval_s,lane,rx_packets,rx_bursts,empty_polls,taken_packets,tx_packets,\
-    tx_bursts,tx_full,tx_full_packets,busy_us,loop_us,blocked_us,link_down_us,waits,\
-    rx_dropped_packets,rx_fill_looks,rx_fill_highest_ratio,rx_fill_mean_ratio,rx_bursts_of_1,rx_bursts_of_2_to_3,\
-    rx_bursts_of_4_to_7,rx_bursts_of_8_to_15,rx_bursts_of_16_to_31,rx_bursts_of_32_to_63,rx_bursts_of_64_to_127,\
-    rx_bursts_of_128_to_255,rx_bursts_of_256,start_utc";
+/// What is written of a lane and reading, in the order of the file, which grows at its end only.
+pub(crate) const LANE: [Field<LaneRow>; 31] = [
+    Field::new(
+        "start_utc_ns",
+        Unit::Nanoseconds,
+        0,
+        "start of the time that the row is of, as a time of day (UTC), ns since 1970: rows of several programs on one \
+         host can be joined by it",
+        |row, zero| time_of_day(zero, row.from_ns),
+    ),
+    Field::new(
+        "time_s",
+        Unit::Seconds,
+        9,
+        "start, since the start of the run",
+        |row, _| whole(row.from_ns),
+    ),
+    Field::new("interval_s", Unit::Seconds, 9, "length of that time", |row, _| {
+        whole(row.length_ns)
+    }),
+    Field::new("lane", Unit::One, 0, "number of the lane", |row, _| {
+        whole(row.lane as u64)
+    }),
+    Field::packets("rx_packets", "frames received, the test's or not", |row, _| {
+        whole(row.counted.rx_packets)
+    }),
+    count("rx_bursts", "receive calls that gave any", |row, _| {
+        whole(row.counted.rx_bursts)
+    }),
+    count("empty_polls", "receive calls that gave none", |row, _| {
+        whole(row.counted.rx_empty_polls)
+    }),
+    Field::packets(
+        "taken_packets",
+        "frames received that are the workload's: to be reflected, to be forwarded, of the test",
+        |row, _| whole(row.counted.rx_test),
+    ),
+    Field::packets("tx_packets", "packets sent", |row, _| whole(row.counted.tx_packets)),
+    count("tx_bursts", "transmit calls that took any", |row, _| {
+        whole(row.counted.tx_bursts)
+    }),
+    count(
+        "tx_full",
+        "transmit calls that took nothing, and times that no buffer was free",
+        |row, _| whole(row.counted.tx_full),
+    ),
+    Field::packets(
+        "tx_full_packets",
+        "(`reflect`, `forward`) packets dropped as [`tx_full`](#reasons)",
+        |row, _| whole(row.counted.tx_given_up),
+    ),
+    Field::us("busy_us", "time in loops that moved something", |row, _| {
+        whole(row.counted.busy_ns)
+    }),
+    Field::us(
+        "loop_us",
+        "time in all loops; `busy_us ÷ loop_us` is the lane's `busy_ratio`",
+        |row, _| whole(row.counted.loop_ns),
+    ),
+    Field::us(
+        "blocked_us",
+        "time in which it had packets to send and the path took none",
+        |row, _| whole(row.counted.blocked_ns),
+    ),
+    Field::us(
+        "link_down_us",
+        "time in which it could do nothing because the device was down",
+        |row, _| whole(row.counted.down_ns),
+    ),
+    count("waits", "times that it went to sleep", |row, _| {
+        whole(row.counted.waits)
+    }),
+    Field::packets(
+        "rx_dropped_packets",
+        "packets that this host dropped before the lane could take them, [as last \
+         read](#packets-that-this-host-dropped): what came after the last reading is in the JSON alone; empty where \
+         the path can't tell",
+        |row, _| row.counted.rx_dropped.and_then(whole),
+    ),
+    count(
+        "rx_fill_looks",
+        "[looks at its receive rings](#fill-of-receive-rings)",
+        |row, _| whole(row.counted.rx_fill_looks),
+    ),
+    Field::new(
+        "rx_fill_highest_ratio",
+        Unit::One,
+        6,
+        "the highest share that they found taken, 0 to 1; empty where there was none",
+        |row, _| row.looked().and_then(|_| whole(row.counted.rx_fill_highest_ppm)),
+    ),
+    Field::new("rx_fill_mean_ratio", Unit::One, 6, "the mean of the same", |row, _| {
+        row.looked()
+            .and_then(|looks| whole(row.counted.rx_fill_sum_ppm / looks))
+    }),
+    count("rx_bursts_of_1", "the `rx_bursts` that gave one frame", |row, _| {
+        row.bursts(0)
+    }),
+    count("rx_bursts_of_2_to_3", "those that gave so many", |row, _| row.bursts(1)),
+    count("rx_bursts_of_4_to_7", "those that gave so many", |row, _| row.bursts(2)),
+    count("rx_bursts_of_8_to_15", "those that gave so many", |row, _| {
+        row.bursts(3)
+    }),
+    count("rx_bursts_of_16_to_31", "those that gave so many", |row, _| {
+        row.bursts(4)
+    }),
+    count("rx_bursts_of_32_to_63", "those that gave so many", |row, _| {
+        row.bursts(5)
+    }),
+    count("rx_bursts_of_64_to_127", "those that gave so many", |row, _| {
+        row.bursts(6)
+    }),
+    count("rx_bursts_of_128_to_255", "those that gave so many", |row, _| {
+        row.bursts(7)
+    }),
+    count("rx_bursts_of_256", "those that gave 256 or more", |row, _| {
+        row.bursts(8)
+    }),
+    Field::new(
+        "start_utc",
+        Unit::Utc,
+        0,
+        "`start_utc_ns` as a text (RFC 3339)",
+        |row, zero| time_of_day(zero, row.from_ns),
+    ),
+];
 
-/// The names of the columns, separated by commas. Counts are those of the time from `start_utc_ns` (ns since 1970;
-/// `start_utc`: the same as a text, RFC 3339) on, for `interval_s`.
+const fn count(name: &'static str, about: &'static str, of: fn(&LaneRow, u64) -> Option<i64>) -> Field<LaneRow> {
+    Field::new(name, Unit::One, 0, about, of)
+}
+
+/// The names of the columns, separated by commas: those of a table in `docs/measuring.md`, which says what each is.
 pub fn lanes_csv_header() -> &'static str {
-    HEADER
+    static HEADER: LazyLock<String> = LazyLock::new(|| names(&LANE));
+    &HEADER
 }
 
 /// Writes what lanes did to a CSV file, never holding up the caller.
 pub struct LanesCsvSink {
     spool: Spool<LaneRow>,
-    /// Time of day of the start of the run, ns since 1970.
-    zero: u64,
+    /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
+    zero: Arc<AtomicU64>,
     /// As of the last reading.
     at_ns: u64,
     before: Vec<LiveLane>,
@@ -49,9 +176,11 @@ impl LanesCsvSink {
             noun: "rows",
             to_the_end: false,
         };
+        let zero = Arc::new(AtomicU64::new(0));
+        let format = LanesFormat(Arc::clone(&zero));
         Ok(Self {
-            spool: Spool::create("csv of lanes", path, LanesFormat, limits)?,
-            zero: 0,
+            spool: Spool::create("csv of lanes", path, format, limits)?,
+            zero,
             at_ns: 0,
             before: Vec::new(),
         })
@@ -74,16 +203,20 @@ impl Sink for LanesCsvSink {
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Start(start) => {
-                self.zero = start.started.utc_ns;
+                self.zero.store(start.started.utc_ns, Ordering::Relaxed);
                 self.spool.begin();
             }
             Event::Lanes(so_far) if so_far.at_ns > self.at_ns => {
                 self.before.resize(so_far.lanes.len(), LiveLane::default());
-                let (from, zero) = (std::mem::replace(&mut self.at_ns, so_far.at_ns), self.zero);
+                let from_ns = std::mem::replace(&mut self.at_ns, so_far.at_ns);
                 for (lane, (now, before)) in so_far.lanes.iter().zip(&mut self.before).enumerate() {
                     let before = std::mem::replace(before, *now);
-                    self.spool
-                        .push(LaneRow::of(lane, [zero, from, so_far.at_ns], now, &before));
+                    self.spool.push(LaneRow {
+                        lane,
+                        from_ns,
+                        length_ns: so_far.at_ns - from_ns,
+                        counted: now.since(&before),
+                    });
                 }
             }
             _ => {}
@@ -95,107 +228,42 @@ impl Sink for LanesCsvSink {
     }
 }
 
-/// Columns before those of burst sizes, and all.
-const FIRST: usize = 21;
-const WORDS: usize = FIRST + BurstSizes::POWERS;
-/// In a column that has no value.
-const NONE: u64 = u64::MAX;
-
-/// A row: its columns in their order, times in ns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct LaneRow([u64; WORDS]);
+/// What a lane has counted between two readings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LaneRow {
+    lane: usize,
+    /// Since the start of the run, ns.
+    from_ns: u64,
+    length_ns: u64,
+    counted: LiveLane,
+}
 
 impl LaneRow {
-    fn of(lane: usize, [zero, from, to]: [u64; 3], now: &LiveLane, before: &LiveLane) -> Self {
-        let since = |of: fn(&LiveLane) -> u64| of(now).saturating_sub(of(before));
-        let start = if zero > 0 { zero + from } else { 0 };
-        let looks = since(|l| l.rx_fill_looks);
-        let first: [u64; FIRST] = [
-            start,
-            from,
-            to - from,
-            lane as u64,
-            since(|l| l.rx_packets),
-            since(|l| l.rx_bursts),
-            since(|l| l.rx_empty_polls),
-            since(|l| l.rx_test),
-            since(|l| l.tx_packets),
-            since(|l| l.tx_bursts),
-            since(|l| l.tx_full),
-            since(|l| l.tx_given_up),
-            since(|l| l.busy_ns),
-            since(|l| l.loop_ns),
-            since(|l| l.blocked_ns),
-            since(|l| l.down_ns),
-            since(|l| l.waits),
-            now.rx_dropped
-                .map_or(NONE, |dropped| dropped.saturating_sub(before.rx_dropped.unwrap_or(0))),
-            looks,
-            if looks > 0 { now.rx_fill_highest_ppm } else { NONE },
-            since(|l| l.rx_fill_sum_ppm).checked_div(looks).unwrap_or(NONE),
-        ];
-        let mut words = [0; WORDS];
-        words[..FIRST].copy_from_slice(&first);
-        let sizes = now.rx_bursts_by_power.iter().zip(before.rx_bursts_by_power);
-        for (word, (now, before)) in words[FIRST..].iter_mut().zip(sizes) {
-            *word = now.saturating_sub(before);
-        }
-        Self(words)
+    /// How often it looked at its receive rings, if it did.
+    fn looked(&self) -> Option<u64> {
+        Some(self.counted.rx_fill_looks).filter(|looks| *looks > 0)
+    }
+
+    /// Receive calls of a range of sizes.
+    fn bursts(&self, power: usize) -> Option<i64> {
+        whole(self.counted.rx_bursts_by_power[power])
     }
 }
 
-impl Record for LaneRow {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.0
-            .iter()
-            .for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-        Some(Self(words.collect::<Vec<_>>().try_into().ok()?))
-    }
-}
-
-struct LanesFormat;
+/// Knows the time of day of the start of the run, ns since 1970.
+struct LanesFormat(Arc<AtomicU64>);
 
 impl Format<LaneRow> for LanesFormat {
     const HEADER_ALONE: bool = true;
 
     fn header(&mut self, _: Option<&LaneRow>, out: &mut Vec<u8>) {
-        out.extend_from_slice(HEADER.as_bytes());
+        out.extend_from_slice(lanes_csv_header().as_bytes());
         out.push(b'\n');
     }
 
     fn record(&mut self, row: &LaneRow, out: &mut Vec<u8>) {
-        for (column, value) in row.0.iter().enumerate() {
-            match column {
-                0 => {
-                    if *value > 0 {
-                        fixed(out, *value, 0);
-                    }
-                }
-                1 | 2 => {
-                    out.push(b',');
-                    fixed(out, *value, 9);
-                }
-                12..=15 => {
-                    out.push(b',');
-                    fixed(out, *value, 3);
-                }
-                _ if *value == NONE => out.push(b','),
-                19 | 20 => {
-                    out.push(b',');
-                    fixed(out, *value, 6);
-                }
-                _ => cell(out, *value),
-            }
-        }
-        out.push(b',');
-        if row.0[0] > 0 {
-            out.extend_from_slice(rfc3339(row.0[0]).as_bytes());
-        }
-        out.push(b'\n');
+        // Rows are handed over after the start, by a lock that orders the two.
+        line(&LANE, row, self.0.load(Ordering::Relaxed), out);
     }
 }
 
@@ -227,22 +295,29 @@ mod tests {
             rx_fill_highest_ppm: 750_000,
             ..LiveLane::default()
         };
-        let row = LaneRow::of(3, [1_000_000_000_000, 5, 100_000_005], &now, &before);
-        let mut bytes = Vec::new();
-        row.encode(&mut bytes);
-        assert_eq!(LaneRow::decode(&bytes), Some(row.clone()));
-        assert_eq!(LaneRow::decode(&bytes[8..]), None);
+        let row = LaneRow {
+            lane: 3,
+            from_ns: 5,
+            length_ns: 100_000_000,
+            counted: now.since(&before),
+        };
+        let bytes = serde_json::to_vec(&row).unwrap();
+        assert_eq!(serde_json::from_slice::<LaneRow>(&bytes).unwrap(), row);
         let mut text = Vec::new();
-        LanesFormat.header(None, &mut text);
-        LanesFormat.record(&row, &mut text);
+        let mut format = LanesFormat(Arc::new(AtomicU64::new(1_000_000_000_000)));
+        format.header(None, &mut text);
+        format.record(&row, &mut text);
         let text = String::from_utf8(text).unwrap();
         let (names, values) = text.split_once('\n').unwrap();
-        assert_eq!(names.split(',').count(), WORDS + 1);
+        assert_eq!(names.split(',').count(), LANE.len());
         let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,\
                     0.750000,0.250000,0,0,0,0,0,1,0,0,0,1970-01-01T00:16:40.000000005Z\n";
         assert_eq!(values, want);
-        // Nobody has looked since.
-        let row = LaneRow::of(3, [0, 5, 6], &now, &now);
-        assert_eq!(row.0[18..FIRST], [0, NONE, NONE]);
+        // Nobody has looked since, and the time of day is not known.
+        let mut text = Vec::new();
+        let counted = now.since(&now);
+        LanesFormat(Arc::default()).record(&LaneRow { counted, ..row }, &mut text);
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with(",0.000000005,") && text.contains(",,0,,,0,"), "{text}");
     }
 }

@@ -14,6 +14,8 @@ pub mod document;
 mod error;
 mod escape;
 mod expect;
+#[cfg(test)]
+mod fields_tests;
 mod hdr;
 mod json;
 mod json_lines;
@@ -26,7 +28,6 @@ mod notes;
 mod output;
 pub mod page;
 mod plot;
-mod row_codec;
 mod sinks;
 mod spill;
 mod spool;

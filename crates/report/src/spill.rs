@@ -4,6 +4,8 @@
 //! dropped while there is any place left to keep it. The file is unlinked from the start, so that even `kill -9`
 //! leaves nothing behind, and its read part is given back to the file system as it goes.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -16,12 +18,9 @@ const BLOCK: usize = 256 * 1024;
 const PUNCH: u64 = 4 * 1024 * 1024;
 
 /// A record that can be kept in a file.
-pub(crate) trait Record: Sized + Send + 'static {
-    /// Appends the record's bytes.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// The record that [`Record::encode`] made these bytes from.
-    fn decode(bytes: &[u8]) -> Option<Self>;
-}
+pub(crate) trait Record: Serialize + DeserializeOwned + Send + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Record for T {}
 
 /// First in, first out; keeps at most `2 * capacity` records (and one block of the file) in memory.
 pub(crate) struct SpillQueue<T> {
@@ -115,7 +114,7 @@ impl<T: Record> SpillQueue<T> {
         for record in &self.tail {
             let start = self.scratch.len();
             self.scratch.extend_from_slice(&[0; 4]);
-            record.encode(&mut self.scratch);
+            serde_json::to_writer(&mut self.scratch, record)?;
             let length = u32::try_from(self.scratch.len() - start - 4).map_err(io::Error::other)?;
             self.scratch[start..start + 4].copy_from_slice(&length.to_le_bytes());
         }
@@ -142,7 +141,8 @@ impl<T: Record> SpillQueue<T> {
                     want = want.max(length + 4);
                     break;
                 };
-                self.head.push_back(T::decode(record).ok_or_else(corrupt)?);
+                self.head
+                    .push_back(serde_json::from_slice(record).map_err(|_| corrupt())?);
                 self.spilled = self.spilled.checked_sub(1).ok_or_else(corrupt)?;
                 rest = after;
             }
@@ -199,17 +199,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[derive(Debug, PartialEq, Clone)]
+    #[derive(Debug, PartialEq, Clone, Serialize, serde::Deserialize)]
     struct Blob(Vec<u8>);
-
-    impl Record for Blob {
-        fn encode(&self, out: &mut Vec<u8>) {
-            out.extend_from_slice(&self.0);
-        }
-        fn decode(bytes: &[u8]) -> Option<Self> {
-            Some(Self(bytes.to_vec()))
-        }
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
@@ -240,6 +231,34 @@ mod tests {
                 prop_assert_eq!(queue.pop(), Some(blob));
             }
             prop_assert_eq!(queue.pop(), None);
+            prop_assert_eq!(queue.lost, 0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_comes_back_as_it_was(
+            w in any::<[u64; 4]>(), lost: i64, mean in -1e18..1e18f64, percentiles: Option<[u64; 4]>,
+            host_dropped: Option<u64>, fill: Option<(u64, u64)>,
+        ) {
+            use mpps_stats::{Latency, Percentiles, RowFill};
+            let percentiles = percentiles.map(|[p50, p90, p99, p999]| Percentiles { p50, p90, p99, p999 });
+            let latency = Latency { count: w[2], min: w[3], mean, percentiles, max: w[0] };
+            let row = mpps_stats::Row {
+                index: w[0],
+                tx: w[1],
+                lost,
+                latency,
+                latency_scheduled: percentiles.map(|_| latency),
+                host_dropped,
+                rx_fill: fill.map(|(highest_ppm, mean_ppm)| RowFill { highest_ppm, mean_ppm }),
+                ..mpps_stats::Row::default()
+            };
+            let mut queue = SpillQueue::new(1, std::env::temp_dir());
+            (0..3).for_each(|_| queue.push(row.clone()));
+            for _ in 0..3 {
+                prop_assert_eq!(queue.pop(), Some(row.clone()));
+            }
             prop_assert_eq!(queue.lost, 0);
         }
     }

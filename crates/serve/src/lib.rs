@@ -25,7 +25,7 @@ mod state;
 mod watcher;
 
 pub use board::Board;
-pub use metrics::{NAMES, text as metrics_text};
+pub use metrics::{metrics, text as metrics_text};
 pub use prom_file::PromFile;
 pub use request::HostName;
 pub use screen::{Held, SMALLEST, Screen, terminal_size};

@@ -6,14 +6,15 @@
 use crate::buckets::Buckets;
 use crate::state::{About, Phase, State};
 use mpps_stats::Latency;
+use mpps_stats::fields::{FAULTS, Fault};
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 /// What the text is, for `Content-Type`: exactly so, as Prometheus 3 refuses another.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Each metric: name, type, and what it tells.
-pub const NAMES: &[(&str, &str, &str)] = &[
+/// Metrics: name, type, and what each tells. One for each of [`FAULTS`] comes to them.
+const NAMES: &[(&str, &str, &str)] = &[
     (
         "mpps_run_info",
         "gauge",
@@ -65,32 +66,6 @@ pub const NAMES: &[(&str, &str, &str)] = &[
         "mpps_settled_lost_packets",
         "gauge",
         "Of these, packets lost. It falls when packets come late: delta(), not rate().",
-    ),
-    (
-        "mpps_late_packets_total",
-        "counter",
-        "Packets that came after the settle time.",
-    ),
-    ("mpps_duplicate_packets_total", "counter", "Further copies of packets."),
-    (
-        "mpps_reordered_packets_total",
-        "counter",
-        "Packets that came after a later one of their flow.",
-    ),
-    (
-        "mpps_corrupt_packets_total",
-        "counter",
-        "Packets whose checksum or data was wrong.",
-    ),
-    (
-        "mpps_foreign_packets_total",
-        "counter",
-        "Packets that are none of this test's.",
-    ),
-    (
-        "mpps_missed_packets_total",
-        "counter",
-        "Departures that were due and not sent.",
     ),
     (
         "mpps_host_dropped_packets_total",
@@ -160,6 +135,25 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// All metrics: name, type, and what each tells.
+pub fn metrics() -> Vec<(String, &'static str, String)> {
+    let owned = |(name, kind, help): &(&str, &'static str, &str)| (name.to_string(), *kind, help.to_string());
+    let mut all: Vec<_> = NAMES.iter().map(owned).collect();
+    let faults = FAULTS.iter().map(|fault| {
+        let mut about = fault.about().chars();
+        let first = about.next().map(|first| first.to_ascii_uppercase());
+        let help = first.into_iter().chain(about).chain(['.']).collect();
+        (metric(fault), "counter", help)
+    });
+    all.extend(faults);
+    all
+}
+
+/// The metric of a fault.
+fn metric(fault: &Fault) -> String {
+    format!("mpps_{}_total", fault.column)
+}
+
 const STATES: [Phase; 5] = [
     Phase::Waiting,
     Phase::Running,
@@ -206,12 +200,12 @@ fn text_with(state: &State, of_run: &[(&str, String)], wanted: impl Fn(&str) -> 
         text: String::new(),
         of_run,
     };
-    for (name, kind, help) in NAMES.iter().copied().filter(|(name, ..)| wanted(name)) {
+    for (name, kind, help) in metrics().into_iter().filter(|(name, ..)| wanted(name)) {
         let before = all.text.len();
         // A String takes everything.
         let _ = write!(all.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         let head = all.text.len();
-        put(&mut all, name, state);
+        put(&mut all, &name, state);
         if all.text.len() == head {
             all.text.truncate(before);
         }
@@ -306,12 +300,6 @@ fn put(all: &mut Text, name: &str, state: &State) {
         "mpps_received_packets_total" => all.count(name, counts.rx),
         "mpps_settled_transmitted_packets_total" => all.count(name, counts.settled_tx),
         "mpps_settled_lost_packets" => all.value(name, &[], counts.settled_lost as f64),
-        "mpps_late_packets_total" => all.count(name, counts.late),
-        "mpps_duplicate_packets_total" => all.count(name, counts.duplicates),
-        "mpps_reordered_packets_total" => all.count(name, counts.reordered),
-        "mpps_corrupt_packets_total" => all.count(name, counts.corrupt),
-        "mpps_foreign_packets_total" => all.count(name, counts.foreign),
-        "mpps_missed_packets_total" => all.count(name, counts.missed),
         "mpps_host_dropped_packets_total" => {
             if let Some(dropped) = counts.host_dropped {
                 all.count(name, dropped);
@@ -338,7 +326,10 @@ fn put(all: &mut Text, name: &str, state: &State) {
                 }
             }
         }
-        _ => of_lanes(all, name, state),
+        _ => match FAULTS.iter().find(|fault| metric(fault) == name) {
+            Some(fault) => all.count(name, counts.fault(fault.key)),
+            None => of_lanes(all, name, state),
+        },
     }
 }
 
@@ -422,15 +413,15 @@ mod tests {
             ..State::default()
         };
         let text = text(&state);
-        for (name, kind, _) in NAMES {
+        for (name, kind, _) in metrics() {
             assert_eq!(
                 text.matches(&format!("# TYPE {name} {kind}\n")).count(),
                 1,
                 "{name}: {text}"
             );
-            assert_eq!(*kind == "counter", name.ends_with("_total"), "{name}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
             let sample = |line: &str| line.starts_with(&format!("{name} ")) || line.starts_with(&format!("{name}{{"));
-            assert!(text.lines().any(sample) || *kind == "histogram", "{name}: no sample");
+            assert!(text.lines().any(sample) || kind == "histogram", "{name}: no sample");
         }
         assert!(text.contains(r#"device="a\"b\\c\nd""#), "{text}");
         assert!(text.contains("mpps_settled_lost_packets -3\n"));
@@ -442,7 +433,7 @@ mod tests {
     #[test]
     fn the_page_about_metrics_has_all_of_them() {
         let page = include_str!("../../../docs/live.md");
-        for (name, ..) in NAMES {
+        for (name, ..) in metrics() {
             assert!(
                 page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{")),
                 "{name}"

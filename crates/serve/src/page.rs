@@ -9,6 +9,7 @@ use crate::history::Point;
 use crate::state::State;
 use mpps_report::page::{UPLOT, UPLOT_LICENCE, UPLOT_STYLE};
 use mpps_stats::Latency;
+use mpps_stats::fields::FAULTS;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::LazyLock;
@@ -151,12 +152,7 @@ fn of_state(state: &State) -> Value {
         "settled_tx": of.settled_tx,
         "settled_lost": of.settled_lost,
         "recent_loss": state.recent_loss,
-        "late": of.late,
-        "reordered": of.reordered,
-        "duplicates": of.duplicates,
-        "corrupt": of.corrupt,
-        "foreign": of.foreign,
-        "missed": of.missed,
+        "faults": FAULTS.iter().zip(of.faults).map(|(fault, packets)| (fault.word(), packets)).collect::<Vec<_>>(),
         "host_dropped": of.host_dropped,
         "host_wait_ns": of.host_wait_ns,
         "latency": of_latency(state.recent.as_ref()),

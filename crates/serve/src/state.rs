@@ -2,6 +2,7 @@
 
 use crate::buckets::Buckets;
 use crate::spread::Spread;
+use mpps_stats::fields::FAULTS;
 use mpps_stats::{Latency, LiveLane, Start, WaySnapshot, count};
 use mpps_trace::Stage;
 use serde_json::Value;
@@ -86,29 +87,26 @@ pub(crate) struct Counts {
     pub(crate) rx: u64,
     pub(crate) settled_tx: u64,
     pub(crate) settled_lost: i64,
-    pub(crate) late: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) reordered: u64,
-    pub(crate) corrupt: u64,
-    pub(crate) foreign: u64,
-    pub(crate) missed: u64,
+    /// As [`FAULTS`].
+    pub(crate) faults: [u64; FAULTS.len()],
     pub(crate) host_dropped: Option<u64>,
     pub(crate) host_wait_ns: u64,
 }
 
 impl Counts {
+    /// How many there are of the fault of this key.
+    pub(crate) fn fault(&self, key: &str) -> u64 {
+        let of = FAULTS.iter().zip(self.faults).find(|(fault, _)| fault.key == key);
+        of.map_or(0, |(_, packets)| packets)
+    }
+
     pub(crate) fn plus(&self, more: &Self) -> Self {
         Self {
             tx: self.tx + more.tx,
             rx: self.rx + more.rx,
             settled_tx: self.settled_tx + more.settled_tx,
             settled_lost: self.settled_lost + more.settled_lost,
-            late: self.late + more.late,
-            duplicates: self.duplicates + more.duplicates,
-            reordered: self.reordered + more.reordered,
-            corrupt: self.corrupt + more.corrupt,
-            foreign: self.foreign + more.foreign,
-            missed: self.missed + more.missed,
+            faults: std::array::from_fn(|at| self.faults[at] + more.faults[at]),
             host_dropped: match (self.host_dropped, more.host_dropped) {
                 (None, None) => None,
                 (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
@@ -147,11 +145,9 @@ impl LaneState {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
         };
-        let looped = now.loop_ns.saturating_sub(before.loop_ns);
-        let busy = now.busy_ns.saturating_sub(before.busy_ns);
-        let looks = now.rx_fill_looks.saturating_sub(before.rx_fill_looks);
-        let filled = now.rx_fill_sum_ppm.saturating_sub(before.rx_fill_sum_ppm);
-        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / passed_ns.max(1) as f64 * 1e9;
+        let newest = now.since(before);
+        let (looped, looks) = (newest.loop_ns, newest.rx_fill_looks);
+        let rate = |packets: u64| packets as f64 / passed_ns.max(1) as f64 * 1e9;
         Self {
             queue: now.queue,
             tx: base.tx + now.tx_packets,
@@ -159,11 +155,11 @@ impl LaneState {
             refused: base.refused + now.tx_given_up,
             dropped: sum(base.dropped, now.rx_dropped),
             not_running_ns: sum(base.not_running_ns, now.not_running_ns),
-            busy: (looped > 0).then(|| (busy as f64 / looped as f64).min(1.0)),
-            down: now.down_ns > before.down_ns,
-            tx_pps: rate(now.tx_packets, before.tx_packets),
-            rx_pps: rate(now.rx_packets, before.rx_packets),
-            fill: (looks > 0).then(|| filled as f64 / looks as f64 / 1e6),
+            busy: (looped > 0).then(|| (newest.busy_ns as f64 / looped as f64).min(1.0)),
+            down: newest.down_ns > 0,
+            tx_pps: rate(newest.tx_packets),
+            rx_pps: rate(newest.rx_packets),
+            fill: (looks > 0).then(|| newest.rx_fill_sum_ppm as f64 / looks as f64 / 1e6),
             highest_fill: now.rx_fill_highest_ppm as f64 / 1e6,
         }
     }
@@ -227,7 +223,7 @@ impl State {
         if let Some(due) = due.filter(|due| *due >= 1.0 && self.start.workload.generates()) {
             // What left a little late is in the next row: it is behind, and not missing.
             let behind = self.start.intended_at(self.closed_ns).unwrap_or(0.0) * LATE_S;
-            let missing = (due - of.settled_tx as f64 - behind).max(of.missed as f64);
+            let missing = (due - of.settled_tx as f64 - behind).max(of.fault("missed") as f64);
             if missing > self.start.tolerance * due && missing > self.lanes.len().max(1) as f64 + 1.0 {
                 all.push(format!(
                     "{:.3} % fewer packets sent than were due ({:.3} % are allowed)",

@@ -5,6 +5,7 @@ use crate::history::Point;
 use crate::state::{About, Counts, Goal, LaneState, Phase, State, TrialAbout};
 use mpps_report::document::{Document, runs, shown};
 use mpps_report::json_value;
+use mpps_stats::fields::FAULTS;
 use mpps_stats::{Event, LanesSoFar, LiveLane, Period, Row, Sink, Snapshot, Start, Summary, Wants};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -164,12 +165,9 @@ impl Inner {
         let of = &mut self.state.of_trial;
         of.settled_tx += row.tx;
         of.settled_lost += row.lost;
-        of.late += row.late;
-        of.duplicates += row.duplicates;
-        of.reordered += row.reordered;
-        of.corrupt += row.corrupt;
-        of.foreign += row.foreign;
-        of.missed += row.missed;
+        for (sum, fault) in of.faults.iter_mut().zip(&FAULTS) {
+            *sum += (fault.of_row)(row);
+        }
         if let Some(dropped) = row.host_dropped {
             of.host_dropped = Some(of.host_dropped.unwrap_or(0) + dropped);
         }

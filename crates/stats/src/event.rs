@@ -2,6 +2,7 @@
 
 use crate::{BurstSizes, LaneCounters, Latency, Row, Started, Summary, Workload};
 use mpps_trace::Stage;
+use serde::{Deserialize, Serialize};
 
 /// Something that happens in a run.
 ///
@@ -95,7 +96,7 @@ pub struct LanesSoFar<'a> {
 }
 
 /// What a lane has counted so far: see [`LaneCounters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLane {
     /// Frames received, the test's or not.
     pub rx_packets: u64,
@@ -138,6 +139,40 @@ pub struct LiveLane {
     pub queue: usize,
     /// Time for which the scheduler kept it from running, ns; `None` where nobody asked, or the host does not tell.
     pub not_running_ns: Option<u64>,
+}
+
+impl LiveLane {
+    /// What was counted after the reading `before`. `rx_fill_highest_ppm` and `queue` are as they are.
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |now: u64, before: u64| now.saturating_sub(before);
+        let less_of = |now: Option<u64>, before: Option<u64>| now.map(|now| less(now, before.unwrap_or(0)));
+        let mut rx_bursts_by_power = self.rx_bursts_by_power;
+        for (now, before) in rx_bursts_by_power.iter_mut().zip(before.rx_bursts_by_power) {
+            *now = less(*now, before);
+        }
+        Self {
+            rx_packets: less(self.rx_packets, before.rx_packets),
+            rx_bursts: less(self.rx_bursts, before.rx_bursts),
+            rx_bursts_by_power,
+            rx_empty_polls: less(self.rx_empty_polls, before.rx_empty_polls),
+            rx_test: less(self.rx_test, before.rx_test),
+            tx_packets: less(self.tx_packets, before.tx_packets),
+            tx_bursts: less(self.tx_bursts, before.tx_bursts),
+            tx_full: less(self.tx_full, before.tx_full),
+            waits: less(self.waits, before.waits),
+            blocked_ns: less(self.blocked_ns, before.blocked_ns),
+            down_ns: less(self.down_ns, before.down_ns),
+            tx_given_up: less(self.tx_given_up, before.tx_given_up),
+            busy_ns: less(self.busy_ns, before.busy_ns),
+            loop_ns: less(self.loop_ns, before.loop_ns),
+            rx_fill_looks: less(self.rx_fill_looks, before.rx_fill_looks),
+            rx_fill_sum_ppm: less(self.rx_fill_sum_ppm, before.rx_fill_sum_ppm),
+            rx_fill_highest_ppm: self.rx_fill_highest_ppm,
+            rx_dropped: less_of(self.rx_dropped, before.rx_dropped),
+            queue: self.queue,
+            not_running_ns: less_of(self.not_running_ns, before.not_running_ns),
+        }
+    }
 }
 
 impl From<&LaneCounters> for LiveLane {

@@ -1,6 +1,7 @@
 //! How full a lane's receive rings are, as looked at now and then.
 
 use crate::counter::Counter;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A whole ring in the unit of shares: parts per million.
@@ -146,7 +147,7 @@ impl RingFill {
 }
 
 /// How full receive rings were in a row, over all lanes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowFill {
     /// The highest share that a look found, ppm.
     pub highest_ppm: u64,

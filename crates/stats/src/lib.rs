@@ -9,6 +9,7 @@ mod collector;
 mod counter;
 mod event;
 mod fact;
+pub mod fields;
 mod fill;
 mod gaps;
 mod histogram;

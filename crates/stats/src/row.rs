@@ -7,9 +7,10 @@ use crate::known::Known;
 use crate::stretches::Stretches;
 use crate::withheld::Withheld;
 use mpps_trace::{Cause, Kept, LatePacket, ProgramRow, SlowBurst, StageCost, StageRow};
+use serde::{Deserialize, Serialize};
 
 /// Latency of one interval or one run in ns. All zero when [`Latency::count`] is zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Packets measured.
     pub count: u64,
@@ -24,7 +25,7 @@ pub struct Latency {
 }
 
 /// Percentiles in ns; each within 0.05 % (or 1 ns) of the true value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// 50th.
     pub p50: u64,
@@ -71,7 +72,7 @@ impl Workload {
 ///
 /// The sums over all rows of a run equal the summary's counts exactly. A packet that comes back after its row was
 /// written moves from lost to late in the row then written, so `lost` can be negative there.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Number of the interval; it starts at `index` times the interval's length.
     pub index: u64,

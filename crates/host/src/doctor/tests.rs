@@ -388,7 +388,11 @@ fn the_xdp_path_names_the_kernel_that_live_frames_need_and_what_else_is_missing(
 fn all_that_zero_copy_wants_of_a_virtio_device_is_named_at_once() {
     for (access_platform, ring_reset, wanted) in [
         ('1', '1', "zero-copy AF_XDP"),
-        ('0', '1', "VIRTIO_F_ACCESS_PLATFORM, in QEMU iommu_platform=on,disable-legacy=on)"),
+        (
+            '0',
+            '1',
+            "VIRTIO_F_ACCESS_PLATFORM, in QEMU iommu_platform=on,disable-legacy=on)",
+        ),
         ('1', '0', "VIRTIO_F_RING_RESET, in QEMU queue_reset=on)"),
         (
             '0',

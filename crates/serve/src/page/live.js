@@ -154,12 +154,14 @@
     // Once it is over, of the whole.
     const mean = (packets) => (s.elapsed_ns ? (packets / s.elapsed_ns) * 1e9 : null);
     put('intended', s.intended_pps == null ? 'all it can' : live.rate(s.intended_pps));
-    put('missed', s.missed ? live.count(s.missed) + ' departures missed' : 'no departure missed');
+    const missed = s.faults.find(([word]) => word === 'missed')[1];
+    put('missed', missed ? live.count(missed) + ' departures missed' : 'no departure missed');
     put('offered-head', s.sends ? 'Offered' : 'Sent');
     put('offered', live.rate(s.ended ? mean(s.tx) : s.tx_pps));
     put('sent', live.count(s.tx) + ' packets');
     put('received', live.rate(s.ended ? mean(s.rx) : s.rx_pps));
-    put('came', live.count(s.rx) + ' packets' + (s.late ? ', ' + live.count(s.late) + ' late' : ''));
+    const faults = s.faults.filter(([word, packets]) => packets && word !== 'missed');
+    put('came', [['packets', s.rx], ...faults].map(([word, packets]) => live.count(packets) + ' ' + word).join(', '));
     put('loss', s.settled_tx ? live.percent(Math.max(0, s.settled_lost) / s.settled_tx) : 'not known yet');
     const lost = live.count(Math.max(0, s.settled_lost));
     put('lost', s.settled_tx ? lost + ' of ' + live.count(s.settled_tx) + ' settled' : '');

@@ -5,6 +5,7 @@ use super::time::{Column, columns};
 use crate::history::Point;
 use crate::state::State;
 use mpps_report::units::{count, elapsed, percent, pps, time};
+use mpps_stats::fields::FAULTS;
 use mpps_stats::{Latency, Workload};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
@@ -110,18 +111,14 @@ fn latency_of(latency: &Latency) -> String {
 fn others(state: &State, look: Look) -> Option<Line<'static>> {
     let of = &state.of_trial;
     let dropped = of.host_dropped.unwrap_or(0);
-    let all = [
-        ("dropped by this host", dropped),
-        ("missed", of.missed),
-        ("late", of.late),
-        ("duplicate", of.duplicates),
-        ("reordered", of.reordered),
-        ("corrupt", of.corrupt),
-        ("foreign", of.foreign),
-    ];
-    let some = all.iter().filter(|(_, packets)| *packets > 0);
-    let told: Vec<_> = some
-        .map(|(name, packets)| format!("{name} {}", count(*packets)))
+    let faults = FAULTS
+        .iter()
+        .zip(of.faults)
+        .map(|(fault, packets)| (fault.word(), packets));
+    let told: Vec<_> = std::iter::once(("dropped by this host", dropped))
+        .chain(faults)
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(name, packets)| format!("{name} {}", count(packets)))
         .collect();
     (!told.is_empty()).then(|| styled(format!("also      {}", told.join("  ")), look.head()))
 }

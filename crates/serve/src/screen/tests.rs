@@ -51,7 +51,7 @@ fn state() -> State {
             rx: 11_980_000,
             settled_tx: 11_000_000,
             settled_lost: 22_000,
-            late: 3,
+            faults: [3, 0, 0, 0, 0, 0],
             ..Counts::default()
         },
         tx_pps: 1e6,

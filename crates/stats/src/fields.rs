@@ -1,0 +1,372 @@
+//! What is written of a row, each number once: name, unit, meaning, and where it comes from. The CSV, JSON Lines with
+//! their schema, metrics, the live views, Python's `Row` and the table in `docs/measuring.md` are made from this.
+
+use crate::row::{Latency, Percentiles, Row, Summary};
+
+/// Unit of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// None: a share of one, a number.
+    One,
+    /// Packets.
+    Packets,
+    /// Seconds.
+    Seconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// No number: a time of day, written as RFC 3339 has it, in UTC; its value is in ns since 1970.
+    Utc,
+}
+
+impl Unit {
+    /// Its symbol, as the documentation has it; empty where there is none.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::One | Self::Utc => "",
+            Self::Packets => "packets",
+            Self::Seconds => "s",
+            Self::Microseconds => "µs",
+            Self::Nanoseconds => "ns",
+        }
+    }
+}
+
+/// A number that is written of each `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<T> {
+    /// Name: the column of the CSV, the key of JSON Lines, the attribute in Python.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: Unit,
+    /// Decimals that it is written with: its value counts units of 10^-`decimals`.
+    pub decimals: u8,
+    /// What it is, a sentence of Markdown without its full stop.
+    pub about: &'static str,
+    /// Its value, given the time of day of the start of the run, ns since 1970 (0: not known); `None`: not measured.
+    pub of: fn(&T, u64) -> Option<i64>,
+}
+
+impl<T> Field<T> {
+    /// A field of these properties.
+    pub const fn new(
+        name: &'static str,
+        unit: Unit,
+        decimals: u8,
+        about: &'static str,
+        of: fn(&T, u64) -> Option<i64>,
+    ) -> Self {
+        Self {
+            name,
+            unit,
+            decimals,
+            about,
+            of,
+        }
+    }
+
+    /// A number of packets.
+    pub const fn packets(name: &'static str, about: &'static str, of: fn(&T, u64) -> Option<i64>) -> Self {
+        Self::new(name, Unit::Packets, 0, about, of)
+    }
+
+    /// A time that is kept in ns and written in µs.
+    pub const fn us(name: &'static str, about: &'static str, of: fn(&T, u64) -> Option<i64>) -> Self {
+        Self::new(name, Unit::Microseconds, 3, about, of)
+    }
+}
+
+/// A count as a field's value; what is beyond it, 2^63, is written as that.
+pub fn whole(n: u64) -> Option<i64> {
+    Some(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
+/// `ns` after the start of the run, as a time of day.
+pub fn time_of_day(zero_ns: u64, ns: u64) -> Option<i64> {
+    if zero_ns > 0 { whole(zero_ns + ns) } else { None }
+}
+
+fn latency(of: &Latency, ns: fn(&Latency) -> u64) -> Option<i64> {
+    if of.count > 0 { whole(ns(of)) } else { None }
+}
+
+fn mean(of: &Latency) -> Option<i64> {
+    (of.count > 0 && of.mean.is_finite()).then(|| of.mean.round() as i64)
+}
+
+fn percentile(of: &Latency, ns: fn(&Percentiles) -> u64) -> Option<i64> {
+    of.percentiles.filter(|_| of.count > 0).and_then(|p| whole(ns(&p)))
+}
+
+fn scheduled(row: &Row) -> Latency {
+    row.latency_scheduled.unwrap_or_default()
+}
+
+fn loss_ratio(row: &Row) -> Option<i64> {
+    let ratio = match row.tx {
+        0 => 0.0,
+        tx => row.lost.max(0) as f64 / tx as f64,
+    };
+    Some((ratio * 1e9).round() as i64)
+}
+
+/// What is written of a row, in the order of the CSV, which grows at its end only.
+pub const ROW: [Field<Row>; 35] = [
+    Field::new(
+        "time_s",
+        Unit::Seconds,
+        6,
+        "start of the row since the start of the run",
+        |row, _| whole(row.start_ns / 1000),
+    ),
+    Field::packets("tx_packets", "packets sent ([Packets](#packets))", |row, _| {
+        whole(row.tx)
+    }),
+    Field::packets(
+        "rx_packets",
+        "packets received: each once, intact, within the settle time",
+        |row, _| whole(row.rx),
+    ),
+    Field::new(
+        "loss_ratio",
+        Unit::One,
+        9,
+        "`lost_packets ÷ tx_packets`, not below 0; 0 where nothing was sent",
+        |row, _| loss_ratio(row),
+    ),
+    Field::us("latency_avg_us", "mean latency from the send time", |row, _| {
+        mean(&row.latency)
+    }),
+    Field::new("interval_s", Unit::Seconds, 9, "length of the row", |row, _| {
+        whole(row.length_ns)
+    }),
+    Field::packets(
+        "lost_packets",
+        "packets lost; can be negative, see [Rows](#rows)",
+        |row, _| Some(row.lost),
+    ),
+    Field::packets("late_packets", "packets that came after the settle time", |row, _| {
+        whole(row.late)
+    }),
+    Field::packets("duplicate_packets", "further copies of packets", |row, _| {
+        whole(row.duplicates)
+    }),
+    Field::packets(
+        "reordered_packets",
+        "packets that came after a later one of their flow",
+        |row, _| whole(row.reordered),
+    ),
+    Field::packets(
+        "corrupt_packets",
+        "packets whose checksum, length or data was wrong",
+        |row, _| whole(row.corrupt),
+    ),
+    Field::packets("foreign_packets", "packets that are none of this test's", |row, _| {
+        whole(row.foreign)
+    }),
+    Field::packets("missed_packets", "departures that were due and not sent", |row, _| {
+        whole(row.missed)
+    }),
+    Field::us("latency_min_us", "smallest latency from the send time", |row, _| {
+        latency(&row.latency, |l| l.min)
+    }),
+    Field::us(
+        "latency_p50_us",
+        "its median; percentiles in rows of 100 ms or longer",
+        |row, _| percentile(&row.latency, |p| p.p50),
+    ),
+    Field::us("latency_p90_us", "its 90th percentile", |row, _| {
+        percentile(&row.latency, |p| p.p90)
+    }),
+    Field::us("latency_p99_us", "its 99th percentile", |row, _| {
+        percentile(&row.latency, |p| p.p99)
+    }),
+    Field::us("latency_p999_us", "its 99.9th percentile", |row, _| {
+        percentile(&row.latency, |p| p.p999)
+    }),
+    Field::us("latency_max_us", "largest latency from the send time", |row, _| {
+        latency(&row.latency, |l| l.max)
+    }),
+    Field::us(
+        "latency_scheduled_avg_us",
+        "mean latency from the scheduled time, with `--rate`",
+        |row, _| mean(&scheduled(row)),
+    ),
+    Field::us(
+        "latency_scheduled_min_us",
+        "smallest latency from the scheduled time",
+        |row, _| latency(&scheduled(row), |l| l.min),
+    ),
+    Field::us("latency_scheduled_p50_us", "its median", |row, _| {
+        percentile(&scheduled(row), |p| p.p50)
+    }),
+    Field::us("latency_scheduled_p90_us", "its 90th percentile", |row, _| {
+        percentile(&scheduled(row), |p| p.p90)
+    }),
+    Field::us("latency_scheduled_p99_us", "its 99th percentile", |row, _| {
+        percentile(&scheduled(row), |p| p.p99)
+    }),
+    Field::us("latency_scheduled_p999_us", "its 99.9th percentile", |row, _| {
+        percentile(&scheduled(row), |p| p.p999)
+    }),
+    Field::us(
+        "latency_scheduled_max_us",
+        "largest latency from the scheduled time",
+        |row, _| latency(&scheduled(row), |l| l.max),
+    ),
+    Field::us(
+        "host_wait_us",
+        "time in this row for which other threads or the hypervisor kept lanes from running, over all lanes and \
+         cores; in rows of 100 ms or longer. Sampled as the row ends, steal at the resolution of the kernel's tick: \
+         an indication where a dip may come from",
+        |row, _| row.host_wait_ns.and_then(whole),
+    ),
+    Field::packets(
+        "host_dropped_packets",
+        "[dropped by this host](#packets-that-this-host-dropped) since the cell before; empty where nothing was read",
+        |row, _| row.host_dropped.and_then(whole),
+    ),
+    Field::us(
+        "own_threads_us",
+        "processor time in this row of this program's own threads beside the lanes, as `host_wait_us`. At most so \
+         much of the host wait is theirs, not the host's; on cores without lanes they take nothing from any lane",
+        |row, _| row.own_threads_ns.and_then(whole),
+    ),
+    Field::new(
+        "start_utc_ns",
+        Unit::Nanoseconds,
+        0,
+        "time of day (UTC) at the start of the row, ns since 1970: the run's start by `CLOCK_REALTIME`, as it was set \
+         then, and `time_s`. Rows of two hosts whose clocks agree (NTP, PTP) line up by it",
+        |row, zero| time_of_day(zero, row.start_ns),
+    ),
+    Field::us(
+        "blocked_us",
+        "time in this row for which lanes had packets to send and the path took none, over all lanes; empty on `xdp`, \
+         where the kernel sends",
+        |row, _| row.blocked_ns.and_then(whole),
+    ),
+    Field::new(
+        "rx_fill_highest_ratio",
+        Unit::One,
+        6,
+        "[fill of receive rings](#fill-of-receive-rings), 0 to 1: the highest share that a look in this row found \
+         taken, over all lanes; by the time of the look",
+        |row, _| row.rx_fill.and_then(|fill| whole(fill.highest_ppm)),
+    ),
+    Field::new("rx_fill_mean_ratio", Unit::One, 6, "the mean of the same", |row, _| {
+        row.rx_fill.and_then(|fill| whole(fill.mean_ppm))
+    }),
+    Field::packets(
+        "rx_by_arrival_packets",
+        "packets received in this row, whenever they were sent ([Rows](#rows)); empty for `send`",
+        |row, _| row.rx_by_arrival.and_then(whole),
+    ),
+    Field::new(
+        "start_utc",
+        Unit::Utc,
+        0,
+        "`start_utc_ns` as a text (RFC 3339, 9 decimals). Times in ns since 1970 are larger than 2^53: jq 1.6, \
+         JavaScript and columns of floating-point numbers round them to some 200 ns. Where a program does that, use \
+         the text",
+        |row, zero| time_of_day(zero, row.start_ns),
+    ),
+];
+
+/// Packets, or departures, by what was wrong with them.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Its key in the JSON.
+    pub key: &'static str,
+    /// Its field in [`ROW`].
+    pub column: &'static str,
+    /// How many a row has.
+    pub of_row: fn(&Row) -> u64,
+    /// How many a run has.
+    pub of_run: fn(&Summary) -> u64,
+}
+
+impl Fault {
+    /// What it is called in a list of counts: `duplicate`.
+    pub fn word(&self) -> &'static str {
+        self.column.strip_suffix("_packets").unwrap_or(self.column)
+    }
+
+    /// What it is, a sentence of Markdown.
+    pub fn about(&self) -> &'static str {
+        ROW.iter()
+            .find(|field| field.name == self.column)
+            .map_or("", |field| field.about)
+    }
+}
+
+/// All that can be wrong with packets but their loss, in the order in which it is told.
+pub const FAULTS: [Fault; 6] = [
+    Fault {
+        key: "late",
+        column: "late_packets",
+        of_row: |row| row.late,
+        of_run: |run| run.late,
+    },
+    Fault {
+        key: "duplicates",
+        column: "duplicate_packets",
+        of_row: |row| row.duplicates,
+        of_run: |run| run.duplicates,
+    },
+    Fault {
+        key: "reordered",
+        column: "reordered_packets",
+        of_row: |row| row.reordered,
+        of_run: |run| run.reordered,
+    },
+    Fault {
+        key: "corrupt",
+        column: "corrupt_packets",
+        of_row: |row| row.corrupt,
+        of_run: |run| run.corrupt,
+    },
+    Fault {
+        key: "foreign",
+        column: "foreign_packets",
+        of_row: |row| row.foreign,
+        of_run: |run| run.foreign,
+    },
+    Fault {
+        key: "missed",
+        column: "missed_packets",
+        of_row: |row| row.missed,
+        of_run: |run| run.missed,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_fields_of_a_row_have_one_name() {
+        for (at, field) in ROW.iter().enumerate() {
+            assert!(ROW[..at].iter().all(|other| other.name != field.name), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn each_fault_is_the_column_that_it_names() {
+        let row = Row {
+            late: 1,
+            duplicates: 2,
+            reordered: 3,
+            corrupt: 4,
+            foreign: 5,
+            missed: 6,
+            ..Row::default()
+        };
+        for (fault, packets) in FAULTS.iter().zip(1..) {
+            let column = ROW.iter().find(|field| field.name == fault.column).expect(fault.column);
+            assert_eq!((column.of)(&row, 0), whole(packets), "{}", fault.key);
+            assert_eq!((fault.of_row)(&row), packets, "{}", fault.key);
+        }
+    }
+}
