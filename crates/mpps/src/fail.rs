@@ -2,7 +2,7 @@
 
 use crate::cli::{Cli, near};
 use crate::plan::holders::held;
-use crate::plan::value::field_of;
+use crate::plan::json::field_of;
 use mpps_netdev::NetDev;
 use mpps_sys::probe::bpf_forbidden;
 use mpps_sys::stdio::stdout_is_closed;

@@ -175,14 +175,16 @@ impl Format<Line> for LinesFormat {
                 for field in &ROW {
                     out.extend_from_slice(b",\"");
                     out.extend_from_slice(field.name.as_bytes());
-                    out.extend_from_slice(b"\":");
-                    let quote: &[u8] = if field.unit == Unit::Utc { b"\"" } else { b"" };
+                    let (before, after): (&[u8], &[u8]) = match field.unit {
+                        Unit::Utc => (b"\":\"", b"\""),
+                        _ => (b"\":", b""),
+                    };
                     match (field.of)(row, zero_ns) {
-                        None => out.extend_from_slice(b"null"),
+                        None => out.extend_from_slice(b"\":null"),
                         Some(value) => {
-                            out.extend_from_slice(quote);
+                            out.extend_from_slice(before);
                             text(field, value, out);
-                            out.extend_from_slice(quote);
+                            out.extend_from_slice(after);
                         }
                     }
                 }

@@ -8,9 +8,10 @@ use crate::send::rate::{Rate, Rates};
 use mpps_io::kernel::LaneSchedule;
 
 /// How departures are spread over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
     /// Equal gaps.
+    #[default]
     Constant,
     /// Random gaps, exponentially distributed; over a run of fixed length exactly rate × duration departures, placed
     /// as a Poisson process of that many events would place them.

@@ -1,6 +1,7 @@
 //! The arguments of commands about this host: `doctor`, `lab`, `demo`.
 
-use super::rate::{RateParser, RateText};
+use super::RateText;
+use super::rate::RateParser;
 use super::values;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

@@ -1,9 +1,8 @@
 //! The arguments that say what is kept of what the lanes did.
 
-use super::capture;
 use super::values::{self, Parsed};
+use crate::plan::values::capture;
 use clap::Args;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use std::time::Duration;
 const WANT: &str = "want a list of stall=TIME, late=TIME, loss, drop and invalid, such as stall=1ms,loss";
 
 /// The flight recorder.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Keep {
     /// Keep what each lane did round by round, and what the kernel did on its core, around whatever is worth it
     /// (--trace-on), and write it to FILE: a Perfetto trace (gzipped), which `mpps trace FILE` reads, too
@@ -47,24 +46,17 @@ pub(crate) struct Triggers {
     pub(crate) loss: bool,
     pub(crate) drop: bool,
     pub(crate) invalid: bool,
-    /// As it was written.
-    text: String,
 }
 
 /// `--trace-window`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) before: Duration,
     pub(crate) after: Duration,
-    /// As it was written.
-    text: String,
 }
 
 fn triggers(text: &str) -> Parsed<Triggers> {
-    let mut triggers = Triggers {
-        text: text.to_owned(),
-        ..Triggers::default()
-    };
+    let mut triggers = Triggers { ..Triggers::default() };
     for word in text.split(',') {
         let time = |text: &str| values::catch_up(text).map_err(|why| format!("{word}: {why}"));
         match word.split_once('=') {
@@ -87,30 +79,7 @@ fn window(text: &str) -> Parsed<Window> {
     if before + after > Duration::from_secs(1) {
         return Err(bad());
     }
-    Ok(Window {
-        before,
-        after,
-        text: text.to_owned(),
-    })
-}
-
-impl Keep {
-    /// The words that say this.
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        let Some(path) = &self.trace else { return Vec::new() };
-        let mut file = OsString::from("--trace=");
-        file.push(path);
-        let mut words = vec![
-            file,
-            format!("--trace-window={}", self.trace_window.text).into(),
-            format!("--trace-memory={}", self.trace_memory).into(),
-        ];
-        words.push(match self.trace_all {
-            true => "--trace-all".into(),
-            false => format!("--trace-on={}", self.trace_on.text).into(),
-        });
-        words
-    }
+    Ok(Window { before, after })
 }
 
 #[cfg(test)]

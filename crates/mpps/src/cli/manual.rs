@@ -1,7 +1,8 @@
 //! The arguments of `man` and `completions`: what packages install beside the program, made from the same definitions.
 
-use super::{Cli, ForwardMode, Metric, Take, values};
+use super::{Cli, Metric, values};
 use crate::paths;
+use crate::plan::values::forward::{Mode, Take};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
 use std::path::PathBuf;
@@ -71,7 +72,7 @@ fn values_of(long: &str) -> Vec<&'static str> {
             "throughput>=1Mpps",
         ],
         "take" => return Take::ALL.map(Take::name).into(),
-        "mode" => return ForwardMode::ALL.map(ForwardMode::name).into(),
+        "mode" => return Mode::ALL.map(Mode::name).into(),
         "metric" => return Metric::ALL.map(Metric::name).into(),
         "path" => return paths::shown().map(|(path, _)| path).collect(),
         "dscp" => {

@@ -231,7 +231,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "verbose",
         "print_plan",
         "tolerance",
-        "settle_early",
+        "settle-early",
     ];
     let hide = hidden.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
@@ -239,7 +239,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "expect" => arg.help(EXPECT),
         "settle" => arg.default_value("200ms"),
         // What a lane makes up for at once is a burst, which a device with a short queue loses.
-        "catch_up" => arg.default_value("1ms"),
+        "catch-up" => arg.default_value("1ms"),
         _ => arg.hide(hide),
     }
 }
@@ -258,7 +258,7 @@ pub(super) fn chosen_by_overload(arg: Arg) -> Arg {
 /// As [`chosen_by_method`], where there are several frame sizes and times to choose from.
 pub(super) fn chosen_by_rfc2544(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "frame_size" | "payload_size" => arg.hide(true),
+        "frame-size" | "payload-size" => arg.hide(true),
         "settle" => arg.hide_default_value(true).help(
             "How long a packet may take to come back; receiving goes on for this long at the end [default: 2s; \
              --quick: 200ms]",

@@ -1,15 +1,13 @@
 //! The arguments, as the user writes them. What they mean is in [`crate::plan`].
 
-mod capture;
 mod compare;
 mod config;
-mod forward;
+mod fields;
 mod help;
 mod host;
 mod isolate;
 mod keep;
 pub(crate) mod lab;
-mod listen;
 mod manual;
 mod method;
 pub(crate) mod near;
@@ -19,31 +17,29 @@ mod run;
 mod serve;
 mod trace;
 mod traffic;
-pub(crate) mod values;
 pub(crate) mod version;
 
-pub(crate) use capture::Capture;
 pub(crate) use compare::{Compare, Metric, Setting};
 pub(crate) use config::{Word, read_by_program, recorded_command, values_of_program, words_of_program};
-pub(crate) use forward::{Forward, MOST_PORTS, Mode as ForwardMode, Take};
 pub(crate) use help::{Example, examples, headed};
 pub(crate) use host::{Demo, Doctor, Lab, LabAction};
 pub(crate) use isolate::Isolate;
 pub(crate) use keep::Keep;
-pub(crate) use listen::{Drop, Reflect};
 #[cfg(test)]
 pub(crate) use manual::Shell;
 pub(crate) use manual::{Completions, Man};
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
-pub(crate) use rate::{RateText, StepText};
 pub(crate) use results::{Plot, Report};
 pub(crate) use run::{Again, Run, Tell};
 pub(crate) use serve::{Listen, Serve};
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
 
+pub(crate) use crate::plan::values;
+pub(crate) use crate::plan::values::rate::RateText;
+
 use crate::paths;
-use crate::plan::value::Plan;
+use crate::plan::model::Workload;
 use clap::parser::ValueSource;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_report::Colour;
@@ -94,7 +90,12 @@ impl Cli {
         let mut cli = Self::from_arg_matches(&matches)?;
         if let Some(run) = cli.command.run_mut() {
             debug_assert!(run.config.is_none(), "its options stand in its place");
-            run.plan = Plan::written(command, &matches);
+            if let Some((name, given)) = matches.subcommand()
+                && let Some(plan) = fields::plan_of(name, given)?
+            {
+                run.complete.clone_from(&plan);
+                run.plan = plan;
+            }
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
             let is_given = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
@@ -113,14 +114,42 @@ impl Command {
     pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
         match self {
             Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.run),
-            Self::Drop(args) => Some(&mut args.run),
-            Self::Reflect(args) => Some(&mut args.run),
-            Self::Forward(args) => Some(&mut args.run),
-            Self::Capture(args) => Some(&mut args.run),
+            Self::Drop(run) | Self::Reflect(run) | Self::Forward(run) | Self::Capture(run) => Some(run),
             Self::Ndr(args) => Some(&mut args.method.traffic.run),
             Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
             Self::Overload(args) => Some(&mut args.method.traffic.run),
             _ => None,
+        }
+    }
+
+    /// The command that a run is.
+    pub(crate) fn of(run: Run) -> Self {
+        let traffic = |run| Traffic {
+            lab: false,
+            words: Vec::new(),
+            run,
+        };
+        match run.plan.workload {
+            Workload::Sendrecv => Self::Sendrecv(traffic(run)),
+            Workload::Send => Self::Send(traffic(run)),
+            Workload::Drop => Self::Drop(run),
+            Workload::Reflect => Self::Reflect(run),
+            Workload::Forward => Self::Forward(run),
+            Workload::Capture => Self::Capture(run),
+        }
+    }
+
+    /// The run, of a command that is one.
+    pub(crate) fn into_run(self) -> Result<Run, crate::fail::Failure> {
+        let usage = crate::fail::usage;
+        match self {
+            Self::Sendrecv(args) | Self::Send(args) if args.lab => {
+                // The program makes the lab, and starts itself there; a plan is none of its commands.
+                Err(usage("--lab: only the program makes a lab: want it left out"))
+            }
+            Self::Sendrecv(args) | Self::Send(args) => Ok(args.run),
+            Self::Drop(run) | Self::Reflect(run) | Self::Forward(run) | Self::Capture(run) => Ok(run),
+            _ => Err(usage("no run: want sendrecv, send, drop, reflect, forward or capture")),
         }
     }
 
@@ -165,16 +194,16 @@ pub(crate) enum Command {
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
     #[command(after_help = paths::summary())]
-    Drop(Drop),
+    Drop(Run),
     /// Send every UDP packet back where it came from, addresses and ports swapped
     #[command(after_help = paths::summary())]
-    Reflect(Reflect),
+    Reflect(Run),
     /// Forward frames from one port to another, or back out of the same port
     #[command(after_help = paths::summary())]
-    Forward(Forward),
+    Forward(Run),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
     #[command(after_help = paths::summary())]
-    Capture(Capture),
+    Capture(Run),
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
     Ndr(Box<Ndr>),

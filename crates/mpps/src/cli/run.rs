@@ -1,58 +1,19 @@
 //! The arguments that every run takes, and those of one that is repeated.
 
-use super::values::{self, Cores};
+use super::fields::PlanArgs;
+use super::values;
 use super::{Keep, Serve};
-use crate::plan::value::Plan;
+use crate::plan::model::{Plan, Workload};
 use crate::sample::SamplePcap;
 use clap::Args;
 use mpps_report::Expect;
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// What every run takes.
+/// What every run takes: its plan, and what becomes of its results.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Run {
-    /// How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop, reflect,
-    /// forward and capture: until interrupted]
-    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
-    pub(crate) duration: Option<Duration>,
-    /// Length of one row of the time series, 100us to 1h
-    #[arg(
-        long, value_name = "TIME", default_value = "100ms", value_parser = values::interval,
-        allow_hyphen_values = true
-    )]
-    pub(crate) interval: Duration,
-    /// Lanes: threads, each with its own queue; on xdp, sending threads, each with its own core [default: 1]
-    #[arg(long, value_name = "N", value_parser = values::lanes, allow_hyphen_values = true)]
-    pub(crate) lanes: Option<usize>,
-    /// Cores to pin the lanes to, in order: 0,2-3 [default: not pinned; xdp: the last ones]
-    #[arg(long, value_name = "LIST", value_parser = values::cores)]
-    pub(crate) cores: Option<Cores>,
-    /// Most frames moved in one call, 1 to 256; not on xdp [default: by path]
-    #[arg(long, value_name = "N", value_parser = values::burst, allow_hyphen_values = true)]
-    pub(crate) burst: Option<usize>,
-    /// Never sleep, even when idle: for cores that nothing else uses; not on xdp
-    #[arg(long)]
-    pub(crate) busy_poll: bool,
-    /// Nice value of the lanes' threads, -20 to 19: below 0 the scheduler takes the core from others for them (root)
-    #[arg(
-        long, value_name = "N", conflicts_with = "fifo", value_parser = values::nice, allow_hyphen_values = true
-    )]
-    pub(crate) nice: Option<i32>,
-    /// Real-time priority of the lanes' threads, 1 to 99 (SCHED_FIFO; root): no other thread takes the core, but where
-    /// one waits the kernel takes it for 50 ms of each second; not with --busy-poll, unless that is switched off
-    #[arg(long, value_name = "PRIO", value_parser = values::fifo, allow_hyphen_values = true)]
-    pub(crate) fifo: Option<u32>,
-    /// Arguments for DPDK's environment abstraction layer, quoted as one: "--no-huge -m 512" (dpdk)
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub(crate) eal: Option<String>,
-    /// Flow rule in testpmd's syntax, set on each port for the length of the run: "ingress pattern eth / ipv4 / udp /
-    /// end actions queue index 0 / end"; may be given more than once (dpdk; ntuple filters on af_packet, af_xdp, xdp)
-    #[arg(long, value_name = "RULE")]
-    pub(crate) flow: Vec<String>,
-    /// Seed of the payload data (both ends must agree) and of random gaps
-    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
-    pub(crate) seed: u64,
+    #[command(flatten)]
+    fields: PlanArgs,
     #[command(flatten)]
     pub(crate) tell: Tell,
     /// Take options from a TOML file, each a line KEY = VALUE whose key is the long option without its hyphens: rate =
@@ -62,13 +23,30 @@ pub(crate) struct Run {
     /// Print the plan of the run as JSON, with every default filled in, and exit; `mpps run FILE` repeats it
     #[arg(long)]
     pub(crate) print_plan: bool,
-    /// The run as a value.
-    #[arg(skip)]
+    /// The run as a value, as it was given.
+    #[arg(skip = Plan::new(Workload::Sendrecv))]
     pub(crate) plan: Plan,
+    /// The same with each field filled in, once it was checked.
+    #[arg(skip = Plan::new(Workload::Sendrecv))]
+    pub(crate) complete: Plan,
 }
 
-/// What becomes of the results of a run.
-#[derive(Args, Debug, Clone)]
+impl Run {
+    /// A run of a plan that is not from the command line.
+    pub(crate) fn of(plan: Plan, tell: Tell, print_plan: bool) -> Self {
+        Self {
+            fields: PlanArgs,
+            tell,
+            config: None,
+            print_plan,
+            complete: plan.clone(),
+            plan,
+        }
+    }
+}
+
+/// What becomes of the results of a run; by default nothing.
+#[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Tell {
     /// Folder to make for all results: result.json (as of --json), report.html, report.md, rows.csv (--csv), lanes.csv,
     /// events.jsonl (--json-lines), junit.xml, and of sendrecv latency.hlog (--hdr); what an option of its own names

@@ -3,7 +3,6 @@
 use super::values::Parsed;
 use clap::Args;
 use mpps_serve::HostName;
-use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -33,7 +32,7 @@ impl fmt::Display for Listen {
 }
 
 /// Metrics and the live page.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Serve {
     /// Write the metrics of --metrics to FILE, once a second and at the end, each time in one step: for the textfile
     /// collector of the node exporter
@@ -62,21 +61,6 @@ impl Serve {
     /// The options with an address, and these.
     pub(crate) fn addresses(&self) -> [(&'static str, Option<&Listen>); 2] {
         [("--metrics", self.metrics.as_ref()), ("--web", self.web.as_ref())]
-    }
-
-    /// The words that say this.
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        let addresses = self.addresses().into_iter();
-        let mut words: Vec<OsString> = addresses
-            .filter_map(|(option, address)| Some(format!("{option}={}", address?).into()))
-            .collect();
-        words.extend(self.allow_host.iter().map(|host| format!("--allow-host={host}").into()));
-        if let Some(path) = &self.prom {
-            let mut word = OsString::from("--prom=");
-            word.push(path);
-            words.push(word);
-        }
-        words
     }
 }
 

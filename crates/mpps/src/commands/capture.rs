@@ -2,7 +2,7 @@
 
 use super::output::{Output, unwritable};
 use super::steps::{prepare, printed};
-use crate::cli::Capture;
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{KernelDevices, Kind, Opening, Use, Work, with_alike};
 use crate::plan::capture::Draft;
@@ -14,9 +14,9 @@ use mpps_stats::{CaptureSummary, Summary};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn run(args: Capture) -> Result<ExitCode> {
+pub(crate) fn run(args: Run) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
-    if let Some(code) = printed(&draft.args.run)? {
+    if let Some(code) = printed(&draft.args)? {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: Capture) -> Result<ExitCode> {
 }
 
 pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let run = &draft.args.run;
+    let run = &draft.args;
     let _prepared = prepare(host, run, &[&draft.port], &draft.rules, Work::Ends)?;
     let port = vec![(&draft.port, draft.request())];
     let opening = Opening {
@@ -49,12 +49,12 @@ impl Use for Capturing<'_> {
         let args = &draft.args;
         let (plan, rings) = draft.plan(port.capabilities())?;
         let notes = Notes::new();
-        let mut output = Output::open_beside(&args.run, host, Some(("-o", &args.output, notes.clone())))?;
-        let (path, options) = (args.output.clone(), draft.options(port.capabilities()));
+        let mut output = Output::open_beside(args, host, Some(("-o", draft.output(), notes.clone())))?;
+        let (path, options) = (draft.output().to_owned(), draft.options(port.capabilities()));
         let writer = output.does(move || CaptureWriter::create(&path, options, rings, notes))?;
         let writer = writer.map_err(|e| unwritable("-o", &e))?;
         output.sinks.push(Box::new(AtBegin(writer.begin())));
-        output.when_ready(format!("capture is ready on {}", args.port));
+        output.when_ready(format!("capture is ready on {}", args.plan.port()));
         // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
         let reader_gone = writer.reader_gone();
         let interruptions = || (host.interruptions)() + u32::from(reader_gone.load(Ordering::Relaxed));
@@ -67,7 +67,7 @@ impl Use for Capturing<'_> {
         // The path has refused it.
         Err(usage(format!(
             "port '{}': its packets never come to user space, so none can be written",
-            self.draft.args.port
+            self.draft.args.plan.port()
         )))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::output::Output;
 use super::steps::{prepare, printed};
-use crate::cli::Forward;
+use crate::cli::Run;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
@@ -16,9 +16,9 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{Sink, Summary};
 use std::process::ExitCode;
 
-pub(crate) fn run(args: Forward) -> Result<ExitCode> {
+pub(crate) fn run(args: Run) -> Result<ExitCode> {
     let draft = Draft::new(args)?;
-    if let Some(code) = printed(&draft.args.run)? {
+    if let Some(code) = printed(&draft.args)? {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
@@ -30,7 +30,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
         1 => Work::SendsBack,
         _ => Work::Forwards,
     };
-    let run = &draft.args.run;
+    let run = &draft.args;
     let ports: Vec<_> = draft.ports.iter().map(|port| &port.port).collect();
     let _prepared = prepare(host, run, &ports, &draft.rules, work)?;
     let opening = Opening {
@@ -58,7 +58,7 @@ impl Use for Forwarding<'_> {
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
-        let mut output = Output::open_in_kernel(&self.draft.args.run, self.host)?;
+        let mut output = Output::open_in_kernel(&self.draft.args, self.host)?;
         let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
         output.when_ready(ready(&plan));
@@ -96,7 +96,7 @@ fn execute(
     start: impl FnOnce(&ForwardPlan, &mut [Box<dyn Sink>]) -> std::result::Result<Summary, RunError>,
 ) -> Result<(Summary, Output)> {
     let plan = draft.plan(capabilities)?;
-    let mut output = Output::open(&draft.args.run, host)?;
+    let mut output = Output::open(&draft.args, host)?;
     output.when_ready(ready(&plan));
     let summary = start(&plan, &mut output.sinks)?;
     Ok((summary, output))

@@ -2,7 +2,7 @@
 
 use super::output::Output;
 use super::steps::{prepare, printed};
-use crate::cli::{Drop, Reflect, Run};
+use crate::cli::Run;
 use crate::fail::Result;
 use crate::paths::{KernelDevices, Opening, Use, Work, with_alike};
 use crate::plan::listen::Listener;
@@ -13,42 +13,42 @@ use mpps_io::Port;
 use mpps_stats::Summary;
 use std::process::ExitCode;
 
-pub(crate) fn drop(mut args: Drop) -> Result<ExitCode> {
+pub(crate) fn drop(mut args: Run) -> Result<ExitCode> {
     let listener = Listener::of_drop(&mut args)?;
-    if let Some(code) = printed(&args.run)? {
+    if let Some(code) = printed(&args)? {
         return Ok(code);
     }
     let (summary, output) = dropping(&args, &listener, &Host::program())?;
     output.finish(summary)
 }
 
-pub(crate) fn reflect(mut args: Reflect) -> Result<ExitCode> {
+pub(crate) fn reflect(mut args: Run) -> Result<ExitCode> {
     let listener = Listener::of_reflect(&mut args)?;
-    if let Some(code) = printed(&args.run)? {
+    if let Some(code) = printed(&args)? {
         return Ok(code);
     }
     let (summary, output) = reflecting(&args, &listener, &Host::program())?;
     output.finish(summary)
 }
 
-pub(super) fn measure_drop(mut args: Drop, host: &Host<'_>) -> Result<(Summary, Output)> {
+pub(super) fn measure_drop(mut args: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
     let listener = Listener::of_drop(&mut args)?;
     dropping(&args, &listener, host)
 }
 
-pub(super) fn measure_reflect(mut args: Reflect, host: &Host<'_>) -> Result<(Summary, Output)> {
+pub(super) fn measure_reflect(mut args: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
     let listener = Listener::of_reflect(&mut args)?;
     reflecting(&args, &listener, host)
 }
 
-fn dropping(args: &Drop, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
+fn dropping(args: &Run, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
     let user = DropRun { args, listener, host };
-    execute(listener, &args.run, Work::Ends, host, user)
+    execute(listener, args, Work::Ends, host, user)
 }
 
-fn reflecting(args: &Reflect, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
+fn reflecting(args: &Run, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
     let user = ReflectRun { args, listener, host };
-    execute(listener, &args.run, Work::SendsBack, host, user)
+    execute(listener, args, Work::SendsBack, host, user)
 }
 
 fn execute<U: Use>(listener: &Listener, run: &Run, work: Work, host: &Host<'_>, user: U) -> Result<U::Out> {
@@ -78,7 +78,7 @@ fn announce(workload: &str, listener: &Listener, output: &mut Output) {
 }
 
 struct DropRun<'a> {
-    args: &'a Drop,
+    args: &'a Run,
     listener: &'a Listener,
     host: &'a Host<'a>,
 }
@@ -89,7 +89,7 @@ impl Use for DropRun<'_> {
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
         let plan = listener.drop_plan(args, ports[0].capabilities())?;
-        let mut output = Output::open(&args.run, host)?;
+        let mut output = Output::open(args, host)?;
         announce("drop", listener, &mut output);
         let summary = run_drop(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
         Ok((summary, output))
@@ -97,7 +97,7 @@ impl Use for DropRun<'_> {
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open_in_kernel(&args.run, host)?;
+        let mut output = Output::open_in_kernel(args, host)?;
         let plan = listener.drop_plan(args, devices.capabilities()[0])?;
         // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
@@ -109,7 +109,7 @@ impl Use for DropRun<'_> {
 }
 
 struct ReflectRun<'a> {
-    args: &'a Reflect,
+    args: &'a Run,
     listener: &'a Listener,
     host: &'a Host<'a>,
 }
@@ -120,7 +120,7 @@ impl Use for ReflectRun<'_> {
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
         let plan = listener.reflect_plan(args, ports[0].capabilities())?;
-        let mut output = Output::open(&args.run, host)?;
+        let mut output = Output::open(args, host)?;
         announce("reflect", listener, &mut output);
         let summary = run_reflect(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
         Ok((summary, output))
@@ -128,7 +128,7 @@ impl Use for ReflectRun<'_> {
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let mut output = Output::open_in_kernel(&args.run, host)?;
+        let mut output = Output::open_in_kernel(args, host)?;
         let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
         announce("reflect", listener, &mut output);

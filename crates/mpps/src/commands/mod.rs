@@ -31,10 +31,11 @@ pub(crate) use output::with_result;
 pub(crate) use state_files::{begin_in_files, failed_in_files};
 pub(crate) use steps::prepare;
 
-use crate::cli::{Command, TraceAction};
+use crate::cli::{Command, Run, TraceAction};
 use crate::fail::{Result, print_words, say, usage};
 use crate::paths;
 use crate::plan;
+use crate::plan::model::Workload;
 use crate::privilege::{self, as_user};
 use crate::run::Host;
 use mpps_report::ReportError;
@@ -79,8 +80,7 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         return in_lab::run(traffic);
     }
     match command {
-        Command::Sendrecv(args) => traffic::run(args, true),
-        Command::Send(args) => traffic::run(args, false),
+        Command::Sendrecv(args) | Command::Send(args) => traffic::run(args.run),
         Command::Drop(args) => listen::drop(args),
         Command::Reflect(args) => listen::reflect(args),
         Command::Forward(args) => forward::run(args),
@@ -141,14 +141,12 @@ fn written(
 }
 
 /// Does a run on behalf of another program.
-pub(crate) fn measure(command: Command, host: &Host<'_>) -> Result<(Summary, Output)> {
-    match command {
-        Command::Sendrecv(args) => traffic::measure(&plan::traffic::Draft::new(args, true)?, host),
-        Command::Send(args) => traffic::measure(&plan::traffic::Draft::new(args, false)?, host),
-        Command::Drop(args) => listen::measure_drop(args, host),
-        Command::Reflect(args) => listen::measure_reflect(args, host),
-        Command::Forward(args) => forward::measure(&plan::forward::Draft::new(args)?, host),
-        Command::Capture(args) => capture::measure(&plan::capture::Draft::new(args)?, host),
-        _ => Err(usage("no run: want sendrecv, send, drop, reflect, forward or capture")),
+pub(crate) fn measure(run: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
+    match run.plan.workload {
+        Workload::Sendrecv | Workload::Send => traffic::measure(&plan::traffic::Draft::new(run)?, host),
+        Workload::Drop => listen::measure_drop(run, host),
+        Workload::Reflect => listen::measure_reflect(run, host),
+        Workload::Forward => forward::measure(&plan::forward::Draft::new(run)?, host),
+        Workload::Capture => capture::measure(&plan::capture::Draft::new(run)?, host),
     }
 }

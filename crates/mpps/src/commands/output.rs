@@ -5,7 +5,7 @@ use super::serving::{Serving, Shown};
 use super::state_files::{last_line, lines_are_open, state_is_told};
 use crate::cli::{Run, read_by_program, recorded_command};
 use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
-use crate::plan::value::Plan;
+use crate::plan::model::Plan;
 use crate::privilege::{Clerk, caller};
 use crate::profile::{self, Picture};
 use crate::record::{self, Rows, RowsSink};
@@ -115,7 +115,7 @@ impl Default for Kind {
 /// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
 pub(crate) fn with_result(summary: Summary, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
     let summary = Summary {
-        plan: plan.for_summary(),
+        plan: Some(plan.json().to_string()),
         ..summary
     };
     sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
@@ -176,7 +176,7 @@ impl Output {
         };
         Ok(Self {
             sinks,
-            plan: run.plan.clone(),
+            plan: run.complete.clone(),
             quiet: own.is_none() || run.tell.quiet,
             own,
         })
@@ -230,7 +230,7 @@ impl Output {
             programs,
             warnings,
             command: recorded_command(),
-            plan: self.plan.for_summary(),
+            plan: Some(self.plan.json().to_string()),
             ..summary
         };
         let (profiled, watched) = (profile::finish(), record::finish());
@@ -331,10 +331,10 @@ fn code(valid: bool, met: bool) -> ExitCode {
 
 impl Own {
     fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<(Sinks, Self)> {
-        let run = &Run {
-            tell: folder::placed(run, kind.lanes),
-            ..run.clone()
-        };
+        let tell = folder::placed(run, kind.lanes);
+        let run = &mut run.clone();
+        run.tell = tell;
+        let run = &*run;
         let of_ways = if kind.both_ways { files_of_ways(run) } else { Vec::new() };
         let files: Vec<_> = own
             .iter()
@@ -386,7 +386,7 @@ impl Own {
             .chain(of_ways.iter().map(|file| file.path.as_path()))
             .collect();
         // The threads that write files inherit it.
-        let beside_lanes = sched::keep_off(run.cores.as_ref().map_or(&[], |cores| &cores.0));
+        let beside_lanes = sched::keep_off(run.plan.lanes.cores.as_ref().map_or(&[], |cores| &cores.0));
         let clerk = Clerk::hire(run, &more)?;
         let opened: Vec<PathBuf> = files.iter().filter_map(|(_, file)| Some((*file)?.to_owned())).collect();
         let made = match run.tell.out.clone() {
@@ -577,14 +577,10 @@ fn files_of(
 
 /// What the first of the JSON Lines says of a run.
 fn head(run: &Run) -> Map<String, Value> {
-    let plan = run.plan.for_summary();
-    let plan = plan
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or(Value::Null);
     Map::from_iter([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
         ("command".to_owned(), recorded_command().into()),
-        ("plan".to_owned(), plan),
+        ("plan".to_owned(), run.complete.json()),
     ])
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::{Run, Tell};
 use crate::fail::{Result, usage};
+use crate::plan::model::Workload;
 use mpps_stats::{Event, Sink, Wants};
 use mpps_sys::private::{self, NewFolder};
 use std::ffi::OsString;
@@ -15,7 +16,7 @@ pub(super) fn placed(run: &Run, lanes: bool) -> Tell {
     let Some(folder) = run.tell.out.clone() else {
         return tell;
     };
-    let latency = run.plan.get("", "workload").is_some_and(|name| name == "sendrecv");
+    let latency = run.plan.workload == Workload::Sendrecv;
     for (file, name, there) in [
         (&mut tell.json, "result.json", true),
         (&mut tell.csv, "rows.csv", true),

@@ -21,7 +21,6 @@ use mpps_sys::privilege::Keep;
 use mpps_sys::sched::{Heirs, Priority, keep_off, set_priority};
 use mpps_sys::terminal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use serde_json::Value;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -181,7 +180,12 @@ impl Serving {
         }
         let board = Board::default();
         let watcher = Watcher::new(about(run, test), board.clone());
-        let cores = run.cores.as_ref().map_or_else(Vec::new, |cores| cores.0.clone());
+        let cores = run
+            .plan
+            .lanes
+            .cores
+            .as_ref()
+            .map_or_else(Vec::new, |cores| cores.0.clone());
         let prom = match (prom, clerk) {
             (Some(path), Some(clerk)) => {
                 let (board, cores) = (board.clone(), cores.clone());
@@ -374,10 +378,7 @@ fn url(socket: &TcpListener) -> io::Result<String> {
 }
 
 fn about(run: &Run, test: Option<&str>) -> About {
-    let plan = run.plan.for_summary();
-    let plan: Value = plan
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default();
+    let plan = run.complete.json();
     let ports = plan["ports"].as_array().cloned().unwrap_or_default();
     let ports: Vec<(&str, &str)> = ports
         .iter()

@@ -17,7 +17,7 @@ pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
     if !run.print_plan {
         return Ok(None);
     }
-    print(|out| writeln!(out, "{}", run.plan.text()))?;
+    print(|out| writeln!(out, "{}", run.complete.text()))?;
     Ok(Some(ExitCode::SUCCESS))
 }
 
@@ -31,7 +31,7 @@ fn deadly_limits(run: &Run) -> Vec<String> {
              there, without results. With a lower soft limit (ulimit -S -t SECONDS) the run ends there with its results"
         ));
     }
-    if let Some(us) = deadly(CpuLimit::of_real_time()).filter(|_| run.fifo.is_some()) {
+    if let Some(us) = deadly(CpuLimit::of_real_time()).filter(|_| run.plan.lanes.fifo.is_some()) {
         told.push(format!(
             "--fifo: a real-time thread may run for {us} us without sleeping (RLIMIT_RTTIME), soft and hard limit \
              alike: the kernel kills the program there, without results. With a lower soft limit (prlimit \

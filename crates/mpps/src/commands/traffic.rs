@@ -2,19 +2,19 @@
 
 use super::output::Output;
 use super::steps::printed;
-use crate::cli::Traffic;
+use crate::cli::Run;
 use crate::fail::{Result, failed, say};
 use crate::plan::traffic::Draft;
 use crate::run::{Host, on_ports};
 use mpps_stats::Summary;
 use std::process::ExitCode;
 
-pub(crate) fn run(args: Traffic, receive: bool) -> Result<ExitCode> {
-    let draft = Draft::new(args, receive)?;
-    if let Some(name) = draft.dest.name.as_ref().filter(|_| !draft.args.run.tell.quiet) {
+pub(crate) fn run(args: Run) -> Result<ExitCode> {
+    let draft = Draft::new(args)?;
+    if let Some(name) = draft.dest.name.as_ref().filter(|_| !draft.args.tell.quiet) {
         say!("--dest {name} is {}", draft.dest.ip);
     }
-    if let Some(code) = printed(&draft.args.run)? {
+    if let Some(code) = printed(&draft.args)? {
         return Ok(code);
     }
     let (summary, output) = measure(&draft, &Host::program())?;
@@ -26,8 +26,8 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output
     let output = std::cell::RefCell::new(None);
     let mut summary = None;
     let mut opened = || {
-        let run = &draft.args.run;
-        *output.borrow_mut() = Some(match draft.args.both_ways {
+        let run = &draft.args;
+        *output.borrow_mut() = Some(match draft.args.plan.traffic.both_ways {
             true => Output::open_both_ways(run, host)?,
             false if draft.port.traits.in_kernel => Output::open_in_kernel(run, host)?,
             false => Output::open(run, host)?,

@@ -89,7 +89,7 @@ impl Path for Dpdk {
 
     fn check_run(run: &Run, ports: usize) -> Result<()> {
         eal_args(run)?;
-        match &run.eal {
+        match &run.plan.device.eal {
             Some(text) if ports == 0 => Err(usage(format!(
                 "--eal '{text}': no port is on the path dpdk: want it left out, or a port such as dpdk:net_memif0"
             ))),
@@ -128,7 +128,7 @@ impl Path for Dpdk {
 
 /// Reads `--eal`.
 fn eal_args(run: &Run) -> Result<EalArgs> {
-    match &run.eal {
+    match &run.plan.device.eal {
         Some(text) => {
             privilege::check_eal(text)?;
             mpps_dpdk::check_eal(text).map_err(|e| usage(format!("--eal '{text}': {e}")))

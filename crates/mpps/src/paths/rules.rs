@@ -18,7 +18,7 @@ pub(crate) struct Rules(Vec<Rule>);
 impl Rules {
     /// Reads `--flow`, for a run on these ports with these lanes. Opens nothing and changes nothing.
     pub(crate) fn of<'p>(run: &Run, ports: impl IntoIterator<Item = (&'p Checked, &'p [Roles])>) -> Result<Self> {
-        let rules = run.flow.iter().map(|text| {
+        let rules = run.plan.device.flow_rules.iter().map(|text| {
             text.parse()
                 .map_err(|e| usage(format!("--flow '{}': {e}", on_one_line(text))))
         });

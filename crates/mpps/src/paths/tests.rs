@@ -44,7 +44,8 @@ fn a_new_path_needs_no_line_in_the_commands_the_plans_the_engine_or_the_report()
         sources(&root.join(folder), &mut found);
     }
     assert!(found.len() > 60, "{} sources", found.len());
-    for (file, text) in &found {
+    // A protocol has the name of a path.
+    for (file, text) in found.iter().filter(|(file, _)| !file.contains("plan/values/")) {
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         // JSON has a type of the name of a path.
         let code = code.filter(|line| !line.contains("\"type\": ["));

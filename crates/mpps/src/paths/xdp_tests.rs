@@ -4,13 +4,12 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::plan::neighbor::Asked;
 use crate::plan::{capture, forward, listen, traffic};
-use clap::Parser;
 use mpps_io::{Capabilities, FlowSet, Layer, addresses};
 use mpps_sys::sched::allowed_cores;
 use std::net::Ipv4Addr;
 
 fn command(line: &str) -> Command {
-    Cli::try_parse_from(std::iter::once("mpps").chain(line.split_whitespace()))
+    Cli::of(std::iter::once("mpps").chain(line.split_whitespace()).map(Into::into))
         .unwrap_or_else(|e| panic!("{line}: {e}"))
         .command
 }
@@ -18,8 +17,7 @@ fn command(line: &str) -> Command {
 /// Plans as far as that goes without a device.
 fn planned(line: &str) -> Result<()> {
     match command(line) {
-        Command::Sendrecv(args) => traffic::Draft::new(args, true).map(drop),
-        Command::Send(args) => traffic::Draft::new(args, false).map(drop),
+        Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args.run).map(drop),
         Command::Drop(mut args) => listen::Listener::of_drop(&mut args).map(drop),
         Command::Reflect(mut args) => listen::Listener::of_reflect(&mut args).map(drop),
         Command::Forward(args) => forward::Draft::new(args).map(drop),
@@ -51,9 +49,9 @@ fn capabilities() -> Capabilities {
     }
 }
 
-fn traffic_plan(line: &str, receive: bool) -> TrafficPlan {
+fn traffic_plan(line: &str) -> TrafficPlan {
     match command(line) {
-        Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args, receive)
+        Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args.run)
             .and_then(|draft| draft.plan(&capabilities(), &Asked::new(&|| 0)))
             .unwrap_or_else(|e| panic!("{line}: {e:?}")),
         other => panic!("{other:?}"),
@@ -128,7 +126,7 @@ fn what_works_is_not_refused() {
 #[test]
 fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
     let allowed = allowed_cores();
-    let plan = traffic_plan(&format!("sendrecv xdp:none0 {ENDS} --dest-mac 02:00:00:00:00:09"), true);
+    let plan = traffic_plan(&format!("sendrecv xdp:none0 {ENDS} --dest-mac 02:00:00:00:00:09"));
     let last = allowed.last().copied();
     let roles: Vec<_> = plan.common.lanes.iter().map(|l| (l.tx, l.rx, l.core)).collect();
     assert_eq!(roles, [(true, false, last), (false, true, None)]);
@@ -136,10 +134,10 @@ fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
 
     let core = allowed[0];
     let line = format!("send xdp:none0 {ENDS} --cores {core},{core} --dest-mac 02:00:00:00:00:09");
-    assert_eq!(one_way(&traffic_plan(&line, false)).unwrap().cores, [core]);
+    assert_eq!(one_way(&traffic_plan(&line)).unwrap().cores, [core]);
     let unplanned = |line: String| match command(&line) {
         Command::Send(args) => {
-            match traffic::Draft::new(args, false).and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
+            match traffic::Draft::new(args.run).and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
                 Err(Failure::Usage(text)) => text,
                 other => panic!("{line}: {other:?}"),
             }
@@ -158,7 +156,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     let line = "sendrecv xdp:none0 --src 10.99.0.1 --dest 10.99.0.2:9000-9001 --src-port-range 20000-20002 --flows 5 \
                 --dest-mac 02:00:00:00:00:09 --vlan 5 --ttl 3 --payload-size 100 --seed 8 --rate 250kpps --settle 2s \
                 --interval 10ms --catch-up 2ms";
-    let plan = traffic_plan(line, true);
+    let plan = traffic_plan(line);
     let spec = one_way(&plan).unwrap();
     assert_eq!(spec.headers.len(), 14 + 4 + 20);
     assert_eq!(spec.headers[..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 7]);
@@ -177,7 +175,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     // The MAC address is known: nobody is asked.
     assert_eq!(spec.answer.next_hop, None);
     // The engine closes rows after the settle time, whether anything comes back or not.
-    let send = one_way(&traffic_plan(&line.replace("sendrecv", "send"), false)).unwrap();
+    let send = one_way(&traffic_plan(&line.replace("sendrecv", "send"))).unwrap();
     assert_eq!(send.series, series);
 }
 

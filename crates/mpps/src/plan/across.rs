@@ -1,9 +1,10 @@
 //! `sendrecv` over two ports: what the second one is, and what its lanes do.
 
 use super::listen::unanswered;
+use super::model::Plain;
 use super::neighbor::Asked;
 use super::{kernel, traffic};
-use crate::cli::Traffic;
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
 use mpps_engine::{Link, TrafficPlan};
@@ -13,11 +14,11 @@ use mpps_stats::HostFact;
 use mpps_wire::MacAddr;
 
 /// Options of two ports, where there are not two, or not both ways.
-pub(super) fn check_options(args: &Traffic, receive: bool) -> Result<()> {
-    if !args.both_ways {
+pub(super) fn check_options(args: &Run, receive: bool) -> Result<()> {
+    if !args.plan.traffic.both_ways {
         let back = [
-            (args.back_dest_mac.is_some(), "--back-dest-mac"),
-            (args.back_gateway.is_some(), "--back-gateway"),
+            (args.plan.traffic.back_dest_mac.is_some(), "--back-dest-mac"),
+            (args.plan.traffic.back_gateway.is_some(), "--back-gateway"),
         ];
         return match back.iter().find(|(given, _)| *given) {
             Some((_, option)) => Err(usage(format!(
@@ -31,19 +32,28 @@ pub(super) fn check_options(args: &Traffic, receive: bool) -> Result<()> {
             "--both-ways: send receives nothing: want it left out, or sendrecv",
         ));
     }
-    if args.far.is_none() {
+    if args.plan.far().is_none() {
         return Err(usage(
             "--both-ways: there is one port, by which packets come back: want a second port after it",
         ));
     }
-    let lanes = [(args.tx_lanes, "--tx-lanes"), (args.rx_lanes, "--rx-lanes")];
+    let lanes = [
+        (args.plan.lanes.tx_lanes, "--tx-lanes"),
+        (args.plan.lanes.rx_lanes, "--rx-lanes"),
+    ];
     if let Some((Some(n), option)) = lanes.iter().find(|(given, _)| given.is_some()) {
         return Err(usage(format!(
             "{option} {n}: with --both-ways each lane sends and receives: want --lanes N, which are N of each port"
         )));
     }
-    let there = (args.dest_mac.is_some(), args.gateway.is_some());
-    let back = (args.back_dest_mac.is_some(), args.back_gateway.is_some());
+    let there = (
+        args.plan.traffic.dest_mac.is_some(),
+        args.plan.traffic.gateway.is_some(),
+    );
+    let back = (
+        args.plan.traffic.back_dest_mac.is_some(),
+        args.plan.traffic.back_gateway.is_some(),
+    );
     let missing = match (there, back) {
         ((true, _), (false, false)) => "--back-dest-mac: missing beside --dest-mac",
         ((false, true), (false, false)) => "--back-gateway: missing beside --gateway",
@@ -57,8 +67,8 @@ pub(super) fn check_options(args: &Traffic, receive: bool) -> Result<()> {
 }
 
 /// What the packets of the first port are for.
-pub(super) fn task(args: &Traffic, receive: bool) -> Task {
-    match (receive, args.both_ways) {
+pub(super) fn task(args: &Run, receive: bool) -> Task {
+    match (receive, args.plan.traffic.both_ways) {
         (false, _) => Task::Send,
         (true, false) => Task::SendReceive,
         (true, true) => Task::Exchange,
@@ -90,13 +100,13 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    pub(super) fn new(spec: &PortSpec, near: &Checked, args: &Traffic, receive: bool) -> Result<Self> {
+    pub(super) fn new(spec: &PortSpec, near: &Checked, args: &Run, receive: bool) -> Result<Self> {
         if !receive {
             return Err(usage(format!(
                 "port '{spec}': send receives nothing: want it left out, or sendrecv"
             )));
         }
-        let both = args.both_ways;
+        let both = args.plan.traffic.both_ways;
         let port = Checked::new(spec, if both { Task::Exchange } else { Task::Collect })?;
         for port in [near, &port] {
             let spec = &port.spec;
@@ -129,7 +139,7 @@ impl Far {
                 "port '{spec}': packets leave by it, too: want another, or none where they come back by the same port"
             )));
         }
-        let lanes = args.run.lanes.unwrap_or(1);
+        let lanes = args.plan.lanes.lanes.unwrap_or(1);
         let each = |n| vec![Roles { rx: true, tx: true }; n];
         if port.traits.in_kernel {
             kernel::check_traffic(args)?;
@@ -146,8 +156,8 @@ impl Far {
             device: port.interface(),
             port,
             both,
-            roles: each(args.rx_lanes.unwrap_or(lanes)),
-            sends: each(args.tx_lanes.unwrap_or(lanes)),
+            roles: each(args.plan.lanes.rx_lanes.unwrap_or(lanes)),
+            sends: each(args.plan.lanes.tx_lanes.unwrap_or(lanes)),
         })
     }
 
@@ -173,14 +183,14 @@ impl Far {
     pub(super) fn link(
         &self,
         (mac, near): (MacAddr, Option<&Link>),
-        args: &Traffic,
+        args: &Run,
         dests: &AddressRange,
         asked: &Asked<'_>,
     ) -> Result<Link> {
         let answer_for = self.answers(dests);
         let link = Link {
             mac,
-            vlan: args.vlan,
+            vlan: args.plan.traffic.vlan,
             unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
             dest_mac: None,
             next_hop: None,
@@ -191,16 +201,17 @@ impl Far {
             return Ok(link);
         }
         let host_asks = self.port.traits.neighbors == Neighbors::Host && link.answer_for.is_empty();
-        let dest_mac = match (args.back_dest_mac, args.back_gateway, &self.device) {
+        let of = &args.plan.traffic;
+        let dest_mac = match (of.back_dest_mac.plain(), of.back_gateway.plain(), &self.device) {
             (Some(mac), ..) => Some(mac),
-            (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, args.vlan)?),
+            (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, of.vlan)?),
             (None, Some(_), _) => None,
             // Without a router, whatever lies between passes frames on by the address of the port that they are for.
             (None, None, _) => near.map(|near| near.mac),
         };
         Ok(Link {
             dest_mac,
-            next_hop: args.back_gateway,
+            next_hop: of.back_gateway.plain(),
             ..link
         })
     }

@@ -1,11 +1,9 @@
 //! Whose word a file is. A plan, or a file of options, can name code that is to run and files that are to be written,
 //! with all rights that `mpps` has; so it names none where another user may have written it.
 
-use super::value::field_of;
+use super::model::Plan;
 use crate::fail::{Result, usage};
-use mpps_io::path_name;
 use mpps_sys::private;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -38,12 +36,12 @@ impl Author {
         ))
     }
 
-    /// Checks the command line that a plan is.
+    /// Checks a plan.
     ///
     /// # Errors
     /// When the file may be another's, and names code to run or a file elsewhere.
-    pub(crate) fn check(&self, words: &[OsString]) -> Result<()> {
-        match self.0.as_ref().and_then(|_| self.refuses(&decisive(words)?)) {
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        match self.0.as_ref().and_then(|_| self.refuses(&decisive(plan)?)) {
             Some(line) => Err(usage(line)),
             None => Ok(()),
         }
@@ -62,53 +60,40 @@ pub(crate) fn leads_away(path: &Path) -> bool {
     typed || by_link(folder) || by_link(path)
 }
 
-/// The first thing in the command line of a plan that runs code or writes a file elsewhere, in words. Devices of DPDK
-/// have options for programs (`net_failsafe`), scripts and files.
-fn decisive(words: &[OsString]) -> Option<String> {
-    let named =
-        |option: &str| field_of(option).map_or_else(|| option.to_owned(), |field| format!("{field} ({option})"));
-    let mut ports = false;
-    for word in words {
-        let word = word.to_string_lossy();
-        let (option, value) = word.split_once('=').unwrap_or((&word, ""));
-        match option {
-            "--" => ports = true,
-            _ if ports && written(&word).starts_with("dpdk:") => {
-                let port = mpps_io::hide_secrets(&word);
-                return Some(format!(
-                    "ports: '{port}' loads and runs what DPDK's drivers are told to"
-                ));
-            }
-            _ if ports => {}
-            "--eal" => return Some(format!("{} decides which code runs", named(option))),
-            "--output" if leads_away(Path::new(value)) => {
-                let value = crate::fail::printable(value);
-                return Some(format!("{} '{value}' is outside of this folder", named(option)));
-            }
-            _ => {}
-        }
+/// The first thing in a plan that runs code or writes a file elsewhere, in words. Devices of DPDK have options for
+/// programs (`net_failsafe`), scripts and files.
+fn decisive(plan: &Plan) -> Option<String> {
+    if plan.device.eal.is_some() {
+        return Some("device.eal (--eal) decides which code runs".to_owned());
     }
-    None
-}
-
-/// A port with the name of its path as it is written in the list.
-fn written(port: &str) -> String {
-    let (path, device) = port.split_once(':').unwrap_or((port, ""));
-    format!("{}:{device}", path_name(path))
+    if let Some(file) = plan.capture.output.as_deref().filter(|file| leads_away(file)) {
+        let file = crate::fail::printable(&file.display().to_string());
+        return Some(format!("capture.output (--output) '{file}' is outside of this folder"));
+    }
+    let port = plan.ports.iter().find(|port| port.text().starts_with("dpdk:"))?;
+    let port = mpps_io::hide_secrets(port.text());
+    Some(format!(
+        "ports: '{port}' loads and runs what DPDK's drivers are told to"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn plan(line: &str) -> Plan {
+        let words = line.split(' ').map(Into::into);
+        let cli = crate::cli::Cli::of(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        cli.command.into_run().expect("a run").plan
+    }
+
     #[test]
-    fn code_and_files_elsewhere_are_found_in_the_words_of_a_plan() {
-        let found = |text: &str| decisive(&text.split(' ').map(OsString::from).collect::<Vec<_>>()).unwrap_or_default();
-        for (text, part) in [
+    fn code_and_files_elsewhere_are_found_in_a_plan() {
+        for (line, part) in [
             ("mpps sendrecv --rate=5kpps -- loop:", ""),
             ("mpps capture --output=out/x.pcapng -- af_packet:lo", ""),
             ("mpps capture --output=- -- af_packet:lo", ""),
-            ("mpps send --src=10.0.0.1 -- udp:dpdk:", ""),
+            ("mpps send --src=10.0.0.1 -- null:", ""),
             (
                 "mpps drop --eal=-d/tmp/x.so -- null:",
                 "device.eal (--eal) decides which code runs",
@@ -122,32 +107,32 @@ mod tests {
                 "capture.output (--output) 'a/../../x'",
             ),
             (
-                "mpps drop -- null: dpdk:net_failsafe0,exec(x)",
-                "ports: 'dpdk:net_failsafe0,exec(x)'",
+                "mpps drop -- dpdk:net_failsafe0,exec=x",
+                "ports: 'dpdk:net_failsafe0,exec=x'",
             ),
             (
-                "mpps drop -- null: DPDK:net_failsafe0,exec(x)",
-                "ports: 'DPDK:net_failsafe0,exec(x)'",
+                "mpps forward -- null: DPDK:net_failsafe0,exec=x",
+                "ports: 'dpdk:net_failsafe0,exec=x'",
             ),
             (
                 "mpps drop -- dpdk:net_memif0,secret=swordfish",
                 "ports: 'dpdk:net_memif0,secret=…'",
             ),
         ] {
-            let told = found(text);
+            let told = decisive(&plan(line)).unwrap_or_default();
             assert!(
                 told.starts_with(part) && told.is_empty() == part.is_empty(),
-                "{text}: {told}"
+                "{line}: {told}"
             );
         }
     }
 
     #[test]
     fn a_file_of_nobody_elses_may_say_anything() {
-        let words = ["mpps", "drop", "--eal=-d x.so", "--", "null:"].map(OsString::from);
-        assert!(Author::default().check(&words).is_ok());
+        let plan = plan("mpps drop --eal=-d/x.so -- null:");
+        assert!(Author::default().check(&plan).is_ok());
         let told = Author(Some("user 7 owns this file".to_owned()))
-            .check(&words)
+            .check(&plan)
             .unwrap_err();
         let want = "device.eal (--eal) decides which code runs, and user 7 owns this file: want it read through";
         assert!(told.line().starts_with(want), "{}", told.line());

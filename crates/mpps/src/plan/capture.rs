@@ -1,8 +1,10 @@
 //! The plan of `capture`.
 
+use super::model::Plain;
 use super::traffic::dashed;
+use super::values::forward::Take as TakeOption;
 use super::{lanes, memory};
-use crate::cli::{Capture, Take as TakeOption};
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
 use mpps_engine::CapturePlan;
@@ -19,7 +21,7 @@ use std::time::Duration;
 /// Arguments checked as far as that goes without opening anything.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) args: Capture,
+    pub(crate) args: Run,
     pub(crate) port: Checked,
     pub(crate) roles: Vec<Roles>,
     filter: CaptureFilter,
@@ -27,21 +29,21 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn new(args: Capture) -> Result<Self> {
-        let port = Checked::new(&args.port, Task::Capture)?;
+    pub(crate) fn new(args: Run) -> Result<Self> {
+        let port = Checked::new(args.plan.port(), Task::Capture)?;
         if port.traits.layer == Layer::Payload {
             return Err(usage(format!(
                 "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",
-                args.port
+                args.plan.port()
             )));
         }
-        if let Some(sample) = &args.run.tell.sample_pcap {
+        if let Some(sample) = &args.tell.sample_pcap {
             return Err(usage(format!(
                 "--sample-pcap {sample}: capture keeps frames itself: want it left out"
             )));
         }
-        if args.output == Path::new("-") {
-            if args.rotate_size.is_some() {
+        if args.plan.capture.output.as_deref() == Some(Path::new("-")) {
+            if args.plan.capture.rotate_size.is_some() {
                 return Err(usage(
                     "--rotate-size: standard output is not a file: want -o FILE, or --rotate-size left out",
                 ));
@@ -52,31 +54,45 @@ impl Draft {
                 ));
             }
         }
-        if let Some(take) = args.take.filter(|_| !port.traits.takes_from_host) {
+        if let Some(take) = args
+            .plan
+            .selection
+            .take
+            .plain()
+            .filter(|_| !port.traits.takes_from_host)
+        {
             return Err(usage(format!(
                 "--take {}: only af_xdp takes packets from the host; '{}' copies them: want --take left out",
                 take.name(),
-                args.port
+                args.plan.port()
             )));
         }
         let filter = CaptureFilter {
-            ip: args.ip,
-            ports: args.ports.clone(),
-            protocol: args.proto,
+            ip: args.plan.selection.one_ip(),
+            ports: args.plan.selection.ports.plain(),
+            protocol: args.plan.selection.proto.plain(),
         };
-        if filter.ports.is_some() && !matches!(args.proto, None | Some(CaptureProtocol::Ip(6 | 17))) {
+        if filter.ports.is_some()
+            && !matches!(
+                args.plan.selection.proto.plain(),
+                None | Some(CaptureProtocol::Ip(6 | 17))
+            )
+        {
             return Err(usage(
                 "--port: only UDP and TCP have ports: want --proto udp or tcp, or one of the two left out",
             ));
         }
-        let roles = lanes::listening(&args.run, false);
-        paths::check_run(&args.run, &[&port])?;
-        let rules = Rules::of(&args.run, [(&port, &roles[..])])?;
-        let (buffer, lanes) = (args.buffer, roles.len() as u64);
-        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, [&port]);
+        let roles = lanes::listening(&args, false);
+        paths::check_run(&args, &[&port])?;
+        let rules = Rules::of(&args, [(&port, &roles[..])])?;
+        let (buffer, lanes) = (*args.plan.capture.buffer, roles.len() as u64);
+        let mut parts = memory::of_run(&args, Duration::ZERO, &roles, [&port]);
         parts.push(memory::Part::new(
             format!("--buffer {buffer} with --lanes {lanes}: they take"),
-            buffer.next_power_of_two().min(fillable(args.run.duration)) * lanes,
+            buffer
+                .next_power_of_two()
+                .min(fillable(args.plan.times.duration.plain()))
+                * lanes,
             move |left| {
                 // A buffer takes the next power of two, from 1 MiB on.
                 let bits = (left / lanes.max(1)).checked_ilog2().filter(|bits| *bits >= 20);
@@ -85,7 +101,7 @@ impl Draft {
         ));
         memory::check(&parts)?;
         let mut args = args;
-        lanes::fill(&mut args.run, &roles, "0");
+        lanes::fill(&mut args, &roles, "0");
         Ok(Self {
             rules,
             args,
@@ -98,14 +114,14 @@ impl Draft {
     /// What the run needs of its port.
     pub(crate) fn request(&self) -> Request<'_> {
         Request {
-            spec: &self.args.port,
+            spec: self.args.plan.port(),
             task: Task::Capture,
             roles: &self.roles,
-            cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
+            cores: lanes::cores_of(&self.args, 0, self.roles.len()),
             selection: self.selection(),
             answer: Vec::new(),
             ends: None,
-            seed: self.args.run.seed,
+            seed: self.args.plan.seed,
         }
     }
 
@@ -113,20 +129,21 @@ impl Draft {
     /// user asked for.
     fn selection(&self) -> Selection {
         let args = &self.args;
-        match (args.take, args.proto) {
+        let of = &args.plan.selection;
+        match (of.take.plain(), of.proto.plain()) {
             (Some(TakeOption::All), _) => Selection::All,
             // The program knows neither ARP nor the two protocols of ICMP: the lane sorts them out.
             (Some(TakeOption::Foreign), _) | (_, Some(CaptureProtocol::Arp | CaptureProtocol::Icmp)) => {
                 Selection::Foreign
             }
-            (None, None) if args.ip.is_none() && args.ports.is_none() => Selection::Foreign,
+            (None, None) if of.ip.is_none() && of.ports.is_none() => Selection::Foreign,
             (udp, proto) => Selection::Either {
                 protocol: match proto {
                     Some(CaptureProtocol::Ip(protocol)) => Some(protocol),
                     _ => udp.map(|_| 17),
                 },
-                ip: args.ip,
-                ports: args.ports.clone(),
+                ip: of.one_ip(),
+                ports: of.ports.plain(),
             },
         }
     }
@@ -134,13 +151,13 @@ impl Draft {
     /// Which packets the user asked to keep, in the words of the options; empty for all.
     fn wanted(&self) -> String {
         let mut parts = Vec::new();
-        if let Some(ip) = self.args.ip {
+        if let Some(ip) = self.args.plan.selection.one_ip() {
             parts.push(format!("--ip {ip}"));
         }
-        if let Some(ports) = &self.args.ports {
+        if let Some(ports) = &self.args.plan.selection.ports {
             parts.push(format!("--port {}", dashed(ports)));
         }
-        match self.args.proto {
+        match self.args.plan.selection.proto.plain() {
             None => {}
             Some(CaptureProtocol::Ip(17)) => parts.push("--proto udp".to_owned()),
             Some(CaptureProtocol::Ip(6)) => parts.push("--proto tcp".to_owned()),
@@ -151,21 +168,27 @@ impl Draft {
         parts.join(" ")
     }
 
+    /// The file that packets are written to.
+    pub(crate) fn output(&self) -> &Path {
+        // A plan that was checked has one.
+        self.args.plan.capture.output.as_deref().unwrap_or(Path::new("-"))
+    }
+
     /// Bytes of a lane's ring.
     fn ring_bytes(&self) -> u64 {
-        self.args.buffer.min(fillable(self.args.run.duration))
+        (*self.args.plan.capture.buffer).min(fillable(self.args.plan.times.duration.plain()))
     }
 
     /// The plan, once the port is open, and the writer's ends of the lanes' rings.
     pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<(CapturePlan, Vec<PacketConsumer>)> {
         let args = &self.args;
-        let mut common = lanes::common(&args.run, &self.roles, None, capabilities.preferred_burst)?;
+        let mut common = lanes::common(args, &self.roles, None, capabilities.preferred_burst)?;
         let wanted = self.wanted();
         let filter = if wanted.is_empty() { "all".to_owned() } else { wanted };
         common.host.extend([
-            HostFact::shown("port", args.port.to_string()),
+            HostFact::shown("port", args.plan.port().to_string()),
             HostFact::shown("takes", filter),
-            HostFact::new("output", args.output.display().to_string()),
+            HostFact::new("output", self.output().display().to_string()),
             HostFact::new("buffer_bytes", self.ring_bytes().next_power_of_two().to_string()),
         ]);
         common.host.extend(self.rules.facts());
@@ -178,8 +201,8 @@ impl Draft {
         let plan = CapturePlan {
             common,
             filter: self.filter.clone(),
-            snap_len: args.snap_len,
-            count: args.count,
+            snap_len: args.plan.capture.snap_len,
+            count: args.plan.capture.count,
             rings: producers,
         };
         Ok((plan, consumers))
@@ -188,24 +211,24 @@ impl Draft {
     /// What the file's head says, and when the next begins.
     pub(crate) fn options(&self, capabilities: &Capabilities) -> CaptureOptions {
         let args = &self.args;
-        let interface = match args.port.device.as_str() {
-            "" => &args.port.path,
+        let interface = match args.plan.port().device.as_str() {
+            "" => &args.plan.port().path,
             device => device,
         };
         CaptureOptions {
             interfaces: vec![CaptureHeader {
                 interface: interface.to_owned(),
-                description: args.port.to_string(),
+                description: args.plan.port().to_string(),
                 mac: capabilities.mac,
                 link_bps: capabilities.link_bps,
-                snap_len: args.snap_len as u32,
+                snap_len: args.plan.capture.snap_len as u32,
                 filter: self.wanted(),
                 payload: false,
                 application: format!("mpps {}", env!("CARGO_PKG_VERSION")),
             }],
-            rotation: args.rotate_size.map(|bytes| Rotation {
+            rotation: args.plan.capture.rotate_size.plain().map(|bytes| Rotation {
                 bytes,
-                keep: args.max_files,
+                keep: args.plan.capture.max_files,
             }),
         }
     }

@@ -1,10 +1,11 @@
 //! The two addresses of a run that sends: given, looked up by name, or the interface's own.
 
+use super::model::Plain;
 use super::{family, reach};
-use crate::cli::Traffic;
-use crate::cli::values::{Host, Target, is_link_local, is_one_host};
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
+use crate::plan::values::{Host, Target, is_link_local, is_one_host};
 use mpps_io::{AddressRange, addresses as ranges};
 use mpps_netdev::{self as netdev, NetDev};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
@@ -50,16 +51,16 @@ impl Destination {
 
 /// Sources and destinations of a run. The name of a destination that is `known` is not looked up again.
 pub(super) fn addresses(
-    args: &Traffic,
+    args: &Run,
     port: &Checked,
     (device, far): (Option<&NetDev>, Option<&NetDev>),
     known: Option<&Destination>,
 ) -> Result<(AddressRange, Destination)> {
     let pathless = port.nobody_answers();
     // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
-    let apart = args.far.is_some();
+    let apart = args.plan.far().is_some();
     let of_port = port.traits.socket.and_then(|socket| socket.address);
-    let from = args.src.as_ref().map(|src| &src.ips);
+    let from = args.plan.traffic.src.as_ref().map(|src| &src.ips);
     if let (Some(src), Some(address)) = (from, of_port)
         && ranges::only(src) != Some(address)
     {
@@ -70,7 +71,7 @@ pub(super) fn addresses(
     }
     let srcs = from.cloned().or(of_port.map(ranges::one));
     let given = srcs.as_ref().map(|srcs| *srcs.start());
-    let mut dest = match &args.dest {
+    let mut dest = match &args.plan.traffic.dest {
         Some(target) => resolved(target, given, device, known)?,
         None if apart => {
             let ip = match given {
@@ -87,7 +88,13 @@ pub(super) fn addresses(
             ));
         }
     };
-    if let Some((zone, ips)) = args.src.as_ref().and_then(|src| Some((src.zone.as_ref()?, &src.ips))) {
+    if let Some((zone, ips)) = args
+        .plan
+        .traffic
+        .src
+        .as_ref()
+        .and_then(|src| Some((src.zone.as_ref()?, &src.ips)))
+    {
         let scope = scope("--src", zone, ips, device)?;
         if ![0, scope].contains(&dest.scope) {
             return Err(usage(format!(
@@ -118,8 +125,13 @@ pub(super) fn addresses(
         )));
     }
     let gateways = [
-        ("--gateway", args.gateway, srcs.clone(), "--src"),
-        ("--back-gateway", args.back_gateway, dest.ips(), "--dest"),
+        ("--gateway", args.plan.traffic.gateway.plain(), srcs.clone(), "--src"),
+        (
+            "--back-gateway",
+            args.plan.traffic.back_gateway.plain(),
+            dest.ips(),
+            "--dest",
+        ),
     ];
     for (option, gateway, ours, of) in gateways {
         if let Some(hop) = gateway.filter(|hop| hop.is_ipv4() != srcs.start().is_ipv4()) {
@@ -138,7 +150,7 @@ pub(super) fn addresses(
         }
     }
     if port.traits.socket.is_some() && ranges::only(&srcs).is_none() {
-        all_own(&srcs, args.flows)?;
+        all_own(&srcs, args.plan.traffic.flows)?;
     }
     Ok((srcs, dest))
 }

@@ -1,11 +1,13 @@
 //! The plan of `forward`.
 
+use super::model::Plain;
 use super::traffic::dashed;
+use super::values::forward::{MOST_PORTS, Mode, Take};
 use super::{kernel, lanes, memory};
-use crate::cli::values::on_full_name;
-use crate::cli::{Forward, ForwardMode as Mode, MOST_PORTS, Take};
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
+use crate::plan::values::on_full_name;
 use mpps_engine::{ForwardPlan, ForwardPort, OnFull, Work};
 use mpps_io::{Capabilities, Layer, PortSpec, Request, Roles, Selection, Task};
 use mpps_stats::HostFact;
@@ -19,7 +21,7 @@ const UDP: u8 = 17;
 /// Arguments checked as far as that goes without opening anything.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) args: Forward,
+    pub(crate) args: Run,
     /// In pairs: see [`ForwardPlan::ports`].
     pub(crate) ports: Vec<DraftPort>,
     take: Take,
@@ -38,30 +40,31 @@ pub(crate) struct DraftPort {
 }
 
 impl Draft {
-    pub(crate) fn new(args: Forward) -> Result<Self> {
-        check_ports(&args.devices)?;
-        paths::check_together(&args.devices)?;
+    pub(crate) fn new(args: Run) -> Result<Self> {
+        let specs = args.plan.specs();
+        check_ports(&specs)?;
+        paths::check_together(&specs)?;
         check_mode(&args)?;
         check_lanes(&args)?;
         let take = check_take(&args)?;
-        let ports = (0..args.devices.len()).map(|place| DraftPort::new(place, &args));
+        let ports = (0..args.plan.ports.len()).map(|place| DraftPort::new(place, &args));
         let ports: Vec<_> = ports.collect::<Result<_>>()?;
         let all: Vec<_> = ports.iter().map(|p| &p.port).collect();
-        paths::check_run(&args.run, &all)?;
-        let rules = Rules::of(&args.run, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
+        paths::check_run(&args, &all)?;
+        let rules = Rules::of(&args, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
-        let mut parts = memory::of_run(&args.run, Duration::ZERO, &roles, all);
+        let mut parts = memory::of_run(&args, Duration::ZERO, &roles, all);
         parts.extend(memory_of_work(&args));
         memory::check(&parts)?;
         let mut args = args;
         let first = &ports[0].port;
-        let on_full = kernel::on_full(args.on_full, &first.spec, first.traits.in_kernel)?;
-        lanes::fill(&mut args.run, &[], "0");
-        args.run.plan.fill("lanes", "on_full", on_full_name(on_full));
+        let on_full = kernel::on_full(args.plan.lanes.on_full.plain(), &first.spec, first.traits.in_kernel)?;
+        lanes::fill(&mut args, &[], "0");
+        args.complete.fill("lanes.on_full", on_full_name(on_full));
         if !ports[0].port.traits.in_kernel {
-            args.run.plan.fill("lanes", "lanes", args.run.lanes.unwrap_or(1));
+            args.complete.fill("lanes.lanes", args.plan.lanes.lanes.unwrap_or(1));
         }
-        args.run.plan.fill("selection", "take", take.name());
+        args.complete.fill("selection.take", take.name());
         Ok(Self {
             rules,
             args,
@@ -77,9 +80,9 @@ impl Draft {
         let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
         let mut common = if self.ports[0].port.traits.in_kernel {
-            kernel::common(&self.args.run, &[], 1, None, capabilities[0].path)?
+            kernel::common(&self.args, &[], 1, None, capabilities[0].path)?
         } else {
-            lanes::common(&self.args.run, &lanes, None, burst)?
+            lanes::common(&self.args, &lanes, None, burst)?
         };
         let names: Vec<_> = self.ports.iter().map(|port| port.port.spec.to_string()).collect();
         common.host.extend([
@@ -88,14 +91,14 @@ impl Draft {
             HostFact::shown("takes", self.takes()),
             HostFact::new("on_full", on_full_name(self.on_full)),
         ]);
-        if self.args.split_directions {
+        if self.args.plan.forward.split_directions {
             common.host.push(HostFact::shown("directions", "a lane each"));
         }
-        if !self.args.drain.is_zero() {
-            let drain = format!("{}", self.args.drain.as_secs_f64() * 1e6);
+        if !self.args.plan.forward.drain.is_zero() {
+            let drain = format!("{}", self.args.plan.forward.drain.as_secs_f64() * 1e6);
             common.host.push(HostFact::new("drain_us", drain));
         }
-        if let Some(work) = self.args.work {
+        if let Some(work) = self.args.plan.forward.work.plain() {
             common.host.push(HostFact::shown("work", words_of(work)));
         }
         common.host.extend(self.rules.facts());
@@ -108,10 +111,10 @@ impl Draft {
         Ok(ForwardPlan {
             ports: ports.collect(),
             common,
-            split_directions: self.args.split_directions,
-            drain: self.args.drain,
+            split_directions: self.args.plan.forward.split_directions,
+            drain: *self.args.plan.forward.drain,
             on_full: self.on_full,
-            work: self.args.work.unwrap_or_default(),
+            work: self.args.plan.forward.work.plain().unwrap_or_default(),
         })
     }
 
@@ -128,10 +131,10 @@ impl Draft {
     /// Which frames are taken, in the words of the options.
     fn takes(&self) -> String {
         let mut text = self.take.name().to_owned();
-        if let Some(ip) = self.args.ip {
+        if let Some(ip) = self.args.plan.selection.one_ip() {
             text += &format!(" --ip {ip}");
         }
-        if let Some(ports) = &self.args.ports {
+        if let Some(ports) = &self.args.plan.selection.ports {
             text += &format!(" --port {}", dashed(ports));
         }
         text
@@ -147,11 +150,11 @@ impl Draft {
             spec: &port.port.spec,
             task: Task::Forward,
             roles: &port.roles,
-            cores: lanes::cores_of(&self.args.run, port.first_lane, port.roles.len()),
+            cores: lanes::cores_of(&self.args, port.first_lane, port.roles.len()),
             selection: self.selection(),
             answer: Vec::new(),
             ends: None,
-            seed: self.args.run.seed,
+            seed: self.args.plan.seed,
         }
     }
 
@@ -162,8 +165,8 @@ impl Draft {
             Take::Foreign => Selection::Foreign,
             Take::Udp => Selection::Either {
                 protocol: Some(UDP),
-                ip: self.args.ip,
-                ports: self.args.ports.clone(),
+                ip: self.args.plan.selection.one_ip(),
+                ports: self.args.plan.selection.ports.plain(),
             },
         }
     }
@@ -188,6 +191,8 @@ impl Draft {
             Mode::L2Forward => {
                 let macs = self
                     .args
+                    .plan
+                    .forward
                     .dest_mac
                     .as_ref()
                     .map(|macs| macs.0.as_slice())
@@ -204,9 +209,9 @@ impl Draft {
 
 impl DraftPort {
     /// The port at this place among all.
-    fn new(place: usize, args: &Forward) -> Result<Self> {
-        let spec = &args.devices[place];
-        let split = args.split_directions && paired(args, place);
+    fn new(place: usize, args: &Run) -> Result<Self> {
+        let spec = &args.plan.ports[place];
+        let split = args.plan.forward.split_directions && paired(args, place);
         let port = Checked::new(spec, Task::Forward)?;
         if port.traits.layer == Layer::Payload {
             return Err(usage(format!(
@@ -221,7 +226,7 @@ impl DraftPort {
         if port.traits.in_kernel {
             kernel::check_forward(args, spec)?;
         }
-        let lanes = args.run.lanes.unwrap_or(1);
+        let lanes = args.plan.lanes.lanes.unwrap_or(1);
         let (receives, sends) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
         let roles = match (split, place % 2) {
             (false, _) => vec![Roles { rx: true, tx: true }; lanes],
@@ -247,13 +252,13 @@ impl DraftPort {
 }
 
 /// Whether the port at this place has another that frames go to.
-fn paired(args: &Forward, place: usize) -> bool {
-    place ^ 1 < args.devices.len()
+fn paired(args: &Run, place: usize) -> bool {
+    place ^ 1 < args.plan.ports.len()
 }
 
 /// Lanes of a pair for each that `--lanes` asks for.
-fn ways(args: &Forward) -> usize {
-    if args.split_directions { 2 } else { 1 }
+fn ways(args: &Run) -> usize {
+    if args.plan.forward.split_directions { 2 } else { 1 }
 }
 
 /// Work on each frame, in words.
@@ -271,9 +276,9 @@ fn words_of(work: Work) -> String {
 }
 
 /// Memory that the work on frames takes: of each direction of a lane.
-fn memory_of_work(args: &Forward) -> Option<memory::Part> {
-    let memory = args.work.map_or(0, |work| work.memory as u64);
-    let directions = (args.devices.len() * args.run.lanes.unwrap_or(1)) as u64;
+fn memory_of_work(args: &Run) -> Option<memory::Part> {
+    let memory = args.plan.forward.work.as_ref().map_or(0, |work| work.memory as u64);
+    let directions = (args.plan.ports.len() * args.plan.lanes.lanes.unwrap_or(1)) as u64;
     let says = format!("--work with {directions} directions of lanes: their memory takes");
     (memory > 0).then(|| {
         memory::Part::new(says, memory * directions, move |left| match left / directions {
@@ -284,9 +289,9 @@ fn memory_of_work(args: &Forward) -> Option<memory::Part> {
 }
 
 /// What is done to frames that leave by the port at this place.
-fn mode_of(args: &Forward, place: usize) -> Mode {
+fn mode_of(args: &Run, place: usize) -> Mode {
     let default = if paired(args, place) { Mode::Io } else { Mode::MacSwap };
-    args.mode.unwrap_or(default)
+    args.plan.forward.mode.plain().unwrap_or(default)
 }
 
 fn check_ports(specs: &[PortSpec]) -> Result<()> {
@@ -328,8 +333,8 @@ fn check_ports(specs: &[PortSpec]) -> Result<()> {
 /// Most lanes of a run: more threads than that are a mistake.
 const MOST_LANES: usize = 256;
 
-fn check_lanes(args: &Forward) -> Result<()> {
-    let (lanes, ports) = (args.run.lanes.unwrap_or(1), args.devices.len());
+fn check_lanes(args: &Run) -> Result<()> {
+    let (lanes, ports) = (args.plan.lanes.lanes.unwrap_or(1), args.plan.ports.len());
     let each = ports / 2 * ways(args) + ports % 2;
     if lanes * each > MOST_LANES {
         return Err(usage(format!(
@@ -341,9 +346,9 @@ fn check_lanes(args: &Forward) -> Result<()> {
     Ok(())
 }
 
-fn check_mode(args: &Forward) -> Result<()> {
-    let (mode, ports) = (mode_of(args, 0), args.devices.len());
-    match &args.dest_mac {
+fn check_mode(args: &Run) -> Result<()> {
+    let (mode, ports) = (mode_of(args, 0), args.plan.ports.len());
+    match &args.plan.forward.dest_mac {
         None if mode == Mode::L2Forward => {
             return Err(usage(
                 "--mode l2fwd: want --dest-mac MAC[,MAC…], the MAC address that each port sends to",
@@ -364,7 +369,7 @@ fn check_mode(args: &Forward) -> Result<()> {
         }
         _ => {}
     }
-    if args.split_directions && ports == 1 {
+    if args.plan.forward.split_directions && ports == 1 {
         return Err(usage(
             "--split-directions: one port has one direction: want two ports, or --lanes N",
         ));
@@ -372,12 +377,12 @@ fn check_mode(args: &Forward) -> Result<()> {
     Ok(())
 }
 
-fn check_take(args: &Forward) -> Result<Take> {
-    let which = args.ip.is_some() || args.ports.is_some();
-    if let Some(ip) = args.ip.filter(|ip| ip.is_unspecified()) {
+fn check_take(args: &Run) -> Result<Take> {
+    let which = args.plan.selection.ip.is_some() || args.plan.selection.ports.is_some();
+    if let Some(ip) = args.plan.selection.one_ip().filter(|ip| ip.is_unspecified()) {
         return Err(usage(format!("--ip {ip}: want the address of one host or group")));
     }
-    match args.take {
+    match args.plan.selection.take.plain() {
         None if which => Ok(Take::Udp),
         None => Ok(Take::default()),
         Some(take) if which && take != Take::Udp => Err(usage(format!(

@@ -3,7 +3,6 @@
 use super::{Draft, Mode};
 use crate::cli::{Cli, Command};
 use crate::fail::Failure;
-use clap::Parser;
 use mpps_engine::{ForwardPlan, ForwardSeat, Work};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Port, Roles};
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 fn draft(words: &str) -> Result<Draft, Failure> {
     let line = ["mpps", "forward"].into_iter().chain(words.split_whitespace());
-    match Cli::try_parse_from(line).expect("arguments").command {
+    match Cli::of(line.map(Into::into)).expect("arguments").command {
         Command::Forward(args) => Draft::new(args),
         other => panic!("{other:?}"),
     }

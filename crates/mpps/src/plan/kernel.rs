@@ -1,9 +1,10 @@
 //! Runs that the kernel does itself: options that mean something else there, and the lanes of a run without queues.
 
 use super::lanes;
-use crate::cli::values::Cores;
-use crate::cli::{Forward, Run, Traffic};
+use super::model::Written;
+use crate::cli::Run;
 use crate::fail::{Result, usage};
+use crate::plan::values::Cores;
 use mpps_engine::{Common, LanePlan, OnFull};
 use mpps_io::{PortSpec, Roles};
 use mpps_sys::sched::allowed_cores;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// Refuses the options of every run that mean nothing here.
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
-    check_burst("--burst", run.burst, port)?;
+    check_burst("--burst", run.plan.lanes.burst, port)?;
     if run.tell.lanes_csv.is_some() {
         return Err(usage(format!(
             "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
@@ -24,7 +25,7 @@ fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
              out, or mpps capture af_packet:INTERFACE at the other end"
         )));
     }
-    if run.busy_poll {
+    if run.plan.lanes.busy_poll {
         return Err(usage(format!(
             "--busy-poll: on '{port}' programs in the kernel run as packets come, and nothing polls: want it left out"
         )));
@@ -43,23 +44,23 @@ fn check_burst(option: &str, frames: Option<usize>, port: &PortSpec) -> Result<(
 }
 
 /// Refuses what `sendrecv` and `send` can't do here.
-pub(super) fn check_traffic(args: &Traffic) -> Result<()> {
-    check_burst("--tx-burst", args.tx_burst, &args.port)?;
-    check_burst("--rx-burst", args.rx_burst, &args.port)?;
-    if let Some(n) = args.rx_lanes {
+pub(super) fn check_traffic(args: &Run) -> Result<()> {
+    check_burst("--tx-burst", args.plan.lanes.tx_burst, args.plan.port())?;
+    check_burst("--rx-burst", args.plan.lanes.rx_burst, args.plan.port())?;
+    if let Some(n) = args.plan.lanes.rx_lanes {
         return Err(usage(format!(
             "--rx-lanes {n}: on '{}' programs in the kernel receive, not lanes: want it left out (--tx-lanes or \
              --lanes N: lanes that send)",
-            args.port
+            args.plan.port()
         )));
     }
-    if let Some(step) = &args.then {
+    if let Some(step) = &args.plan.load.then {
         return Err(usage(format!(
             "--then {step}: on '{}' programs in the kernel send, at one rate: want it left out, or another path",
-            args.port
+            args.plan.port()
         )));
     }
-    check_run(&args.run, &args.port)
+    check_run(args, args.plan.port())
 }
 
 /// What becomes of packets that a port does not take at once, where lanes or, `in_kernel`, programs pass them on.
@@ -78,8 +79,8 @@ pub(super) fn on_full(given: Option<OnFull>, port: &PortSpec, in_kernel: bool) -
 pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
     let list = |cores: &Cores| cores.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let given = [
-        ("--lanes", run.lanes.map(|n| n.to_string())),
-        ("--cores", run.cores.as_ref().map(list)),
+        ("--lanes", run.plan.lanes.lanes.map(|n| n.to_string())),
+        ("--cores", run.plan.lanes.cores.as_deref().map(list)),
     ];
     if let Some((option, Some(value))) = given.into_iter().find(|(_, value)| value.is_some()) {
         return Err(usage(format!(
@@ -97,29 +98,29 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
 }
 
 /// Refuses what a forwarder can't do here.
-pub(super) fn check_forward(args: &Forward, port: &PortSpec) -> Result<()> {
-    if args.split_directions {
+pub(super) fn check_forward(args: &Run, port: &PortSpec) -> Result<()> {
+    if args.plan.forward.split_directions {
         return Err(usage(format!(
             "--split-directions: on '{port}' programs in the kernel move the frames, not lanes: want it left out"
         )));
     }
-    if !args.drain.is_zero() {
+    if !args.plan.forward.drain.is_zero() {
         return Err(usage(format!(
             "--drain {:?}: on '{port}' the driver sends whenever the kernel has polled the device: want it left out",
-            args.drain
+            args.plan.forward.drain
         )));
     }
-    if args.work.is_some() {
+    if args.plan.forward.work.is_some() {
         return Err(usage(format!(
             "--work: on '{port}' programs in the kernel move the frames, not lanes: want it left out"
         )));
     }
-    check_served(&args.run, port)
+    check_served(args, port)
 }
 
 /// Lanes of `sendrecv` and `send`: those that send. The one that reads what was counted is added by [`common`].
-pub(super) fn senders(args: &Traffic) -> Vec<Roles> {
-    let lanes = args.run.lanes.or(args.tx_lanes).unwrap_or(1);
+pub(super) fn senders(args: &Run) -> Vec<Roles> {
+    let lanes = args.plan.lanes.lanes.or(args.plan.lanes.tx_lanes).unwrap_or(1);
     vec![Roles { rx: false, tx: true }; lanes]
 }
 
@@ -135,12 +136,11 @@ pub(super) fn common(
     default_duration: Option<Duration>,
     path: &str,
 ) -> Result<Common> {
-    let run = Run {
-        cores: (!senders.is_empty())
-            .then(|| cores(run, senders.len(), path))
-            .transpose()?,
-        ..run.clone()
-    };
+    let mut run = run.clone();
+    if !senders.is_empty() {
+        let cores = cores(&run, senders.len(), path)?;
+        run.plan.lanes.cores = Some(Written::new("", cores));
+    }
     let mut common = lanes::common(&run, senders, default_duration, 1)?;
     if !senders.is_empty() && senders.len() == allowed_cores().len() {
         common.warnings.push(format!(
@@ -160,7 +160,7 @@ pub(super) fn common(
 
 /// A core for each of `lanes` sending lanes on `path`.
 fn cores(run: &Run, lanes: usize, path: &str) -> Result<Cores> {
-    let Some(Cores(list)) = &run.cores else {
+    let Some(Cores(list)) = run.plan.lanes.cores.as_deref() else {
         let allowed = allowed_cores();
         let Some(first) = allowed.len().checked_sub(lanes) else {
             return Err(usage(format!(

@@ -1,5 +1,6 @@
 //! How many lanes, what each does, and where it runs.
 
+use super::model::Plain;
 use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::privilege;
@@ -27,10 +28,10 @@ pub(crate) fn traffic(
     let both = |n| vec![Roles { rx: receive, tx: true }; n];
     match (tx, rx) {
         (None, None) => {
-            if run.lanes.is_none() && receive && split && allowed_cores().len() >= MANY_CORES {
+            if run.plan.lanes.lanes.is_none() && receive && split && allowed_cores().len() >= MANY_CORES {
                 return Ok(vec![Roles { rx: false, tx: true }, Roles { rx: true, tx: false }]);
             }
-            Ok(both(run.lanes.unwrap_or(1)))
+            Ok(both(run.plan.lanes.lanes.unwrap_or(1)))
         }
         (Some(_), None) if receive => Err(usage(
             "--tx-lanes: want --rx-lanes N as well, or --lanes N for lanes that do both",
@@ -75,31 +76,31 @@ fn traced(run: &Run) -> Option<TraceOptions> {
 
 /// Lanes of a run that listens, and answers if `tx`.
 pub(crate) fn listening(run: &Run, tx: bool) -> Vec<Roles> {
-    vec![Roles { rx: true, tx }; run.lanes.unwrap_or(1)]
+    vec![Roles { rx: true, tx }; run.plan.lanes.lanes.unwrap_or(1)]
 }
 
 /// Says in the plan what the lanes and the duration have become.
 pub(crate) fn fill(run: &mut Run, roles: &[Roles], default_duration: &str) {
     let alike = roles.windows(2).all(|pair| pair[0] == pair[1]);
-    let plan = &mut run.plan;
-    plan.fill("times", "duration", default_duration);
+    let plan = &mut run.complete;
+    plan.fill("times.duration", default_duration);
     match (alike, roles.len()) {
         (_, 0) => {}
         (true, n) => {
-            if !plan.has("lanes", "tx_lanes") {
-                plan.fill("lanes", "lanes", n);
+            if !plan.has("lanes.tx_lanes") {
+                plan.fill("lanes.lanes", n);
             }
         }
         (false, _) => {
-            plan.fill("lanes", "tx_lanes", roles.iter().filter(|role| role.tx).count());
-            plan.fill("lanes", "rx_lanes", roles.iter().filter(|role| role.rx).count());
+            plan.fill("lanes.tx_lanes", roles.iter().filter(|role| role.tx).count());
+            plan.fill("lanes.rx_lanes", roles.iter().filter(|role| role.rx).count());
         }
     }
 }
 
 /// Core of each of `lanes` lanes, from lane `first` of the run on.
 pub(crate) fn cores_of(run: &Run, first: usize, lanes: usize) -> Vec<Option<usize>> {
-    let list = run.cores.as_ref().map(|c| c.0.as_slice());
+    let list = run.plan.lanes.cores.as_ref().map(|c| c.0.as_slice());
     let core = |lane: usize| list.map(|cores| cores[lane % cores.len()]);
     (first..first + lanes).map(core).collect()
 }
@@ -122,7 +123,11 @@ pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()
 
 /// What the lanes' threads are to be ranked by.
 pub(crate) fn priority(run: &Run) -> Option<Priority> {
-    run.fifo.map(Priority::Fifo).or(run.nice.map(Priority::Nice))
+    run.plan
+        .lanes
+        .fifo
+        .map(Priority::Fifo)
+        .or(run.plan.lanes.nice.map(Priority::Nice))
 }
 
 /// Returns whether lanes can have the priority that is asked for. The first call asks the kernel, before privileges are
@@ -200,7 +205,7 @@ fn check_cores(list: &[usize]) -> Result<()> {
 pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
     let allowed = allowed_cores();
     let mut warnings = Vec::new();
-    let list = run.cores.as_ref().map(|c| c.0.as_slice());
+    let list = run.plan.lanes.cores.as_ref().map(|c| c.0.as_slice());
     check_cores(list.unwrap_or_default())?;
     if let Some(beyond) = list
         .and_then(|list| list.get(roles.len()..))
@@ -223,7 +228,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
             roles.len(),
             if cores == 1 { "" } else { "s" }
         ));
-        if run.busy_poll {
+        if run.plan.lanes.busy_poll {
             warnings.push("--busy-poll with more lanes than cores: lanes take each other's core while idle".to_owned());
         }
     }
@@ -232,7 +237,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     let had = priority.filter(|priority| can_be_had(*priority));
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();
-        let told = check_fifo(rank, run.busy_poll, share_cores, (share, share.off_here()))?;
+        let told = check_fifo(rank, run.plan.lanes.busy_poll, share_cores, (share, share.off_here()))?;
         warnings.extend(told.into_iter().filter(|_| had.is_some()));
     }
     if let Some(trap) = had.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
@@ -249,7 +254,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
             core: list.map(|cores| cores[i % cores.len()]),
         })
         .collect();
-    let duration = match run.duration {
+    let duration = match run.plan.times.duration.plain() {
         Some(Duration::ZERO) => None,
         Some(duration) => Some(duration),
         None => default_duration,
@@ -258,14 +263,14 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         lanes,
         duration,
         count: None,
-        interval: run.interval,
+        interval: *run.plan.times.interval,
         settle: Duration::ZERO,
         settle_early: false,
-        burst: run.burst.unwrap_or(burst),
-        busy_poll: run.busy_poll,
+        burst: run.plan.lanes.burst.unwrap_or(burst),
+        busy_poll: run.plan.lanes.busy_poll,
         priority,
         share_cores,
-        seed: run.seed,
+        seed: run.plan.seed,
         host: host.collect(),
         warnings,
         give_up: privilege::give_up,

@@ -1,12 +1,13 @@
 //! The plans of `drop` and `reflect`.
 
 use super::holders::{held, open_udp_ports};
+use super::model::Plain;
 use super::traffic::{dashed, has_all, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
-use crate::cli::values::on_full_name;
-use crate::cli::{Drop, Reflect, Run};
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
+use crate::plan::values::on_full_name;
 use mpps_engine::footprint;
 use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, OnFull, ReflectPlan};
 use mpps_io::{AddressRange, Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges};
@@ -77,49 +78,38 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Checks it, and fills in the plan what was left open.
-    pub(crate) fn of_drop(args: &mut Drop) -> Result<Self> {
-        let listener = Self::new(&args.port, args.ip.clone(), args.ports.clone(), &args.run, Task::Drop)?;
+    pub(crate) fn of_drop(args: &mut Run) -> Result<Self> {
+        let listener = Self::new(args, Task::Drop)?;
         listener.check_flows(args)?;
-        if !args.no_verify {
+        if !args.plan.checks.no_verify {
             one_lane_a_flow(&listener.port, &listener.roles)?;
         }
-        listener.fill(&mut args.run);
+        listener.fill(args);
         Ok(listener)
     }
 
     /// As [`Self::of_drop`].
-    pub(crate) fn of_reflect(args: &mut Reflect) -> Result<Self> {
-        let listener = Self::new(
-            &args.port,
-            args.ip.clone(),
-            args.ports.clone(),
-            &args.run,
-            Task::Reflect,
-        )?;
-        memory::check(&memory::of_run(
-            &args.run,
-            Duration::ZERO,
-            &listener.roles,
-            [&listener.port],
-        ))?;
+    pub(crate) fn of_reflect(args: &mut Run) -> Result<Self> {
+        let listener = Self::new(args, Task::Reflect)?;
+        memory::check(&memory::of_run(args, Duration::ZERO, &listener.roles, [&listener.port]))?;
         let on_full = listener.on_full(args)?;
-        listener.fill(&mut args.run);
-        args.run.plan.fill("lanes", "on_full", on_full_name(on_full));
+        listener.fill(args);
+        args.complete.fill("lanes.on_full", on_full_name(on_full));
         Ok(listener)
     }
 
     /// What becomes of packets that the port does not take at once.
-    fn on_full(&self, args: &Reflect) -> Result<OnFull> {
-        kernel::on_full(args.on_full, &self.port.spec, self.port.traits.in_kernel)
+    fn on_full(&self, args: &Run) -> Result<OnFull> {
+        kernel::on_full(
+            args.plan.lanes.on_full.plain(),
+            &self.port.spec,
+            self.port.traits.in_kernel,
+        )
     }
 
-    fn new(
-        spec: &PortSpec,
-        ip: Option<AddressRange>,
-        ports: Option<RangeInclusive<u16>>,
-        run: &Run,
-        task: Task,
-    ) -> Result<Self> {
+    fn new(run: &Run, task: Task) -> Result<Self> {
+        let (spec, of) = (run.plan.port(), &run.plan.selection);
+        let (ip, ports) = (of.ip.plain(), of.ports.plain());
         let port = Checked::new(spec, task)?;
         if port.traits.layer == Layer::Payload {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
@@ -158,7 +148,7 @@ impl Listener {
         Ok(Self {
             port,
             task,
-            seed: run.seed,
+            seed: run.plan.seed,
             cores: lanes::cores_of(run, 0, roles.len()),
             roles,
             ip,
@@ -204,19 +194,19 @@ impl Listener {
     }
 
     /// Refuses more flows than memory has room for.
-    fn check_flows(&self, args: &Drop) -> Result<()> {
+    fn check_flows(&self, args: &Run) -> Result<()> {
         /// Bytes that the kernel's maps take of a flow: the table, twice, its state and its window.
         const KERNEL_FLOW: u64 = 2 * 32 + 256 + 64;
         let (lanes, kernel, flows) = (
             memory::lane_count(&self.roles),
             self.port.traits.in_kernel,
-            args.max_flows,
+            args.plan.checks.max_flows,
         );
         let bytes = move |n: u64| match kernel {
             true => n * KERNEL_FLOW,
             false => footprint::flows_of_drop(n as u32, lanes),
         };
-        let mut parts = memory::of_run(&args.run, Duration::ZERO, &self.roles, [&self.port]);
+        let mut parts = memory::of_run(args, Duration::ZERO, &self.roles, [&self.port]);
         let says = format!("--max-flows {flows} with --lanes {}: they take", lanes.all.max(1));
         parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
             let most = memory::most(flows.into(), left, bytes);
@@ -327,19 +317,19 @@ impl Listener {
         Ok(common)
     }
 
-    pub(crate) fn drop_plan(&self, args: &Drop, capabilities: &Capabilities) -> Result<DropPlan> {
+    pub(crate) fn drop_plan(&self, args: &Run, capabilities: &Capabilities) -> Result<DropPlan> {
         Ok(DropPlan {
-            common: self.common(&args.run, capabilities)?,
+            common: self.common(args, capabilities)?,
             ip: self.ip.clone(),
             ports: self.ports.clone(),
             excluded_ports: self.excluded.clone().into(),
-            verify: !args.no_verify,
-            max_flows: args.max_flows,
+            verify: !args.plan.checks.no_verify,
+            max_flows: args.plan.checks.max_flows,
             link: self.link(capabilities),
         })
     }
 
-    pub(crate) fn reflect_plan(&self, args: &Reflect, capabilities: &Capabilities) -> Result<ReflectPlan> {
+    pub(crate) fn reflect_plan(&self, args: &Run, capabilities: &Capabilities) -> Result<ReflectPlan> {
         let filter = ReflectFilter {
             ip: self.ip.clone(),
             ports: self.ports.clone(),
@@ -355,7 +345,7 @@ impl Listener {
             None => filter,
         };
         let on_full = self.on_full(args)?;
-        let mut common = self.common(&args.run, capabilities)?;
+        let mut common = self.common(args, capabilities)?;
         common.host.push(HostFact::new("on_full", on_full_name(on_full)));
         Ok(ReflectPlan {
             common,

@@ -46,7 +46,7 @@ pub(crate) fn of_run<'p>(
     ports: impl IntoIterator<Item = &'p Checked>,
 ) -> Vec<Part> {
     let lanes = lane_count(roles);
-    let (interval, n) = (run.interval, lanes.all);
+    let (interval, n) = (*run.plan.times.interval, lanes.all);
     let mut parts = vec![Part::new(
         format!("--interval {interval:?} and settle time {settle:?} with --lanes {n}: rows and histograms take"),
         footprint::rows(interval, settle, lanes) + footprint::lanes(lanes),

@@ -4,17 +4,20 @@ pub(crate) mod across;
 pub(crate) mod author;
 pub(crate) mod capture;
 pub(crate) mod ends;
+pub(crate) mod fields;
 pub(crate) mod forward;
 pub(crate) mod holders;
+pub(crate) mod json;
 pub(crate) mod kernel;
 pub(crate) mod lanes;
 pub(crate) mod listen;
 pub(crate) mod memory;
+pub(crate) mod model;
 pub(crate) mod neighbor;
 pub(crate) mod reach;
 pub(crate) mod reserve;
 pub(crate) mod traffic;
-pub(crate) mod value;
+pub(crate) mod values;
 
 use std::net::IpAddr;
 

@@ -2,7 +2,8 @@
 //! own, and the run's own sockets.
 
 use super::ends::Destination;
-use crate::cli::Traffic;
+use super::model::Plain;
+use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use mpps_engine::FlowSet;
@@ -35,7 +36,7 @@ fn one_by_one(option: &str, ips: &AddressRange, port: &Checked, devices: &[&NetD
 
 /// Refuses destinations that are nobody's on the way that the port opens, and routers and sources that are.
 pub(super) fn check(
-    args: &Traffic,
+    args: &Run,
     port: &Checked,
     (device, far): (Option<&NetDev>, Option<&NetDev>),
     dest: &Destination,
@@ -45,14 +46,14 @@ pub(super) fn check(
     let devices: Vec<&NetDev> = [device, far, beneath.as_ref()].into_iter().flatten().collect();
     let dests = dest.ips();
     one_by_one("--dest", &dests, port, &devices)?;
-    if let Some(srcs) = &args.src {
+    if let Some(srcs) = &args.plan.traffic.src {
         one_by_one("--src", &srcs.ips, port, &devices)?;
     }
-    if let Some(hop) = args.gateway {
+    if let Some(hop) = args.plan.traffic.gateway.plain() {
         one_by_one("--gateway", &ranges::one(hop), port, &devices)?;
     }
     match device {
-        Some(device) if port.traits.layer == Layer::Ethernet && args.far.is_none() => {
+        Some(device) if port.traits.layer == Layer::Ethernet && args.plan.far().is_none() => {
             leaves(args, port, device, &dests)
         }
         _ => Ok(()),
@@ -60,12 +61,12 @@ pub(super) fn check(
 }
 
 /// Refuses destinations that no packet leaves the host for by this interface.
-fn leaves(args: &Traffic, port: &Checked, device: &NetDev, dests: &AddressRange) -> Result<()> {
+fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> Result<()> {
     let spec = &port.spec;
     let within = device.name == "lo" || device.addresses.iter().any(|(ip, _)| ip.is_loopback());
     if within {
         // Whoever names a MAC address wants frames on it.
-        return match args.dest_mac {
+        return match args.plan.traffic.dest_mac {
             Some(_) => Ok(()),
             None => Err(usage(format!(
                 "port '{spec}': {} is this host's way to itself, where nobody answers for an address: want \
@@ -82,7 +83,7 @@ fn leaves(args: &Traffic, port: &Checked, device: &NetDev, dests: &AddressRange)
             device.name
         )));
     }
-    if args.dest_mac.is_some() || args.gateway.is_some() {
+    if args.plan.traffic.dest_mac.is_some() || args.plan.traffic.gateway.is_some() {
         return Ok(());
     }
     match device.addresses.iter().find(|(ip, _)| dests.contains(ip)) {

@@ -89,7 +89,7 @@ pub(crate) fn reserve(drafted: &Draft) -> Result<Reserved> {
     }
     Err(failed(format!(
         "port '{}': {TRIES} times another run took the same source ports at the same moment: want --src-port-range A-B",
-        drafted.args.port
+        drafted.args.plan.port()
     )))
 }
 
@@ -103,7 +103,7 @@ fn claim_of(drafted: &Draft, (near, far): (u32, Option<u32>), src_ports: RangeIn
         run_id: drafted.run_id,
         near,
         far,
-        vlan: drafted.args.vlan,
+        vlan: drafted.args.plan.traffic.vlan,
         srcs: drafted.sources(),
         dests: drafted.destinations(),
         src_ports,
@@ -199,9 +199,9 @@ fn free_ports(claim: &Claim, others: &[Claim]) -> Option<RangeInclusive<u16>> {
 
 /// Why a run is refused.
 fn taken(drafted: &Draft, other: &Claim) -> Failure {
-    let given = match drafted.args.src_port_range {
+    let given = match drafted.args.plan.traffic.src_ports {
         Some(_) => format!("--src-port-range {}", dashed(&drafted.flows.src_ports())),
-        None => format!("port '{}'", drafted.args.port),
+        None => format!("port '{}'", drafted.args.plan.port()),
     };
     failed(format!(
         "{given}: another run of mpps on {} (run_id {:016x}) uses {}: want other source ports, or to wait until that \
@@ -216,7 +216,7 @@ fn taken(drafted: &Draft, other: &Claim) -> Failure {
 fn place(drafted: &Draft) -> &str {
     match drafted.shared_interfaces() {
         Some((ANY_INTERFACE, _)) => "this host",
-        _ => &drafted.args.port.device,
+        _ => &drafted.args.plan.port().device,
     }
 }
 

@@ -3,10 +3,12 @@
 use super::across::{self, Far};
 use super::ends::{Destination, addresses, of_two};
 use super::listen::unanswered;
+use super::model::{Plain, Workload};
 use super::neighbor::{Asked, no_route};
 use super::reach::sockets_apart;
+use super::values::rate::{RateText, StepText};
 use super::{kernel, lanes, memory};
-use crate::cli::{RateText, StepText, Traffic};
+use crate::cli::Run;
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked, Neighbors, Rules};
 use mpps_engine::footprint;
@@ -36,7 +38,7 @@ const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 /// Arguments checked as far as that goes without opening the device.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    pub(crate) args: Traffic,
+    pub(crate) args: Run,
     pub(crate) port: Checked,
     pub(crate) roles: Vec<Roles>,
     pub(crate) src: IpAddr,
@@ -61,30 +63,27 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Checks the arguments of `sendrecv` (`receive`) or `send`.
-    pub(crate) fn new(args: Traffic, receive: bool) -> Result<Self> {
-        Self::knowing(None, args, receive)
+    /// Checks a run of `sendrecv` or `send`.
+    pub(crate) fn new(args: Run) -> Result<Self> {
+        Self::knowing(None, args)
     }
 
     /// As [`Draft::new`], for another trial of a run: the destination's name is not looked up again, and the run keeps
     /// its number and the source ports that it has reserved.
-    pub(crate) fn knowing(known: Option<&Self>, args: Traffic, receive: bool) -> Result<Self> {
-        if args.lab {
-            // The program makes the lab, and starts itself there; a plan is none of its commands.
-            return Err(usage("--lab: only the program makes a lab: want it left out"));
-        }
+    pub(crate) fn knowing(known: Option<&Self>, args: Run) -> Result<Self> {
+        let receive = args.plan.workload == Workload::Sendrecv;
         across::check_options(&args, receive)?;
-        if let Some(frames) = args.rx_burst.filter(|_| !receive) {
+        if let Some(frames) = args.plan.lanes.rx_burst.filter(|_| !receive) {
             return Err(usage(format!(
                 "--rx-burst {frames}: packets are only sent here: want sendrecv, or it left out"
             )));
         }
         let task = across::task(&args, receive);
-        let port = Checked::new(&args.port, task)?;
+        let port = Checked::new(args.plan.port(), task)?;
         let device = port.interface();
         let far = args
-            .far
-            .as_ref()
+            .plan
+            .far()
             .map(|spec| Far::new(spec, &port, &args, receive))
             .transpose()?;
         let far_device = far.as_ref().and_then(|far| far.device.as_ref());
@@ -99,34 +98,34 @@ impl Draft {
             kernel::senders(&args)
         } else {
             lanes::traffic(
-                &args.run,
-                args.tx_lanes,
-                args.rx_lanes,
+                &args,
+                args.plan.lanes.tx_lanes,
+                args.plan.lanes.rx_lanes,
                 receive,
                 port.traits.split_lanes,
             )?
         };
         payload_path_options(&args, &port)?;
         let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
-        paths::check_run(&args.run, &ports)?;
+        paths::check_run(&args, &ports)?;
         let rules = match &far {
-            None => Rules::of(&args.run, [(&port, &roles[..])])?,
-            Some(far) => Rules::of(&args.run, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
+            None => Rules::of(&args, [(&port, &roles[..])])?,
+            Some(far) => Rules::of(&args, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
         };
         // A share of the link is a rate once the port is open and tells its speed.
-        let asked = args.rate.as_ref();
+        let asked = args.plan.load.rate.as_ref();
         let rate = asked.map(|rate| rate.known(frame_size).map_err(|want| no_rate(rate, &want)));
         let pps = rate.transpose()?.map(|rate| rate.map_or(0.0, |rate| rate.pps()));
-        let pps = match (&args.then, pps) {
+        let pps = match (&args.plan.load.then, pps) {
             (Some(step), pps) => Some(check_step(&args, step, pps, frame_size)?),
             (None, pps) => pps,
         };
-        if args.rate.is_none() && args.pacing != Pacing::Constant {
+        if args.plan.load.rate.is_none() && *args.plan.load.pacing != Pacing::Constant {
             return Err(usage(
                 "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
             ));
         }
-        lanes::check_open_rows(args.run.interval, args.settle)?;
+        lanes::check_open_rows(*args.plan.times.interval, *args.plan.times.settle)?;
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
         let moved = known.and_then(|known| known.moved.clone());
@@ -191,7 +190,7 @@ impl Draft {
     /// Whether the source ports were left to the program.
     pub(super) fn has_default_ports(&self) -> bool {
         let named = self.port.traits.socket.and_then(|socket| socket.port);
-        self.args.src_port_range.is_none() && named.is_none()
+        self.args.plan.traffic.src_ports.is_none() && named.is_none()
     }
 
     /// Indices of the interfaces whose packets other programs of this host could take for their own: the one that
@@ -205,11 +204,11 @@ impl Draft {
     /// The same run with these source ports, if they were moved, and with these notes.
     pub(super) fn reserved(&self, moved: Option<RangeInclusive<u16>>, notes: Vec<String>) -> Result<Self> {
         let mut draft = match moved {
-            None => Self::knowing(Some(self), self.args.clone(), self.receive)?,
+            None => Self::knowing(Some(self), self.args.clone())?,
             moved => {
-                let mut known = Self::knowing(Some(self), self.args.clone(), self.receive)?;
+                let mut known = Self::knowing(Some(self), self.args.clone())?;
                 known.moved = moved;
-                Self::knowing(Some(&known), self.args.clone(), self.receive)?
+                Self::knowing(Some(&known), self.args.clone())?
             }
         };
         draft.notes = notes;
@@ -234,7 +233,7 @@ impl Draft {
         let request = self.request();
         let near = Request {
             roles: &far.sends,
-            cores: lanes::cores_of(&self.args.run, 0, far.sends.len()),
+            cores: lanes::cores_of(&self.args, 0, far.sends.len()),
             selection: if far.both {
                 request.selection
             } else {
@@ -246,7 +245,7 @@ impl Draft {
             spec: &far.port.spec,
             task: if far.both { Task::Exchange } else { Task::Collect },
             roles: &far.roles,
-            cores: lanes::cores_of(&self.args.run, far.sends.len(), far.roles.len()),
+            cores: lanes::cores_of(&self.args, far.sends.len(), far.roles.len()),
             selection: Selection::Udp {
                 to: To::Only(self.destinations()),
                 ports: Some(self.flows.dst_ports()),
@@ -258,7 +257,7 @@ impl Draft {
             },
             answer: far.answers(&self.destinations()),
             ends: None,
-            seed: self.args.run.seed,
+            seed: self.args.plan.seed,
         };
         vec![(&self.port, near), (&far.port, arrives)]
     }
@@ -279,10 +278,10 @@ impl Draft {
         // The host answers for what is its own.
         let answer = self.answers();
         Request {
-            spec: &self.args.port,
+            spec: self.args.plan.port(),
             task: across::task(&self.args, self.receive),
             roles: &self.roles,
-            cores: lanes::cores_of(&self.args.run, 0, self.roles.len()),
+            cores: lanes::cores_of(&self.args, 0, self.roles.len()),
             selection,
             answer,
             ends: self.port.traits.socket.map(|_| Ends {
@@ -291,7 +290,7 @@ impl Draft {
                 flows: self.flows.clone(),
                 scope: self.dest.scope,
             }),
-            seed: self.args.run.seed,
+            seed: self.args.plan.seed,
         }
     }
 
@@ -320,11 +319,11 @@ impl Draft {
             if self.port.traits.neighbors == Neighbors::LanesAlone {
                 return Ok(Some(Link {
                     mac,
-                    vlan: self.args.vlan,
+                    vlan: self.args.plan.traffic.vlan,
                     answer_for: vec![self.sources()],
                     unanswered: Vec::new(),
-                    dest_mac: self.args.dest_mac,
-                    next_hop: Some(self.args.gateway.unwrap_or(self.dest.ip)),
+                    dest_mac: self.args.plan.traffic.dest_mac.plain(),
+                    next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(self.dest.ip)),
                     hint: format!(
                         "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
                          {} does",
@@ -332,10 +331,10 @@ impl Draft {
                     ),
                 }));
             }
-            let dest_mac = Some(self.args.dest_mac.unwrap_or(NOBODY));
+            let dest_mac = Some(self.args.plan.traffic.dest_mac.plain().unwrap_or(NOBODY));
             return Ok(Some(Link {
                 mac,
-                vlan: self.args.vlan,
+                vlan: self.args.plan.traffic.vlan,
                 answer_for: Vec::new(),
                 unanswered: Vec::new(),
                 dest_mac,
@@ -348,18 +347,27 @@ impl Draft {
                 .ok()
                 .map(|route| route.next_hop)
         };
-        let next_hop = self.args.gateway.or_else(routed).unwrap_or(self.dest.ip);
+        let next_hop = self
+            .args
+            .plan
+            .traffic
+            .gateway
+            .plain()
+            .or_else(routed)
+            .unwrap_or(self.dest.ip);
         let answer_for = self.answers();
-        let dest_mac = match (self.args.dest_mac, self.port.traits.neighbors) {
+        let dest_mac = match (self.args.plan.traffic.dest_mac.plain(), self.port.traits.neighbors) {
             // The host's own address: the answer goes to the host, which is asked instead.
-            (None, Neighbors::Host) if self.own_address() && (self.far.is_none() || self.args.gateway.is_some()) => {
-                Some(asked.resolve(next_hop, device, self.args.vlan)?)
+            (None, Neighbors::Host)
+                if self.own_address() && (self.far.is_none() || self.args.plan.traffic.gateway.is_some()) =>
+            {
+                Some(asked.resolve(next_hop, device, self.args.plan.traffic.vlan)?)
             }
             (given, _) => given,
         };
         Ok(Some(Link {
             mac,
-            vlan: self.args.vlan,
+            vlan: self.args.plan.traffic.vlan,
             answer_for,
             unanswered: unanswered(device),
             dest_mac,
@@ -379,11 +387,11 @@ impl Draft {
             plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations(), asked)?);
         }
         // Without a router, whatever lies between passes frames on by the address of the port that they are for.
-        if let Some(link) = plan.link.as_mut().filter(|_| self.args.gateway.is_none()) {
+        if let Some(link) = plan.link.as_mut().filter(|_| self.args.plan.traffic.gateway.is_none()) {
             link.dest_mac.get_or_insert(mac);
         }
         if let Some(far) = self.far.as_ref().filter(|far| far.both) {
-            plan.back = Some(far.facts_back(&plan.common.host, &self.args.port, &plan));
+            plan.back = Some(far.facts_back(&plan.common.host, self.args.plan.port(), &plan));
         }
         Ok(plan)
     }
@@ -392,7 +400,7 @@ impl Draft {
     /// `asked`.
     pub(crate) fn plan(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
         let args = &self.args;
-        self.check_size(capabilities, self.device.as_ref(), &args.port)?;
+        self.check_size(capabilities, self.device.as_ref(), args.plan.port())?;
         let burst = capabilities.preferred_burst;
         let mut common = if self.port.traits.in_kernel {
             let readers = if self.far.as_ref().is_some_and(|far| far.both) {
@@ -400,17 +408,17 @@ impl Draft {
             } else {
                 1
             };
-            kernel::common(&args.run, &self.roles, readers, lasts(args), capabilities.path)?
+            kernel::common(args, &self.roles, readers, lasts(args), capabilities.path)?
         } else {
-            lanes::common(&args.run, &self.roles, lasts(args), burst)?
+            lanes::common(args, &self.roles, lasts(args), burst)?
         };
-        let tx_burst = args.tx_burst.unwrap_or(common.burst);
-        common.burst = args.rx_burst.unwrap_or(common.burst);
+        let tx_burst = args.plan.lanes.tx_burst.unwrap_or(common.burst);
+        common.burst = args.plan.lanes.rx_burst.unwrap_or(common.burst);
         if tx_burst != common.burst {
             common.host.push(HostFact::new("tx_burst", tx_burst.to_string()));
         }
-        common.settle = args.settle;
-        common.settle_early = args.settle_early;
+        common.settle = *args.plan.times.settle;
+        common.settle_early = args.plan.times.settle_early;
         common.run_id = self.run_id;
         common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
         let link = self.link(capabilities, asked)?;
@@ -422,6 +430,8 @@ impl Draft {
         );
         common.host.extend(self.rules.facts());
         let rate = args
+            .plan
+            .load
             .rate
             .as_ref()
             .map(|rate| {
@@ -436,9 +446,9 @@ impl Draft {
                 rate: rate.map_err(|want| no_step(step, &want))?,
             })
         };
-        let then = args.then.as_ref().map(step).transpose()?;
-        common.count = args.count;
-        if let (Some(count), Some(first)) = (args.count, rate) {
+        let then = args.plan.load.then.as_deref().map(step).transpose()?;
+        common.count = args.plan.traffic.count;
+        if let (Some(count), Some(first)) = (args.plan.traffic.count, rate) {
             // A schedule of so many departures is one of the time that they take.
             let takes = Duration::from_nanos(Rates { first, then }.time_for(count));
             common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
@@ -453,12 +463,12 @@ impl Draft {
             frame_size: self.frame_size,
             rate,
             then,
-            pacing: args.pacing,
+            pacing: *args.plan.load.pacing,
             tx_burst,
-            catch_up: args.catch_up,
-            tolerance: args.tolerance,
-            ttl: args.ttl,
-            dscp: args.dscp,
+            catch_up: *args.plan.load.catch_up,
+            tolerance: *args.plan.checks.tolerance,
+            ttl: args.plan.traffic.ttl,
+            dscp: args.plan.traffic.dscp,
             link,
             far: None,
             back: None,
@@ -468,20 +478,20 @@ impl Draft {
     fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
         let args = &self.args;
         let headers = match capabilities.layer {
-            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.vlan.is_some()),
+            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.plan.traffic.vlan.is_some()),
             Layer::Payload => 0,
         };
         // What the path can make at a time may be less than what the device can send.
         let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         // A VLAN tag does not count towards the MTU.
-        let tag = if args.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
+        let tag = if args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
             4
         } else {
             0
         };
         let most = (capabilities.max_frame + tag).saturating_sub(headers);
         if self.payload_len > most {
-            let (option, given, limit) = match args.frame_size {
+            let (option, given, limit) = match args.plan.traffic.frame_size {
                 Some(size) => ("--frame-size", size, size - self.payload_len + most),
                 None => ("--payload-size", self.payload_len, most),
             };
@@ -526,14 +536,14 @@ impl Draft {
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
         let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
         let mut facts = vec![
-            HostFact::shown("port", self.args.port.to_string()),
+            HostFact::shown("port", self.args.plan.port().to_string()),
             HostFact::new("source", end(self.sources(), &self.flows.src_ports())),
             HostFact::new("destination", end(self.destinations(), &self.flows.dst_ports())),
             HostFact::shown("flows", self.flows.count().to_string()),
             HostFact::new("flow_memory_bytes", self.flow_bytes.to_string()),
             HostFact::shown("payload_bytes", self.payload_len.to_string()),
             HostFact::new("frame_bytes", self.frame_size.to_string()),
-            HostFact::new("pacing", format!("{:?}", self.args.pacing).to_lowercase()),
+            HostFact::new("pacing", format!("{:?}", self.args.plan.load.pacing).to_lowercase()),
         ];
         if let Some(name) = &self.dest.name {
             facts.push(HostFact::new("destination_name", name.clone()));
@@ -566,7 +576,7 @@ pub(super) fn has_all(device: &NetDev, ips: &AddressRange) -> bool {
 
 /// Says in the plan what was not given on the command line.
 fn fill(
-    args: &mut Traffic,
+    args: &mut Run,
     port: &Checked,
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
@@ -575,20 +585,20 @@ fn fill(
     payload_len: usize,
 ) {
     // So many packets take as long as they take.
-    let duration = if args.count.is_some() { "0" } else { "10s" };
-    lanes::fill(&mut args.run, roles, duration);
-    let plan = &mut args.run.plan;
-    plan.fill("traffic", "src", ranges::text(srcs));
+    let duration = if args.plan.traffic.count.is_some() { "0" } else { "10s" };
+    lanes::fill(args, roles, duration);
+    let plan = &mut args.complete;
+    plan.fill("traffic.src", ranges::text(srcs));
     let ip = bracketed(&dest.ips());
-    plan.fill("traffic", "dest", format!("{ip}:{}", dashed(&dest.ports)));
+    plan.fill("traffic.dest", format!("{ip}:{}", dashed(&dest.ports)));
     // A port that names its source port has no range beside it. Default ports of sockets follow from the lanes.
     if port.traits.socket.is_none() {
         let ports = if moved { DEFAULT_SRC_PORTS } else { flows.src_ports() };
-        plan.fill("traffic", "src_ports", dashed(&ports));
+        plan.fill("traffic.src_ports", dashed(&ports));
     }
-    plan.fill("traffic", "flows", flows.count());
-    if !plan.has("traffic", "frame_size") {
-        plan.fill("traffic", "payload_size", payload_len);
+    plan.fill("traffic.flows", flows.count());
+    if !plan.has("traffic.frame_size") {
+        plan.fill("traffic.payload_size", payload_len);
     }
 }
 
@@ -610,13 +620,13 @@ pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
 }
 
 /// Length of a run for which none is given: until its packets are sent, if they are counted.
-fn lasts(args: &Traffic) -> Option<Duration> {
-    let default = args.count.is_none().then_some(DEFAULT_DURATION);
-    args.run.duration.or(default)
+fn lasts(args: &Run) -> Option<Duration> {
+    let default = args.plan.traffic.count.is_none().then_some(DEFAULT_DURATION);
+    args.plan.times.duration.plain().or(default)
 }
 
 /// Checks a step of the rate; returns the higher of the two rates, as far as they are known.
-fn check_step(args: &Traffic, step: &StepText, pps: Option<f64>, frame_size: usize) -> Result<f64> {
+fn check_step(args: &Run, step: &StepText, pps: Option<f64>, frame_size: usize) -> Result<f64> {
     let Some(pps) = pps else {
         return Err(usage(format!(
             "--then {step}: without --rate there is no rate before it: want --rate RATE as well"
@@ -641,10 +651,10 @@ fn no_rate(rate: &RateText, want: &str) -> Failure {
 }
 
 /// Bytes of a packet's payload, and of its frame with FCS.
-pub(crate) fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
-    let vlan = args.vlan.is_some();
+pub(crate) fn sizes(args: &Run, v6: bool) -> Result<(usize, usize)> {
+    let vlan = args.plan.traffic.vlan.is_some();
     let headers = FrameSize::header_len(v6, vlan);
-    if let Some(size) = args.frame_size {
+    if let Some(size) = args.plan.traffic.frame_size {
         let least = headers + 16 + FrameSize::FCS_LEN;
         let payload = size.checked_sub(headers + FrameSize::FCS_LEN).filter(|&p| p >= 16);
         let payload = payload.ok_or_else(|| {
@@ -655,32 +665,32 @@ pub(crate) fn sizes(args: &Traffic, v6: bool) -> Result<(usize, usize)> {
         })?;
         return Ok((payload, size));
     }
-    let payload = args.payload_size.unwrap_or(DEFAULT_PAYLOAD);
+    let payload = args.plan.traffic.payload_size.unwrap_or(DEFAULT_PAYLOAD);
     Ok((payload, FrameSize::from_payload(payload, v6, vlan).with_fcs()))
 }
 
 /// Options of Ethernet headers mean nothing where the kernel writes the headers.
-fn payload_path_options(args: &Traffic, port: &Checked) -> Result<()> {
+fn payload_path_options(args: &Run, port: &Checked) -> Result<()> {
     if port.traits.layer == Layer::Ethernet {
-        if args.gateway.is_some() && port.nobody_answers() {
+        if args.plan.traffic.gateway.is_some() && port.nobody_answers() {
             return Err(usage(format!(
                 "--gateway: nobody is asked on {}: want it left out",
-                args.port
+                args.plan.port()
             )));
         }
         return Ok(());
     }
     let given = [
-        (args.dest_mac.is_some(), "--dest-mac"),
-        (args.gateway.is_some(), "--gateway"),
-        (args.vlan.is_some(), "--vlan"),
-        (args.ttl != 64, "--ttl"),
-        (args.dscp != 0, "--dscp"),
+        (args.plan.traffic.dest_mac.is_some(), "--dest-mac"),
+        (args.plan.traffic.gateway.is_some(), "--gateway"),
+        (args.plan.traffic.vlan.is_some(), "--vlan"),
+        (args.plan.traffic.ttl != 64, "--ttl"),
+        (args.plan.traffic.dscp != 0, "--dscp"),
     ];
     match given.iter().find(|(given, _)| *given) {
         Some((_, option)) => Err(usage(format!(
             "{option}: on {} the kernel writes the headers: want it left out, or the path af_packet",
-            args.port
+            args.plan.port()
         ))),
         None => Ok(()),
     }
@@ -705,7 +715,7 @@ const KERNEL_ADDRESSES: u64 = 32;
 
 /// Refuses flows, rows and lanes that have no room in memory. Returns the bytes that the flows take.
 fn check_memory(
-    args: &Traffic,
+    args: &Run,
     (port, far): (&Checked, Option<&Far>),
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
@@ -713,18 +723,22 @@ fn check_memory(
     // A share of the link's speed is 0: it is not known yet, and the slips of a flow are then as many as the least.
     (pps, receive): (Option<f64>, bool),
 ) -> Result<u64> {
-    let (count, settle, lanes) = (u64::from(flows.count()), args.settle, memory::lane_count(roles));
+    let (count, settle, lanes) = (
+        u64::from(flows.count()),
+        *args.plan.times.settle,
+        memory::lane_count(roles),
+    );
     let of_kernel = match (port.traits.in_kernel, flows.is_plain()) {
         (false, _) => 0,
         (true, true) => KERNEL_FLOW,
         (true, false) => KERNEL_FLOW + KERNEL_ADDRESSES,
     };
-    let ways = if args.both_ways { 2 } else { 1 };
+    let ways = if args.plan.traffic.both_ways { 2 } else { 1 };
     let bytes = move |n: u64| {
         let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
         of_way.saturating_add(n.saturating_mul(of_kernel)).saturating_mul(ways)
     };
-    let ports = (args.src_port_range.as_ref(), args.flows);
+    let ports = (args.plan.traffic.src_ports.as_ref(), args.plan.traffic.flows);
     let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());
     let says = match ports {
         (_, None) if several => format!("{}: {} flows take", of_ranges(srcs, dest), memory::count(count)),
@@ -737,10 +751,10 @@ fn check_memory(
         _ => format!("--flows {count}: they take"),
     };
     let mut parts = match far {
-        None => memory::of_run(&args.run, settle, roles, [port]),
+        None => memory::of_run(args, settle, roles, [port]),
         // Each port has buffers for its own lanes.
         Some(far) => {
-            let mut parts = memory::of_run(&args.run, settle, roles, []);
+            let mut parts = memory::of_run(args, settle, roles, []);
             parts.extend(memory::of_port(port, &far.sends, lanes.all));
             parts.extend(memory::of_port(&far.port, &far.roles, lanes.all));
             parts
@@ -762,8 +776,8 @@ fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
 }
 
 /// What was given that makes the flows as few as they are.
-fn makers_of_flows(args: &Traffic, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
-    if let Some(n) = args.flows {
+fn makers_of_flows(args: &Run, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
+    if let Some(n) = args.plan.traffic.flows {
         return format!("--flows {n}");
     }
     let several = |ips: &AddressRange| ranges::only(ips).is_none();
@@ -772,7 +786,7 @@ fn makers_of_flows(args: &Traffic, port: &Checked, (srcs, dest): (&AddressRange,
     if several(srcs) {
         given.push(format!("--src {}", ranges::text(srcs)));
     }
-    if let Some(src) = &args.src_port_range {
+    if let Some(src) = &args.plan.traffic.src_ports {
         given.push(format!("--src-port-range {}", dashed(src)));
     }
     if several(&ips) || dest.ports.start() != dest.ports.end() {
@@ -787,7 +801,7 @@ fn makers_of_flows(args: &Traffic, port: &Checked, (srcs, dest): (&AddressRange,
 }
 
 fn flows(
-    args: &Traffic,
+    args: &Run,
     port: &Checked,
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
@@ -798,8 +812,8 @@ fn flows(
     let set = |src_ports: RangeInclusive<u16>| {
         let dst_ports = dest.ports.clone();
         let lengths = [src_ports.len() as u32, dst_ports.len() as u32, counts.0, counts.1];
-        let wanted = FlowSet::wanted(lengths, args.step);
-        if args.flows.is_none() && wanted > u128::from(u32::MAX) {
+        let wanted = FlowSet::wanted(lengths, *args.plan.traffic.step);
+        if args.plan.traffic.flows.is_none() && wanted > u128::from(u32::MAX) {
             return Err(usage(format!(
                 "{}, --step combine: {wanted} flows: want {} at the most, such as the first of them by --flows N, or \
                  --step together",
@@ -807,10 +821,16 @@ fn flows(
                 u32::MAX
             )));
         }
-        Ok(FlowSet::of(src_ports, dst_ports, counts, args.step, args.flows))
+        Ok(FlowSet::of(
+            src_ports,
+            dst_ports,
+            counts,
+            *args.plan.traffic.step,
+            args.plan.traffic.flows,
+        ))
     };
     let Some(socket) = port.traits.socket else {
-        let given = args.src_port_range.as_ref().or(moved);
+        let given = args.plan.traffic.src_ports.as_deref().or(moved);
         return set(given.cloned().unwrap_or(DEFAULT_SRC_PORTS));
     };
     if dest.ports.start() != dest.ports.end() {
@@ -825,14 +845,14 @@ fn flows(
         .filter(|r| r.tx)
         .count()
         .max(roles.iter().filter(|r| r.rx).count()) as u16;
-    if let (Some(named), Some(_)) = (socket.port, &args.src_port_range) {
+    if let (Some(named), Some(_)) = (socket.port, &args.plan.traffic.src_ports) {
         return Err(usage(format!(
             "--src-port-range: the port {} names source port {named}: want one of the two left out",
-            args.port
+            args.plan.port()
         )));
     }
     let first = socket.port.unwrap_or(*DEFAULT_SRC_PORTS.start());
-    let given = args.src_port_range.as_ref().or(moved);
+    let given = args.plan.traffic.src_ports.as_deref().or(moved);
     let src = given.cloned().unwrap_or(first..=first.saturating_add(lanes - 1));
     let most = port.most_flows(roles).unwrap_or(usize::MAX).min(u32::MAX as usize) as u32;
     let all = set(src)?;

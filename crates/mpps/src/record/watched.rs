@@ -212,7 +212,7 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
         return;
     }
     programs::ask();
-    let plan = serde_json::from_str(&run.plan.text()).unwrap_or_default();
+    let plan = run.complete.json();
     // Drops of others' packets to the same ports would be taken for this run's where the kernel has none of them.
     let through_kernel = |port: &&Checked| port.traits.interface.is_some() || port.traits.socket.is_some();
     let devices = ports

@@ -60,7 +60,6 @@ pub fn run(plan: &Plan, sinks: Vec<Box<dyn Sink>>) -> Result<Summary, Error> {
 /// As [`run`].
 pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn() -> u32) -> Result<Summary, Error> {
     let host = Host::of_library(sinks, interruptions);
-    let command = plan.command()?;
-    let (summary, output) = commands::measure(command, &host)?;
+    let (summary, output) = commands::measure(plan.run(), &host)?;
     Ok(output.end(summary).0)
 }

@@ -1,20 +1,41 @@
 //! A run as a value, for other programs.
 
 use super::Error;
-use crate::cli::{Cli, Command, Run};
+use crate::cli::{Cli, Run, Tell};
 use crate::fail::{Failure, Result, argument_line, usage};
-use crate::plan::value::{self, in_fields};
+use crate::plan::json::in_fields;
+use crate::plan::model::{self, Workload};
 use crate::plan::{capture, forward, listen::Listener, traffic};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// A run: what it does, on which ports, with what traffic and load, for how long, on which lanes, and what is checked.
 /// It is complete, with each default filled in, and was checked as a whole; nothing is open.
 ///
 /// Its JSON is what `--print-plan` prints and a result's `plan` holds; `docs/plans.md` names the fields.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan(value::Plan);
+#[derive(Clone, Debug)]
+pub struct Plan {
+    fields: model::Plan,
+    /// The same, once somebody has asked for a field.
+    json: OnceLock<Value>,
+}
+
+impl PartialEq for Plan {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields == other.fields
+    }
+}
+
+impl From<model::Plan> for Plan {
+    fn from(fields: model::Plan) -> Self {
+        Self {
+            fields,
+            json: OnceLock::new(),
+        }
+    }
+}
 
 impl Plan {
     /// From the words of a command line, without the program's name: `["sendrecv", "loop:", …]`.
@@ -24,7 +45,7 @@ impl Plan {
     pub fn from_args<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> std::result::Result<Self, Error> {
         let words = std::iter::once("mpps".into()).chain(words.into_iter().map(Into::into));
         let cli = Cli::of(words).map_err(|e| Error::Usage(argument_line(&e)))?;
-        Ok(Self(filled(cli.command)?))
+        Ok(filled(cli.command.into_run()?)?.into())
     }
 
     /// From JSON: a plan, or a result that holds one.
@@ -32,22 +53,23 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] that names the field, its value and what would be right.
     pub fn from_json(text: &str) -> std::result::Result<Self, Error> {
-        let (workload, command) = read(text)?;
+        let plan = model::Plan::of_json(text).map_err(usage)?;
+        let workload = plan.workload;
         let named = |failure| match failure {
-            Failure::Usage(line) => usage(in_fields(&workload, &line)),
+            Failure::Usage(line) => usage(in_fields(workload, &line)),
             other => other,
         };
-        Ok(Self(filled(command).map_err(named)?))
+        Ok(filled(Run::of(plan, Tell::default(), false)).map_err(named)?.into())
     }
 
     /// As `--print-plan` has printed it: it was checked where its ports can be seen, and they may not be here.
     pub(crate) fn of_printed(text: &str) -> Result<Self> {
-        Ok(Self(value::Plan::of_text(text).map_err(usage)?))
+        Ok(model::Plan::of_json(text).map_err(usage)?.into())
     }
 
     /// That of a command line.
     pub(crate) fn of_run(run: &Run) -> Self {
-        Self(run.plan.clone())
+        run.complete.clone().into()
     }
 
     /// The plan with another value in one field, such as `("load.rate", "20kpps")` or `("traffic.flows", 8)`. Whether
@@ -56,8 +78,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] as [`Plan::from_json`].
     pub fn with(&self, field: &str, value: impl Into<Value>) -> std::result::Result<Self, Error> {
-        let mut changed = self.0.clone();
-        let (section, key) = field.split_once('.').unwrap_or(("", field));
+        let mut changed = self.fields.json();
         let value = value.into();
         // Two ways to say one thing: the one that is given takes the other's place.
         let other = match field {
@@ -66,33 +87,53 @@ impl Plan {
             _ => None,
         };
         if let Some(other) = other.filter(|_| !value.is_null()) {
-            changed.put(section, other, Value::Null);
+            changed["traffic"][other] = Value::Null;
         }
-        changed.put(section, key, value);
-        Self::from_json(&changed.text())
+        // What is not there is refused below, by its name.
+        match field.split_once('.').map(|(section, key)| (&mut changed[section], key)) {
+            None => changed[field] = value,
+            Some((Value::Object(fields), key)) => {
+                fields.insert(key.to_owned(), value);
+            }
+            Some((other, key)) => *other = json!({ key: value }),
+        }
+        Self::from_json(&changed.to_string())
     }
 
-    /// The plan with another seed, which is in no other field's way: nothing is checked anew.
-    pub(crate) fn with_seed(&self, seed: u64) -> Self {
-        let mut changed = self.0.clone();
-        changed.put("", "seed", seed.into());
-        Self(changed)
+    /// What it does.
+    pub(crate) fn workload(&self) -> Workload {
+        self.fields.workload
+    }
+
+    /// The run's fields. What is changed there is checked by the trial that it is of.
+    pub(crate) fn fields(&self) -> &model::Plan {
+        &self.fields
+    }
+
+    /// The same, to change them.
+    pub(crate) fn fields_mut(&mut self) -> &mut model::Plan {
+        self.json = OnceLock::new();
+        &mut self.fields
+    }
+
+    /// The run that it is, whose results go nowhere by themselves.
+    pub(crate) fn run(&self) -> Run {
+        Run::of(self.fields.clone(), Tell::default(), false)
     }
 
     /// A field's value; `None` where the plan has none such, or it is null.
     pub fn get(&self, field: &str) -> Option<&Value> {
-        let (section, key) = field.split_once('.').unwrap_or(("", field));
-        self.0.get(section, key)
+        let plan = self.json.get_or_init(|| self.fields.json());
+        let value = match field.split_once('.') {
+            None => plan.get(field),
+            Some((section, key)) => plan.get(section)?.get(key),
+        };
+        value.filter(|value| !value.is_null())
     }
 
     /// The plan as JSON, one field a line.
     pub fn to_json(&self) -> String {
-        self.0.text()
-    }
-
-    /// The command that it is.
-    pub(crate) fn command(&self) -> Result<Command> {
-        Ok(read(&self.0.text())?.1)
+        self.fields.text()
     }
 }
 
@@ -102,29 +143,19 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The workload of a plan, and the command that it is.
-fn read(text: &str) -> Result<(String, Command)> {
-    let words = value::words(text).map_err(usage)?;
-    let workload = words[1].to_string_lossy().into_owned();
-    let cli = Cli::of(words).map_err(|e| usage(in_fields(&workload, &argument_line(&e))))?;
-    Ok((workload, cli.command))
-}
-
-/// Checks a command that is a run, and fills in what was left open.
-fn filled(command: Command) -> Result<value::Plan> {
-    Ok(match command {
-        Command::Sendrecv(args) => traffic::Draft::new(args, true)?.args.run.plan,
-        Command::Send(args) => traffic::Draft::new(args, false)?.args.run.plan,
-        Command::Drop(mut args) => {
-            Listener::of_drop(&mut args)?;
-            args.run.plan
+/// Checks a run, and fills in what was left open.
+fn filled(mut run: Run) -> Result<model::Plan> {
+    Ok(match run.plan.workload {
+        Workload::Sendrecv | Workload::Send => traffic::Draft::new(run)?.args.complete,
+        Workload::Drop => {
+            Listener::of_drop(&mut run)?;
+            run.complete
         }
-        Command::Reflect(mut args) => {
-            Listener::of_reflect(&mut args)?;
-            args.run.plan
+        Workload::Reflect => {
+            Listener::of_reflect(&mut run)?;
+            run.complete
         }
-        Command::Forward(args) => forward::Draft::new(args)?.args.run.plan,
-        Command::Capture(args) => capture::Draft::new(args)?.args.run.plan,
-        _ => return Err(usage("no run: want sendrecv, send, drop, reflect, forward or capture")),
+        Workload::Forward => forward::Draft::new(run)?.args.complete,
+        Workload::Capture => capture::Draft::new(run)?.args.complete,
     })
 }

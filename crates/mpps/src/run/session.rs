@@ -1,10 +1,10 @@
 //! Ports that stay open over any number of trials.
 
 use super::{Error, Host, Plan};
-use crate::cli::Command;
 use crate::commands::{prepare, with_result};
 use crate::fail::{Failure, Result, failed, usage, went};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::plan::model::Workload;
 use crate::plan::neighbor::Asked;
 use crate::plan::reserve::reserve;
 use crate::plan::traffic::Draft;
@@ -72,14 +72,13 @@ pub(crate) fn on_session(
     })
 }
 
-/// The plan's arguments, checked: of a trial of the run that is `known`, or of the first.
+/// The plan, checked: of a trial of the run that is `known`, or of the first.
 fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
-    match plan.command()? {
-        Command::Sendrecv(args) => Draft::knowing(known, args, true),
-        Command::Send(args) => Draft::knowing(known, args, false),
-        _ => Err(usage(format!(
-            "workload: {}: it has no trials: want sendrecv or send",
-            plan.get("workload").cloned().unwrap_or_default()
+    match plan.workload() {
+        Workload::Sendrecv | Workload::Send => Draft::knowing(known, plan.run()),
+        other => Err(usage(format!(
+            "workload: \"{}\": it has no trials: want sendrecv or send",
+            other.name()
         ))),
     }
 }
@@ -161,14 +160,14 @@ impl Session<'_> {
             }
         }
         let mut plan = plan.clone();
-        let seed = plan.get("seed").and_then(serde_json::Value::as_u64).unwrap_or(1);
+        let seed = plan.fields().seed;
         let mut other = seed;
         // Packets that go the other way at the same time have the next seed.
         while self.ports.tells_trials_by_seed() && self.seeds.contains(&other) {
             other = other.wrapping_add(2);
         }
         if other != seed {
-            plan = plan.with_seed(other);
+            plan.fields_mut().seed = other;
         }
         let draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
         let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
@@ -180,7 +179,7 @@ impl Session<'_> {
         let told = self.ports.trial(&draft, false, sinks, self.interruptions);
         let summary = told.map_err(|e| self.explained(e))?;
         self.seeds.insert(other);
-        Ok(with_result(summary, &draft.args.run.plan, sinks))
+        Ok(with_result(summary, &draft.args.complete, sinks))
     }
 
     /// Why there was no trial. Of a port whose interface has gone nothing fits any more, which is no fault of the plan.
@@ -225,7 +224,7 @@ pub(crate) fn on_ports(
 ) -> Result<()> {
     let reserved = reserve(draft)?;
     let draft = reserved.draft(draft);
-    let run = &draft.args.run;
+    let run = &draft.args;
     let requests = draft.requests();
     let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
     let _prepared = prepare(host, run, &ports, &draft.rules, Work::Ends)?;

@@ -5,8 +5,8 @@ use crate::cli::{Cli, Command};
 use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
 use crate::plan::author::Author;
+use crate::plan::model::{self, Plain};
 use crate::plan::traffic::{Draft, sizes};
-use crate::plan::value;
 use crate::privilege::as_user;
 use crate::run::Plan;
 use mpps_sys::text::of_bytes;
@@ -137,10 +137,9 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         let no_json = |e| wrong(&format!("{}: {WANT}", mpps_report::no_json(content.as_bytes(), &e)));
         let json: Value = serde_json::from_str(&content).map_err(no_json)?;
         if json.get("mpps_plan").is_some() && single {
-            let mut words = value::words(&content).map_err(|line| wrong(&line))?;
-            author.check(&words).map_err(|failure| failure.of(&at))?;
-            words.remove(0);
-            let variant = variant(name, text, words).map_err(|failure| failure.of(&at))?;
+            let plan = model::Plan::of_json(&content).map_err(|line| wrong(&line))?;
+            author.check(&plan).map_err(|failure| failure.of(&at))?;
+            let variant = variant(name, text, plan.words()).map_err(|failure| failure.of(&at))?;
             return Ok(One::Run(Box::new(variant)));
         }
         let workload = json.get("workload").and_then(Value::as_str);
@@ -257,29 +256,23 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
         Command::Sendrecv(args) | Command::Send(args) if args.lab => {
             let plan = in_lab::planned(&args)?;
             // A lab's network is one of IPv4.
-            let (_, frame_size) = sizes(&args, false)?;
+            let (_, frame_size) = sizes(&args.run, false)?;
             // Its own words have the port in full, as the plan has it: settings find it by that.
             let words = args.words.into_iter().skip(1).collect();
             (words, plan, Some(frame_size))
         }
-        Command::Sendrecv(args) => {
+        Command::Sendrecv(args) | Command::Send(args) => {
             let plan = of_plan(words.clone())?;
-            (words, plan, Some(Draft::new(args, true)?.frame_size))
-        }
-        Command::Send(args) => {
-            let plan = of_plan(words.clone())?;
-            (words, plan, Some(Draft::new(args, false)?.frame_size))
+            (words, plan, Some(Draft::new(args.run)?.frame_size))
         }
         _ => {
             let plan = of_plan(words.clone())?;
             (words, plan, None)
         }
     };
-    let time = |field: &str| {
-        let text = plan.get(field).and_then(Value::as_str)?;
-        crate::cli::values::duration(text).ok()
-    };
-    let duration = time("times.duration").filter(|time| !time.is_zero());
+    let times = &plan.fields().times;
+    let (duration, settle) = (times.duration.plain(), *times.settle);
+    let duration = duration.filter(|time| !time.is_zero());
     let duration = duration.ok_or_else(|| usage("a run without an end: want --duration TIME"))?;
     let workload = words.first().map(|word| word.to_string_lossy().into_owned());
     Ok(Variant {
@@ -287,7 +280,7 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
         text: mpps_io::hide_secrets(text),
         words,
         quiet: tell.quiet,
-        takes: duration + time("times.settle").unwrap_or_default(),
+        takes: duration + settle,
         plan,
         workload: workload.unwrap_or_default(),
         frame_size,

@@ -130,8 +130,7 @@ fn with(
             Ok(all)
         }
         Of::Port => {
-            let ports = base.plan.get("ports").and_then(serde_json::Value::as_array);
-            let ports: Vec<_> = ports.into_iter().flatten().filter_map(|port| port.as_str()).collect();
+            let ports = base.plan.fields().specs();
             let mut all = words.to_vec();
             let mut found = false;
             for word in &mut all {
@@ -140,10 +139,7 @@ fn with(
                     continue;
                 };
                 // Settings before this one have changed the ports, not what they open.
-                let is_port = |known: &&str| {
-                    let known = known.parse::<PortSpec>();
-                    known.is_ok_and(|known| known.path == port.path && known.device == port.device)
-                };
+                let is_port = |known: &PortSpec| known.path == port.path && known.device == port.device;
                 if !ports.iter().any(is_port) {
                     continue;
                 }

@@ -4,16 +4,18 @@
 use super::limits::LimitedBy;
 use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
 use super::record::{Earlier, Record};
-use super::{Setup, Step, Stop, time};
+use super::{Setup, Step, Stop};
 use crate::commands::serving::Serving;
 use crate::fail::{Failure, Result, failed, say};
+use crate::plan::model::Written;
+use crate::plan::values::rate::{RateText, StepText};
 use crate::privilege::Clerk;
 use crate::run::{Plan, Session};
+use mpps_engine::Pacing;
 use mpps_method::Limits;
 use mpps_report::JsonTarget;
 use mpps_serve::TrialAbout;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -124,7 +126,11 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Ways in which packets go at the same time.
     pub(crate) fn ways(&self) -> u64 {
-        if self.setup.args.traffic.both_ways { 2 } else { 1 }
+        if self.setup.args.traffic.run.plan.traffic.both_ways {
+            2
+        } else {
+            1
+        }
     }
 
     /// Between two trials, beside the trials themselves.
@@ -179,7 +185,9 @@ impl<'b, 's> Bench<'b, 's> {
     /// # Errors
     /// One line that says why not.
     pub(crate) fn check_size(&mut self, frame_size: usize) -> Result<()> {
-        let plan = self.setup.plan.with("traffic.frame_size", frame_size)?;
+        let mut plan = self.setup.plan.clone();
+        let of = &mut plan.fields_mut().traffic;
+        (of.frame_size, of.payload_size) = (Some(frame_size), None);
         self.session.check(&plan)
     }
 
@@ -248,7 +256,7 @@ impl<'b, 's> Bench<'b, 's> {
         if ask.phase != Phase::Ceiling {
             self.learn(ask)?;
         }
-        let plan = self.plan_of(ask)?;
+        let plan = self.plan_of(ask);
         let histogram = Arc::new(Mutex::new(Histogram::default()));
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         if ask.phase == Phase::Latency {
@@ -303,7 +311,7 @@ impl<'b, 's> Bench<'b, 's> {
             settle: None,
             burst: None,
             ..*ask
-        })?;
+        });
         match self.session_trial(&plan, &mut [])?.interrupted {
             true => Err(Stop::Interrupted),
             false => Ok(()),
@@ -311,32 +319,36 @@ impl<'b, 's> Bench<'b, 's> {
     }
 
     /// The plan of a trial.
-    fn plan_of(&self, ask: &Ask) -> Result<Plan> {
+    fn plan_of(&self, ask: &Ask) -> Plan {
         let mut plan = self.setup.plan.clone();
+        let of = plan.fields_mut();
         if ask.frame_size != self.setup.frame_size() {
-            plan = plan.with("traffic.frame_size", ask.frame_size)?;
+            (of.traffic.frame_size, of.traffic.payload_size) = (Some(ask.frame_size), None);
         }
-        let rate = ask.load.map_or(Value::Null, |load| format!("{load}pps").into());
-        plan = plan.with("load.rate", rate)?;
-        let pacing = ask.burst.map(|frames| Value::from(format!("burst={frames}")));
+        of.load.rate = ask.load.map(RateText::pps);
+        let pacing = ask
+            .burst
+            .map(|frames| Written::new(format!("burst={frames}"), Pacing::Bursts(frames)));
         if let Some(pacing) = pacing
             .or_else(|| self.setup.pacing.clone())
             .filter(|_| ask.load.is_some())
         {
-            plan = plan.with("load.pacing", pacing)?;
+            of.load.pacing = pacing;
         }
         if let Some((load, at)) = ask.then {
-            plan = plan.with("load.then", format!("{load}pps@{}", time(at)))?;
+            let step = StepText {
+                rate: RateText::pps(load),
+                after: Duration::from_nanos(at),
+            };
+            of.load.then = Some(Written::new(format!("{load}pps@{}", Written::ns(at)), step));
         }
         if let Some(settle) = ask.settle {
-            plan = plan.with("times.settle", time(settle.as_nanos() as u64))?;
+            of.times.settle = Written::ns(settle.as_nanos() as u64);
         }
         // These tests compute the device's recovery from lost and late packets, so they wait the whole settle time.
-        if matches!(ask.phase, Phase::Recovery | Phase::Reset) && self.setup.early() {
-            plan = plan.with("times.settle_early", false)?;
-        }
-        plan.with("times.duration", time(ask.duration_ns))
-            .map_err(Failure::from)
+        of.times.settle_early &= !matches!(ask.phase, Phase::Recovery | Phase::Reset);
+        of.times.duration = Some(Written::ns(ask.duration_ns));
+        plan
     }
 
     /// Waits between two trials; false where the end has been asked for.

@@ -14,6 +14,7 @@ use crate::commands::folder::FILE;
 use crate::commands::output::unwritable;
 use crate::commands::serving::{Serving, Shown};
 use crate::fail::{Failure, Result, failed, usage};
+use crate::plan::model::{self, Written};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
@@ -87,7 +88,7 @@ pub(crate) struct Setup<'a> {
     /// The device under test in the user's words.
     pub(crate) device: Option<String>,
     /// How departures are spread where there is a rate, if that was said: as fast as can be, nothing is to be spread.
-    pacing: Option<Value>,
+    pacing: Option<Written<Pacing>>,
     /// How long frames for the device to learn from are sent before each trial, if they are.
     pub(crate) learning: Option<Duration>,
 }
@@ -103,21 +104,18 @@ impl<'a> Setup<'a> {
         early: bool,
     ) -> Result<Self> {
         chosen_by_method(args)?;
-        let settle = if args.settle_given { args.traffic.settle } else { settle };
-        let mut traffic = args.traffic.clone();
-        traffic.settle = settle;
-        traffic.settle_early |= early;
-        let (plan, early) = (&mut traffic.run.plan, traffic.settle_early);
-        plan.put("times", "settle", time(settle.as_nanos() as u64).into());
-        plan.put("times", "settle_early", early.into());
-        let pacing = traffic.run.plan.get("load", "pacing").cloned();
-        let pacing = pacing.filter(|_| std::mem::replace(&mut traffic.pacing, Pacing::Constant) != Pacing::Constant);
-        traffic.run.plan.put("load", "pacing", Value::Null);
+        let mut run = args.traffic.run.clone();
+        let plan = &mut run.plan;
+        let settle = if args.settle_given { *plan.times.settle } else { settle };
+        plan.times.settle = Written::ns(settle.as_nanos() as u64);
+        plan.times.settle_early |= early;
+        let pacing = std::mem::take(&mut plan.load.pacing);
+        plan.load.pacing = model::Plan::new(plan.workload).load.pacing;
         if let Some(size) = frame_size {
-            traffic.frame_size = Some(size);
-            traffic.run.plan.put("traffic", "frame_size", size.into());
+            plan.traffic.frame_size = Some(size);
         }
-        let mut draft = Draft::new(traffic.clone(), true)?;
+        run.complete.clone_from(&run.plan);
+        let mut draft = Draft::new(run.clone())?;
         if draft.port.traits.in_kernel {
             // What the kernel runs is loaded once, for the highest rate, before privileges are given up.
             let Some(rate) = &args.max_rate else {
@@ -125,19 +123,19 @@ impl<'a> Setup<'a> {
                     "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
                 ));
             };
-            traffic.run.plan.fill("load", "rate", rate.to_string());
-            traffic.rate = Some(rate.clone());
-            draft = Draft::knowing(Some(&draft), traffic, true)?;
+            run.plan.load.rate = Some(rate.clone());
+            run.complete.clone_from(&run.plan);
+            draft = Draft::knowing(Some(&draft), run)?;
         }
         let link = draft.port.interface().filter(|device| !device.is_virtual);
         Ok(Self {
             args,
-            plan: Plan::of_run(&draft.args.run),
+            plan: Plan::of_run(&draft.args),
             link_bps: link.and_then(|device| device.speed_bps),
             pause: args.pause.unwrap_or(pause),
             settle,
             learning: None,
-            pacing,
+            pacing: Some(pacing).filter(|pacing| **pacing != Pacing::Constant),
             device: args.dut_note.as_deref().map(report::note).transpose()?,
             draft,
         })
@@ -145,7 +143,7 @@ impl<'a> Setup<'a> {
 
     /// Whether trials may end before the settle time is over.
     pub(crate) fn early(&self) -> bool {
-        self.draft.args.settle_early
+        self.draft.args.plan.times.settle_early
     }
 
     /// What passes between two trials: packets under way, the pause, and learning.
@@ -172,9 +170,11 @@ impl<'a> Setup<'a> {
         let vlan = self
             .draft
             .args
+            .plan
+            .traffic
             .vlan
             .map_or_else(String::new, |id| format!(", VLAN {id}"));
-        let seed = self.args.traffic.run.seed;
+        let seed = self.args.traffic.run.plan.seed;
         [
             ("medium", medium),
             ("protocol", format!("UDP over {version}{vlan}")),
@@ -213,7 +213,7 @@ impl<'a> Setup<'a> {
         body: &mut dyn FnMut(&mut Bench<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         if let Some(pacing) = &self.pacing {
-            params["pacing"] = pacing.clone();
+            params["pacing"] = pacing.text().into();
         }
         let header = Header {
             test,
@@ -276,22 +276,22 @@ fn chosen_by_method(args: &Method) -> Result<()> {
     let given = [
         (
             "--rate",
-            args.traffic.rate.is_some(),
+            args.traffic.run.plan.load.rate.is_some(),
             "the method chooses it: want --max-rate and --min-rate",
         ),
         (
             "--then",
-            args.traffic.then.is_some(),
+            args.traffic.run.plan.load.then.is_some(),
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
             "--count",
-            args.traffic.count.is_some(),
+            args.traffic.run.plan.traffic.count.is_some(),
             "a trial is of a time, and its packets are the method's: want sendrecv … --count N",
         ),
         (
             "--duration",
-            run.duration.is_some(),
+            run.plan.times.duration.is_some(),
             "the method has times of its own: see its --help",
         ),
         ("--csv", run.tell.csv.is_some(), NO_ROWS),
@@ -349,11 +349,6 @@ pub(crate) fn no_tolerance(args: &Method) -> Result<()> {
         )),
         false => Ok(()),
     }
-}
-
-/// A time as a plan has it.
-pub(crate) fn time(ns: u64) -> String {
-    format!("{}us", ns as f64 / 1e3)
 }
 
 /// Rates as they are written, for the record.

@@ -6,6 +6,7 @@ use super::record::trial_json;
 use super::{Setup, Stop};
 use crate::commands::state_files::state_is_told;
 use crate::fail::{Result, failed, print_words, say, usage};
+use crate::plan::model::Written;
 use crate::privilege::as_user;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_report::{method_junit, rfc3339};
@@ -155,7 +156,7 @@ fn deviations(setup: &Setup<'_>) -> Vec<String> {
             setup.pause.as_secs_f64()
         ));
     }
-    if setup.args.traffic.far.is_some() && !setup.args.traffic.both_ways {
+    if setup.args.traffic.run.plan.far().is_some() && !setup.args.traffic.run.plan.traffic.both_ways {
         all.push("packets in one direction, not in both at once (RFC 2544, 14)".to_owned());
     }
     if setup.device.is_none() {
@@ -240,9 +241,9 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
         "pause_s": setup.pause.as_secs_f64(),
         "settle_s": setup.settle.as_secs_f64(),
         "settle_early": setup.early(),
-        "load": if traffic.both_ways { "of each way" } else { "of all lanes" },
+        "load": if traffic.run.plan.traffic.both_ways { "of each way" } else { "of all lanes" },
         "effective_duration": "as intended",
-        "pacing": setup.pacing,
+        "pacing": setup.pacing.as_ref().map(Written::text),
         "link_bps": setup.link_bps,
     });
     let stream = setup.stream().map(|(name, text)| (name.to_owned(), Value::from(text)));

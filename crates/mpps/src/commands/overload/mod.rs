@@ -10,9 +10,10 @@ use super::method::bench::Bench;
 use super::method::limits::LimitedBy;
 use super::method::measure::{Ask, Measured, Phase};
 use super::method::search::{Found, search_of};
-use super::method::{Setup, Step, Stop, expect, rates_json, report, time};
+use super::method::{Setup, Step, Stop, expect, rates_json, report};
 use crate::cli::Overload;
 use crate::fail::{Result, failed, usage};
+use crate::plan::model::Written;
 use device::Lanes;
 use mpps_method::{Goal, Input, Ratio};
 use points::Load;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
     let params = json!({
         "reference": args.reference.as_ref().map(ToString::to_string),
         "rates": rates_json(&args.method),
-        "trial": time(times.trial_ns),
+        "trial": Written::ns(times.trial_ns).text(),
         "rounds": times.rounds,
         "quick": args.quick,
     });

@@ -119,7 +119,11 @@ impl<'t> Told<'t> {
             times,
             lanes: Vec::new(),
             no_device: None,
-            ways: if setup.args.traffic.both_ways { 2 } else { 1 },
+            ways: if setup.args.traffic.run.plan.traffic.both_ways {
+                2
+            } else {
+                1
+            },
         };
         if let Some(device) = device {
             told.ask(device, bench);

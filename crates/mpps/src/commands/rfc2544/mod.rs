@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
 /// Recovery takes a rate that changes within a run, and the times of losses: where these can't be had, it is refused,
 /// or left out of all tests for the reason given.
 fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
-    let why = match (setup.in_kernel(), args.method.traffic.both_ways) {
+    let why = match (setup.in_kernel(), args.method.traffic.run.plan.traffic.both_ways) {
         _ if !choice.has(Test::Recovery) => return Ok(None),
         (true, _) => "programs in the kernel keep one rate within a run",
         (_, true) => "when packets of two ways were lost is not known",

@@ -1,11 +1,10 @@
 //! The sample path is in the list like any other: a command's own plan is run on it, and the page shows its sources.
 
-use crate::cli::{Cli, Command};
+use crate::cli::Cli;
 use crate::fail::{Failure, Result};
 use crate::paths::{KernelDevices, Opening, Use, with_alike};
 use crate::plan::neighbor::Asked;
 use crate::plan::traffic::Draft;
-use clap::Parser;
 use mpps_engine::run_traffic;
 use mpps_io::Port;
 use mpps_stats::Summary;
@@ -28,15 +27,10 @@ impl Use for Generate<'_> {
 
 fn sendrecv(port: &str, options: &str) -> Result<Summary> {
     let line = format!("mpps sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {options}");
-    let Command::Sendrecv(args) = Cli::try_parse_from(line.split_whitespace())
-        .expect("a command line")
-        .command
-    else {
-        panic!("it is sendrecv");
-    };
-    let draft = Draft::new(args, true)?;
+    let cli = Cli::of(line.split_whitespace().map(Into::into)).expect("a command line");
+    let draft = Draft::new(cli.command.into_run()?)?;
     let opening = Opening {
-        run: &draft.args.run,
+        run: &draft.args,
         rules: &draft.rules,
         interruptions: &|| 0,
     };

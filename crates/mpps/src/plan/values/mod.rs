@@ -1,5 +1,9 @@
 //! Values of options: from text to type, with one line on what would be right.
 
+pub(crate) mod capture;
+pub(crate) mod forward;
+pub(crate) mod rate;
+
 use crate::paths::drives_interface;
 use mpps_engine::{OnFull, Pacing, Step};
 use mpps_io::{AddressRange, PortSpec, addresses as ranges};
@@ -10,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub(super) type Parsed<T> = Result<T, String>;
+pub(crate) type Parsed<T> = Result<T, String>;
 
 /// A list of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +68,7 @@ fn no_time(text: &str, want: &str) -> String {
 }
 
 /// A time in ns: a decimal number and a unit.
-pub(super) fn time_ns(text: &str) -> Option<u64> {
+pub(crate) fn time_ns(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);
     let (_, scale) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
@@ -175,7 +179,10 @@ pub(crate) fn catch_up(text: &str) -> Parsed<Duration> {
     )
 }
 
-fn whole<T: std::str::FromStr + PartialOrd + std::fmt::Display>(text: &str, range: RangeInclusive<T>) -> Parsed<T> {
+pub(crate) fn whole<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+) -> Parsed<T> {
     match text.parse::<T>() {
         Ok(n) if range.contains(&n) => Ok(n),
         _ => Err(format!("want a whole number from {} to {}", range.start(), range.end())),

@@ -1,15 +1,16 @@
 use super::*;
+use crate::cli::Cli;
 use proptest::prelude::*;
 
 /// The plan of a command line, as it is written.
 fn plan(line: &str) -> Plan {
-    let command = Cli::command();
-    let words = std::iter::once("mpps").chain(line.split_whitespace());
-    let matches = command
-        .clone()
-        .try_get_matches_from(words)
-        .unwrap_or_else(|e| panic!("{line}: {e}"));
-    Plan::written(&command, &matches)
+    of_words(line.split_whitespace().map(OsString::from).collect())
+}
+
+fn of_words(words: Vec<OsString>) -> Plan {
+    let whole = std::iter::once("mpps".into()).chain(words.iter().cloned());
+    let cli = Cli::of(whole).unwrap_or_else(|e| panic!("{words:?}: {e}"));
+    cli.command.into_run().expect("a run").plan
 }
 
 const RUNS: [&str; 10] = [
@@ -30,20 +31,15 @@ const RUNS: [&str; 10] = [
 fn a_plan_is_the_command_line_that_it_was_made_from() {
     for line in RUNS {
         let first = plan(line);
-        let again = words(&first.text()).unwrap_or_else(|e| panic!("{line}: {e}"));
-        let command = Cli::command();
-        let matches = command
-            .clone()
-            .try_get_matches_from(again)
-            .unwrap_or_else(|e| panic!("{line}: {e}"));
-        assert_eq!(Plan::written(&command, &matches), first, "{line}");
+        assert_eq!(Plan::of_json(&first.text()).as_ref(), Ok(&first), "{line}");
+        assert_eq!(of_words(first.words()), first, "{line}");
     }
 }
 
 #[test]
 fn a_summary_that_holds_a_plan_is_one() {
     let held = format!(r#"{{"rx_packets": 1, "plan": {}}}"#, plan(RUNS[0]).text());
-    assert_eq!(words(&held), words(&plan(RUNS[0]).text()));
+    assert_eq!(Plan::of_json(&held), Ok(plan(RUNS[0])));
 }
 
 #[test]
@@ -111,43 +107,43 @@ fn what_no_plan_has_is_refused_by_its_name_by_program_and_schema() {
         (sendrecv(r#", "times": 3"#), "times: 3: want an object of duration"),
     ];
     for (text, part) in cases {
-        let refused = words(&text).expect_err(&text);
+        let refused = Plan::of_json(&text).expect_err(&text);
         assert!(refused.contains(part) && !refused.contains('\n'), "{text}: {refused}");
         if let Ok(value) = serde_json::from_str(&text) {
             assert!(!schema.is_valid(&value), "{text}");
         }
     }
     let open = r#"{"mpps_plan": 1, "workload": "send", "ports": ["loop:"], "load": {"rate": null}, "lanes": {}}"#;
-    assert!(words(open).is_ok() && schema.is_valid(&serde_json::from_str(open).expect("JSON")));
+    assert!(Plan::of_json(open).is_ok() && schema.is_valid(&serde_json::from_str(open).expect("JSON")));
 }
 
 #[test]
 fn no_plan_holds_a_secret() {
     let plan = plan("drop dpdk:net_memif0,role=server,secret=swordfish");
     assert!(!plan.text().contains("swordfish"), "{}", plan.text());
-    let refused = words(&plan.text()).expect_err("it is hidden");
+    let refused = Plan::of_json(&plan.text()).expect_err("it is hidden");
     assert!(refused.contains("no plan holds a secret"), "{refused}");
-    assert!(words(&plan.text().replace('\u{2026}', "swordfish")).is_ok());
+    assert!(Plan::of_json(&plan.text().replace('\u{2026}', "swordfish")).is_ok());
 }
 
 #[test]
 fn a_line_about_options_is_one_about_fields() {
     assert_eq!(
-        in_fields("send", "--rate '5': want a rate, or --pacing left out"),
+        in_fields(Workload::Send, "--rate '5': want a rate, or --pacing left out"),
         "load.rate (--rate) '5': want a rate, or load.pacing (--pacing) left out"
     );
     assert_eq!(
-        in_fields("send", "--rx-lanes: want --lanes N"),
+        in_fields(Workload::Send, "--rx-lanes: want --lanes N"),
         "lanes.rx_lanes (--rx-lanes): want lanes.lanes (--lanes) N"
     );
-    assert_eq!(in_fields("drop", "no option"), "no option");
+    assert_eq!(in_fields(Workload::Drop, "no option"), "no option");
     // One option, and a field in each of two sections.
     assert_eq!(
-        in_fields("send", "--dest-mac: bad"),
+        in_fields(Workload::Send, "--dest-mac: bad"),
         "traffic.dest_mac (--dest-mac): bad"
     );
     assert_eq!(
-        in_fields("forward", "--dest-mac: bad"),
+        in_fields(Workload::Forward, "--dest-mac: bad"),
         "forward.dest_mac (--dest-mac): bad"
     );
 }
@@ -181,20 +177,20 @@ fn key() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in ".*") {
-        let _ = words(&text);
+        let _ = Plan::of_json(&text);
     }
 
     #[test]
     fn no_json_makes_the_reader_panic_and_each_refusal_is_one_line(
         value in anything(),
-        workload in prop::sample::select(WORKLOADS.to_vec()),
+        workload in prop::sample::select(Workload::ALL.map(Workload::name).to_vec()),
     ) {
         let mut value = value;
         if let Value::Object(plan) = &mut value {
             plan.insert("mpps_plan".to_owned(), VERSION.into());
             plan.insert("workload".to_owned(), workload.into());
         }
-        if let Err(line) = words(&value.to_string()) {
+        if let Err(line) = Plan::of_json(&value.to_string()) {
             prop_assert!(!line.contains('\n'), "{line:?}");
         }
     }
@@ -209,22 +205,20 @@ fn a_key_that_is_there_twice_is_refused_by_its_name_at_every_level() {
         (r#""load": {"rate": "1kpps", "r\u0061te": "2kpps"}"#, "load.rate"),
         (r#""times": {"duration": null, "x": [{"a": 1, "a": 2}]}"#, "times.x.a"),
     ] {
-        let refused = words(&whole(fields)).expect_err(fields);
+        let refused = Plan::of_json(&whole(fields)).expect_err(fields);
         assert!(refused.starts_with(&format!("{name}: it is there twice")), "{refused}");
         let held = format!(r#"{{"rx_packets": 1.5, "late": -1, "plan": {}}}"#, whole(fields));
-        let refused = words(&held).expect_err(fields);
+        let refused = Plan::of_json(&held).expect_err(fields);
         assert!(refused.starts_with(&format!("plan.{name}: ")), "{refused}");
     }
-    assert!(words(&whole(r#""load": {"rate": null}, "times": {"duration": "1s"}"#)).is_ok());
+    assert!(Plan::of_json(&whole(r#""load": {"rate": null}, "times": {"duration": "1s"}"#)).is_ok());
 }
 
 #[test]
 fn default_source_ports_of_a_plan_stay_a_default_where_no_socket_has_them() {
     let given = |line: &str| {
-        let words = words(&plan(line).text()).unwrap_or_else(|e| panic!("{line}: {e}"));
-        words
-            .iter()
-            .any(|word| word.to_string_lossy().starts_with("--src-port-range"))
+        let plan = Plan::of_json(&plan(line).text()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        plan.traffic.src_ports.is_some()
     };
     let default = "--src-port-range 10000-10063";
     for port in ["af_packet:eth1", "xdp:eth1", "loop:", "dpdk:net_af_packet0,iface=eth1"] {

@@ -1,65 +1,12 @@
-//! The arguments of `forward`.
+//! Values of the options of `forward`.
 
-use super::{Run, capture, values};
-use clap::Args;
-use mpps_engine::{OnFull, Work};
-use mpps_io::PortSpec;
+use super::capture;
+use crate::plan::values;
+use mpps_engine::Work;
 use mpps_wire::MacAddr;
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use std::time::Duration;
 
 /// Most ports of a run.
 pub(crate) const MOST_PORTS: usize = 16;
-
-const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_packet:eth1, af_xdp:eth1,mode=skb, \
-                          xdp:eth1, dpdk:0000:03:00.0, null:. They pair up in this order: the 1st with the 2nd, the \
-                          3rd with the 4th. Frames go from each port of a pair to the other; a last port without a \
-                          partner sends its frames back. More than two ports must be on one path";
-
-/// `forward`.
-#[derive(Args, Debug, Clone)]
-pub(crate) struct Forward {
-    #[arg(value_name = "PORT", help = PORTS_HELP, required = true, value_parser = values::port)]
-    pub(crate) devices: Vec<PortSpec>,
-    /// How to change frames: io (not at all), macswap (swap the MAC addresses), 5tswap (swap MAC addresses, IP
-    /// addresses, and UDP or TCP ports), l2fwd (source MAC: the sending port's; destination MAC: --dest-mac) [default:
-    /// io between the ports of a pair, macswap on a port without a partner]
-    #[arg(long, value_name = "MODE", value_parser = mode)]
-    pub(crate) mode: Option<Mode>,
-    /// Destination MAC address of sent frames (l2fwd): one for all ports, or one per sending port, in the order of the
-    /// ports
-    #[arg(long, value_name = "MAC[,MAC…]", value_parser = macs)]
-    pub(crate) dest_mac: Option<Macs>,
-    /// Hold frames until --burst of them have come or the oldest has waited this long, 0 to 10ms: bursts get fuller,
-    /// frames leave later
-    #[arg(long, value_name = "TIME", value_parser = values::drain, default_value = "0", allow_hyphen_values = true)]
-    pub(crate) drain: Duration,
-    /// Work that a lane does on each frame beside forwarding it, as a stand-in for a heavier program: a time for which
-    /// it spins, 0 to 100us, such as 200ns, and after a comma reads=N and writes=N (words at random places of its
-    /// memory, up to 1000 each) and memory=SIZE (up to 4GiB) [default: none; memory: 64MiB]
-    #[arg(long, value_name = "TIME[,…]", value_parser = work)]
-    pub(crate) work: Option<Work>,
-    /// Give each direction of a pair its own lanes: --lanes N means N per direction
-    #[arg(long)]
-    pub(crate) split_directions: bool,
-    /// Which frames to forward: foreign (all but those for this host's own addresses), udp (by --ip and --port), all
-    /// [default: foreign; udp with --ip or --port]
-    #[arg(long, value_name = "WHICH", value_parser = take)]
-    pub(crate) take: Option<Take>,
-    /// Forward only UDP packets from or to this address
-    #[arg(long, value_name = "IP", value_parser = values::ip)]
-    pub(crate) ip: Option<IpAddr>,
-    /// Forward only UDP packets from or to these ports
-    #[arg(long = "port", id = "udp_ports", value_name = "A-B", value_parser = values::ports)]
-    pub(crate) ports: Option<RangeInclusive<u16>>,
-    /// When a port does not take frames at once: wait (for room, up to 10 ms, receiving nothing meanwhile), or drop
-    /// (count them and receive on, as DPDK's l2fwd does) [default: wait; xdp: drop]
-    #[arg(long, value_name = "HOW", value_parser = values::on_full)]
-    pub(crate) on_full: Option<OnFull>,
-    #[command(flatten)]
-    pub(crate) run: Run,
-}
 
 /// What is done to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +58,7 @@ impl Take {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Macs(pub(crate) Vec<MacAddr>);
 
-fn mode(text: &str) -> Result<Mode, String> {
+pub(crate) fn mode(text: &str) -> Result<Mode, String> {
     let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
     found.ok_or_else(|| format!("want one of {}", Mode::ALL.map(Mode::name).join(", ")))
 }
@@ -128,7 +75,7 @@ const MOST_WORDS: u32 = 1000;
 const WORK_MEMORY: u64 = 64 << 20;
 const MOST_WORK_MEMORY: u64 = 4 << 30;
 
-fn work(text: &str) -> Result<Work, String> {
+pub(crate) fn work(text: &str) -> Result<Work, String> {
     let mut words = text.split(',');
     let mut work = Work {
         ns: work_ns(words.next().unwrap_or_default())?,
@@ -172,7 +119,7 @@ fn work_ns(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("'{text}': want a time from 0 to 100us with its unit (ns, us), such as 200ns"))
 }
 
-fn macs(text: &str) -> Result<Macs, String> {
+pub(crate) fn macs(text: &str) -> Result<Macs, String> {
     let macs: Vec<_> = text.split(',').map(values::mac).collect::<Result<_, _>>()?;
     match macs.len() {
         1..=MOST_PORTS => Ok(Macs(macs)),

@@ -1,0 +1,146 @@
+//! The options of a run's plan on the command line, made from the table of its fields.
+
+use super::rate::RateParser;
+use crate::paths;
+use crate::plan::fields::{FIELDS, Field, Kind};
+use crate::plan::json::port;
+use crate::plan::model::{Plan, Workload};
+use clap::builder::{PathBufValueParser, ValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::path::PathBuf;
+
+const FAR_HELP: &str = "Port to receive at, where packets are not sent back: what forwards them is between the two \
+                        (sendrecv)";
+const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_packet:eth1, af_xdp:eth1,mode=skb, \
+                          xdp:eth1, dpdk:0000:03:00.0, null:. They pair up in this order: the 1st with the 2nd, the \
+                          3rd with the 4th. Frames go from each port of a pair to the other; a last port without a \
+                          partner sends its frames back. More than two ports must be on one path";
+
+/// The arguments that hold ports.
+const PORTS: [&str; 3] = ["near", "far", "devices"];
+
+/// What a command runs; the trials of a method are runs of `sendrecv`.
+fn workload_of(command: &str) -> Option<Workload> {
+    match command {
+        "ndr" | "rfc2544" | "overload" => Some(Workload::Sendrecv),
+        name => Workload::named(name),
+    }
+}
+
+/// The ports and options of the command that they are put into.
+#[derive(Clone, Debug)]
+pub(crate) struct PlanArgs;
+
+impl FromArgMatches for PlanArgs {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}
+
+impl Args for PlanArgs {
+    fn augment_args(command: Command) -> Command {
+        let Some(workload) = workload_of(command.get_name()) else {
+            return command;
+        };
+        let fields = FIELDS.iter().filter(|field| field.is_of(workload));
+        command
+            .args(ports(workload))
+            .args(fields.map(|field| option(field, workload)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn ports(workload: Workload) -> Vec<Arg> {
+    let parse = |text: &str| port(text).map(|_| text.to_owned());
+    let port = |id: &'static str| Arg::new(id).value_name("PORT").value_parser(parse);
+    let near = port(PORTS[0]).help(paths::port_help()).required(true);
+    match workload {
+        Workload::Sendrecv | Workload::Send => vec![near, port(PORTS[1]).help(FAR_HELP)],
+        Workload::Forward => {
+            let all = port(PORTS[2]).help(PORTS_HELP).required(true);
+            vec![all.num_args(1..).action(ArgAction::Append)]
+        }
+        Workload::Drop | Workload::Reflect | Workload::Capture => vec![near],
+    }
+}
+
+fn option(field: &'static Field, workload: Workload) -> Arg {
+    let parser: ValueParser = match field.key {
+        "output" => PathBufValueParser::new().into(),
+        "rate" => RateParser.into(),
+        _ => ValueParser::new(move |text: &str| {
+            (field.access.read)(&mut Plan::new(workload), text).map(|()| text.to_owned())
+        }),
+    };
+    let arg = Arg::new(field.option)
+        .long(field.option)
+        .help(field.help)
+        .required(field.required);
+    let arg = match field.kind {
+        Kind::Flag => return arg.action(ArgAction::SetTrue),
+        Kind::Texts => arg.action(ArgAction::Append),
+        Kind::Text | Kind::Count | Kind::Integer => arg.action(ArgAction::Set),
+    };
+    // Names of addresses, files and ways begin with no hyphen; a number that does is told to be none.
+    let words = [
+        "IP", "MAC", "A-B", "HOST", "HOW", "LIST", "MODE", "WHICH", "FILE", "RULE",
+    ];
+    let mut arg = arg
+        .value_name(field.value_name)
+        .value_parser(parser)
+        .allow_hyphen_values(!words.iter().any(|word| field.value_name.starts_with(word)) && field.key != "work");
+    if let Some(short) = field.short {
+        arg = arg.short(short);
+    }
+    if let Some(text) = field.default {
+        arg = arg.default_value(text);
+    }
+    if let Some(other) = field.not_with {
+        arg = arg.conflicts_with(other);
+    }
+    if let Some(other) = field.only_with {
+        arg = arg.requires(other);
+    }
+    arg
+}
+
+/// The plan of a command that is a run, or varies one; `None` for any other.
+///
+/// # Errors
+/// Where a value can't be read, though its parser could.
+pub(super) fn plan_of(name: &str, matches: &ArgMatches) -> Result<Option<Plan>, clap::Error> {
+    let Some(workload) = workload_of(name) else {
+        return Ok(None);
+    };
+    let wrong = |why: String| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why);
+    let mut plan = Plan::new(workload);
+    for id in PORTS {
+        for text in matches.try_get_raw(id).ok().flatten().into_iter().flatten() {
+            plan.ports.push(port(&text.to_string_lossy()).map_err(wrong)?);
+        }
+    }
+    for field in FIELDS.iter().filter(|field| field.is_of(workload)) {
+        let read = |plan: &mut Plan, text: &str| (field.access.read)(plan, text).map_err(wrong);
+        match field.kind {
+            Kind::Flag if matches.get_flag(field.option) => read(&mut plan, "true")?,
+            Kind::Flag => {}
+            _ => {
+                for text in matches.get_raw(field.option).into_iter().flatten() {
+                    read(&mut plan, &text.to_string_lossy())?;
+                }
+            }
+        }
+    }
+    if workload == Workload::Capture {
+        // A path need not be UTF-8.
+        plan.capture.output = matches.get_one::<PathBuf>("output").cloned();
+    }
+    Ok(Some(plan))
+}
