@@ -1,5 +1,6 @@
 //! The options of a run's plan on the command line, made from the table of its fields.
 
+use super::help::place;
 use super::rate::RateParser;
 use crate::paths;
 use crate::plan::fields::{FIELDS, Field, Kind};

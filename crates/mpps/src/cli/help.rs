@@ -136,6 +136,12 @@ static HEADINGS: [(&str, &[&str]); 18] = [
     ("Demo", &["path"]),
 ];
 
+/// Where an option stands among those that have a heading.
+pub(super) fn place(long: &str) -> usize {
+    let mut all = HEADINGS.iter().flat_map(|(_, options)| options.iter());
+    all.position(|option| *option == long).unwrap_or(usize::MAX)
+}
+
 /// Options that mean something else in one command.
 static ELSEWHERE: [(&str, &str, &str); 5] = [
     ("capture", "count", "Packets kept"),

@@ -190,7 +190,7 @@ pub(crate) static FIELDS: &[Field] = &[
         Kind::Count,
         ALL,
         "Seed of the payload data (both ends must agree) and of random gaps",
-        number!(seed, |text| values::whole(text, 0..=u64::MAX)),
+        number!(seed, values::seed),
     )
     .default("1"),
     Field::new(
@@ -298,7 +298,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "Send N packets in all, over all lanes, and end; both ways: N each way. With --rate N departures are due, and \
          those missed are among them. A --duration that is over first ends the run [default: as many packets as the \
          duration allows]",
-        may_number!(traffic.count, |text| values::whole(text, 1..=u64::MAX)),
+        may_number!(traffic.count, values::count),
     ),
     Field::new(
         ("traffic", "payload_size"),
@@ -563,7 +563,7 @@ pub(crate) static FIELDS: &[Field] = &[
         Kind::Count,
         CAPTURE,
         "Stop after N packets",
-        may_number!(capture.count, |text| values::whole(text, 1..=u64::MAX)),
+        may_number!(capture.count, values::count),
     ),
     Field::new(
         ("capture", "buffer"),

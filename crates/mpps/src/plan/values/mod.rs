@@ -189,6 +189,18 @@ pub(crate) fn whole<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     }
 }
 
+/// How many there are to be, one at least.
+pub(crate) fn count(text: &str) -> Parsed<u64> {
+    let n = text.parse().ok().filter(|n| *n > 0);
+    n.ok_or_else(|| "want a whole number from 1 on".to_owned())
+}
+
+/// A seed.
+pub(crate) fn seed(text: &str) -> Parsed<u64> {
+    text.parse()
+        .map_err(|_| format!("want a whole number from 0 to {}", u64::MAX))
+}
+
 pub(crate) fn lanes(text: &str) -> Parsed<usize> {
     whole(text, 1..=128)
 }
