@@ -47,10 +47,11 @@ impl Args for PlanArgs {
         let Some(workload) = workload_of(command.get_name()) else {
             return command;
         };
-        let fields = FIELDS.iter().filter(|field| field.is_of(workload));
-        command
-            .args(ports(workload))
-            .args(fields.map(|field| option(field, workload)))
+        let mut fields: Vec<_> = FIELDS.iter().filter(|field| field.is_of(workload)).collect();
+        // The help has them in this order.
+        fields.sort_by_key(|field| place(field.option));
+        let options = fields.into_iter().map(|field| option(field, workload));
+        command.args(ports(workload)).args(options)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -230,3 +230,53 @@ fn default_source_ports_of_a_plan_stay_a_default_where_no_socket_has_them() {
         assert!(given(&format!("send {port} --dest 10.0.0.2:9000 {default}")), "{port}");
     }
 }
+
+#[test]
+fn the_page_about_plans_has_each_field() {
+    const HEAD: &str = "| field | of | option | value |";
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
+    let text = std::fs::read_to_string(page).expect("the page");
+    let start = text.find(HEAD).expect("the table");
+    let end = start + text[start..].find("\n\n").expect("its end");
+    let mut table = format!(
+        "{HEAD}\n|---|---|---|---|\n| `mpps_plan` | all | | {VERSION}: the version of the format |\n| `workload` | all | | \
+         the command: {} |\n| `ports` | all | | a list, as on the command line |",
+        Workload::ALL
+            .map(|workload| format!("`{}`", workload.name()))
+            .join(", ")
+    );
+    let mut names: Vec<String> = FIELDS.iter().map(Field::name).collect();
+    names.dedup();
+    for name in names {
+        let all = || FIELDS.iter().filter(|field| field.name() == name);
+        let Some(first) = all().next() else { continue };
+        let of: Vec<_> = Workload::ALL
+            .into_iter()
+            .filter(|workload| all().any(|field| field.is_of(*workload)))
+            .map(|workload| format!("`{}`", workload.name()))
+            .collect();
+        let of = if of.len() == Workload::ALL.len() {
+            "all".to_owned()
+        } else {
+            of.join(", ")
+        };
+        let value = match (first.kind, first.value_name) {
+            (Kind::Flag, _) => "`true` or `false`".to_owned(),
+            (Kind::Texts, name) => format!("a list of {name}"),
+            (Kind::Text, name) => format!("a text: {}", name.replace('|', " or ")),
+            (Kind::Count | Kind::Integer, name) => format!("a number: {name}"),
+        };
+        let default = first
+            .default
+            .map_or_else(String::new, |text| format!("; by default `{text}`"));
+        table += &format!("\n| `{name}` | {of} | `--{}` | {value}{default} |", first.option);
+    }
+    let made = format!("{}{table}{}", &text[..start], &text[end..]);
+    if std::env::var_os("MPPS_WRITE").is_some() {
+        return std::fs::write(page, made).expect("the page");
+    }
+    assert!(
+        text == made,
+        "docs/plans.md: MPPS_WRITE=1 cargo test -p mpps --lib the_page_about_plans"
+    );
+}
