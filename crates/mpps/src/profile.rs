@@ -5,8 +5,7 @@
 //! of the kernel's. From then on a thread of its own, without any privilege, reads what has come, beside the lanes'
 //! cores. There is one run a process.
 
-use crate::cli::Run;
-use crate::fail::{Result, usage};
+use crate::plan::run::Run;
 use crate::privilege;
 use mpps_engine::Opened;
 use mpps_profile::{Profile, Profiled, RawSample};
@@ -47,16 +46,9 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 /// Before anything is opened: has the lanes of this run sampled, where that is asked for.
-pub(crate) fn ask(run: &Run) -> Result<()> {
-    let Some(hz) = run.tell.profile else { return Ok(()) };
-    if run.tell.flame.is_none() && run.tell.folded.is_none() && run.tell.keep.trace.is_none() {
-        return Err(usage(format!(
-            "--profile {hz}: nothing is to be made of the samples: want --flame FILE, --folded FILE or --trace FILE as \
-             well"
-        )));
-    }
+pub(crate) fn ask(run: &Run) {
+    let Some(hz) = run.beside.profile_hz else { return };
     *state() = State::Asked { hz, lanes: Vec::new() };
-    Ok(())
 }
 
 /// A thread of the run has opened all that it needs, and has its privileges yet.

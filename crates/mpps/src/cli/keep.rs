@@ -1,13 +1,10 @@
 //! The arguments that say what is kept of what the lanes did.
 
-use super::values::{self, Parsed};
+use crate::plan::run::Trace;
 use crate::plan::values::capture;
+use crate::plan::values::keep::{Triggers, Window, triggers, window};
 use clap::Args;
 use std::path::PathBuf;
-use std::time::Duration;
-
-/// What `--trace-on` takes.
-const WANT: &str = "want a list of stall=TIME, late=TIME, loss, drop and invalid, such as stall=1ms,loss";
 
 /// The flight recorder.
 #[derive(Args, Debug, Default, Clone)]
@@ -38,76 +35,14 @@ pub(crate) struct Keep {
     pub(crate) trace_memory: u64,
 }
 
-/// `--trace-on`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Triggers {
-    pub(crate) stall: Option<Duration>,
-    pub(crate) late: Option<Duration>,
-    pub(crate) loss: bool,
-    pub(crate) drop: bool,
-    pub(crate) invalid: bool,
-}
-
-/// `--trace-window`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Window {
-    pub(crate) before: Duration,
-    pub(crate) after: Duration,
-}
-
-fn triggers(text: &str) -> Parsed<Triggers> {
-    let mut triggers = Triggers { ..Triggers::default() };
-    for word in text.split(',') {
-        let time = |text: &str| values::catch_up(text).map_err(|why| format!("{word}: {why}"));
-        match word.split_once('=') {
-            Some(("stall", text)) => triggers.stall = Some(time(text)?),
-            Some(("late", text)) => triggers.late = Some(time(text)?),
-            None if word == "loss" => triggers.loss = true,
-            None if word == "drop" => triggers.drop = true,
-            None if word == "invalid" => triggers.invalid = true,
-            _ => return Err(WANT.to_owned()),
-        }
-    }
-    Ok(triggers)
-}
-
-fn window(text: &str) -> Parsed<Window> {
-    let bad = || "want two times, such as 5ms:1ms, of 1 s together at the most".to_owned();
-    let (before, after) = text.split_once(':').ok_or_else(bad)?;
-    let [before, after] = [before, after].map(|text| values::settle(text).map_err(|_| bad()));
-    let (before, after) = (before?, after?);
-    if before + after > Duration::from_secs(1) {
-        return Err(bad());
-    }
-    Ok(Window { before, after })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn triggers_and_windows_are_read_or_refused_with_what_would_be_right() {
-        let all = triggers("stall=100us,late=50us,loss,drop,invalid").expect("right");
-        assert_eq!(all.stall, Some(Duration::from_micros(100)));
-        assert_eq!(all.late, Some(Duration::from_micros(50)));
-        assert!(all.loss && all.drop && all.invalid);
-        assert!(!triggers("stall=2s").expect("right").loss);
-        for bad in [
-            "",
-            "stall",
-            "stall=",
-            "stall=1",
-            "loss=1ms",
-            "late=-1ms",
-            "loss,,drop",
-            "Loss",
-        ] {
-            assert!(triggers(bad).is_err(), "{bad}");
-        }
-        assert_eq!(window("5ms:1ms").expect("right").before, Duration::from_millis(5));
-        for bad in ["", "5ms", "5ms:", "1s:1ms", "1:2", "5ms:1ms:1ms"] {
-            assert!(window(bad).is_err(), "{bad}");
-        }
+impl Keep {
+    /// What a trace is to keep, where one is asked for.
+    pub(crate) fn trace(&self) -> Option<Trace> {
+        self.trace.is_some().then(|| Trace {
+            on: self.trace_on.clone(),
+            window: self.trace_window.clone(),
+            all: self.trace_all,
+            memory: self.trace_memory,
+        })
     }
 }

@@ -30,7 +30,7 @@ pub(crate) use manual::Shell;
 pub(crate) use manual::{Completions, Man};
 pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use results::{Plot, Report};
-pub(crate) use run::{Again, Run, Tell};
+pub(crate) use run::{Again, RunArgs, Tell};
 pub(crate) use serve::{Listen, Serve};
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
@@ -93,8 +93,10 @@ impl Cli {
             if let Some((name, given)) = matches.subcommand()
                 && let Some(plan) = fields::plan_of(name, given)?
             {
-                run.complete.clone_from(&plan);
-                run.plan = plan;
+                run.run = crate::plan::run::Run {
+                    beside: run.tell.beside(),
+                    ..crate::plan::run::Run::of(plan)
+                };
             }
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {
@@ -111,25 +113,25 @@ impl Cli {
 
 impl Command {
     /// What every run takes, of a command that is one.
-    pub(crate) fn run_mut(&mut self) -> Option<&mut Run> {
+    pub(crate) fn run_mut(&mut self) -> Option<&mut RunArgs> {
         match self {
-            Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.run),
+            Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.args),
             Self::Drop(run) | Self::Reflect(run) | Self::Forward(run) | Self::Capture(run) => Some(run),
-            Self::Ndr(args) => Some(&mut args.method.traffic.run),
-            Self::Rfc2544(args) => Some(&mut args.method.traffic.run),
-            Self::Overload(args) => Some(&mut args.method.traffic.run),
+            Self::Ndr(args) => Some(&mut args.method.traffic.args),
+            Self::Rfc2544(args) => Some(&mut args.method.traffic.args),
+            Self::Overload(args) => Some(&mut args.method.traffic.args),
             _ => None,
         }
     }
 
     /// The command that a run is.
-    pub(crate) fn of(run: Run) -> Self {
-        let traffic = |run| Traffic {
+    pub(crate) fn of(run: RunArgs) -> Self {
+        let traffic = |args| Traffic {
             lab: false,
             words: Vec::new(),
-            run,
+            args,
         };
-        match run.plan.workload {
+        match run.run.plan.workload {
             Workload::Sendrecv => Self::Sendrecv(traffic(run)),
             Workload::Send => Self::Send(traffic(run)),
             Workload::Drop => Self::Drop(run),
@@ -140,14 +142,14 @@ impl Command {
     }
 
     /// The run, of a command that is one.
-    pub(crate) fn into_run(self) -> Result<Run, crate::fail::Failure> {
+    pub(crate) fn into_run(self) -> Result<RunArgs, crate::fail::Failure> {
         let usage = crate::fail::usage;
         match self {
             Self::Sendrecv(args) | Self::Send(args) if args.lab => {
                 // The program makes the lab, and starts itself there; a plan is none of its commands.
                 Err(usage("--lab: only the program makes a lab: want it left out"))
             }
-            Self::Sendrecv(args) | Self::Send(args) => Ok(args.run),
+            Self::Sendrecv(args) | Self::Send(args) => Ok(args.args),
             Self::Drop(run) | Self::Reflect(run) | Self::Forward(run) | Self::Capture(run) => Ok(run),
             _ => Err(usage("no run: want sendrecv, send, drop, reflect, forward or capture")),
         }
@@ -194,16 +196,16 @@ pub(crate) enum Command {
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
     #[command(after_help = paths::summary())]
-    Drop(Run),
+    Drop(RunArgs),
     /// Send every UDP packet back where it came from, addresses and ports swapped
     #[command(after_help = paths::summary())]
-    Reflect(Run),
+    Reflect(RunArgs),
     /// Forward frames from one port to another, or back out of the same port
     #[command(after_help = paths::summary())]
-    Forward(Run),
+    Forward(RunArgs),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
     #[command(after_help = paths::summary())]
-    Capture(Run),
+    Capture(RunArgs),
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]
     Ndr(Box<Ndr>),

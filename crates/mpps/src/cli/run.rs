@@ -4,6 +4,7 @@ use super::fields::PlanArgs;
 use super::values;
 use super::{Keep, Serve};
 use crate::plan::model::{Plan, Workload};
+use crate::plan::run::{Beside, Run};
 use crate::sample::SamplePcap;
 use clap::Args;
 use mpps_report::Expect;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 
 /// What every run takes: its plan, and what becomes of its results.
 #[derive(Args, Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
     fields: PlanArgs,
     #[command(flatten)]
@@ -23,25 +24,23 @@ pub(crate) struct Run {
     /// Print the plan of the run as JSON, with every default filled in, and exit; `mpps run FILE` repeats it
     #[arg(long)]
     pub(crate) print_plan: bool,
-    /// The run as a value, as it was given.
-    #[arg(skip = Plan::new(Workload::Sendrecv))]
-    pub(crate) plan: Plan,
-    /// The same with each field filled in, once it was checked.
-    #[arg(skip = Plan::new(Workload::Sendrecv))]
-    pub(crate) complete: Plan,
+    /// The run, with what is asked beside its plan.
+    #[arg(skip = Run::of(Plan::new(Workload::Sendrecv)))]
+    pub(crate) run: Run,
 }
 
-impl Run {
-    /// A run of a plan that is not from the command line.
+impl RunArgs {
+    /// The arguments of a run of a plan.
     pub(crate) fn of(plan: Plan, tell: Tell, print_plan: bool) -> Self {
-        Self {
+        let mut args = Self {
             fields: PlanArgs,
             tell,
             config: None,
             print_plan,
-            complete: plan.clone(),
-            plan,
-        }
+            run: Run::of(plan),
+        };
+        args.run.beside = args.tell.beside();
+        args
     }
 }
 
@@ -112,6 +111,39 @@ pub(crate) struct Tell {
     /// needed before the first packet; `mpps doctor` says what stays]
     #[arg(long)]
     pub(crate) keep_privileges: bool,
+}
+
+impl Tell {
+    /// What of this the run itself has to know.
+    pub(crate) fn beside(&self) -> Beside {
+        Beside {
+            trace: self.keep.trace(),
+            sample: self.sample_pcap.clone(),
+            lanes_csv: self.lanes_csv.is_some(),
+            profile_hz: self.profile,
+            keep_privileges: self.keep_privileges,
+        }
+    }
+
+    /// The files that are named.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let given = [
+            &self.out,
+            &self.csv,
+            &self.lanes_csv,
+            &self.json,
+            &self.json_lines,
+            &self.junit,
+            &self.markdown,
+            &self.hdr,
+            &self.flame,
+            &self.folded,
+            &self.keep.trace,
+            &self.serve.prom,
+        ];
+        let sample = self.sample_pcap.iter().map(|sample| &sample.file);
+        given.into_iter().flatten().chain(sample).cloned().collect()
+    }
 }
 
 /// `run`.

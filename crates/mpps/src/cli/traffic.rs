@@ -1,6 +1,6 @@
 //! The arguments of `sendrecv` and `send`, and of methods, whose trials are the same.
 
-use super::Run;
+use super::RunArgs;
 use clap::{Arg, Args};
 use std::ffi::OsString;
 
@@ -36,5 +36,5 @@ pub(crate) struct Traffic {
     #[arg(skip)]
     pub(crate) words: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) run: Run,
+    pub(crate) args: RunArgs,
 }

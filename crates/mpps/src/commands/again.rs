@@ -1,6 +1,6 @@
 //! `run`: the run of a plan.
 
-use crate::cli::{Again, Command, Run};
+use crate::cli::{Again, Command, RunArgs};
 use crate::fail::{Failure, Result, failed, print, usage};
 use crate::plan::author::Author;
 use crate::plan::json::{in_fields, schema};
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Again) -> Result<ExitCode> {
     let plan = Plan::of_json(&text).map_err(|line| usage(format!("{file}: {line}")))?;
     author.check(&plan).map_err(|failure| failure.of(&file))?;
     let workload = plan.workload;
-    let run = Run::of(plan, args.tell.clone(), args.print_plan);
+    let run = RunArgs::of(plan, args.tell.clone(), args.print_plan);
     match super::run(Command::of(run)) {
         Err(Failure::Usage(line)) => Err(usage(format!("{file}: {}", in_fields(workload, &line)))),
         other => other,

@@ -1,10 +1,10 @@
 //! `capture`.
 
 use super::output::{Output, unwritable};
-use super::steps::{prepare, printed};
-use crate::cli::Run;
+use super::steps::{self, printed};
+use crate::cli::RunArgs;
 use crate::fail::{Result, usage};
-use crate::paths::{KernelDevices, Kind, Opening, Use, Work, with_alike};
+use crate::paths::{Checked, KernelDevices, Kind, Opening, Rules, Use, Work, with_alike};
 use crate::plan::capture::Draft;
 use crate::run::Host;
 use mpps_engine::run_capture;
@@ -14,28 +14,31 @@ use mpps_stats::{CaptureSummary, Summary};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-pub(crate) fn run(args: Run) -> Result<ExitCode> {
-    let draft = Draft::new(args)?;
-    if let Some(code) = printed(&draft.args)? {
+pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
+    let draft = Draft::new(args.run.clone())?;
+    args.run.clone_from(&draft.args);
+    if let Some(code) = printed(&args)? {
         return Ok(code);
     }
-    let (summary, output) = measure(&draft, &Host::program())?;
+    let prepare = |ports: &[&Checked], rules: &Rules, work| steps::prepare(&args, ports, rules, work);
+    let (summary, output) = measure(&args, &draft, &Host::program(&prepare))?;
     output.finish(summary)
 }
 
-pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
+pub(super) fn measure(args: &RunArgs, draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
     let run = &draft.args;
-    let _prepared = prepare(host, run, &[&draft.port], &draft.rules, Work::Ends)?;
+    let _prepared = host.prepare(&[&draft.port], &draft.rules, Work::Ends)?;
     let port = vec![(&draft.port, draft.request())];
     let opening = Opening {
         run,
         rules: &draft.rules,
         interruptions: host.interruptions,
     };
-    with_alike(port, &opening, Capturing { draft, host })
+    with_alike(port, &opening, Capturing { args, draft, host })
 }
 
 struct Capturing<'a> {
+    args: &'a RunArgs,
     draft: &'a Draft,
     host: &'a Host<'a>,
 }
@@ -46,15 +49,14 @@ impl Use for Capturing<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let (draft, host, port) = (self.draft, self.host, &ports[0]);
-        let args = &draft.args;
         let (plan, rings) = draft.plan(port.capabilities())?;
         let notes = Notes::new();
-        let mut output = Output::open_beside(args, host, Some(("-o", draft.output(), notes.clone())))?;
+        let mut output = Output::open_beside(self.args, host, Some(("-o", draft.output(), notes.clone())))?;
         let (path, options) = (draft.output().to_owned(), draft.options(port.capabilities()));
         let writer = output.does(move || CaptureWriter::create(&path, options, rings, notes))?;
         let writer = writer.map_err(|e| unwritable("-o", &e))?;
         output.sinks.push(Box::new(AtBegin(writer.begin())));
-        output.when_ready(format!("capture is ready on {}", args.plan.port()));
+        output.when_ready(format!("capture is ready on {}", draft.args.plan.port()));
         // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
         let reader_gone = writer.reader_gone();
         let interruptions = || (host.interruptions)() + u32::from(reader_gone.load(Ordering::Relaxed));

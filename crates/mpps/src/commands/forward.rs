@@ -4,10 +4,10 @@
 //! never do, and any path goes with any other.
 
 use super::output::Output;
-use super::steps::{prepare, printed};
-use crate::cli::Run;
+use super::steps::{self, printed};
+use crate::cli::RunArgs;
 use crate::fail::Result;
-use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_ports};
+use crate::paths::{Checked, KernelDevices, Kind, Opening, Rules, Use, UseTwo, Work, with_ports};
 use crate::plan::forward::Draft;
 use crate::record;
 use crate::run::Host;
@@ -16,32 +16,35 @@ use mpps_io::{Capabilities, Port};
 use mpps_stats::{Sink, Summary};
 use std::process::ExitCode;
 
-pub(crate) fn run(args: Run) -> Result<ExitCode> {
-    let draft = Draft::new(args)?;
-    if let Some(code) = printed(&draft.args)? {
+pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
+    let draft = Draft::new(args.run.clone())?;
+    args.run.clone_from(&draft.args);
+    if let Some(code) = printed(&args)? {
         return Ok(code);
     }
-    let (summary, output) = measure(&draft, &Host::program())?;
+    let prepare = |ports: &[&Checked], rules: &Rules, work| steps::prepare(&args, ports, rules, work);
+    let (summary, output) = measure(&args, &draft, &Host::program(&prepare))?;
     output.finish(summary)
 }
 
-pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
+pub(super) fn measure(args: &RunArgs, draft: &Draft, host: &Host<'_>) -> Result<(Summary, Output)> {
     let work = match draft.ports.len() {
         1 => Work::SendsBack,
         _ => Work::Forwards,
     };
     let run = &draft.args;
     let ports: Vec<_> = draft.ports.iter().map(|port| &port.port).collect();
-    let _prepared = prepare(host, run, &ports, &draft.rules, work)?;
+    let _prepared = host.prepare(&ports, &draft.rules, work)?;
     let opening = Opening {
         run,
         rules: &draft.rules,
         interruptions: host.interruptions,
     };
-    with_ports(draft.requests(), &opening, Forwarding { draft, host })
+    with_ports(draft.requests(), &opening, Forwarding { args, draft, host })
 }
 
 struct Forwarding<'a> {
+    args: &'a RunArgs,
     draft: &'a Draft,
     host: &'a Host<'a>,
 }
@@ -52,13 +55,13 @@ impl Use for Forwarding<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let capabilities: Vec<_> = ports.iter().map(P::capabilities).collect();
-        execute(self.draft, self.host, &capabilities, |plan, sinks| {
+        execute(self.args, self.draft, self.host, &capabilities, |plan, sinks| {
             run_forward(ports, plan, sinks, self.host.interruptions)
         })
     }
 
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
-        let mut output = Output::open_in_kernel(&self.draft.args, self.host)?;
+        let mut output = Output::open_in_kernel(self.args, self.host)?;
         let plan = self.draft.plan(&devices.capabilities())?;
         let port = devices.forward(&plan)?;
         output.when_ready(ready(&plan));
@@ -71,6 +74,7 @@ impl Use for Forwarding<'_> {
 impl UseTwo for Forwarding<'_> {
     fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out> {
         execute(
+            self.args,
             self.draft,
             self.host,
             &[a.capabilities(), b.capabilities()],
@@ -90,13 +94,14 @@ fn ready(plan: &ForwardPlan) -> String {
 }
 
 fn execute(
+    args: &RunArgs,
     draft: &Draft,
     host: &Host<'_>,
     capabilities: &[&Capabilities],
     start: impl FnOnce(&ForwardPlan, &mut [Box<dyn Sink>]) -> std::result::Result<Summary, RunError>,
 ) -> Result<(Summary, Output)> {
     let plan = draft.plan(capabilities)?;
-    let mut output = Output::open(&draft.args, host)?;
+    let mut output = Output::open(args, host)?;
     output.when_ready(ready(&plan));
     let summary = start(&plan, &mut output.sinks)?;
     Ok((summary, output))

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     let made = lab_for(args)?;
     let own = Own::of(args);
     let reflect = own.reflect();
-    if !args.run.tell.quiet {
+    if !args.args.tell.quiet {
         let typed = reflect.join(" ");
         say!("lab {}, removed at the end; on its host b: mpps {typed}", made.name());
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     let mut command = own.command(&made, Host::A, own.words())?;
     // Whoever reads what the run tells is not in the lab.
     command.env(NAMESPACE, format!("/proc/{}/ns/net", std::process::id()));
-    answered(command, &mut reflector, *args.run.plan.times.settle)
+    answered(command, &mut reflector, *args.args.run.plan.times.settle)
 }
 
 /// The plan of a command, which its own process prints in a lab that is made for this alone: interfaces and routes of
@@ -77,7 +77,7 @@ fn lab_for(args: &Traffic) -> Result<ScratchLab> {
 
 /// Refuses what contradicts a lab, and ports that are not in it.
 fn check(args: &Traffic) -> Result<()> {
-    let of = &args.run.plan.traffic;
+    let of = &args.args.run.plan.traffic;
     let given = [
         ("--src", of.src.is_some()),
         ("--dest", of.dest.is_some()),
@@ -91,12 +91,12 @@ fn check(args: &Traffic) -> Result<()> {
             Host::B.ipv4()
         )));
     }
-    if let Some(far) = args.run.plan.far() {
+    if let Some(far) = args.args.run.plan.far() {
         return Err(usage(format!(
             "port '{far}': on the other host of a lab (--lab) is a reflector: want one port"
         )));
     }
-    if args.run.print_plan {
+    if args.args.print_plan {
         return Err(usage(
             "--print-plan: a plan names what is there when it is run: want --lab left out (mpps lab up makes a lab \
              that stays)",
@@ -105,12 +105,12 @@ fn check(args: &Traffic) -> Result<()> {
     if args.words.get(1).is_some_and(|name| name == "send") {
         return Err(usage("--lab: its other host sends packets back: want sendrecv"));
     }
-    let device = lab::device(&args.run.plan.port().path, Host::A);
-    if device != Some(&args.run.plan.port().device) {
+    let device = lab::device(&args.args.run.plan.port().path, Host::A);
+    if device != Some(&args.args.run.plan.port().device) {
         let paths: Vec<_> = paths::shown().map(|(path, _)| path).collect();
         return Err(usage(format!(
             "port '{}': a lab has ports of its own (--lab): want the name of a path, one of {}",
-            args.run.plan.port(),
+            args.args.run.plan.port(),
             paths.join(", ")
         )));
     }
@@ -119,8 +119,8 @@ fn check(args: &Traffic) -> Result<()> {
 
 /// Lanes that the command was asked for.
 fn lanes(args: &Traffic) -> usize {
-    let split = args.run.plan.lanes.tx_lanes.unwrap_or(0) + args.run.plan.lanes.rx_lanes.unwrap_or(0);
-    args.run.plan.lanes.lanes.unwrap_or(1).max(split)
+    let split = args.args.run.plan.lanes.tx_lanes.unwrap_or(0) + args.args.run.plan.lanes.rx_lanes.unwrap_or(0);
+    args.args.run.plan.lanes.lanes.unwrap_or(1).max(split)
 }
 
 /// The command, and what it needs of the lab.
@@ -134,10 +134,10 @@ struct Own<'a> {
 impl<'a> Own<'a> {
     fn of(args: &'a Traffic) -> Self {
         let allowed = sched::allowed_cores();
-        let chosen = args.run.plan.lanes.cores.is_some()
-            || args.run.plan.lanes.lanes.is_some()
-            || args.run.plan.lanes.tx_lanes.is_some();
-        let pinned = paths::shown().any(|(path, demo)| path == args.run.plan.port().path && demo.pinned);
+        let chosen = args.args.run.plan.lanes.cores.is_some()
+            || args.args.run.plan.lanes.lanes.is_some()
+            || args.args.run.plan.lanes.tx_lanes.is_some();
+        let pinned = paths::shown().any(|(path, demo)| path == args.args.run.plan.port().path && demo.pinned);
         let cores = match allowed[..] {
             [a, b, ..] if pinned && !chosen => Some([a, b]),
             _ => None,
@@ -151,7 +151,7 @@ impl<'a> Own<'a> {
 
     /// The words of the reflector.
     fn reflect(&self) -> Vec<String> {
-        let mut port = self.args.run.plan.port().clone();
+        let mut port = self.args.args.run.plan.port().clone();
         port.device = lab::device(&port.path, Host::B).unwrap_or_default().to_owned();
         let shown = paths::shown().find(|(path, _)| *path == port.path);
         let (by_address, pinned) = shown.map_or((false, false), |(_, demo)| (demo.by_address, demo.pinned));
@@ -160,7 +160,7 @@ impl<'a> Own<'a> {
         }
         let mut words = vec!["reflect".to_owned(), port.to_string()];
         let lanes = lanes(self.args);
-        if lanes > 1 && pinned && !by_address && self.args.run.plan.lanes.lanes.is_some() {
+        if lanes > 1 && pinned && !by_address && self.args.args.run.plan.lanes.lanes.is_some() {
             words.extend(["--lanes".to_owned(), lanes.to_string()]);
         }
         if let Some([_, core]) = self.cores {

@@ -1,11 +1,12 @@
 //! `drop` and `reflect`.
 
 use super::output::Output;
-use super::steps::{prepare, printed};
-use crate::cli::Run;
+use super::steps::{self, printed};
+use crate::cli::RunArgs;
 use crate::fail::Result;
-use crate::paths::{KernelDevices, Opening, Use, Work, with_alike};
+use crate::paths::{Checked, KernelDevices, Opening, Rules, Use, Work, with_alike};
 use crate::plan::listen::Listener;
+use crate::plan::model::Workload;
 use crate::record;
 use crate::run::Host;
 use mpps_engine::{run_drop, run_drop_in_kernel, run_reflect, run_reflect_in_kernel};
@@ -13,56 +14,43 @@ use mpps_io::Port;
 use mpps_stats::Summary;
 use std::process::ExitCode;
 
-pub(crate) fn drop(mut args: Run) -> Result<ExitCode> {
-    let listener = Listener::of_drop(&mut args)?;
+pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
+    let listener = Listener::new(&mut args.run)?;
     if let Some(code) = printed(&args)? {
         return Ok(code);
     }
-    let (summary, output) = dropping(&args, &listener, &Host::program())?;
+    let prepare = |ports: &[&Checked], rules: &Rules, work| steps::prepare(&args, ports, rules, work);
+    let (summary, output) = listening(&args, &listener, &Host::program(&prepare))?;
     output.finish(summary)
 }
 
-pub(crate) fn reflect(mut args: Run) -> Result<ExitCode> {
-    let listener = Listener::of_reflect(&mut args)?;
-    if let Some(code) = printed(&args)? {
-        return Ok(code);
+pub(super) fn measure(mut args: RunArgs, host: &Host<'_>) -> Result<(Summary, Output)> {
+    let listener = Listener::new(&mut args.run)?;
+    listening(&args, &listener, host)
+}
+
+fn listening(args: &RunArgs, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
+    match args.run.plan.workload {
+        Workload::Drop => execute(args, listener, Work::Ends, host, DropRun { args, listener, host }),
+        _ => execute(
+            args,
+            listener,
+            Work::SendsBack,
+            host,
+            ReflectRun { args, listener, host },
+        ),
     }
-    let (summary, output) = reflecting(&args, &listener, &Host::program())?;
-    output.finish(summary)
 }
 
-pub(super) fn measure_drop(mut args: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let listener = Listener::of_drop(&mut args)?;
-    dropping(&args, &listener, host)
-}
-
-pub(super) fn measure_reflect(mut args: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let listener = Listener::of_reflect(&mut args)?;
-    reflecting(&args, &listener, host)
-}
-
-fn dropping(args: &Run, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let user = DropRun { args, listener, host };
-    execute(listener, args, Work::Ends, host, user)
-}
-
-fn reflecting(args: &Run, listener: &Listener, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let user = ReflectRun { args, listener, host };
-    execute(listener, args, Work::SendsBack, host, user)
-}
-
-fn execute<U: Use>(listener: &Listener, run: &Run, work: Work, host: &Host<'_>, user: U) -> Result<U::Out> {
-    let _prepared = prepare(host, run, &[&listener.port], &listener.rules, work)?;
+fn execute<U: Use>(args: &RunArgs, listener: &Listener, work: Work, host: &Host<'_>, user: U) -> Result<U::Out> {
+    let _prepared = host.prepare(&[&listener.port], &listener.rules, work)?;
     let port = vec![(&listener.port, listener.request())];
-    with_alike(
-        port,
-        &Opening {
-            run,
-            rules: &listener.rules,
-            interruptions: host.interruptions,
-        },
-        user,
-    )
+    let opening = Opening {
+        run: &args.run,
+        rules: &listener.rules,
+        interruptions: host.interruptions,
+    };
+    with_alike(port, &opening, user)
 }
 
 /// Says which ports are left to the host, and when every lane receives.
@@ -78,7 +66,7 @@ fn announce(workload: &str, listener: &Listener, output: &mut Output) {
 }
 
 struct DropRun<'a> {
-    args: &'a Run,
+    args: &'a RunArgs,
     listener: &'a Listener,
     host: &'a Host<'a>,
 }
@@ -88,7 +76,7 @@ impl Use for DropRun<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let plan = listener.drop_plan(args, ports[0].capabilities())?;
+        let plan = listener.drop_plan(&args.run, ports[0].capabilities())?;
         let mut output = Output::open(args, host)?;
         announce("drop", listener, &mut output);
         let summary = run_drop(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
@@ -98,7 +86,7 @@ impl Use for DropRun<'_> {
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
         let mut output = Output::open_in_kernel(args, host)?;
-        let plan = listener.drop_plan(args, devices.capabilities()[0])?;
+        let plan = listener.drop_plan(&args.run, devices.capabilities()[0])?;
         // A sender may wait for "ready": by then the programs are loaded and attached.
         let port = devices.drop(&plan)?;
         announce("drop", listener, &mut output);
@@ -109,7 +97,7 @@ impl Use for DropRun<'_> {
 }
 
 struct ReflectRun<'a> {
-    args: &'a Run,
+    args: &'a RunArgs,
     listener: &'a Listener,
     host: &'a Host<'a>,
 }
@@ -119,7 +107,7 @@ impl Use for ReflectRun<'_> {
 
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
-        let plan = listener.reflect_plan(args, ports[0].capabilities())?;
+        let plan = listener.reflect_plan(&args.run, ports[0].capabilities())?;
         let mut output = Output::open(args, host)?;
         announce("reflect", listener, &mut output);
         let summary = run_reflect(&ports[0], &plan, &mut output.sinks, host.interruptions)?;
@@ -129,7 +117,7 @@ impl Use for ReflectRun<'_> {
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out> {
         let Self { args, listener, host } = self;
         let mut output = Output::open_in_kernel(args, host)?;
-        let plan = listener.reflect_plan(args, devices.capabilities()[0])?;
+        let plan = listener.reflect_plan(&args.run, devices.capabilities()[0])?;
         let port = devices.reflect(&plan)?;
         announce("reflect", listener, &mut output);
         let run = || run_reflect_in_kernel(&port, &plan, &mut output.sinks, host.interruptions);

@@ -27,15 +27,14 @@ mod trace_peer;
 mod traffic;
 
 pub(crate) use compare::end_with_parent;
-pub(crate) use output::with_result;
 pub(crate) use state_files::{begin_in_files, failed_in_files};
-pub(crate) use steps::prepare;
 
-use crate::cli::{Command, Run, TraceAction};
+use crate::cli::{Command, RunArgs, Tell, TraceAction};
 use crate::fail::{Result, print_words, say, usage};
 use crate::paths;
 use crate::plan;
 use crate::plan::model::Workload;
+use crate::plan::run::Run;
 use crate::privilege::{self, as_user};
 use crate::run::Host;
 use mpps_report::ReportError;
@@ -80,9 +79,8 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         return in_lab::run(traffic);
     }
     match command {
-        Command::Sendrecv(args) | Command::Send(args) => traffic::run(args.run),
-        Command::Drop(args) => listen::drop(args),
-        Command::Reflect(args) => listen::reflect(args),
+        Command::Sendrecv(args) | Command::Send(args) => traffic::run(args.args),
+        Command::Drop(args) | Command::Reflect(args) => listen::run(args),
         Command::Forward(args) => forward::run(args),
         Command::Capture(args) => capture::run(args),
         Command::Ndr(args) => ndr::run(&args),
@@ -142,11 +140,23 @@ fn written(
 
 /// Does a run on behalf of another program.
 pub(crate) fn measure(run: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
-    match run.plan.workload {
-        Workload::Sendrecv | Workload::Send => traffic::measure(&plan::traffic::Draft::new(run)?, host),
-        Workload::Drop => listen::measure_drop(run, host),
-        Workload::Reflect => listen::measure_reflect(run, host),
-        Workload::Forward => forward::measure(&plan::forward::Draft::new(run)?, host),
-        Workload::Capture => capture::measure(&plan::capture::Draft::new(run)?, host),
+    let mut args = RunArgs::of(run.plan, Tell::default(), false);
+    match args.run.plan.workload {
+        Workload::Sendrecv | Workload::Send => {
+            let draft = plan::traffic::Draft::new(args.run.clone())?;
+            args.run.clone_from(&draft.args);
+            traffic::measure(&args, &draft, host)
+        }
+        Workload::Drop | Workload::Reflect => listen::measure(args, host),
+        Workload::Forward => {
+            let draft = plan::forward::Draft::new(args.run.clone())?;
+            args.run.clone_from(&draft.args);
+            forward::measure(&args, &draft, host)
+        }
+        Workload::Capture => {
+            let draft = plan::capture::Draft::new(args.run.clone())?;
+            args.run.clone_from(&draft.args);
+            capture::measure(&args, &draft, host)
+        }
     }
 }

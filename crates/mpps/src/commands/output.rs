@@ -3,13 +3,13 @@
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
 use super::state_files::{last_line, lines_are_open, state_is_told};
-use crate::cli::{Run, read_by_program, recorded_command};
+use crate::cli::{RunArgs, read_by_program, recorded_command};
 use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
 use crate::plan::model::Plan;
 use crate::privilege::{Clerk, caller};
 use crate::profile::{self, Picture};
 use crate::record::{self, Rows, RowsSink};
-use crate::run::Host;
+use crate::run::{Host, with_result};
 use crate::sample::Sampling;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
@@ -112,26 +112,16 @@ impl Default for Kind {
     }
 }
 
-/// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
-pub(crate) fn with_result(summary: Summary, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
-    let summary = Summary {
-        plan: Some(plan.json().to_string()),
-        ..summary
-    };
-    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
-    summary
-}
-
 impl Output {
     /// Opens the files that the user of the program asked for; another program has its own sinks.
-    pub(crate) fn open(run: &Run, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(run, host, None, Kind::default())
+    pub(crate) fn open(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
+        Self::open_all(args, host, None, Kind::default())
     }
 
     /// As [`Output::open`], of a run without lanes that could be told of.
-    pub(crate) fn open_in_kernel(run: &Run, host: &Host<'_>) -> Result<Self> {
+    pub(crate) fn open_in_kernel(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
         Self::open_all(
-            run,
+            args,
             host,
             None,
             Kind {
@@ -142,9 +132,9 @@ impl Output {
     }
 
     /// As [`Output::open`], and for each of two ways files of its own, beside those of both.
-    pub(crate) fn open_both_ways(run: &Run, host: &Host<'_>) -> Result<Self> {
+    pub(crate) fn open_both_ways(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
         Self::open_all(
-            run,
+            args,
             host,
             None,
             Kind {
@@ -155,29 +145,38 @@ impl Output {
     }
 
     /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
-    pub(crate) fn open_beside(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>) -> Result<Self> {
-        Self::open_all(run, host, file, Kind::default())
+    pub(crate) fn open_beside(
+        args: &RunArgs,
+        host: &Host<'_>,
+        file: Option<(&'static str, &Path, Notes)>,
+    ) -> Result<Self> {
+        Self::open_all(args, host, file, Kind::default())
     }
 
-    fn open_all(run: &Run, host: &Host<'_>, file: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<Self> {
+    fn open_all(
+        args: &RunArgs,
+        host: &Host<'_>,
+        file: Option<(&'static str, &Path, Notes)>,
+        kind: Kind,
+    ) -> Result<Self> {
         let (sinks, own) = match host.sinks() {
             Some(sinks) => (sinks, None),
             None => {
                 let of_method = |expect: &Expect| Some((expect.clone(), expect.found()?));
-                if let Some((expect, found)) = run.tell.expect.iter().find_map(of_method) {
+                if let Some((expect, found)) = args.tell.expect.iter().find_map(of_method) {
                     return Err(usage(format!(
                         "--expect '{expect}': a run finds no {}: want a method (ndr, rfc2544, overload), or a demand \
                          on loss, received, p99 and the like",
                         found.name()
                     )));
                 }
-                Own::open(run, file, kind).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?
+                Own::open(args, file, kind).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?
             }
         };
         Ok(Self {
             sinks,
-            plan: run.complete.clone(),
-            quiet: own.is_none() || run.tell.quiet,
+            plan: args.run.complete.clone(),
+            quiet: own.is_none() || args.tell.quiet,
             own,
         })
     }
@@ -330,31 +329,34 @@ fn code(valid: bool, met: bool) -> ExitCode {
 }
 
 impl Own {
-    fn open(run: &Run, own: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<(Sinks, Self)> {
-        let tell = folder::placed(run, kind.lanes);
-        let run = &mut run.clone();
-        run.tell = tell;
-        let run = &*run;
-        let of_ways = if kind.both_ways { files_of_ways(run) } else { Vec::new() };
+    fn open(args: &RunArgs, own: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<(Sinks, Self)> {
+        let mut args = args.clone();
+        args.tell = folder::placed(&args, kind.lanes);
+        let args = &args;
+        let of_ways = if kind.both_ways {
+            files_of_ways(args)
+        } else {
+            Vec::new()
+        };
         let files: Vec<_> = own
             .iter()
             .map(|(option, path, _)| (*option, Some(*path)))
             .chain([
-                ("--csv", run.tell.csv.as_deref()),
-                ("--lanes-csv", run.tell.lanes_csv.as_deref()),
-                ("--json", run.tell.json.as_deref()),
-                ("--json-lines", run.tell.json_lines.as_deref()),
-                ("--junit", run.tell.junit.as_deref()),
-                ("--markdown", run.tell.markdown.as_deref()),
-                ("--hdr", run.tell.hdr.as_deref()),
+                ("--csv", args.tell.csv.as_deref()),
+                ("--lanes-csv", args.tell.lanes_csv.as_deref()),
+                ("--json", args.tell.json.as_deref()),
+                ("--json-lines", args.tell.json_lines.as_deref()),
+                ("--junit", args.tell.junit.as_deref()),
+                ("--markdown", args.tell.markdown.as_deref()),
+                ("--hdr", args.tell.hdr.as_deref()),
                 (
                     "--sample-pcap",
-                    run.tell.sample_pcap.as_ref().map(|of| of.file.as_path()),
+                    args.tell.sample_pcap.as_ref().map(|of| of.file.as_path()),
                 ),
-                ("--trace", run.tell.keep.trace.as_deref()),
-                ("--flame", run.tell.flame.as_deref()),
-                ("--folded", run.tell.folded.as_deref()),
-                ("--prom", run.tell.serve.prom.as_deref()),
+                ("--trace", args.tell.keep.trace.as_deref()),
+                ("--flame", args.tell.flame.as_deref()),
+                ("--folded", args.tell.folded.as_deref()),
+                ("--prom", args.tell.serve.prom.as_deref()),
             ])
             .chain(of_ways.iter().map(|file| (file.option, Some(file.path.as_path()))))
             .collect();
@@ -382,25 +384,25 @@ impl Own {
             }
         }
         let of_workload = own.iter().map(|(_, path, _)| *path);
-        let more: Vec<&Path> = of_workload
-            .chain(of_ways.iter().map(|file| file.path.as_path()))
-            .collect();
+        let more = of_workload.chain(of_ways.iter().map(|file| file.path.as_path()));
+        let mut more: Vec<PathBuf> = more.map(Path::to_path_buf).collect();
+        more.extend(args.tell.files());
         // The threads that write files inherit it.
-        let beside_lanes = sched::keep_off(run.plan.lanes.cores.as_ref().map_or(&[], |cores| &cores.0));
-        let clerk = Clerk::hire(run, &more)?;
+        let beside_lanes = sched::keep_off(args.run.plan.lanes.cores.as_ref().map_or(&[], |cores| &cores.0));
+        let clerk = Clerk::hire(&args.run, &more)?;
         let opened: Vec<PathBuf> = files.iter().filter_map(|(_, file)| Some((*file)?.to_owned())).collect();
-        let made = match run.tell.out.clone() {
+        let made = match args.tell.out.clone() {
             Some(folder) => Some(clerk.does(move || folder::make(&folder, &opened))??),
             None => None,
         };
-        let (run, notes) = (run.clone(), own.map(|(_, _, notes)| notes));
-        let detail = if run.tell.verbose { Detail::Full } else { Detail::Brief };
-        let all = run.clone();
+        let (args, notes) = (args.clone(), own.map(|(_, _, notes)| notes));
+        let detail = if args.tell.verbose { Detail::Full } else { Detail::Brief };
+        let all = args.clone();
         let rows = Arc::new(Mutex::new(Rows::default()));
-        let keep = run.tell.keep.trace.clone();
-        let shown = Shown::of(&run, stdout > 0);
+        let keep = args.tell.keep.trace.clone();
+        let shown = Shown::of(&args, stdout > 0);
         let style = shown.style();
-        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&run, style, notes, &of_ways))??;
+        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&args, style, notes, &of_ways))??;
         let trace = clerk.does(move || keep.as_deref().map(JsonTarget::prepare).transpose())?;
         let trace = trace.map_err(|e| unwritable("--trace", &e))?;
         if trace.is_some() {
@@ -507,8 +509,8 @@ struct FileOfWay {
 }
 
 /// The files of each way that there are beside those of both.
-fn files_of_ways(run: &Run) -> Vec<FileOfWay> {
-    let of_both = [("--csv", &run.tell.csv), ("--hdr", &run.tell.hdr)];
+fn files_of_ways(args: &RunArgs) -> Vec<FileOfWay> {
+    let of_both = [("--csv", &args.tell.csv), ("--hdr", &args.tell.hdr)];
     let files = of_both
         .into_iter()
         .filter_map(|(option, path)| Some((option, path.as_deref()?)));
@@ -524,7 +526,7 @@ fn files_of_ways(run: &Run) -> Vec<FileOfWay> {
 
 /// Opens the files of a run, and starts what writes them.
 fn files_of(
-    run: &Run,
+    args: &RunArgs,
     style: LiveStyle,
     own: Option<Notes>,
     of_ways: &[FileOfWay],
@@ -532,17 +534,17 @@ fn files_of(
     let mut sinks = Sinks::new();
     sinks.add(LiveSink::new(style));
     let mut boards = Vec::from_iter(own);
-    if let Some(path) = &run.tell.csv {
+    if let Some(path) = &args.tell.csv {
         let csv = CsvSink::create(path).map_err(|e| unwritable("--csv", &e))?;
         boards.push(csv.notes());
         sinks.add(csv);
     }
-    if let Some(path) = &run.tell.hdr {
+    if let Some(path) = &args.tell.hdr {
         let hdr = HdrSink::create(path).map_err(|e| unwritable("--hdr", &e))?;
         boards.push(hdr.notes());
         sinks.add(hdr);
     }
-    if let Some(path) = &run.tell.lanes_csv {
+    if let Some(path) = &args.tell.lanes_csv {
         let lanes = LanesCsvSink::create(path).map_err(|e| unwritable("--lanes-csv", &e))?;
         boards.push(lanes.notes());
         sinks.add(lanes);
@@ -559,14 +561,14 @@ fn files_of(
             sinks.add(OfWay { way, sink });
         }
     }
-    if let Some(path) = &run.tell.json_lines {
-        let lines = JsonLines::create(path, head(run)).map_err(|e| unwritable("--json-lines", &e))?;
+    if let Some(path) = &args.tell.json_lines {
+        let lines = JsonLines::create(path, head(args)).map_err(|e| unwritable("--json-lines", &e))?;
         boards.push(lines.notes());
         sinks.add(lines.sink());
         lines_are_open(lines);
     }
     boards.iter().for_each(|board| sinks.watch(board.clone()));
-    let json = run.tell.json.as_deref().map(JsonSink::create).transpose();
+    let json = args.tell.json.as_deref().map(JsonSink::create).transpose();
     let written = json.map_err(|e| unwritable("--json", &e))?.map(|json| {
         let written = json.written();
         sinks.add(json);
@@ -576,24 +578,24 @@ fn files_of(
 }
 
 /// What the first of the JSON Lines says of a run.
-fn head(run: &Run) -> Map<String, Value> {
+fn head(args: &RunArgs) -> Map<String, Value> {
     Map::from_iter([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
         ("command".to_owned(), recorded_command().into()),
-        ("plan".to_owned(), run.complete.json()),
+        ("plan".to_owned(), args.run.complete.json()),
     ])
 }
 
 /// Checks the files that the result goes to in other forms.
-fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
+fn forms_of(args: &RunArgs) -> Result<Vec<(Form, JsonTarget)>> {
     let all = [
-        (Form::Junit, "--junit", &run.tell.junit),
-        (Form::Markdown, "--markdown", &run.tell.markdown),
+        (Form::Junit, "--junit", &args.tell.junit),
+        (Form::Markdown, "--markdown", &args.tell.markdown),
     ];
     let given = all
         .into_iter()
         .filter_map(|(form, option, path)| Some((form, option, path.as_deref()?)));
-    let page = folder::page(run).map(|(path, of)| (Form::Html(of), "--out", path));
+    let page = folder::page(args).map(|(path, of)| (Form::Html(of), "--out", path));
     let page = page
         .as_ref()
         .map(|(form, option, path)| (form.clone(), *option, path.as_path()));
@@ -607,10 +609,10 @@ fn forms_of(run: &Run) -> Result<Vec<(Form, JsonTarget)>> {
 }
 
 /// Checks the files that samples go to.
-fn pictures_of(run: &Run) -> Result<Vec<(Picture, JsonTarget)>> {
+fn pictures_of(args: &RunArgs) -> Result<Vec<(Picture, JsonTarget)>> {
     let all = [
-        (Picture::Flame, "--flame", &run.tell.flame),
-        (Picture::Folded, "--folded", &run.tell.folded),
+        (Picture::Flame, "--flame", &args.tell.flame),
+        (Picture::Folded, "--folded", &args.tell.folded),
     ];
     let mut targets = Vec::new();
     for (picture, option, path) in all {

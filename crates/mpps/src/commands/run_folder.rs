@@ -1,6 +1,6 @@
 //! The folder of `--out` of a run: all results, each under a name of its own.
 
-use crate::cli::{Run, Tell};
+use crate::cli::{RunArgs, Tell};
 use crate::fail::{Result, usage};
 use crate::plan::model::Workload;
 use mpps_stats::{Event, Sink, Wants};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// What a run tells, with the files that no option of their own names in the folder of `--out`; `lanes`: it has any
 /// that could be told of. Of a run without such a folder, as it is.
-pub(super) fn placed(run: &Run, lanes: bool) -> Tell {
-    let mut tell = run.tell.clone();
-    let Some(folder) = run.tell.out.clone() else {
+pub(super) fn placed(args: &RunArgs, lanes: bool) -> Tell {
+    let mut tell = args.tell.clone();
+    let Some(folder) = args.tell.out.clone() else {
         return tell;
     };
-    let latency = run.plan.workload == Workload::Sendrecv;
+    let latency = args.run.plan.workload == Workload::Sendrecv;
     for (file, name, there) in [
         (&mut tell.json, "result.json", true),
         (&mut tell.csv, "rows.csv", true),
@@ -43,11 +43,11 @@ pub(super) struct Sources {
 }
 
 /// The page in the folder of a run that is [`placed`].
-pub(super) fn page(run: &Run) -> Option<(PathBuf, Sources)> {
-    let folder = run.tell.out.as_ref()?;
+pub(super) fn page(args: &RunArgs) -> Option<(PathBuf, Sources)> {
+    let folder = args.tell.out.as_ref()?;
     // Elsewhere they may be in a pipe, which gives them once.
-    let rows = run.tell.csv.clone().filter(|file| *file == folder.join("rows.csv"));
-    let json = run.tell.json.as_deref().filter(|file| *file != Path::new("-"));
+    let rows = args.tell.csv.clone().filter(|file| *file == folder.join("rows.csv"));
+    let json = args.tell.json.as_deref().filter(|file| *file != Path::new("-"));
     // A folder with all of its files may be moved.
     let json = json.map(|file| file.strip_prefix(folder).unwrap_or(file).to_owned());
     Some((folder.join("report.html"), Sources { json, rows }))

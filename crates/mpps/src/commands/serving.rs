@@ -4,7 +4,7 @@
 //! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
 //! no thread has any that it needs no more.
 
-use crate::cli::{Listen, Run};
+use crate::cli::{Listen, RunArgs};
 use crate::commands::elsewhere::way_in;
 use crate::commands::output::unwritable;
 use crate::fail::{Result, failed, printable, say, to_stderr, usage};
@@ -45,10 +45,10 @@ static BOUND: Mutex<[Bound; 2]> = Mutex::new([None, None]);
 ///
 /// # Errors
 /// When that can't be done, or the address is one of an interface that is tested.
-pub(crate) fn bind(run: &Run, ports: &[&Checked]) -> Result<()> {
+pub(crate) fn bind(args: &RunArgs, ports: &[&Checked]) -> Result<()> {
     let namespace = std::env::var_os(NAMESPACE);
     let mut sockets = [None, None];
-    let serve = &run.tell.serve;
+    let serve = &args.tell.serve;
     // A file of options is for runs with and without.
     let typed = std::env::args_os().any(|word| word.as_encoded_bytes().starts_with(b"--allow-host"));
     if typed && serve.addresses().iter().all(|(_, listens)| listens.is_none()) {
@@ -134,16 +134,16 @@ pub(crate) enum Shown {
 
 impl Shown {
     /// As the user and the terminal have it. `rows`: they go to standard output.
-    pub(crate) fn of(run: &Run, rows: bool) -> Self {
-        if run.tell.quiet {
+    pub(crate) fn of(args: &RunArgs, rows: bool) -> Self {
+        if args.tell.quiet {
             return Self::Live(LiveStyle::Quiet);
         }
-        if !run.tell.plain && !whole_terminal() {
+        if !args.tell.plain && !whole_terminal() {
             return Self::Live(LiveStyle::Auto);
         }
         // One that does not know its size has none to draw for.
         let small = terminal_size().is_none_or(|size| size.0 < SMALLEST.0 || size.1 < SMALLEST.1);
-        if run.tell.plain || small || rows && io::stdout().is_terminal() {
+        if args.tell.plain || small || rows && io::stdout().is_terminal() {
             return Self::Live(LiveStyle::Plain);
         }
         Self::Screen
@@ -172,15 +172,21 @@ pub(crate) struct Serving {
 
 impl Serving {
     /// Starts it, where it is asked for. `test`: of a method, its name.
-    pub(crate) fn start(run: &Run, test: Option<&str>, clerk: Option<&Clerk>, shown: Shown) -> Result<Option<Self>> {
+    pub(crate) fn start(
+        args: &RunArgs,
+        test: Option<&str>,
+        clerk: Option<&Clerk>,
+        shown: Shown,
+    ) -> Result<Option<Self>> {
         let bound = std::mem::take(&mut *BOUND.lock().unwrap_or_else(PoisonError::into_inner));
-        let prom = run.tell.serve.prom.clone();
+        let prom = args.tell.serve.prom.clone();
         if bound.iter().all(Option::is_none) && prom.is_none() && shown != Shown::Screen {
             return Ok(None);
         }
         let board = Board::default();
-        let watcher = Watcher::new(about(run, test), board.clone());
-        let cores = run
+        let watcher = Watcher::new(about(args, test), board.clone());
+        let cores = args
+            .run
             .plan
             .lanes
             .cores
@@ -377,8 +383,8 @@ fn url(socket: &TcpListener) -> io::Result<String> {
     Ok(format!("http://{at}/"))
 }
 
-fn about(run: &Run, test: Option<&str>) -> About {
-    let plan = run.complete.json();
+fn about(args: &RunArgs, test: Option<&str>) -> About {
+    let plan = args.run.complete.json();
     let ports = plan["ports"].as_array().cloned().unwrap_or_default();
     let ports: Vec<(&str, &str)> = ports
         .iter()

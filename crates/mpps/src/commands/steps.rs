@@ -1,28 +1,27 @@
 //! The steps that come before the ports of a run are opened, in their one order.
 
 use super::serving;
-use crate::cli::Run;
-use crate::fail::{Result, print, to_stderr};
+use crate::cli::RunArgs;
+use crate::fail::{Result, print, to_stderr, usage};
 use crate::paths::{Checked, Rules, Work};
+use crate::plan::model::Plan;
 use crate::privilege;
 use crate::profile;
 use crate::record;
-use crate::run::Host;
-use mpps_netdev::NtupleFilter;
 use mpps_sys::signal::{self, CpuLimit};
 use std::process::ExitCode;
 
 /// Prints the run as a value, where that is all that is asked for.
-pub(super) fn printed(run: &Run) -> Result<Option<ExitCode>> {
-    if !run.print_plan {
+pub(super) fn printed(args: &RunArgs) -> Result<Option<ExitCode>> {
+    if !args.print_plan {
         return Ok(None);
     }
-    print(|out| writeln!(out, "{}", run.complete.text()))?;
+    print(|out| writeln!(out, "{}", args.run.complete.text()))?;
     Ok(Some(ExitCode::SUCCESS))
 }
 
 /// Limits of CPU time at which the kernel kills the program, and leaves no time for results.
-fn deadly_limits(run: &Run) -> Vec<String> {
+fn deadly_limits(plan: &Plan) -> Vec<String> {
     let deadly = |limit: Option<CpuLimit>| limit.filter(CpuLimit::kills).map(|limit| limit.soft);
     let mut told = Vec::new();
     if let Some(seconds) = deadly(CpuLimit::of_process()) {
@@ -31,7 +30,7 @@ fn deadly_limits(run: &Run) -> Vec<String> {
              there, without results. With a lower soft limit (ulimit -S -t SECONDS) the run ends there with its results"
         ));
     }
-    if let Some(us) = deadly(CpuLimit::of_real_time()).filter(|_| run.plan.lanes.fifo.is_some()) {
+    if let Some(us) = deadly(CpuLimit::of_real_time()).filter(|_| plan.lanes.fifo.is_some()) {
         told.push(format!(
             "--fifo: a real-time thread may run for {us} us without sleeping (RLIMIT_RTTIME), soft and hard limit \
              alike: the kernel kills the program there, without results. With a lower soft limit (prlimit \
@@ -41,31 +40,30 @@ fn deadly_limits(run: &Run) -> Vec<String> {
     told
 }
 
-/// Changes that stay in force until the run is over.
-pub(crate) struct Prepared {
-    _filters: Vec<NtupleFilter>,
-}
-
 /// From here on signals end the program's run in its own time, and privileges that no port needs are marked to be given
-/// up; flow rules are in force where the host's NICs have them.
-pub(crate) fn prepare(host: &Host<'_>, run: &Run, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
-    if host.is_program() {
-        profile::ask(run)?;
-        record::ask(run, ports);
-        if let Some(sample) = &run.tell.sample_pcap {
-            sample.ask(ports)?;
-        }
-        signal::catch_interrupts();
-        // With --quiet as well: once killed it says nothing more.
-        deadly_limits(run)
-            .iter()
-            .for_each(|line| to_stderr(&format!("mpps: {line}")));
-        privilege::plan(run, ports, !rules.is_empty(), work)?;
-        serving::bind(run, ports)?;
+/// up.
+pub(super) fn prepare(args: &RunArgs, ports: &[&Checked], rules: &Rules, work: Work) -> Result<()> {
+    let (run, tell) = (&args.run, &args.tell);
+    if let Some(hz) = tell.profile
+        && tell.flame.is_none()
+        && tell.folded.is_none()
+        && tell.keep.trace.is_none()
+    {
+        return Err(usage(format!(
+            "--profile {hz}: nothing is to be made of the samples: want --flame FILE, --folded FILE or --trace FILE as \
+             well"
+        )));
     }
-    let mut filters = Vec::new();
-    for port in ports {
-        filters.extend(rules.apply(port)?);
+    profile::ask(run);
+    record::ask(run, ports);
+    if let Some(sample) = &tell.sample_pcap {
+        sample.ask(ports)?;
     }
-    Ok(Prepared { _filters: filters })
+    signal::catch_interrupts();
+    // With --quiet as well: once killed it says nothing more.
+    deadly_limits(&run.plan)
+        .iter()
+        .for_each(|line| to_stderr(&format!("mpps: {line}")));
+    privilege::plan(run, ports, !rules.is_empty(), work)?;
+    serving::bind(args, ports)
 }

@@ -4,8 +4,8 @@ use super::help::{Help, PROMISC, option};
 use super::null::test_packet;
 use super::rules::Steering;
 use super::{Kept, Neighbors, Opening, Path, Traits, Work, remark};
-use crate::cli::Run;
 use crate::fail::{Result, failed, unopened, usage};
+use crate::plan::run::Run;
 use crate::privilege::{self, caller};
 use mpps_dpdk::{Config, DpdkPort, EalArgs, Open};
 use mpps_io::{PortSpec, Request, Task};
@@ -151,7 +151,7 @@ fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<
         interrupted: &|| (opening.interruptions)() > 0,
     };
     // Its files are named by the user, who opens them and has what is made.
-    let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.tell.keep_privileges) {
+    let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.beside.keep_privileges) {
         Some(user) => user.with_files(|| mpps_dpdk::open(config, &options)).map_err(failed)?,
         None => mpps_dpdk::open(config, &options),
     };

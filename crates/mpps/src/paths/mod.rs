@@ -24,9 +24,9 @@ pub(crate) use dpdk::{dpdk_version, peer_plugin};
 pub(crate) use help::{port_help, summary, text};
 pub(crate) use rules::Rules;
 
-use crate::cli::Run;
 use crate::fail::{Result, say, usage};
 use crate::plan::reserve::ANY_INTERFACE;
+use crate::plan::run::Run;
 use help::Help;
 use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
 use mpps_io::kernel::KernelPort;

@@ -3,8 +3,8 @@
 
 use super::ntuple::filter_of;
 use super::{Checked, names};
-use crate::cli::Run;
 use crate::fail::{Result, failed, usage};
+use crate::plan::run::Run;
 use mpps_flow::Rule;
 use mpps_io::Roles;
 use mpps_netdev::{self as netdev, NetDev, NtupleFilter};

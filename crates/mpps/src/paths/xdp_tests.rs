@@ -1,28 +1,29 @@
 //! What the path refuses, and what becomes of a plan.
 
 use super::*;
-use crate::cli::{Cli, Command};
+use crate::cli::Cli;
+use crate::plan::model::Workload;
 use crate::plan::neighbor::Asked;
+use crate::plan::run::Run;
 use crate::plan::{capture, forward, listen, traffic};
 use mpps_io::{Capabilities, FlowSet, Layer, addresses};
 use mpps_sys::sched::allowed_cores;
 use std::net::Ipv4Addr;
 
-fn command(line: &str) -> Command {
-    Cli::of(std::iter::once("mpps").chain(line.split_whitespace()).map(Into::into))
-        .unwrap_or_else(|e| panic!("{line}: {e}"))
-        .command
+fn run(line: &str) -> Run {
+    let cli = Cli::of(std::iter::once("mpps").chain(line.split_whitespace()).map(Into::into));
+    let cli = cli.unwrap_or_else(|e| panic!("{line}: {e}"));
+    cli.command.into_run().expect("a run").run
 }
 
 /// Plans as far as that goes without a device.
 fn planned(line: &str) -> Result<()> {
-    match command(line) {
-        Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args.run).map(drop),
-        Command::Drop(mut args) => listen::Listener::of_drop(&mut args).map(drop),
-        Command::Reflect(mut args) => listen::Listener::of_reflect(&mut args).map(drop),
-        Command::Forward(args) => forward::Draft::new(args).map(drop),
-        Command::Capture(args) => capture::Draft::new(args).map(drop),
-        other => panic!("{other:?}"),
+    let mut run = run(line);
+    match run.plan.workload {
+        Workload::Sendrecv | Workload::Send => traffic::Draft::new(run).map(drop),
+        Workload::Drop | Workload::Reflect => listen::Listener::new(&mut run).map(drop),
+        Workload::Forward => forward::Draft::new(run).map(drop),
+        Workload::Capture => capture::Draft::new(run).map(drop),
     }
 }
 
@@ -50,12 +51,9 @@ fn capabilities() -> Capabilities {
 }
 
 fn traffic_plan(line: &str) -> TrafficPlan {
-    match command(line) {
-        Command::Sendrecv(args) | Command::Send(args) => traffic::Draft::new(args.run)
-            .and_then(|draft| draft.plan(&capabilities(), &Asked::new(&|| 0)))
-            .unwrap_or_else(|e| panic!("{line}: {e:?}")),
-        other => panic!("{other:?}"),
-    }
+    traffic::Draft::new(run(line))
+        .and_then(|draft| draft.plan(&capabilities(), &Asked::new(&|| 0)))
+        .unwrap_or_else(|e| panic!("{line}: {e:?}"))
 }
 
 #[test]
@@ -135,14 +133,12 @@ fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
     let core = allowed[0];
     let line = format!("send xdp:none0 {ENDS} --cores {core},{core} --dest-mac 02:00:00:00:00:09");
     assert_eq!(one_way(&traffic_plan(&line)).unwrap().cores, [core]);
-    let unplanned = |line: String| match command(&line) {
-        Command::Send(args) => {
-            match traffic::Draft::new(args.run).and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
-                Err(Failure::Usage(text)) => text,
-                other => panic!("{line}: {other:?}"),
-            }
+    let unplanned = |line: String| {
+        let draft = traffic::Draft::new(run(&line));
+        match draft.and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
+            Err(Failure::Usage(text)) => text,
+            other => panic!("{line}: {other:?}"),
         }
-        other => panic!("{other:?}"),
     };
     let text = unplanned(format!("{line} --lanes 2"));
     assert!(text.contains("--cores: 1 core for 2 sending lanes"), "{text}");
@@ -181,12 +177,10 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
 
 #[test]
 fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
-    let Command::Reflect(mut args) = command("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009") else {
-        panic!("it is reflect");
-    };
-    let listener = listen::Listener::of_reflect(&mut args).unwrap();
+    let mut run = run("reflect xdp:none0 --ip 10.99.0.2 --port 9000-9009");
+    let listener = listen::Listener::new(&mut run).unwrap();
     let spec = reflect_spec(
-        &listener.reflect_plan(&args, &capabilities()).unwrap(),
+        &listener.reflect_plan(&run, &capabilities()).unwrap(),
         Taken::of(&listener.request()),
     );
     let ip = IpAddr::from([10, 99, 0, 2]);
@@ -198,7 +192,7 @@ fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
         (spec.taken.ports, spec.taken.excluded_ports),
         (Some(9000..=9009), vec![])
     );
-    let lanes = listener.reflect_plan(&args, &capabilities()).unwrap().common.lanes;
+    let lanes = listener.reflect_plan(&run, &capabilities()).unwrap().common.lanes;
     assert_eq!(
         lanes.iter().map(|l| (l.tx, l.rx, l.core)).collect::<Vec<_>>(),
         [(false, true, None)]
@@ -207,12 +201,8 @@ fn a_listener_tells_its_program_addresses_ports_and_whom_to_answer_for() {
 
 #[test]
 fn a_forwarder_tells_its_programs_what_each_port_takes_and_where_it_sends() {
-    let Command::Forward(args) =
-        command("forward xdp:a xdp:b --mode l2fwd --dest-mac 02:00:00:00:00:01,02:00:00:00:00:02 --port 53")
-    else {
-        panic!("it is forward");
-    };
-    let draft = forward::Draft::new(args).unwrap();
+    let line = "forward xdp:a xdp:b --mode l2fwd --dest-mac 02:00:00:00:00:01,02:00:00:00:00:02 --port 53";
+    let draft = forward::Draft::new(run(line)).unwrap();
     let capabilities = capabilities();
     let plan = draft.plan(&[&capabilities, &capabilities]).unwrap();
     let requests = draft.requests();

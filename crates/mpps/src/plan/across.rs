@@ -3,8 +3,8 @@
 use super::listen::unanswered;
 use super::model::Plain;
 use super::neighbor::Asked;
+use super::run::Run;
 use super::{kernel, traffic};
-use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
 use mpps_engine::{Link, TrafficPlan};

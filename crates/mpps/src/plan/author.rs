@@ -84,7 +84,7 @@ mod tests {
     fn plan(line: &str) -> Plan {
         let words = line.split(' ').map(Into::into);
         let cli = crate::cli::Cli::of(words).unwrap_or_else(|e| panic!("{line}: {e}"));
-        cli.command.into_run().expect("a run").plan
+        cli.command.into_run().expect("a run").run.plan
     }
 
     #[test]

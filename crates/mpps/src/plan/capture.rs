@@ -1,10 +1,10 @@
 //! The plan of `capture`.
 
 use super::model::Plain;
+use super::run::Run;
 use super::traffic::dashed;
 use super::values::forward::Take as TakeOption;
 use super::{lanes, memory};
-use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
 use mpps_engine::CapturePlan;
@@ -37,7 +37,7 @@ impl Draft {
                 args.plan.port()
             )));
         }
-        if let Some(sample) = &args.tell.sample_pcap {
+        if let Some(sample) = &args.beside.sample {
             return Err(usage(format!(
                 "--sample-pcap {sample}: capture keeps frames itself: want it left out"
             )));

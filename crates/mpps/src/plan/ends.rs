@@ -1,8 +1,8 @@
 //! The two addresses of a run that sends: given, looked up by name, or the interface's own.
 
 use super::model::Plain;
+use super::run::Run;
 use super::{family, reach};
-use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use crate::plan::values::{Host, Target, is_link_local, is_one_host};

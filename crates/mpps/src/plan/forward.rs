@@ -1,10 +1,10 @@
 //! The plan of `forward`.
 
 use super::model::Plain;
+use super::run::Run;
 use super::traffic::dashed;
 use super::values::forward::{MOST_PORTS, Mode, Take};
 use super::{kernel, lanes, memory};
-use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
 use crate::plan::values::on_full_name;

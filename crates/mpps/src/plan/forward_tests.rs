@@ -1,7 +1,7 @@
 //! What the arguments make of ports, pairs, lanes and modes; nothing is opened.
 
 use super::{Draft, Mode};
-use crate::cli::{Cli, Command};
+use crate::cli::Cli;
 use crate::fail::Failure;
 use mpps_engine::{ForwardPlan, ForwardSeat, Work};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -12,10 +12,8 @@ use std::time::Duration;
 
 fn draft(words: &str) -> Result<Draft, Failure> {
     let line = ["mpps", "forward"].into_iter().chain(words.split_whitespace());
-    match Cli::of(line.map(Into::into)).expect("arguments").command {
-        Command::Forward(args) => Draft::new(args),
-        other => panic!("{other:?}"),
-    }
+    let cli = Cli::of(line.map(Into::into)).expect("arguments");
+    Draft::new(cli.command.into_run()?.run)
 }
 
 fn plan(words: &str) -> ForwardPlan {

@@ -10,7 +10,7 @@ fn plan(line: &str) -> Plan {
 fn of_words(words: Vec<OsString>) -> Plan {
     let whole = std::iter::once("mpps".into()).chain(words.iter().cloned());
     let cli = Cli::of(whole).unwrap_or_else(|e| panic!("{words:?}: {e}"));
-    cli.command.into_run().expect("a run").plan
+    cli.command.into_run().expect("a run").run.plan
 }
 
 const RUNS: [&str; 10] = [

@@ -2,7 +2,7 @@
 
 use super::lanes;
 use super::model::Written;
-use crate::cli::Run;
+use super::run::Run;
 use crate::fail::{Result, usage};
 use crate::plan::values::Cores;
 use mpps_engine::{Common, LanePlan, OnFull};
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// Refuses the options of every run that mean nothing here.
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
     check_burst("--burst", run.plan.lanes.burst, port)?;
-    if run.tell.lanes_csv.is_some() {
+    if run.beside.lanes_csv {
         return Err(usage(format!(
             "--lanes-csv: on '{port}' programs in the kernel move the packets, not lanes: want it left out"
         )));
     }
-    if let Some(sample) = &run.tell.sample_pcap {
+    if let Some(sample) = &run.beside.sample {
         return Err(usage(format!(
             "--sample-pcap {sample}: on '{port}' frames stay in the kernel, and none comes to user space: want it left \
              out, or mpps capture af_packet:INTERFACE at the other end"

@@ -1,7 +1,7 @@
 //! How many lanes, what each does, and where it runs.
 
 use super::model::Plain;
-use crate::cli::Run;
+use super::run::Run;
 use crate::fail::{Result, usage};
 use crate::privilege;
 use crate::record;
@@ -55,18 +55,17 @@ pub(crate) fn traffic(
 
 /// What is kept of the lanes' rounds, where a trace is asked for.
 fn traced(run: &Run) -> Option<TraceOptions> {
-    let keep = &run.tell.keep;
-    let (on, memory) = (&keep.trace_on, keep.trace_memory as usize);
-    keep.trace.as_ref()?;
+    let keep = run.beside.trace.as_ref()?;
+    let (on, memory) = (&keep.on, keep.memory as usize);
     Some(TraceOptions {
         stall: on.stall,
         late: on.late,
         loss: on.loss,
         drop: on.drop,
         invalid: on.invalid,
-        before: keep.trace_window.before,
-        after: keep.trace_window.after,
-        all: keep.trace_all,
+        before: keep.window.before,
+        after: keep.window.after,
+        all: keep.all,
         memory: memory - memory / record::PART_OF_EVENTS as usize,
         stamps: record::stamps,
         kernel_drops: record::kernel_drops,
@@ -275,7 +274,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         warnings,
         give_up: privilege::give_up,
         trace: traced(run),
-        sample: run.tell.sample_pcap.as_ref().map(|sample| sample.options(roles.len())),
+        sample: run.beside.sample.as_ref().map(|sample| sample.options(roles.len())),
         run_id: mpps_sys::random_number(),
     })
 }

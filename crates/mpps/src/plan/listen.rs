@@ -1,10 +1,10 @@
 //! The plans of `drop` and `reflect`.
 
 use super::holders::{held, open_udp_ports};
-use super::model::Plain;
+use super::model::{Plain, Workload};
+use super::run::Run;
 use super::traffic::{dashed, has_all, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
-use crate::cli::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
 use crate::plan::values::on_full_name;
@@ -77,9 +77,16 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Checks it, and fills in the plan what was left open.
-    pub(crate) fn of_drop(args: &mut Run) -> Result<Self> {
-        let listener = Self::new(args, Task::Drop)?;
+    /// Checks a run of `drop` or `reflect`, and fills in what was left open.
+    pub(crate) fn new(run: &mut Run) -> Result<Self> {
+        match run.plan.workload {
+            Workload::Drop => Self::of_drop(run),
+            _ => Self::of_reflect(run),
+        }
+    }
+
+    fn of_drop(args: &mut Run) -> Result<Self> {
+        let listener = Self::of(args, Task::Drop)?;
         listener.check_flows(args)?;
         if !args.plan.checks.no_verify {
             one_lane_a_flow(&listener.port, &listener.roles)?;
@@ -88,9 +95,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// As [`Self::of_drop`].
-    pub(crate) fn of_reflect(args: &mut Run) -> Result<Self> {
-        let listener = Self::new(args, Task::Reflect)?;
+    fn of_reflect(args: &mut Run) -> Result<Self> {
+        let listener = Self::of(args, Task::Reflect)?;
         memory::check(&memory::of_run(args, Duration::ZERO, &listener.roles, [&listener.port]))?;
         let on_full = listener.on_full(args)?;
         listener.fill(args);
@@ -107,7 +113,7 @@ impl Listener {
         )
     }
 
-    fn new(run: &Run, task: Task) -> Result<Self> {
+    fn of(run: &Run, task: Task) -> Result<Self> {
         let (spec, of) = (run.plan.port(), &run.plan.selection);
         let (ip, ports) = (of.ip.plain(), of.ports.plain());
         let port = Checked::new(spec, task)?;

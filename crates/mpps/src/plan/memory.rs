@@ -1,6 +1,6 @@
 //! Refuses a run that takes more memory than there is, before anything is opened, by the option that asks for most.
 
-use crate::cli::Run;
+use super::run::Run;
 use crate::fail::{Result, usage};
 use crate::paths::{Buffers, Checked};
 use crate::record;
@@ -59,7 +59,7 @@ pub(crate) fn of_run<'p>(
         parts.extend(of_port(port, roles, n));
     }
     parts.extend(of_trace(run));
-    parts.extend(run.tell.sample_pcap.as_ref().map(|_| {
+    parts.extend(run.beside.sample.as_ref().map(|_| {
         let bytes = n as u64 * RING_BYTES as u64;
         Part::new(format!("--sample-pcap with --lanes {n}: it takes"), bytes, |_| {
             "no --sample-pcap".to_owned()
@@ -71,16 +71,15 @@ pub(crate) fn of_run<'p>(
 /// What a trace takes: the lanes' rings, and what is kept. Windows are few as a rule; events of the kernel fill their
 /// part of the memory, and with `--trace-all` rounds fill all of it.
 fn of_trace(run: &Run) -> Option<Part> {
-    let keep = &run.tell.keep;
-    keep.trace.as_ref()?;
+    let keep = run.beside.trace.as_ref()?;
     let rings = TraceOptions::default().ring_bytes as u64;
-    let kept = |memory: u64| match keep.trace_all {
+    let kept = |memory: u64| match keep.all {
         true => memory,
         false => memory / record::PART_OF_EVENTS,
     };
-    let says = format!("--trace with --trace-memory {}: it takes", size(keep.trace_memory));
-    let most = keep.trace_memory;
-    let all = keep.trace_all;
+    let says = format!("--trace with --trace-memory {}: it takes", size(keep.memory));
+    let most = keep.memory;
+    let all = keep.all;
     Some(Part::new(says, rings + kept(most), move |left| {
         let part = if all { 1 } else { record::PART_OF_EVENTS };
         match left.saturating_sub(rings).saturating_mul(part) / 1_000_000 {

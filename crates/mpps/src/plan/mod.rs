@@ -16,6 +16,7 @@ pub(crate) mod model;
 pub(crate) mod neighbor;
 pub(crate) mod reach;
 pub(crate) mod reserve;
+pub(crate) mod run;
 pub(crate) mod traffic;
 pub(crate) mod values;
 

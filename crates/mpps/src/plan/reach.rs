@@ -3,7 +3,7 @@
 
 use super::ends::Destination;
 use super::model::Plain;
-use crate::cli::Run;
+use super::run::Run;
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use mpps_engine::FlowSet;

@@ -4,8 +4,8 @@
 //! and packets, so these have no more. The one exception is root in a folder of another user (a container's root in a
 //! mounted folder): root can write there only by its rights over files, so the clerk keeps these.
 
-use crate::cli::Run;
 use crate::fail::{Result, failed};
+use crate::plan::run::Run;
 use mpps_sys::privilege::{CapabilitySet, Keep, held};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::path::{Path, PathBuf};
@@ -31,30 +31,11 @@ pub(super) fn kept() -> CapabilitySet {
 }
 
 impl Clerk {
-    /// Starts it for the files of a run, `more` beside those of [`Run`].
-    pub(crate) fn hire(run: &Run, more: &[&Path]) -> Result<Self> {
-        let tell = &run.tell;
-        let given = [
-            &tell.out,
-            &tell.csv,
-            &tell.lanes_csv,
-            &tell.json,
-            &tell.json_lines,
-            &tell.junit,
-            &tell.markdown,
-            &tell.hdr,
-            &tell.flame,
-            &tell.folded,
-            &tell.keep.trace,
-            &tell.serve.prom,
-        ];
-        let given = given.into_iter().flatten();
-        let sample = tell.sample_pcap.iter().map(|sample| &sample.file);
-        let more = more.iter().map(|path| path.to_path_buf());
-        let files: Vec<PathBuf> = given.chain(sample).cloned().chain(more).collect();
-        let keep = match run.tell.keep_privileges {
+    /// Starts it for the files of a run.
+    pub(crate) fn hire(run: &Run, files: &[PathBuf]) -> Result<Self> {
+        let keep = match run.beside.keep_privileges {
             true => None,
-            false => Some(keep_for(&files)?),
+            false => Some(keep_for(files)?),
         };
         Self::keeping(keep)
     }

@@ -13,8 +13,9 @@ mod plan;
 pub(crate) use clerk::{Clerk, as_user};
 pub(crate) use plan::{facts, give_up, keep_for_programs, plan};
 
-use crate::cli::{Command, Run};
+use crate::cli::Command;
 use crate::fail::{Result, failed, usage};
+use crate::plan::run::Run;
 use mpps_io::PortSpec;
 use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
 use std::sync::OnceLock;
@@ -119,13 +120,13 @@ pub(crate) fn check(command: &Command) -> Result<()> {
 
 /// What a run may do with what the program's file gives; from here on nothing more can be had.
 pub(crate) fn check_run(run: &Run) -> Result<()> {
-    if lent() && run.tell.keep_privileges {
+    if lent() && run.beside.keep_privileges {
         return Err(usage(format!(
             "--keep-privileges: this program gives up its privileges before the first packet, {}",
             refused()
         )));
     }
-    if run.tell.keep_privileges {
+    if run.beside.keep_privileges {
         return Ok(());
     }
     privilege::no_new().map_err(|e| failed(format!("set no_new_privs: {e}")))

@@ -1,9 +1,9 @@
 //! Which privileges stay with which thread of a run. All others are given up.
 
 use super::clerk;
-use crate::cli::Run;
 use crate::fail::Result;
 use crate::paths::{Checked, Work};
+use crate::plan::run::Run;
 use crate::profile;
 use crate::record;
 use mpps_engine::Opened;
@@ -38,14 +38,14 @@ static PLAN: OnceLock<Plan> = OnceLock::new();
 pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<()> {
     super::check_run(run)?;
     let user = super::caller().cloned();
-    if run.tell.keep_privileges || (held().is_empty() && user.is_none()) {
+    if run.beside.keep_privileges || (held().is_empty() && user.is_none()) {
         return Ok(());
     }
     let mut plan = Plan::nothing(user);
     for port in ports {
         plan.add(port, filters, work);
     }
-    if run.tell.keep.trace.is_some() {
+    if run.beside.trace.is_some() {
         plan.count_programs(ports);
     }
     let _ = PLAN.set(plan);
@@ -159,7 +159,7 @@ pub(crate) fn keep_for_programs() {
 pub(crate) fn facts(run: &Run) -> Option<HostFact> {
     let text = match PLAN.get() {
         // A user's own run has nothing to give up, and nothing to tell.
-        None if !run.tell.keep_privileges || held().is_empty() => return None,
+        None if !run.beside.keep_privileges || held().is_empty() => return None,
         None => "all kept (--keep-privileges)".to_owned(),
         Some(plan) => {
             let mut kept = Vec::new();

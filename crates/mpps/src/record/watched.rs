@@ -2,8 +2,8 @@
 
 use super::programs;
 use super::thin::thin;
-use crate::cli::Run;
 use crate::paths::Checked;
+use crate::plan::run::Run;
 use crate::privilege;
 use mpps_engine::{Opened, StampMemory};
 use mpps_sys::clock::monotonic_ns;
@@ -208,9 +208,7 @@ fn state() -> MutexGuard<'static, State> {
 /// Before anything is opened: has the lanes' cores watched, where a trace is asked for, and what the kernel drops of
 /// packets that go through it.
 pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
-    if run.tell.keep.trace.is_none() {
-        return;
-    }
+    let Some(trace) = &run.beside.trace else { return };
     programs::ask();
     let plan = run.complete.json();
     // Drops of others' packets to the same ports would be taken for this run's where the kernel has none of them.
@@ -233,7 +231,7 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     *state() = State::Asked {
         options,
         lanes: Vec::new(),
-        most: (run.tell.keep.trace_memory / PART_OF_EVENTS / EVENT_BYTES) as usize,
+        most: (trace.memory / PART_OF_EVENTS / EVENT_BYTES) as usize,
     };
 }
 

@@ -1,5 +1,8 @@
 //! On whose behalf a run is done.
 
+use crate::fail::Result;
+use crate::paths::{Checked, Rules, Work};
+use mpps_netdev::NtupleFilter;
 use mpps_stats::Sink;
 use mpps_sys::signal;
 use std::cell::RefCell;
@@ -10,30 +13,47 @@ pub(crate) struct Host<'a> {
     pub(crate) interruptions: &'a dyn Fn() -> u32,
     /// Another program's readers of events; `None`: the files and views that the options name.
     sinks: Option<RefCell<Vec<Box<dyn Sink>>>>,
+    /// What the program does before anything is opened.
+    prepare: Option<&'a Prepare<'a>>,
 }
 
-impl Host<'static> {
-    /// The program.
-    pub(crate) fn program() -> Self {
-        Self {
-            interruptions: &signal::interruptions,
-            sinks: None,
-        }
-    }
+/// What is done before a run on these ports opens anything.
+type Prepare<'a> = dyn Fn(&[&Checked], &Rules, Work) -> Result<()> + 'a;
+
+/// Changes that stay in force until the run is over.
+pub(crate) struct Prepared {
+    _filters: Vec<NtupleFilter>,
 }
 
 impl<'a> Host<'a> {
+    /// The program, which does this before a run opens anything.
+    pub(crate) fn program(prepare: &'a Prepare<'a>) -> Self {
+        Self {
+            interruptions: &signal::interruptions,
+            sinks: None,
+            prepare: Some(prepare),
+        }
+    }
+
     /// Another program.
     pub(crate) fn of_library(sinks: Vec<Box<dyn Sink>>, interruptions: &'a dyn Fn() -> u32) -> Self {
         Self {
             interruptions,
             sinks: Some(RefCell::new(sinks)),
+            prepare: None,
         }
     }
 
-    /// Whether it is the program: signals end its runs, and privileges are given up.
-    pub(crate) fn is_program(&self) -> bool {
-        self.sinks.is_none()
+    /// Comes before anything is opened: flow rules are in force from here on where the host's NICs have them.
+    pub(crate) fn prepare(&self, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
+        if let Some(prepare) = self.prepare {
+            prepare(ports, rules, work)?;
+        }
+        let mut filters = Vec::new();
+        for port in ports {
+            filters.extend(rules.apply(port)?);
+        }
+        Ok(Prepared { _filters: filters })
     }
 
     /// The other program's sinks, once.

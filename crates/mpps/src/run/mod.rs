@@ -11,7 +11,8 @@ pub(crate) use session::{on_ports, on_session};
 
 use crate::commands;
 use crate::fail::Failure;
-use mpps_stats::{Sink, Summary};
+use crate::plan::model;
+use mpps_stats::{Event, Sink, Summary};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -62,4 +63,14 @@ pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn(
     let host = Host::of_library(sinks, interruptions);
     let (summary, output) = commands::measure(plan.run(), &host)?;
     Ok(output.end(summary).0)
+}
+
+/// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
+pub(crate) fn with_result(summary: Summary, plan: &model::Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
+    let summary = Summary {
+        plan: Some(plan.json().to_string()),
+        ..summary
+    };
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    summary
 }

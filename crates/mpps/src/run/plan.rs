@@ -1,10 +1,11 @@
 //! A run as a value, for other programs.
 
 use super::Error;
-use crate::cli::{Cli, Run, Tell};
+use crate::cli::Cli;
 use crate::fail::{Failure, Result, argument_line, usage};
 use crate::plan::json::in_fields;
 use crate::plan::model::{self, Workload};
+use crate::plan::run::Run;
 use crate::plan::{capture, forward, listen::Listener, traffic};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -45,7 +46,7 @@ impl Plan {
     pub fn from_args<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> std::result::Result<Self, Error> {
         let words = std::iter::once("mpps".into()).chain(words.into_iter().map(Into::into));
         let cli = Cli::of(words).map_err(|e| Error::Usage(argument_line(&e)))?;
-        Ok(filled(cli.command.into_run()?)?.into())
+        Ok(filled(cli.command.into_run()?.run)?.into())
     }
 
     /// From JSON: a plan, or a result that holds one.
@@ -59,7 +60,7 @@ impl Plan {
             Failure::Usage(line) => usage(in_fields(workload, &line)),
             other => other,
         };
-        Ok(filled(Run::of(plan, Tell::default(), false)).map_err(named)?.into())
+        Ok(filled(Run::of(plan)).map_err(named)?.into())
     }
 
     /// As `--print-plan` has printed it: it was checked where its ports can be seen, and they may not be here.
@@ -118,7 +119,7 @@ impl Plan {
 
     /// The run that it is, whose results go nowhere by themselves.
     pub(crate) fn run(&self) -> Run {
-        Run::of(self.fields.clone(), Tell::default(), false)
+        Run::of(self.fields.clone())
     }
 
     /// A field's value; `None` where the plan has none such, or it is null.
@@ -147,12 +148,8 @@ impl fmt::Display for Plan {
 fn filled(mut run: Run) -> Result<model::Plan> {
     Ok(match run.plan.workload {
         Workload::Sendrecv | Workload::Send => traffic::Draft::new(run)?.args.complete,
-        Workload::Drop => {
-            Listener::of_drop(&mut run)?;
-            run.complete
-        }
-        Workload::Reflect => {
-            Listener::of_reflect(&mut run)?;
+        Workload::Drop | Workload::Reflect => {
+            Listener::new(&mut run)?;
             run.complete
         }
         Workload::Forward => forward::Draft::new(run)?.args.complete,

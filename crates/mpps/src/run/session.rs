@@ -1,7 +1,6 @@
 //! Ports that stay open over any number of trials.
 
-use super::{Error, Host, Plan};
-use crate::commands::{prepare, with_result};
+use super::{Error, Host, Plan, with_result};
 use crate::fail::{Failure, Result, failed, usage, went};
 use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
 use crate::plan::model::Workload;
@@ -227,7 +226,7 @@ pub(crate) fn on_ports(
     let run = &draft.args;
     let requests = draft.requests();
     let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
-    let _prepared = prepare(host, run, &ports, &draft.rules, Work::Ends)?;
+    let _prepared = host.prepare(&ports, &draft.rules, Work::Ends)?;
     let opening = Opening {
         run,
         rules: &draft.rules,

@@ -256,14 +256,14 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
         Command::Sendrecv(args) | Command::Send(args) if args.lab => {
             let plan = in_lab::planned(&args)?;
             // A lab's network is one of IPv4.
-            let (_, frame_size) = sizes(&args.run, false)?;
+            let (_, frame_size) = sizes(&args.args.run, false)?;
             // Its own words have the port in full, as the plan has it: settings find it by that.
             let words = args.words.into_iter().skip(1).collect();
             (words, plan, Some(frame_size))
         }
         Command::Sendrecv(args) | Command::Send(args) => {
             let plan = of_plan(words.clone())?;
-            (words, plan, Some(Draft::new(args.run)?.frame_size))
+            (words, plan, Some(Draft::new(args.args.run)?.frame_size))
         }
         _ => {
             let plan = of_plan(words.clone())?;

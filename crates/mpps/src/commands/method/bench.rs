@@ -126,7 +126,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Ways in which packets go at the same time.
     pub(crate) fn ways(&self) -> u64 {
-        if self.setup.args.traffic.run.plan.traffic.both_ways {
+        if self.setup.args.traffic.args.run.plan.traffic.both_ways {
             2
         } else {
             1

@@ -26,7 +26,7 @@ pub(crate) struct Reached {
 /// Then.
 pub(crate) fn check(args: &Method, test: &str, found: &[Found]) -> Result<()> {
     let unknown = |expect: &&Expect| expect.in_method().is_none_or(|what| !found.contains(&what));
-    let Some(expect) = args.traffic.run.tell.expect.iter().find(unknown) else {
+    let Some(expect) = args.traffic.args.tell.expect.iter().find(unknown) else {
         return Ok(());
     };
     let names: Vec<_> = found.iter().map(|what| what.name()).collect();

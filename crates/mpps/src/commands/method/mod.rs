@@ -13,7 +13,9 @@ use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
 use crate::commands::output::unwritable;
 use crate::commands::serving::{Serving, Shown};
+use crate::commands::steps;
 use crate::fail::{Failure, Result, failed, usage};
+use crate::paths::{Checked, Rules};
 use crate::plan::model::{self, Written};
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
@@ -104,7 +106,7 @@ impl<'a> Setup<'a> {
         early: bool,
     ) -> Result<Self> {
         chosen_by_method(args)?;
-        let mut run = args.traffic.run.clone();
+        let mut run = args.traffic.args.run.clone();
         let plan = &mut run.plan;
         let settle = if args.settle_given { *plan.times.settle } else { settle };
         plan.times.settle = Written::ns(settle.as_nanos() as u64);
@@ -174,7 +176,7 @@ impl<'a> Setup<'a> {
             .traffic
             .vlan
             .map_or_else(String::new, |id| format!(", VLAN {id}"));
-        let seed = self.args.traffic.run.plan.seed;
+        let seed = self.args.traffic.args.run.plan.seed;
         [
             ("medium", medium),
             ("protocol", format!("UDP over {version}{vlan}")),
@@ -200,7 +202,7 @@ impl<'a> Setup<'a> {
 
     /// Whether nothing is to be shown while it goes on.
     pub(crate) fn quiet(&self) -> bool {
-        self.args.traffic.run.tell.quiet
+        self.args.traffic.args.tell.quiet
     }
 
     /// Opens the ports and the record, gives up privileges, and goes through `body`. `before` is called in between,
@@ -220,13 +222,15 @@ impl<'a> Setup<'a> {
             params,
             plan: self.plan.to_json(),
         };
-        let run = &self.args.traffic.run;
+        let args = &self.args.traffic.args;
         // The thread that writes files can get nothing more either.
-        privilege::check_run(run)?;
-        let folder = run.tell.out.as_deref();
+        privilege::check_run(&args.run)?;
+        let folder = args.tell.out.as_deref();
         let record = folder.map(|folder| folder.join(FILE));
-        let clerk = (record.is_some() || run.tell.serve.prom.is_some() || run.tell.junit.is_some())
-            .then(|| Clerk::hire(run, &record.as_deref().into_iter().collect::<Vec<_>>()))
+        let mut files = args.tell.files();
+        files.extend(record.clone());
+        let clerk = (record.is_some() || args.tell.serve.prom.is_some() || args.tell.junit.is_some())
+            .then(|| Clerk::hire(&args.run, &files))
             .transpose()?;
         let out = clerk.as_ref().zip(folder);
         let earlier = match out {
@@ -237,32 +241,39 @@ impl<'a> Setup<'a> {
         let opened_junit = std::cell::RefCell::new(None);
         let serving = std::cell::RefCell::new(None);
         let mut opened = || {
-            *serving.borrow_mut() = Serving::start(run, Some(test), clerk.as_ref(), Shown::of(run, false))?;
+            *serving.borrow_mut() = Serving::start(args, Some(test), clerk.as_ref(), Shown::of(args, false))?;
             if let Some((clerk, folder)) = out {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }
-            if let Some((clerk, file)) = clerk.as_ref().zip(run.tell.junit.clone()) {
+            if let Some((clerk, file)) = clerk.as_ref().zip(args.tell.junit.clone()) {
                 let target =
                     clerk.does(move || JsonTarget::prepare(&file).map_err(|e| unwritable("--junit", &e)))??;
                 *opened_junit.borrow_mut() = Some((clerk, target));
             }
             before()
         };
-        on_session(&self.draft, &self.plan, &Host::program(), &mut opened, &mut |session| {
-            let earlier = earlier.clone().unwrap_or_default();
-            let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
-            match bench.left_of_record() {
-                0 => {}
-                trials => bench.say(&format!("going on after {trials} trials")),
-            }
-            bench.serving = serving.borrow_mut().take();
-            bench.junit = opened_junit.borrow_mut().take();
-            body(&mut bench)?;
-            match bench.serving.take().and_then(Serving::finish) {
-                Some(unwritten) => Err(failed(unwritten)),
-                None => Ok(()),
-            }
-        })
+        let prepare = |ports: &[&Checked], rules: &Rules, work| steps::prepare(args, ports, rules, work);
+        on_session(
+            &self.draft,
+            &self.plan,
+            &Host::program(&prepare),
+            &mut opened,
+            &mut |session| {
+                let earlier = earlier.clone().unwrap_or_default();
+                let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
+                match bench.left_of_record() {
+                    0 => {}
+                    trials => bench.say(&format!("going on after {trials} trials")),
+                }
+                bench.serving = serving.borrow_mut().take();
+                bench.junit = opened_junit.borrow_mut().take();
+                body(&mut bench)?;
+                match bench.serving.take().and_then(Serving::finish) {
+                    Some(unwritten) => Err(failed(unwritten)),
+                    None => Ok(()),
+                }
+            },
+        )
     }
 }
 
@@ -272,26 +283,26 @@ const A_FOLDER: &str = "a method has a folder of results: want --out DIR in its 
 
 /// Refuses what a method chooses itself.
 fn chosen_by_method(args: &Method) -> Result<()> {
-    let run = &args.traffic.run;
+    let run = &args.traffic.args;
     let given = [
         (
             "--rate",
-            args.traffic.run.plan.load.rate.is_some(),
+            args.traffic.args.run.plan.load.rate.is_some(),
             "the method chooses it: want --max-rate and --min-rate",
         ),
         (
             "--then",
-            args.traffic.run.plan.load.then.is_some(),
+            args.traffic.args.run.plan.load.then.is_some(),
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
             "--count",
-            args.traffic.run.plan.traffic.count.is_some(),
+            args.traffic.args.run.plan.traffic.count.is_some(),
             "a trial is of a time, and its packets are the method's: want sendrecv … --count N",
         ),
         (
             "--duration",
-            run.plan.times.duration.is_some(),
+            run.run.plan.times.duration.is_some(),
             "the method has times of its own: see its --help",
         ),
         ("--csv", run.tell.csv.is_some(), NO_ROWS),

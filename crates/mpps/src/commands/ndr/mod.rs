@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {
             .as_ref()
             .map(|found| tell::reached(&goals, found))
             .unwrap_or_default();
-        let judged = expect::judged(&args.method.traffic.run.tell.expect, &reached);
+        let judged = expect::judged(&args.method.traffic.args.tell.expect, &reached);
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
         let printed = report::print_lines(&document);

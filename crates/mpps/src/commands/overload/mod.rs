@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
         let stop = go(args, &setup, (times, given), bench, &mut test).err();
         let told = tell::Told::new(&setup, times, bench, &test, lanes.as_ref());
         let mut document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
-        let judged = expect::judged(&args.method.traffic.run.tell.expect, &told.reached(setup.frame_size()));
+        let judged = expect::judged(&args.method.traffic.args.tell.expect, &told.reached(setup.frame_size()));
         let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
         bench.leave_screen();
         let printed = told.print(&document, bench, began.elapsed(), stop.as_ref());

@@ -119,7 +119,7 @@ impl<'t> Told<'t> {
             times,
             lanes: Vec::new(),
             no_device: None,
-            ways: if setup.args.traffic.run.plan.traffic.both_ways {
+            ways: if setup.args.traffic.args.run.plan.traffic.both_ways {
                 2
             } else {
                 1

@@ -132,8 +132,8 @@ impl Choice {
     pub(super) fn of(args: &Rfc2544) -> Result<Self> {
         let traffic = &args.method.traffic;
         let given = [
-            ("--frame-size", traffic.run.plan.traffic.frame_size.is_some()),
-            ("--payload-size", traffic.run.plan.traffic.payload_size.is_some()),
+            ("--frame-size", traffic.args.run.plan.traffic.frame_size.is_some()),
+            ("--payload-size", traffic.args.run.plan.traffic.payload_size.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
             return Err(usage(format!("{option}: want --frame-sizes BYTES,…, frames with FCS")));
@@ -154,13 +154,13 @@ impl Choice {
         if args.test != Rfc2544Test::Reset && args.test != Rfc2544Test::All && args.reset_cmd.is_some() {
             return Err(usage("--reset-cmd: want the test reset or all"));
         }
-        if !args.bursts.is_empty() && *args.method.traffic.run.plan.load.pacing != Pacing::Constant {
+        if !args.bursts.is_empty() && *args.method.traffic.args.run.plan.load.pacing != Pacing::Constant {
             return Err(usage(
                 "--pacing: --bursts sends trials in bursts of its own: want one of the two",
             ));
         }
         no_tolerance(&args.method)?;
-        if args.strict && traffic.run.plan.times.settle_early {
+        if args.strict && traffic.args.run.plan.times.settle_early {
             return Err(usage(
                 "--settle-early: --strict waits for the whole settle time: want one of the two",
             ));
@@ -457,7 +457,7 @@ fn unused(args: &Rfc2544) -> Result<()> {
         }
     }
     let by_hand = tests.contains(&Test::Reset) && args.reset_cmd.is_none();
-    if by_hand && args.method.traffic.run.tell.quiet {
+    if by_hand && args.method.traffic.args.tell.quiet {
         return Err(usage(
             "--quiet: nobody is told when to reset the device: want --reset-cmd COMMAND, or no --quiet",
         ));

@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             stop: stop.as_ref(),
         };
         let mut document = result::document(&told);
-        let judged = expect::judged(&args.method.traffic.run.tell.expect, &result::reached(&choice, &sizes));
+        let judged = expect::judged(&args.method.traffic.args.tell.expect, &result::reached(&choice, &sizes));
         let done = expect::add_to(&mut document, &judged, result::code(&told));
         bench.leave_screen();
         let printed = report::print_lines(&document);
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
 /// Recovery takes a rate that changes within a run, and the times of losses: where these can't be had, it is refused,
 /// or left out of all tests for the reason given.
 fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
-    let why = match (setup.in_kernel(), args.method.traffic.run.plan.traffic.both_ways) {
+    let why = match (setup.in_kernel(), args.method.traffic.args.run.plan.traffic.both_ways) {
         _ if !choice.has(Test::Recovery) => return Ok(None),
         (true, _) => "programs in the kernel keep one rate within a run",
         (_, true) => "when packets of two ways were lost is not known",
@@ -170,7 +170,7 @@ fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> R
 /// Refuses what programs in the kernel can't do: they are made once, for one frame size and settle time, before
 /// privileges are given up.
 fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
-    if !setup.in_kernel() || setup.args.traffic.run.tell.keep_privileges {
+    if !setup.in_kernel() || setup.args.traffic.args.tell.keep_privileges {
         return Ok(());
     }
     let why = if choice.sizes.len() > 1 {

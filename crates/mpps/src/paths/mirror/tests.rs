@@ -28,7 +28,7 @@ impl Use for Generate<'_> {
 fn sendrecv(port: &str, options: &str) -> Result<Summary> {
     let line = format!("mpps sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {options}");
     let cli = Cli::of(line.split_whitespace().map(Into::into)).expect("a command line");
-    let draft = Draft::new(cli.command.into_run()?)?;
+    let draft = Draft::new(cli.command.into_run()?.run)?;
     let opening = Opening {
         run: &draft.args,
         rules: &draft.rules,

@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod forward;
+pub(crate) mod keep;
 pub(crate) mod rate;
 
 use crate::paths::drives_interface;
