@@ -533,6 +533,37 @@ fn a_method_and_every_path_keep_off_the_flows_of_a_run() {
 }
 
 #[test]
+fn trials_of_a_method_have_the_source_ports_that_it_has_moved_to() {
+    let Some(net) = net_of(1) else { return };
+    let ends = "--src 10.99.0.1 --dest 10.99.0.2:9000";
+    let scratch = Scratch::new();
+    let other = under_way(
+        &net,
+        &scratch,
+        &format!("send af_packet:eth1 {ends} --dest-mac {}", Host::B.mac()),
+    );
+    let reflector = Background::start(net.b("reflect af_packet:eth1 --quiet --duration 60s"));
+    let search = "--min-rate 1kpps --max-rate 2kpps --goal loss=0,initial=20ms,final=20ms,sum=40ms,width=50%";
+    let out = Scratch::new();
+    let record = out.path().join("out");
+    let mut ndr = net.a(&format!("ndr af_packet:eth1 {ends} {search} --quiet --out"));
+    ndr.arg(&record);
+    let found = run_command(ndr);
+    let trials = std::fs::read_to_string(record.join("trials.jsonl")).expect("a record");
+    // A trial on the ports of the other run would hear nothing, on a quiet host and on a busy one.
+    assert!(trials.contains("ports 10064-10127"), "{}: {trials}", found.stderr);
+    let heard = trials
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let heard = heard
+        .filter_map(|line| line["received_pps"].as_f64())
+        .fold(0.0, f64::max);
+    assert!(heard > 0.0, "{}: {trials}", found.stderr);
+    reflector.end(Signal::INT);
+    other.end(Signal::INT);
+}
+
+#[test]
 fn devices_of_dpdks_own_reserve_nothing() {
     if no_dpdk() {
         return;

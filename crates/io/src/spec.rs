@@ -115,6 +115,9 @@ const HIDDEN: &str = "…";
 
 /// A text without the values of options `secret=`, and of those that were meant to be one: `Secret=`, `secrt=`.
 pub fn hide_secrets(text: &str) -> String {
+    // A port, or any other word: a secret may have all that stands up to the next option.
+    let word = !text.contains(char::is_whitespace);
+    let ends: &[char] = if word { &[','] } else { &[',', '\'', '"', ';', '\n'] };
     let (mut hidden, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('=') {
         let (before, after) = (&rest[..at], &rest[at + 1..]);
@@ -122,7 +125,7 @@ pub fn hide_secrets(text: &str) -> String {
         hidden += &rest[..=at];
         rest = after;
         if is_secret(key) {
-            let end = after.find([',', '\'', '"', ';', '\n']).unwrap_or(after.len());
+            let end = after.find(ends).unwrap_or(after.len());
             hidden += HIDDEN;
             rest = &after[end..];
         }

@@ -413,7 +413,8 @@ mod tests {
             ..State::default()
         };
         let text = text(&state);
-        for (name, kind, _) in metrics() {
+        for (name, kind, help) in metrics() {
+            assert!(!help.contains(['[', '`', '#']), "{name}: no Markdown: {help}");
             assert_eq!(
                 text.matches(&format!("# TYPE {name} {kind}\n")).count(),
                 1,

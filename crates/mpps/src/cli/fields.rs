@@ -74,7 +74,7 @@ fn ports(workload: Workload) -> Vec<Arg> {
 }
 
 fn option(field: &'static Field, workload: Workload) -> Arg {
-    let parser: ValueParser = match field.key {
+    let parser: ValueParser = match field.option {
         "output" => PathBufValueParser::new().into(),
         "rate" => RateParser.into(),
         _ => ValueParser::new(move |text: &str| {
@@ -90,14 +90,10 @@ fn option(field: &'static Field, workload: Workload) -> Arg {
         Kind::Texts => arg.action(ArgAction::Append),
         Kind::Text | Kind::Count | Kind::Integer => arg.action(ArgAction::Set),
     };
-    // Names of addresses, files and ways begin with no hyphen; a number that does is told to be none.
-    let words = [
-        "IP", "MAC", "A-B", "HOST", "HOW", "LIST", "MODE", "WHICH", "FILE", "RULE",
-    ];
     let mut arg = arg
         .value_name(field.value_name)
         .value_parser(parser)
-        .allow_hyphen_values(!words.iter().any(|word| field.value_name.starts_with(word)) && field.key != "work");
+        .allow_hyphen_values(field.hyphen);
     if let Some(short) = field.short {
         arg = arg.short(short);
     }

@@ -39,7 +39,7 @@ pub(crate) use crate::plan::values;
 pub(crate) use crate::plan::values::rate::RateText;
 
 use crate::paths;
-use crate::plan::model::Workload;
+use crate::plan::{self, model::Workload};
 use clap::parser::ValueSource;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use mpps_report::Colour;
@@ -93,9 +93,10 @@ impl Cli {
             if let Some((name, given)) = matches.subcommand()
                 && let Some(plan) = fields::plan_of(name, given)?
             {
-                run.run = crate::plan::run::Run {
+                run.run = plan::run::Run {
+                    complete: plan.clone(),
+                    plan,
                     beside: run.tell.beside(),
-                    ..crate::plan::run::Run::of(plan)
                 };
             }
         }

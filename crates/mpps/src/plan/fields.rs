@@ -48,6 +48,8 @@ pub(crate) struct Field {
     /// An option that must be given with it.
     pub(crate) only_with: Option<&'static str>,
     pub(crate) required: bool,
+    /// A value may begin with a hyphen, if only to be refused by its name.
+    pub(crate) hyphen: bool,
     pub(crate) access: Access,
 }
 
@@ -73,6 +75,7 @@ impl Field {
             not_with: None,
             only_with: None,
             required: false,
+            hyphen: matches!(kind, Kind::Count | Kind::Integer),
             access,
         }
     }
@@ -89,6 +92,11 @@ impl Field {
 
     const fn only_with(mut self, option: &'static str) -> Self {
         self.only_with = Some(option);
+        self
+    }
+
+    const fn hyphen(mut self) -> Self {
+        self.hyphen = true;
         self
     }
 
@@ -138,7 +146,8 @@ macro_rules! text {
                 plan.$section.$key = Written::new(text, $parse(text)?);
                 Ok(())
             },
-            write: |plan| plan.$section.$key.text().into(),
+            // A value that is written nowhere is left open.
+            write: |plan| Some(plan.$section.$key.text()).filter(|text| !text.is_empty()).into(),
         }
     };
 }
@@ -349,7 +358,8 @@ pub(crate) static FIELDS: &[Field] = &[
             },
             write: |plan| plan.load.rate.as_ref().map(RateText::to_string).into(),
         },
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("load", "then"),
         ("then", "RATE@TIME"),
@@ -357,7 +367,8 @@ pub(crate) static FIELDS: &[Field] = &[
         TRAFFIC,
         "Another rate from TIME after the start to the end, in one run with --rate: 500kpps@60s; not on xdp",
         may!(load.then, rate::step),
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("load", "pacing"),
         ("pacing", "HOW"),
@@ -375,6 +386,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "How far a lane may fall behind its schedule and catch up; what is older counts as missed",
         text!(load.catch_up, values::catch_up),
     )
+    .hyphen()
     .default("5ms"),
     Field::new(
         ("selection", "take"),
@@ -468,7 +480,8 @@ pub(crate) static FIELDS: &[Field] = &[
         CAPTURE,
         "Keep only packets of this protocol: udp, tcp, icmp (ICMPv6 too), arp, or an IP protocol's number",
         may!(selection.proto, capture::protocol),
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("forward", "mode"),
         ("mode", "MODE"),
@@ -497,6 +510,7 @@ pub(crate) static FIELDS: &[Field] = &[
          fuller, frames leave later",
         text!(forward.drain, values::drain),
     )
+    .hyphen()
     .default("0"),
     Field::new(
         ("forward", "work"),
@@ -525,7 +539,10 @@ pub(crate) static FIELDS: &[Field] = &[
         Access {
             read: |plan, text| {
                 plan.capture.output = Some(text.into());
-                Ok(())
+                match text {
+                    "" => Err("want FILE".to_owned()),
+                    _ => Ok(()),
+                }
             },
             write: |plan| plan.capture.output.as_ref().map(|path| path.to_string_lossy()).into(),
         },
@@ -547,7 +564,8 @@ pub(crate) static FIELDS: &[Field] = &[
         CAPTURE,
         "Start a new file (FILE.1.pcapng, FILE.2.pcapng, …) before one grows larger than this: 100MB, 1GiB",
         may!(capture.rotate_size, capture::rotate_size),
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("capture", "max_files"),
         ("max-files", "N"),
@@ -573,6 +591,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "Memory per lane for packets not yet written, 1MiB to 16GiB: it bridges the pauses of a slow disk or reader",
         text!(capture.buffer, capture::buffer),
     )
+    .hyphen()
     .default("32MiB"),
     Field::new(
         ("times", "duration"),
@@ -582,7 +601,8 @@ pub(crate) static FIELDS: &[Field] = &[
         "How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop, reflect, forward \
          and capture: until interrupted]",
         may!(times.duration, values::duration),
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("times", "interval"),
         ("interval", "TIME"),
@@ -591,6 +611,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "Length of one row of the time series, 100us to 1h",
         text!(times.interval, values::interval),
     )
+    .hyphen()
     .default("100ms"),
     Field::new(
         ("times", "settle"),
@@ -600,6 +621,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "How long a packet may take to come back; receiving goes on for this long at the end",
         text!(times.settle, values::settle),
     )
+    .hyphen()
     .default("1s"),
     Field::new(
         ("times", "settle_early"),
@@ -721,6 +743,7 @@ pub(crate) static FIELDS: &[Field] = &[
         "How far the offered rate of a valid trial may differ from the intended one: 0.1% or 0.001",
         text!(checks.tolerance, values::ratio),
     )
+    .hyphen()
     .default("0.1%"),
     Field::new(
         ("checks", "no_verify"),
@@ -752,7 +775,8 @@ pub(crate) static FIELDS: &[Field] = &[
             },
             write: |plan| plan.device.eal.as_deref().into(),
         },
-    ),
+    )
+    .hyphen(),
     Field::new(
         ("device", "flow_rules"),
         ("flow", "RULE"),

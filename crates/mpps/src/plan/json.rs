@@ -4,7 +4,7 @@
 
 use super::fields::{FIELDS, Field, Kind};
 use super::model::{Plan, Workload, Written};
-use super::traffic::{DEFAULT_SRC_PORTS, dashed};
+use super::traffic::DEFAULT_SRC_PORTS;
 use super::values;
 use crate::paths::has_sockets;
 use mpps_io::PortSpec;
@@ -16,6 +16,13 @@ use std::fmt;
 
 /// The version of the format; it changes when a plan of an earlier version would mean something else.
 const VERSION: u64 = 1;
+
+/// As its JSON: no secret is in it.
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
 
 impl Plan {
     /// The plan as JSON. No secret is in it.
@@ -63,9 +70,7 @@ impl Plan {
                 "" => plan.get(field.key),
                 section => plan.get(section).and_then(|section| section.get(field.key)),
             };
-            if !is_default_ports(field, value, read.port()) {
-                put(&mut read, field, value.unwrap_or(&Value::Null))?;
-            }
+            put(&mut read, field, value.unwrap_or(&Value::Null))?;
         }
         read.check_together()?;
         Ok(read)
@@ -96,12 +101,22 @@ impl Plan {
         Ok(())
     }
 
+    /// Leaves source ports that the program has filled in open again: they stay the default, which a run moves where
+    /// another one uses them.
+    pub(crate) fn open_default_ports(&mut self) {
+        let default = |ports: &mut Written<_>| **ports == DEFAULT_SRC_PORTS;
+        if self.ports.first().is_some_and(|port| !has_sockets(port)) {
+            self.traffic.src_ports.take_if(default);
+        }
+    }
+
     /// The words of a command line that is the same run, without the program's name.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    pub(crate) fn words(mut self) -> Vec<OsString> {
+        self.open_default_ports();
         let mut words: Vec<OsString> = vec![self.workload.name().into()];
         for field in FIELDS.iter().filter(|field| field.is_of(self.workload)) {
             let option = field.option;
-            match (field.access.write)(self) {
+            match (field.access.write)(&self) {
                 Value::Bool(true) => words.push(format!("--{option}").into()),
                 Value::String(text) => words.push(format!("--{option}={text}").into()),
                 Value::Number(n) => words.push(format!("--{option}={n}").into()),
@@ -246,15 +261,9 @@ fn ports(plan: &Map<String, Value>, workload: Workload) -> Result<Vec<Written<Po
                 shown(text)
             ));
         }
-        port(text)
+        port(text).map_err(|why| format!("ports: {why}"))
     };
     texts.into_iter().map(read).collect()
-}
-
-/// Whether a field holds source ports that the program has filled in: they stay the default, which a run moves where
-/// another one uses them.
-fn is_default_ports(field: &Field, value: Option<&Value>, port: &PortSpec) -> bool {
-    field.key == "src_ports" && value.and_then(Value::as_str) == Some(&dashed(&DEFAULT_SRC_PORTS)) && !has_sockets(port)
 }
 
 /// The field that an option of a run is, as `load.rate`.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cli::Cli;
+use crate::plan::run::Run;
 use proptest::prelude::*;
 
 /// The plan of a command line, as it is written.
@@ -32,7 +33,7 @@ fn a_plan_is_the_command_line_that_it_was_made_from() {
     for line in RUNS {
         let first = plan(line);
         assert_eq!(Plan::of_json(&first.text()).as_ref(), Ok(&first), "{line}");
-        assert_eq!(of_words(first.words()), first, "{line}");
+        assert_eq!(of_words(first.clone().words()), first, "{line}");
     }
 }
 
@@ -118,11 +119,21 @@ fn what_no_plan_has_is_refused_by_its_name_by_program_and_schema() {
 }
 
 #[test]
+fn a_file_without_a_name_is_none() {
+    let plan = r#"{"mpps_plan": 1, "workload": "capture", "ports": ["null:"], "capture": {"output": ""}}"#;
+    let refused = Plan::of_json(plan).expect_err("no name");
+    assert_eq!(refused, "capture.output (--output) '': want FILE");
+}
+
+#[test]
 fn no_plan_holds_a_secret() {
     let plan = plan("drop dpdk:net_memif0,role=server,secret=swordfish");
     assert!(!plan.text().contains("swordfish"), "{}", plan.text());
+    assert!(!format!("{plan:?}").contains("swordfish"), "{plan:?}");
     let refused = Plan::of_json(&plan.text()).expect_err("it is hidden");
     assert!(refused.contains("no plan holds a secret"), "{refused}");
+    let quoted = Plan::of_json(&plan.text().replace('\u{2026}', "a;'swordfish")).expect("a plan");
+    assert!(!quoted.text().contains("swordfish"), "{}", quoted.text());
     assert!(Plan::of_json(&plan.text().replace('\u{2026}', "swordfish")).is_ok());
 }
 
@@ -218,7 +229,7 @@ fn a_key_that_is_there_twice_is_refused_by_its_name_at_every_level() {
 fn default_source_ports_of_a_plan_stay_a_default_where_no_socket_has_them() {
     let given = |line: &str| {
         let plan = Plan::of_json(&plan(line).text()).unwrap_or_else(|e| panic!("{line}: {e}"));
-        plan.traffic.src_ports.is_some()
+        Run::of(plan).plan.traffic.src_ports.is_some()
     };
     let default = "--src-port-range 10000-10063";
     for port in ["af_packet:eth1", "xdp:eth1", "loop:", "dpdk:net_af_packet0,iface=eth1"] {

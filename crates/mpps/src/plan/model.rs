@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A value, and the text that it was read from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Written<T> {
     value: T,
     text: String,
@@ -33,6 +33,13 @@ impl<T> Written<T> {
     /// As it is written.
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+}
+
+/// As the value's.
+impl<T: fmt::Debug> fmt::Debug for Written<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }
 
@@ -123,7 +130,7 @@ impl Workload {
 }
 
 /// A run as a value. Fields that are `None` are left to the path or to the host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) workload: Workload,
     pub(crate) ports: Vec<Written<PortSpec>>,
@@ -180,6 +187,13 @@ pub(crate) struct Selection {
     pub(crate) ip: Option<Written<AddressRange>>,
     pub(crate) ports: Option<Written<RangeInclusive<u16>>>,
     pub(crate) proto: Option<Written<CaptureProtocol>>,
+}
+
+impl Traffic {
+    /// Frames of this size, with FCS, whatever the size was.
+    pub(crate) fn set_frame_size(&mut self, bytes: usize) {
+        (self.frame_size, self.payload_size) = (Some(bytes), None);
+    }
 }
 
 impl Selection {

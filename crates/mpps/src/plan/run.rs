@@ -41,8 +41,9 @@ pub(crate) struct Trace {
 }
 
 impl Run {
-    /// A run of a plan, with nothing beside it.
-    pub(crate) fn of(plan: Plan) -> Self {
+    /// A run of a plan that may be complete, with nothing beside it.
+    pub(crate) fn of(mut plan: Plan) -> Self {
+        plan.open_default_ports();
         Self {
             complete: plan.clone(),
             plan,

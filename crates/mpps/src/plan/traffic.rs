@@ -588,7 +588,10 @@ fn fill(
     let duration = if args.plan.traffic.count.is_some() { "0" } else { "10s" };
     lanes::fill(args, roles, duration);
     let plan = &mut args.complete;
-    plan.fill("traffic.src", ranges::text(srcs));
+    // The kernel chooses it where a socket is bound to no address.
+    if !srcs.start().is_unspecified() {
+        plan.fill("traffic.src", ranges::text(srcs));
+    }
     let ip = bracketed(&dest.ips());
     plan.fill("traffic.dest", format!("{ip}:{}", dashed(&dest.ports)));
     // A port that names its source port has no range beside it. Default ports of sockets follow from the lanes.

@@ -156,3 +156,40 @@ fn filled(mut run: Run) -> Result<model::Plan> {
         Workload::Capture => capture::Draft::new(run)?.args.complete,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_source_ports_of_a_complete_plan_are_not_given_to_its_run() {
+        let ports = |plan: &Plan| plan.get("traffic.src_ports").and_then(Value::as_str).map(str::to_owned);
+        let line = ["send", "null:", "--src", "10.0.0.1", "--dest", "10.0.0.2:9000"];
+        let plan = Plan::from_args(line).expect("a plan");
+        for plan in [Plan::from_json(&plan.to_json()).expect("a plan"), plan] {
+            assert_eq!(ports(&plan).as_deref(), Some("10000-10063"));
+            assert!(plan.run().plan.traffic.src_ports.is_none(), "it may move");
+        }
+        let named = Plan::from_args(line.into_iter().chain(["--src-port-range", "7-9"])).expect("a plan");
+        assert!(named.run().plan.traffic.src_ports.is_some());
+    }
+
+    #[test]
+    fn no_field_that_is_none_makes_a_plan_panic() {
+        let plan = Plan::from_args(["send", "null:", "--dest", "10.0.0.2:9000", "--src", "10.0.0.1"]).expect("a plan");
+        for field in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "ports",
+            "ports.0",
+            "traffic",
+            "seed.x",
+            "load.rate.x",
+            "workload.x",
+        ] {
+            assert!(plan.with(field, "x").is_err(), "{field}");
+        }
+    }
+}

@@ -154,7 +154,7 @@
     // Once it is over, of the whole.
     const mean = (packets) => (s.elapsed_ns ? (packets / s.elapsed_ns) * 1e9 : null);
     put('intended', s.intended_pps == null ? 'all it can' : live.rate(s.intended_pps));
-    const missed = s.faults.find(([word]) => word === 'missed')[1];
+    const [, missed] = s.faults.find(([word]) => word === 'missed') || [];
     put('missed', missed ? live.count(missed) + ' departures missed' : 'no departure missed');
     put('offered-head', s.sends ? 'Offered' : 'Sent');
     put('offered', live.rate(s.ended ? mean(s.tx) : s.tx_pps));

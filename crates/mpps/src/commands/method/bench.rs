@@ -186,8 +186,7 @@ impl<'b, 's> Bench<'b, 's> {
     /// One line that says why not.
     pub(crate) fn check_size(&mut self, frame_size: usize) -> Result<()> {
         let mut plan = self.setup.plan.clone();
-        let of = &mut plan.fields_mut().traffic;
-        (of.frame_size, of.payload_size) = (Some(frame_size), None);
+        plan.fields_mut().traffic.set_frame_size(frame_size);
         self.session.check(&plan)
     }
 
@@ -323,7 +322,7 @@ impl<'b, 's> Bench<'b, 's> {
         let mut plan = self.setup.plan.clone();
         let of = plan.fields_mut();
         if ask.frame_size != self.setup.frame_size() {
-            (of.traffic.frame_size, of.traffic.payload_size) = (Some(ask.frame_size), None);
+            of.traffic.set_frame_size(ask.frame_size);
         }
         of.load.rate = ask.load.map(RateText::pps);
         let pacing = ask

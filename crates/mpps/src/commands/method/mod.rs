@@ -16,7 +16,7 @@ use crate::commands::serving::{Serving, Shown};
 use crate::commands::steps;
 use crate::fail::{Failure, Result, failed, usage};
 use crate::paths::{Checked, Rules};
-use crate::plan::model::{self, Written};
+use crate::plan::model::Written;
 use crate::plan::traffic::Draft;
 use crate::privilege::{self, Clerk};
 use crate::run::{Host, Plan, on_session};
@@ -112,9 +112,8 @@ impl<'a> Setup<'a> {
         plan.times.settle = Written::ns(settle.as_nanos() as u64);
         plan.times.settle_early |= early;
         let pacing = std::mem::take(&mut plan.load.pacing);
-        plan.load.pacing = model::Plan::new(plan.workload).load.pacing;
         if let Some(size) = frame_size {
-            plan.traffic.frame_size = Some(size);
+            plan.traffic.set_frame_size(size);
         }
         run.complete.clone_from(&run.plan);
         let mut draft = Draft::new(run.clone())?;

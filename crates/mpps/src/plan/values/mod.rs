@@ -544,6 +544,9 @@ pub(crate) fn cores(text: &str) -> Parsed<Cores> {
             (Ok(first), Ok(last)) if first <= last && last < 1024 => list.extend(first..=last),
             _ => return Err(want()),
         }
+        if list.len() > 1024 {
+            return Err("want 1024 cores at the most".to_owned());
+        }
     }
     Ok(Cores(list))
 }
