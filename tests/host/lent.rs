@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 const NOBODY: u32 = 65_534;
 const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-/// Those of the README.
+/// Those of the quick start.
 const ADVISED: &str = "cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep";
 
 /// A library that says in a file what its process may do, once it is loaded.

@@ -26,6 +26,7 @@ const fn recipe(page: &'static str, commands: &'static [&'static str]) -> Recipe
 }
 
 const README: &str = "README.md";
+const QUICK: &str = "docs/quick-start.md";
 const CAPTURE: &str = "docs/capture.md";
 const DPDK: &str = "docs/dpdk.md";
 const FORWARDING: &str = "docs/forwarding.md";
@@ -77,49 +78,49 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect udp:10.99.0.2:9000",
             "mpps sendrecv udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps --csv run.csv --json run.json",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect af_packet:eth1",
             "mpps sendrecv af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 100kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect af_packet:eth1 --ip 10.99.0.88",
             "mpps sendrecv af_packet:eth1 --src 10.99.0.77 --dest 10.99.0.88:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect af_xdp:eth1",
             "mpps sendrecv af_xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect xdp:eth1",
             "mpps sendrecv xdp:eth1 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps reflect dpdk:net_memif0,role=server --ip 10.99.0.2 &",
             "mpps sendrecv dpdk:net_memif0 --src 10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps lab up",
             "mpps lab exec b -- mpps reflect af_xdp:eth1 &",
@@ -128,14 +129,14 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps drop udp:10.99.0.2:9000",
             "mpps send udp:10.99.0.1 --dest 10.99.0.2:9000 --rate 50kpps",
         ],
     ),
     recipe(
-        README,
+        QUICK,
         &[
             "mpps drop udp:10.99.0.2:9000,gro=on",
             "mpps send udp:10.99.0.1,gso=on --dest 10.99.0.2:9000 --rate 50kpps",
@@ -233,7 +234,7 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     Recipe {
-        page: README,
+        page: QUICK,
         before: LINKS,
         commands: &[
             "mpps forward af_packet:eth1 af_packet:eth2",

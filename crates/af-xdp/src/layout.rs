@@ -55,8 +55,7 @@ pub(crate) fn chunks(config: &Config, mtu: usize, driver: &str, page: u32) -> Re
             )
         } else if config.chunk.is_some() {
             format!(
-                "chunk={size}: packets of MTU {mtu} need {need} bytes, and the kernel takes {most} at the most, which is \
-                 a page"
+                "chunk={size}: packets of MTU {mtu} need {need} bytes, and the kernel takes {most} at the most, a page"
             )
         } else {
             format!(

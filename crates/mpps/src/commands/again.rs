@@ -3,7 +3,7 @@
 use crate::cli::{Again, Command, RunArgs};
 use crate::fail::{Failure, Result, failed, print, usage};
 use crate::plan::author::Author;
-use crate::plan::json::{in_fields, schema};
+use crate::plan::json::{in_fields, object, schema};
 use crate::plan::model::Plan;
 use crate::privilege::as_user;
 use mpps_sys::text::of_bytes;
@@ -22,8 +22,10 @@ pub(crate) fn run(args: &Again) -> Result<ExitCode> {
     };
     let file = path.display();
     let (text, author) = as_user(|| read(path))?;
-    let plan = Plan::of_json(&text).map_err(|line| usage(format!("{file}: {line}")))?;
+    let wrong = |line: String| usage(format!("{file}: {line}"));
+    let plan = object(&text).map_err(wrong)?;
     author.check(&plan).map_err(|failure| failure.of(&file))?;
+    let plan = Plan::of_object(&plan).map_err(wrong)?;
     let workload = plan.workload;
     let run = RunArgs::of(plan, args.tell.clone(), args.print_plan);
     match super::run(Command::of(run)) {

@@ -1,9 +1,9 @@
 //! Whose word a file is. A plan, or a file of options, can name code that is to run and files that are to be written,
 //! with all rights that `mpps` has; so it names none where another user may have written it.
 
-use super::model::Plan;
 use crate::fail::{Result, usage};
 use mpps_sys::private;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -36,11 +36,11 @@ impl Author {
         ))
     }
 
-    /// Checks a plan.
+    /// Checks a plan, before anything in it is believed.
     ///
     /// # Errors
     /// When the file may be another's, and names code to run or a file elsewhere.
-    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+    pub(crate) fn check(&self, plan: &Map<String, Value>) -> Result<()> {
         match self.0.as_ref().and_then(|_| self.refuses(&decisive(plan)?)) {
             Some(line) => Err(usage(line)),
             None => Ok(()),
@@ -62,74 +62,87 @@ pub(crate) fn leads_away(path: &Path) -> bool {
 
 /// The first thing in a plan that runs code or writes a file elsewhere, in words. Devices of DPDK have options for
 /// programs (`net_failsafe`), scripts and files.
-fn decisive(plan: &Plan) -> Option<String> {
-    if plan.device.eal.is_some() {
+fn decisive(plan: &Map<String, Value>) -> Option<String> {
+    let field = |section: &str, key: &str| plan.get(section)?.get(key).filter(|value| !value.is_null());
+    if field("device", "eal").is_some() {
         return Some("device.eal (--eal) decides which code runs".to_owned());
     }
-    if let Some(file) = plan.capture.output.as_deref().filter(|file| leads_away(file)) {
-        let file = crate::fail::printable(&file.display().to_string());
+    let output = field("capture", "output").and_then(Value::as_str);
+    if let Some(file) = output.filter(|file| leads_away(Path::new(file))) {
+        let file = crate::fail::printable(file);
         return Some(format!("capture.output (--output) '{file}' is outside of this folder"));
     }
-    let port = plan.ports.iter().find(|port| port.text().starts_with("dpdk:"))?;
-    let port = mpps_io::hide_secrets(port.text());
+    let ports = plan.get("ports").and_then(Value::as_array)?;
+    let port = ports
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|port| written(port).starts_with("dpdk:"))?;
+    let port = mpps_io::hide_secrets(port);
     Some(format!(
         "ports: '{port}' loads and runs what DPDK's drivers are told to"
     ))
+}
+
+/// A port with the name of its path as it is written in the list.
+fn written(port: &str) -> String {
+    let (path, device) = port.split_once(':').unwrap_or((port, ""));
+    format!("{}:{device}", mpps_io::path_name(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plan(line: &str) -> Plan {
-        let words = line.split(' ').map(Into::into);
-        let cli = crate::cli::Cli::of(words).unwrap_or_else(|e| panic!("{line}: {e}"));
-        cli.command.into_run().expect("a run").run.plan
+    fn plan(field: &str) -> Map<String, Value> {
+        serde_json::from_str(&format!("{{{field}}}")).unwrap_or_else(|e| panic!("{field}: {e}"))
     }
 
     #[test]
     fn code_and_files_elsewhere_are_found_in_a_plan() {
-        for (line, part) in [
-            ("mpps sendrecv --rate=5kpps -- loop:", ""),
-            ("mpps capture --output=out/x.pcapng -- af_packet:lo", ""),
-            ("mpps capture --output=- -- af_packet:lo", ""),
-            ("mpps send --src=10.0.0.1 -- null:", ""),
+        for (field, part) in [
+            (r#""ports": ["loop:"], "load": {"rate": "5kpps"}"#, ""),
             (
-                "mpps drop --eal=-d/tmp/x.so -- null:",
+                r#""capture": {"output": "out/x.pcapng"}, "ports": ["af_packet:lo"]"#,
+                "",
+            ),
+            (r#""capture": {"output": "-"}, "device": {"eal": null}"#, ""),
+            (r#""ports": ["udp:dpdk:"]"#, ""),
+            (
+                r#""device": {"eal": "-d/tmp/x.so"}"#,
                 "device.eal (--eal) decides which code runs",
             ),
             (
-                "mpps capture --output=/etc/x -- null:",
+                r#""capture": {"output": "/etc/x"}"#,
                 "capture.output (--output) '/etc/x' is outside",
             ),
             (
-                "mpps capture --output=a/../../x -- null:",
+                r#""capture": {"output": "a/../../x"}"#,
                 "capture.output (--output) 'a/../../x'",
             ),
             (
-                "mpps drop -- dpdk:net_failsafe0,exec=x",
-                "ports: 'dpdk:net_failsafe0,exec=x'",
+                r#""ports": ["null:", "dpdk:net_failsafe0,exec(x)"]"#,
+                "ports: 'dpdk:net_failsafe0,exec(x)'",
             ),
             (
-                "mpps forward -- null: DPDK:net_failsafe0,exec=x",
-                "ports: 'dpdk:net_failsafe0,exec=x'",
+                r#""ports": ["DPDK:net_failsafe0,exec(x)"]"#,
+                "ports: 'DPDK:net_failsafe0,exec(x)'",
             ),
             (
-                "mpps drop -- dpdk:net_memif0,secret=swordfish",
+                r#""ports": ["dpdk:net_memif0,secret=swordfish"]"#,
                 "ports: 'dpdk:net_memif0,secret=…'",
             ),
         ] {
-            let told = decisive(&plan(line)).unwrap_or_default();
+            let told = decisive(&plan(field)).unwrap_or_default();
             assert!(
                 told.starts_with(part) && told.is_empty() == part.is_empty(),
-                "{line}: {told}"
+                "{field}: {told}"
             );
         }
     }
 
     #[test]
     fn a_file_of_nobody_elses_may_say_anything() {
-        let plan = plan("mpps drop --eal=-d/x.so -- null:");
+        let plan = plan(r#""device": {"eal": "-d/x.so"}"#);
         assert!(Author::default().check(&plan).is_ok());
         let told = Author(Some("user 7 owns this file".to_owned()))
             .check(&plan)

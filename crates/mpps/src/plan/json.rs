@@ -53,7 +53,14 @@ impl Plan {
     /// # Errors
     /// One line that names the field, its value and what would be right.
     pub(crate) fn of_json(text: &str) -> Result<Self, String> {
-        let plan = object(text)?;
+        Self::of_object(&object(text)?)
+    }
+
+    /// From the object that [`object`] has read.
+    ///
+    /// # Errors
+    /// As [`Plan::of_json`].
+    pub(crate) fn of_object(plan: &Map<String, Value>) -> Result<Self, String> {
         let workload = match plan.get("workload").and_then(Value::as_str).and_then(Workload::named) {
             Some(workload) => workload,
             None => {
@@ -62,9 +69,9 @@ impl Plan {
                 return Err(format!("workload: {given}: want one of {all}"));
             }
         };
-        check_names(&plan, workload)?;
+        check_names(plan, workload)?;
         let mut read = Self::new(workload);
-        read.ports = ports(&plan, workload)?;
+        read.ports = ports(plan, workload)?;
         for field in FIELDS.iter().filter(|field| field.is_of(workload)) {
             let value = match field.section {
                 "" => plan.get(field.key),
@@ -160,8 +167,11 @@ pub(crate) fn port(text: &str) -> Result<Written<PortSpec>, String> {
     Ok(Written::new(named, values::port(text)?))
 }
 
-/// The object of a plan: of the JSON text of one, or of a result that holds one.
-fn object(text: &str) -> Result<Map<String, Value>, String> {
+/// The object of a plan: of the JSON text of one, or of a result that holds one. Its fields are not looked at.
+///
+/// # Errors
+/// One line on what is wrong.
+pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
     // Of two values of one field none is known to be meant.
     let mut json = serde_json::Deserializer::from_str(text);
     match (Once { path: "" }).deserialize(&mut json) {

@@ -20,7 +20,7 @@ use mpps_io::PortSpec;
 use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
 use std::sync::OnceLock;
 
-/// The capabilities that paths other than `dpdk` use: the README's list, and ports below 1024. None of them opens other
+/// The capabilities that paths other than `dpdk` use: the quick start's list, and ports below 1024. None of them opens other
 /// users' files.
 const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)

@@ -5,6 +5,7 @@ use crate::cli::{Cli, Command};
 use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
 use crate::plan::author::Author;
+use crate::plan::json::object;
 use crate::plan::model::{self, Plain};
 use crate::plan::traffic::{Draft, sizes};
 use crate::privilege::as_user;
@@ -137,8 +138,9 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         let no_json = |e| wrong(&format!("{}: {WANT}", mpps_report::no_json(content.as_bytes(), &e)));
         let json: Value = serde_json::from_str(&content).map_err(no_json)?;
         if json.get("mpps_plan").is_some() && single {
-            let plan = model::Plan::of_json(&content).map_err(|line| wrong(&line))?;
+            let plan = object(&content).map_err(|line| wrong(&line))?;
             author.check(&plan).map_err(|failure| failure.of(&at))?;
+            let plan = model::Plan::of_object(&plan).map_err(|line| wrong(&line))?;
             let variant = variant(name, text, plan.words()).map_err(|failure| failure.of(&at))?;
             return Ok(One::Run(Box::new(variant)));
         }
