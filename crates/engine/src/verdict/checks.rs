@@ -526,7 +526,7 @@ impl Case<'_> {
         (e.late > 0).then(|| {
             Finding::Warning(format!(
                 "{} packets came back later than the settle time of {} ms; with a longer --settle they would count as \
-                 received, and rows and stretches of loss would have none of them",
+                 received, and stand as lost in no row",
                 count(e.late),
                 e.settle_ms
             ))

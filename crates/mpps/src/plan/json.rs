@@ -1,6 +1,7 @@
 //! A plan as JSON: what `--print-plan` prints, `mpps run` does, and the JSON summary holds.
 //!
-//! A field that is not in the table of fields does not exist. A field that is `null` is left to the path or to the host.
+//! A field that is not in the table of fields does not exist. A field that is `null` is left to the path or to the
+//! host.
 
 use super::fields::{FIELDS, Field, Kind};
 use super::model::{Plan, Workload, Written};

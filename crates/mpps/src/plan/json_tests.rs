@@ -250,7 +250,8 @@ fn the_page_about_plans_has_each_field() {
     let start = text.find(HEAD).expect("the table");
     let end = start + text[start..].find("\n\n").expect("its end");
     let mut table = format!(
-        "{HEAD}\n|---|---|---|---|\n| `mpps_plan` | all | | {VERSION}: the version of the format |\n| `workload` | all | | \
+        "{HEAD}\n|---|---|---|---|\n\
+         | `mpps_plan` | all | | {VERSION}: the version of the format |\n| `workload` | all | | \
          the command: {} |\n| `ports` | all | | a list, as on the command line |",
         Workload::ALL
             .map(|workload| format!("`{}`", workload.name()))

@@ -20,8 +20,8 @@ use mpps_io::PortSpec;
 use mpps_sys::privilege::{self, CapabilitySet, DumpableBehavior, User};
 use std::sync::OnceLock;
 
-/// The capabilities that paths other than `dpdk` use: the quick start's list, and ports below 1024. None of them opens other
-/// users' files.
+/// The capabilities that paths other than `dpdk` use: those of the page on a quick start, and ports below 1024. None of
+/// them opens other users' files.
 const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)
