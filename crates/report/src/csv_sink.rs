@@ -15,13 +15,13 @@ const ROWS: usize = 4096;
 /// How long the end of a run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The names of the CSV's columns, separated by commas: those of [`ROW`]. Cells are empty where nothing was measured.
+/// Returns the names of the columns, separated by commas. [`ROW`] has them. A cell is empty if nothing was measured.
 pub fn csv_header() -> &'static str {
     static HEADER: LazyLock<String> = LazyLock::new(|| names(&ROW));
     &HEADER
 }
 
-/// The names of fields, separated by commas.
+/// Joins the names of fields with commas.
 pub(crate) fn names<T>(fields: &[Field<T>]) -> String {
     let names: Vec<_> = fields.iter().map(|field| field.name).collect();
     names.join(",")
@@ -124,7 +124,7 @@ impl Sink for CsvSink {
     }
 }
 
-/// Rows as the CSV has them. Knows the time of day of the start of the run, ns since 1970.
+/// Writer of rows. Holds the start of the run, ns since 1970.
 pub(crate) struct CsvFormat(pub(crate) Arc<AtomicU64>);
 
 impl Format<Row> for CsvFormat {

@@ -1,5 +1,5 @@
-//! What is made from the tables of fields, and held equal to them. `MPPS_WRITE=1 cargo test -p mpps-report fields`
-//! makes it again.
+//! Compares docs, schema and Python with the tables of fields. `MPPS_WRITE=1 cargo test -p mpps-report fields` writes
+//! them.
 
 use crate::lanes_csv::LANE;
 use mpps_stats::fields::{FAULTS, Field, ROW, Unit};
@@ -10,7 +10,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// A file is `made` already, or is made so where that was asked for.
+/// Compares a file with `made`, or writes `made` if `MPPS_WRITE` is set.
 fn holds(name: &str, text: &str, made: &str) {
     if std::env::var_os("MPPS_WRITE").is_some() {
         return std::fs::write(file(name), made).expect(name);
@@ -23,7 +23,7 @@ fn holds(name: &str, text: &str, made: &str) {
     );
 }
 
-/// The lines of a file from `first` up to an empty one are `made`.
+/// Compares the lines of a file from `first` up to an empty line with `made`.
 fn holds_block(name: &str, first: &str, made: &str) {
     let text = std::fs::read_to_string(file(name)).expect(name);
     let start = text.find(first).unwrap_or_else(|| panic!("{name}: no line '{first}'"));
@@ -39,7 +39,7 @@ fn table<T>(head: &str, fields: &[Field<T>]) -> String {
 
 #[test]
 fn fields_of_rows_and_of_lanes_are_documented() {
-    // One test, as both would write the file.
+    // One test for both tables, since both are in one file.
     const ROWS: &str = "| column of a row | unit | meaning |";
     holds_block("docs/measuring.md", ROWS, &table(ROWS, &ROW));
     const LANES: &str = "| column of a lane | unit | meaning |";
@@ -68,7 +68,7 @@ fn fields_of_rows_are_in_the_schema_of_lines() {
 
 #[test]
 fn fields_of_rows_are_attributes_in_python() {
-    /// A row has these always; Python wants them before the others.
+    /// Fields that every row has. Python wants them before optional ones.
     const ALWAYS: [&str; 3] = ["time_s", "interval_s", "start_utc_ns"];
     let kind = |field: &Field<_>| match field.unit {
         Unit::Utc => "str",

@@ -16,7 +16,7 @@ const ROWS: usize = 4096;
 /// How long the end of a run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is written of a lane and reading, in the order of the file, which grows at its end only.
+/// Fields of a reading of a lane, in the order of the file. New fields are added at the end.
 pub(crate) const LANE: [Field<LaneRow>; 31] = [
     Field::new(
         "start_utc_ns",
@@ -147,7 +147,7 @@ const fn count(name: &'static str, about: &'static str, of: fn(&LaneRow, u64) ->
     Field::new(name, Unit::One, 0, about, of)
 }
 
-/// The names of the columns, separated by commas: those of a table in `docs/measuring.md`, which says what each is.
+/// Returns the names of the columns, separated by commas. `docs/measuring.md` says what each means.
 pub fn lanes_csv_header() -> &'static str {
     static HEADER: LazyLock<String> = LazyLock::new(|| names(&LANE));
     &HEADER
@@ -228,7 +228,7 @@ impl Sink for LanesCsvSink {
     }
 }
 
-/// What a lane has counted between two readings.
+/// Counts of a lane between two readings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LaneRow {
     lane: usize,
@@ -239,18 +239,18 @@ pub(crate) struct LaneRow {
 }
 
 impl LaneRow {
-    /// How often it looked at its receive rings, if it did.
+    /// Returns the number of looks at receive rings; `None` if there were none.
     fn looked(&self) -> Option<u64> {
         Some(self.counted.rx_fill_looks).filter(|looks| *looks > 0)
     }
 
-    /// Receive calls of a range of sizes.
+    /// Returns the number of receive calls in one range of burst sizes.
     fn bursts(&self, power: usize) -> Option<i64> {
         whole(self.counted.rx_bursts_by_power[power])
     }
 }
 
-/// Knows the time of day of the start of the run, ns since 1970.
+/// Writer of rows. Holds the start of the run, ns since 1970.
 struct LanesFormat(Arc<AtomicU64>);
 
 impl Format<LaneRow> for LanesFormat {

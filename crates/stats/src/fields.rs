@@ -1,12 +1,12 @@
-//! What is written of a row, each number once: name, unit, meaning, and where it comes from. The CSV, JSON Lines with
-//! their schema, metrics, the live views, Python's `Row` and the table in `docs/measuring.md` are made from this.
+//! Table of the numbers in a row: name, unit, meaning and source. CSV, JSON Lines, their schema, metrics, live views,
+//! Python's `Row` and the table in `docs/measuring.md` are made from it.
 
 use crate::row::{Latency, Percentiles, Row, Summary};
 
 /// Unit of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// None: a share of one, a number.
+    /// No unit: a share of one, or a plain number.
     One,
     /// Packets.
     Packets,
@@ -16,12 +16,12 @@ pub enum Unit {
     Microseconds,
     /// Nanoseconds.
     Nanoseconds,
-    /// No number: a time of day, written as RFC 3339 has it, in UTC; its value is in ns since 1970.
+    /// Time of day in UTC, written as RFC 3339; the value is in ns since 1970.
     Utc,
 }
 
 impl Unit {
-    /// Its symbol, as the documentation has it; empty where there is none.
+    /// Symbol in the documentation; empty if there is none.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::One | Self::Utc => "",
@@ -33,23 +33,24 @@ impl Unit {
     }
 }
 
-/// A number that is written of each `T`.
+/// Number that is written for each `T`.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<T> {
     /// Name: the column of the CSV, the key of JSON Lines, the attribute in Python.
     pub name: &'static str,
     /// Unit.
     pub unit: Unit,
-    /// Decimals that it is written with: its value counts units of 10^-`decimals`.
+    /// Number of decimals in the output. The value counts units of 10^-`decimals`.
     pub decimals: u8,
-    /// What it is, a sentence of Markdown without its full stop.
+    /// Meaning, as Markdown without a full stop.
     pub about: &'static str,
-    /// Its value, given the time of day of the start of the run, ns since 1970 (0: not known); `None`: not measured.
+    /// Returns the value; `None` if it was not measured. The second argument is the start of the run in ns since 1970,
+    /// or 0 if that is not known.
     pub of: fn(&T, u64) -> Option<i64>,
 }
 
 impl<T> Field<T> {
-    /// A field of these properties.
+    /// Creates a field.
     pub const fn new(
         name: &'static str,
         unit: Unit,
@@ -66,23 +67,23 @@ impl<T> Field<T> {
         }
     }
 
-    /// A number of packets.
+    /// Creates a field that counts packets.
     pub const fn packets(name: &'static str, about: &'static str, of: fn(&T, u64) -> Option<i64>) -> Self {
         Self::new(name, Unit::Packets, 0, about, of)
     }
 
-    /// A time that is kept in ns and written in µs.
+    /// Creates a field for a time in ns that is written in µs.
     pub const fn us(name: &'static str, about: &'static str, of: fn(&T, u64) -> Option<i64>) -> Self {
         Self::new(name, Unit::Microseconds, 3, about, of)
     }
 }
 
-/// A count as a field's value; what is beyond it, 2^63, is written as that.
+/// Converts a count to a value. Counts above `i64::MAX` become `i64::MAX`.
 pub fn whole(n: u64) -> Option<i64> {
     Some(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// `ns` after the start of the run, as a time of day.
+/// Returns the time of day `ns` after the start of the run; `None` if the start is not known.
 pub fn time_of_day(zero_ns: u64, ns: u64) -> Option<i64> {
     if zero_ns > 0 { whole(zero_ns + ns) } else { None }
 }
@@ -111,7 +112,7 @@ fn loss_ratio(row: &Row) -> Option<i64> {
     Some((ratio * 1e9).round() as i64)
 }
 
-/// What is written of a row, in the order of the CSV, which grows at its end only.
+/// Fields of a row, in the order of the CSV. New fields are added at the end.
 pub const ROW: [Field<Row>; 35] = [
     Field::new(
         "time_s",
@@ -274,26 +275,26 @@ pub const ROW: [Field<Row>; 35] = [
     ),
 ];
 
-/// Packets, or departures, by what was wrong with them.
+/// Count of packets or departures with one kind of fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Its key in the JSON.
+    /// Key in the JSON summary.
     pub key: &'static str,
-    /// Its field in [`ROW`].
+    /// Name of the field in [`ROW`].
     pub column: &'static str,
-    /// How many a row has.
+    /// Returns the count of a row.
     pub of_row: fn(&Row) -> u64,
-    /// How many a run has.
+    /// Returns the count of a run.
     pub of_run: fn(&Summary) -> u64,
 }
 
 impl Fault {
-    /// What it is called in a list of counts: `duplicate`.
+    /// Word in a list of counts, such as `duplicate`.
     pub fn word(&self) -> &'static str {
         self.column.strip_suffix("_packets").unwrap_or(self.column)
     }
 
-    /// What it is, a sentence of Markdown.
+    /// Meaning, as Markdown without a full stop.
     pub fn about(&self) -> &'static str {
         ROW.iter()
             .find(|field| field.name == self.column)
@@ -301,7 +302,7 @@ impl Fault {
     }
 }
 
-/// All that can be wrong with packets but their loss, in the order in which it is told.
+/// All kinds of faults except loss, in the order of the output.
 pub const FAULTS: [Fault; 6] = [
     Fault {
         key: "late",

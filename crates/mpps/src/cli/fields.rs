@@ -1,4 +1,4 @@
-//! The options of a run's plan on the command line, made from the table of its fields.
+//! Command-line options of a plan, made from the table of its fields.
 
 use super::help::place;
 use super::rate::RateParser;
@@ -17,10 +17,10 @@ const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_
                           3rd with the 4th. Frames go from each port of a pair to the other; a last port without a \
                           partner sends its frames back. More than two ports must be on one path";
 
-/// The arguments that hold ports.
+/// Arguments for ports.
 const PORTS: [&str; 3] = ["near", "far", "devices"];
 
-/// What a command runs; the trials of a method are runs of `sendrecv`.
+/// Returns the workload of a command. The trials of a method are runs of `sendrecv`.
 fn workload_of(command: &str) -> Option<Workload> {
     match command {
         "ndr" | "rfc2544" | "overload" => Some(Workload::Sendrecv),
@@ -28,7 +28,7 @@ fn workload_of(command: &str) -> Option<Workload> {
     }
 }
 
-/// The ports and options of the command that they are put into.
+/// Ports and options of a plan. The name of the command decides which.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanArgs;
 
@@ -48,7 +48,7 @@ impl Args for PlanArgs {
             return command;
         };
         let mut fields: Vec<_> = FIELDS.iter().filter(|field| field.is_of(workload)).collect();
-        // The help has them in this order.
+        // Order of the help.
         fields.sort_by_key(|field| place(field.option));
         let options = fields.into_iter().map(|field| option(field, workload));
         command.args(ports(workload)).args(options)
@@ -109,10 +109,10 @@ fn option(field: &'static Field, workload: Workload) -> Arg {
     arg
 }
 
-/// The plan of a command that is a run, or varies one; `None` for any other.
+/// Returns the plan of a run or of a method; `None` for any other command.
 ///
 /// # Errors
-/// Where a value can't be read, though its parser could.
+/// A value that the parser of the option accepted and the field refuses.
 pub(super) fn plan_of(name: &str, matches: &ArgMatches) -> Result<Option<Plan>, clap::Error> {
     let Some(workload) = workload_of(name) else {
         return Ok(None);

@@ -10,7 +10,7 @@ use clap::Args;
 use mpps_report::Expect;
 use std::path::PathBuf;
 
-/// What every run takes: its plan, and what becomes of its results.
+/// Arguments of every run: the plan, and the destinations of results.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -24,13 +24,13 @@ pub(crate) struct RunArgs {
     /// Print the plan of the run as JSON, with every default filled in, and exit; `mpps run FILE` repeats it
     #[arg(long)]
     pub(crate) print_plan: bool,
-    /// The run, with what is asked beside its plan.
+    /// Request that these arguments make.
     #[arg(skip = Run::of(Plan::new(Workload::Sendrecv)))]
     pub(crate) run: Run,
 }
 
 impl RunArgs {
-    /// The arguments of a run of a plan.
+    /// Creates the arguments for a plan from a file.
     pub(crate) fn of(plan: Plan, tell: Tell, print_plan: bool) -> Self {
         let mut args = Self {
             fields: PlanArgs,
@@ -44,7 +44,7 @@ impl RunArgs {
     }
 }
 
-/// What becomes of the results of a run; by default nothing.
+/// Destinations of results; none by default.
 #[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Tell {
     /// Folder to make for all results: result.json (as of --json), report.html, report.md, rows.csv (--csv), lanes.csv,
@@ -114,7 +114,7 @@ pub(crate) struct Tell {
 }
 
 impl Tell {
-    /// What of this the run itself has to know.
+    /// Returns the settings that the run itself needs.
     pub(crate) fn beside(&self) -> Beside {
         Beside {
             trace: self.keep.trace(),
@@ -125,7 +125,7 @@ impl Tell {
         }
     }
 
-    /// The files that are named.
+    /// Returns all files to write.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let given = [
             &self.out,

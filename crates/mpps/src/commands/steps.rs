@@ -40,8 +40,8 @@ fn deadly_limits(plan: &Plan) -> Vec<String> {
     told
 }
 
-/// From here on signals end the program's run in its own time, and privileges that no port needs are marked to be given
-/// up.
+/// Prepares the program for a run: signals end the run with its results, and unneeded privileges are marked to be
+/// dropped.
 pub(super) fn prepare(args: &RunArgs, ports: &[&Checked], rules: &Rules, work: Work) -> Result<()> {
     let (run, tell) = (&args.run, &args.tell);
     if let Some(hz) = tell.profile

@@ -1,5 +1,5 @@
-//! Whose word a file is. A plan, or a file of options, can name code that is to run and files that are to be written,
-//! with all rights that `mpps` has; so it names none where another user may have written it.
+//! Trust in files of plans and options. Such a file can name code to run and files to write, with all rights that
+//! `mpps` has. If another user may have written the file, such names are refused.
 
 use crate::fail::{Result, usage};
 use mpps_sys::private;
@@ -9,17 +9,17 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Component, Path};
 
-/// Who else than root and the user may have written a file.
+/// Description of another user who may have written a file; `None` if only root and the user can.
 #[derive(Debug, Default)]
 pub(crate) struct Author(Option<String>);
 
 impl Author {
-    /// That of an open file, and the path that it was found by.
+    /// Finds the author of an open file and of the path that led to it.
     pub(crate) fn of(file: &File, path: &Path) -> io::Result<Self> {
         Ok(Self(private::other_author(file, path)?))
     }
 
-    /// That of standard input. A pipe is typed on the command line, a file that stands there was written by somebody.
+    /// Finds the author of standard input. A pipe belongs to the command line; a file may have another author.
     pub(crate) fn of_stdin() -> io::Result<Self> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         match file.metadata()?.is_file() {
@@ -28,7 +28,7 @@ impl Author {
         }
     }
 
-    /// What is said of something that such a file may not decide, and what to do; `None`: nobody else has a hand in it.
+    /// Returns the refusal of `what`, with what to do; `None` if the file is trusted.
     pub(crate) fn refuses(&self, what: &str) -> Option<String> {
         let who = self.0.as_ref()?;
         Some(format!(
@@ -36,7 +36,7 @@ impl Author {
         ))
     }
 
-    /// Checks a plan, before anything in it is believed.
+    /// Checks a plan before its fields are read.
     ///
     /// # Errors
     /// When the file may be another's, and names code to run or a file elsewhere.
@@ -48,7 +48,7 @@ impl Author {
     }
 }
 
-/// Whether a path leads out of the folder that the program was started in, by its words or by a link.
+/// Returns whether a path leads out of the current folder, by its parts or by a link.
 pub(crate) fn leads_away(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(path);
     let by_link = |way: &Path| match (Path::new(".").canonicalize(), Path::new(".").join(way).canonicalize()) {
@@ -60,8 +60,8 @@ pub(crate) fn leads_away(path: &Path) -> bool {
     typed || by_link(folder) || by_link(path)
 }
 
-/// The first thing in a plan that runs code or writes a file elsewhere, in words. Devices of DPDK have options for
-/// programs (`net_failsafe`), scripts and files.
+/// Describes the first field that runs code or writes a file outside of the current folder. Devices of DPDK have
+/// options for programs (`net_failsafe`), scripts and files.
 fn decisive(plan: &Map<String, Value>) -> Option<String> {
     let field = |section: &str, key: &str| plan.get(section)?.get(key).filter(|value| !value.is_null());
     if field("device", "eal").is_some() {
@@ -83,7 +83,7 @@ fn decisive(plan: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// A port with the name of its path as it is written in the list.
+/// Returns the port with the usual name of its path.
 fn written(port: &str) -> String {
     let (path, device) = port.split_once(':').unwrap_or((port, ""));
     format!("{}:{device}", mpps_io::path_name(path))

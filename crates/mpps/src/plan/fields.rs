@@ -1,54 +1,54 @@
-//! The fields of a plan, each once: its place in JSON, its option on the command line, what it means, how it is read
-//! and written. The command line, its help and manual pages, JSON plans and their schema are made from this table.
+//! Table of the fields of a plan. A row has the place in JSON, the option, the help text, and how the field is read and
+//! written. Command line, help, manual pages, JSON plans, their schema and `docs/plans.md` are made from this table.
 
 use super::model::{Plan, Workload, Written};
 use super::values::{self, capture, forward, rate, rate::RateText};
 use mpps_io::addresses as ranges;
 use serde_json::Value;
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A text, as on the command line.
+    /// Text, as on the command line.
     Text,
-    /// A whole number.
+    /// Whole number, 0 or more.
     Count,
-    /// A whole number, with a sign if need be.
+    /// Whole number with a sign.
     Integer,
     /// `true` or `false`.
     Flag,
-    /// A list of texts: the option as often.
+    /// List of texts; the option may be repeated.
     Texts,
 }
 
-/// From a text to the field, with one line on what would be right; and from the field to JSON.
+/// Reader and writer of a field. The reader's error is one line on what would be right.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     pub(crate) read: fn(&mut Plan, &str) -> Result<(), String>,
     pub(crate) write: fn(&Plan) -> Value,
 }
 
-/// A field of a plan.
+/// Field of a plan.
 pub(crate) struct Field {
-    /// Empty for the outermost.
+    /// Section in JSON; empty for a field of the outermost object.
     pub(crate) section: &'static str,
     pub(crate) key: &'static str,
-    /// Its option, without hyphens in front.
+    /// Long option, without hyphens.
     pub(crate) option: &'static str,
     pub(crate) short: Option<char>,
-    /// What stands for the option's value in its help; empty for a flag.
+    /// Placeholder of the value in help texts; empty for a flag.
     pub(crate) value_name: &'static str,
     pub(crate) kind: Kind,
-    /// The workloads that have it.
+    /// Workloads that have the field.
     pub(crate) of: &'static [Workload],
     pub(crate) help: &'static str,
     pub(crate) default: Option<&'static str>,
-    /// An option that it can't be given with.
+    /// Option that excludes this one.
     pub(crate) not_with: Option<&'static str>,
-    /// An option that must be given with it.
+    /// Option that this one needs.
     pub(crate) only_with: Option<&'static str>,
     pub(crate) required: bool,
-    /// A value may begin with a hyphen, if only to be refused by its name.
+    /// Accepts a value that begins with a hyphen, so that the refusal can name the option.
     pub(crate) hyphen: bool,
     pub(crate) access: Access,
 }
@@ -106,12 +106,12 @@ impl Field {
         self
     }
 
-    /// Whether plans of this workload have it.
+    /// Returns whether plans of this workload have the field.
     pub(crate) fn is_of(&self, workload: Workload) -> bool {
         self.of.contains(&workload)
     }
 
-    /// Its name, as `load.rate`.
+    /// Name in messages, such as `load.rate`.
     pub(crate) fn name(&self) -> String {
         let dot = if self.section.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.section, self.key)
@@ -125,7 +125,7 @@ const REFLECT: &[Workload] = &[Workload::Reflect];
 const FORWARD: &[Workload] = &[Workload::Forward];
 const CAPTURE: &[Workload] = &[Workload::Capture];
 
-/// A text that may be left out.
+/// Optional text.
 macro_rules! may {
     ($section:ident . $key:ident, $parse:expr) => {
         Access {
@@ -138,7 +138,7 @@ macro_rules! may {
     };
 }
 
-/// A text that has a default.
+/// Text with a default.
 macro_rules! text {
     ($section:ident . $key:ident, $parse:expr) => {
         Access {
@@ -146,13 +146,13 @@ macro_rules! text {
                 plan.$section.$key = Written::new(text, $parse(text)?);
                 Ok(())
             },
-            // A value that is written nowhere is left open.
+            // An empty text means that the field is open.
             write: |plan| Some(plan.$section.$key.text()).filter(|text| !text.is_empty()).into(),
         }
     };
 }
 
-/// A number that may be left out.
+/// Optional number.
 macro_rules! may_number {
     ($section:ident . $key:ident, $parse:expr) => {
         Access {
@@ -165,7 +165,7 @@ macro_rules! may_number {
     };
 }
 
-/// A number that has a default.
+/// Number with a default.
 macro_rules! number {
     ($($key:ident).+, $parse:expr) => {
         Access {
@@ -178,7 +178,7 @@ macro_rules! number {
     };
 }
 
-/// A switch, off by default.
+/// Switch, off by default.
 macro_rules! flag {
     ($section:ident . $key:ident) => {
         Access {
@@ -191,7 +191,7 @@ macro_rules! flag {
     };
 }
 
-/// All fields but `mpps_plan`, `workload` and `ports`, in the order of JSON.
+/// All fields except `mpps_plan`, `workload` and `ports`, in the order of JSON.
 pub(crate) static FIELDS: &[Field] = &[
     Field::new(
         ("", "seed"),

@@ -1,7 +1,7 @@
-//! A plan as JSON: what `--print-plan` prints, `mpps run` does, and the JSON summary holds.
+//! JSON form of a plan. `--print-plan` prints it, `mpps run` reads it, and the JSON summary contains it.
 //!
-//! A field that is not in the table of fields does not exist. A field that is `null` is left to the path or to the
-//! host.
+//! A field that is not in the table of fields is refused. The path or the host chooses the value of a field that is
+//! `null`.
 
 use super::fields::{FIELDS, Field, Kind};
 use super::model::{Plan, Workload, Written};
@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 
-/// The version of the format; it changes when a plan of an earlier version would mean something else.
+/// Version of the format. It changes when a plan of an earlier version would mean something else.
 const VERSION: u64 = 1;
 
-/// As its JSON: no secret is in it.
+/// Prints the JSON, which contains no secret.
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
@@ -26,7 +26,7 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
-    /// The plan as JSON. No secret is in it.
+    /// Returns the plan as JSON without secrets.
     pub(crate) fn json(&self) -> Value {
         let ports: Vec<_> = self
             .ports
@@ -44,12 +44,12 @@ impl Plan {
         plan
     }
 
-    /// The plan as JSON, one field a line.
+    /// Returns the plan as JSON text, one field per line.
     pub(crate) fn text(&self) -> String {
         format!("{:#}", self.json())
     }
 
-    /// From the JSON text of a plan, or of a result that holds one.
+    /// Reads the JSON text of a plan, or of a result that contains one.
     ///
     /// # Errors
     /// One line that names the field, its value and what would be right.
@@ -57,7 +57,7 @@ impl Plan {
         Self::of_object(&object(text)?)
     }
 
-    /// From the object that [`object`] has read.
+    /// Reads a plan from the result of [`object`].
     ///
     /// # Errors
     /// As [`Plan::of_json`].
@@ -84,7 +84,7 @@ impl Plan {
         Ok(read)
     }
 
-    /// Refuses fields that exclude each other, or miss each other.
+    /// Refuses fields that exclude each other, and fields that lack another one.
     fn check_together(&self) -> Result<(), String> {
         let fields = || FIELDS.iter().filter(|field| field.is_of(self.workload));
         let given = |field: &Field| !matches!((field.access.write)(self), Value::Null | Value::Bool(false));
@@ -109,8 +109,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Leaves source ports that the program has filled in open again: they stay the default, which a run moves where
-    /// another one uses them.
+    /// Removes the default source ports. A run may move default ports if another run uses them.
     pub(crate) fn open_default_ports(&mut self) {
         let default = |ports: &mut Written<_>| **ports == DEFAULT_SRC_PORTS;
         if self.ports.first().is_some_and(|port| !has_sockets(port)) {
@@ -118,7 +117,7 @@ impl Plan {
         }
     }
 
-    /// The words of a command line that is the same run, without the program's name.
+    /// Returns the words of a command line for the same run, without the program's name.
     pub(crate) fn words(mut self) -> Vec<OsString> {
         self.open_default_ports();
         let mut words: Vec<OsString> = vec![self.workload.name().into()];
@@ -140,13 +139,13 @@ impl Plan {
         words
     }
 
-    /// Whether a field is given.
+    /// Returns whether a field is given.
     pub(crate) fn has(&self, name: &str) -> bool {
         let field = self.field(name);
         field.is_some_and(|field| !(field.access.write)(self).is_null())
     }
 
-    /// Says what a field that was left open has become. A field that the workload has not stays.
+    /// Sets a field that is open. Does nothing if the field is given, or if the workload does not have it.
     pub(crate) fn fill(&mut self, name: &str, text: impl fmt::Display) {
         let open = |field: &&Field| (field.access.write)(self).is_null();
         if let Some(field) = self.field(name).filter(open) {
@@ -156,7 +155,7 @@ impl Plan {
     }
 }
 
-/// A port as a plan has it: however it was typed, its path stands there by its name, as results are compared by it.
+/// Reads a port. Its text gets the path's usual name, because results are compared by that name.
 ///
 /// # Errors
 /// One line on what is wrong.
@@ -168,16 +167,16 @@ pub(crate) fn port(text: &str) -> Result<Written<PortSpec>, String> {
     Ok(Written::new(named, values::port(text)?))
 }
 
-/// The object of a plan: of the JSON text of one, or of a result that holds one. Its fields are not looked at.
+/// Returns the JSON object of a plan. `text` is a plan, or a result that contains one. Fields are not checked.
 ///
 /// # Errors
 /// One line on what is wrong.
 pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
-    // Of two values of one field none is known to be meant.
+    // If a field is there twice, neither value can be trusted.
     let mut json = serde_json::Deserializer::from_str(text);
     match (Once { path: "" }).deserialize(&mut json) {
         Err(error) if error.is_data() => return Err(error.to_string()),
-        // Whatever else is wrong is told below.
+        // Other errors are reported below.
         _ => {}
     }
     let no_plan = |e| {
@@ -192,7 +191,7 @@ pub(crate) fn object(text: &str) -> Result<Map<String, Value>, String> {
         let why = "the result of a search, which varies a plan: want its plan alone, with a rate";
         return Err(format!("{why}: jq '.plan | .load.rate = \"1Mpps\"'"));
     }
-    // A result holds the plan that it is of.
+    // A result contains its plan.
     if whole.get("mpps_plan").is_none()
         && let Some(plan) = whole.get_mut("plan")
     {
@@ -241,7 +240,7 @@ fn put(plan: &mut Plan, field: &Field, value: &Value) -> Result<(), String> {
     }
 }
 
-/// The ports of a plan.
+/// Reads the ports of a plan.
 fn ports(plan: &Map<String, Value>, workload: Workload) -> Result<Vec<Written<PortSpec>>, String> {
     let given = plan.get("ports").unwrap_or(&Value::Null);
     let texts = given
@@ -277,7 +276,7 @@ fn ports(plan: &Map<String, Value>, workload: Workload) -> Result<Vec<Written<Po
     texts.into_iter().map(read).collect()
 }
 
-/// The field that an option of a run is, as `load.rate`.
+/// Returns the field of an option: `load.rate` for `--rate`.
 pub(crate) fn field_of(option: &str) -> Option<String> {
     let field = FIELDS
         .iter()
@@ -287,7 +286,7 @@ pub(crate) fn field_of(option: &str) -> Option<String> {
 
 /// Goes through a value of a JSON text and refuses objects that have a key twice.
 struct Once<'p> {
-    /// Of the value, from the outermost object.
+    /// Path of the value from the outermost object.
     path: &'p str,
 }
 
@@ -349,7 +348,7 @@ impl<'de> Visitor<'de> for Once<'_> {
     }
 }
 
-/// Refuses sections and fields that a plan of this workload has not.
+/// Refuses sections and fields that plans of this workload do not have.
 fn check_names(plan: &Map<String, Value>, workload: Workload) -> Result<(), String> {
     let fields: Vec<_> = FIELDS.iter().filter(|field| field.is_of(workload)).collect();
     let workload = workload.name();
@@ -392,20 +391,20 @@ fn check_names(plan: &Map<String, Value>, workload: Workload) -> Result<(), Stri
     Ok(())
 }
 
-/// A text of a file, short and without control characters.
+/// Shortens a text from a file and removes control characters and secrets.
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     mpps_io::hide_secrets(&mpps_sys::text::plain(&short, ' '))
 }
 
-/// A line about options of a workload, about the fields that these are.
+/// Puts field names beside the options in an error message.
 pub(crate) fn in_fields(workload: Workload, line: &str) -> String {
     let mut told = line.to_owned();
     for field in FIELDS.iter().filter(|field| field.is_of(workload)) {
         let option = format!("--{}", field.option);
         let Some(at) = told.find(&option) else { continue };
         let end = told[at + option.len()..].chars().next();
-        // The beginning of a longer option's name.
+        // Part of a longer option.
         if end.is_some_and(|c| c.is_alphanumeric() || c == '-') || told[..at].ends_with('(') {
             continue;
         }
@@ -415,7 +414,7 @@ pub(crate) fn in_fields(workload: Workload, line: &str) -> String {
     told
 }
 
-/// The JSON Schema (draft 2020-12) of a plan.
+/// Returns the JSON Schema (draft 2020-12) of plans.
 pub(crate) fn schema() -> String {
     let mut properties = Map::new();
     properties.insert(
@@ -444,7 +443,7 @@ pub(crate) fn schema() -> String {
                 }
             }
         };
-        // Where workloads have it in words of their own, those of the first stand.
+        // If workloads describe a field differently, the first description is used.
         place.entry(field.key).or_insert_with(|| of_field(field));
     }
     let only: Vec<Value> = Workload::ALL.into_iter().map(only).collect();
@@ -462,7 +461,7 @@ pub(crate) fn schema() -> String {
     format!("{schema:#}\n")
 }
 
-/// What a field may hold.
+/// Returns the schema of a field.
 fn of_field(field: &Field) -> Value {
     let mut value = match field.kind {
         Kind::Text => json!({ "type": ["string", "null"] }),
@@ -481,7 +480,7 @@ fn of_field(field: &Field) -> Value {
     value
 }
 
-/// The fields that a workload has: no others.
+/// Returns the part of the schema that forbids fields of other workloads.
 fn only(workload: Workload) -> Value {
     let own = |section: &str, key: Option<&str>| {
         let of = |field: &&Field| field.section == section && key.is_none_or(|key| field.key == key);

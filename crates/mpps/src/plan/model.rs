@@ -1,5 +1,5 @@
-//! A run as a value: what it does, on which ports, with which traffic and load, for how long, on which lanes. The
-//! command line and JSON are two ways to write it (see [`super::fields`]); nothing here knows either.
+//! Plan of a run: workload, ports, traffic, load, times and lanes. The command line and JSON are two ways to write a
+//! plan (see [`super::fields`]). This module knows neither of them.
 
 use super::fields::{FIELDS, Field};
 use super::values::forward::{Macs, Mode, Take};
@@ -14,7 +14,7 @@ use std::ops::{Deref, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A value, and the text that it was read from.
+/// Value with the text that it was read from.
 #[derive(Clone, Default)]
 pub(crate) struct Written<T> {
     value: T,
@@ -22,7 +22,7 @@ pub(crate) struct Written<T> {
 }
 
 impl<T> Written<T> {
-    /// The value that this text stands for.
+    /// Pairs `value` with the text that stands for it.
     pub(crate) fn new(text: impl Into<String>, value: T) -> Self {
         Self {
             value,
@@ -30,13 +30,13 @@ impl<T> Written<T> {
         }
     }
 
-    /// As it is written.
+    /// Text as the user wrote it.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// As the value's.
+/// Prints the value alone.
 impl<T: fmt::Debug> fmt::Debug for Written<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value.fmt(f)
@@ -63,9 +63,9 @@ impl<T> fmt::Display for Written<T> {
     }
 }
 
-/// A field that may be left out, without its text.
+/// Access to an optional field without its text.
 pub(crate) trait Plain<T> {
-    /// The value, where there is one.
+    /// Returns the value, if the field is given.
     fn plain(&self) -> Option<T>;
 }
 
@@ -76,13 +76,13 @@ impl<T: Clone> Plain<T> for Option<Written<T>> {
 }
 
 impl Written<Duration> {
-    /// A time in whole ns.
+    /// Time of `ns` nanoseconds, written in µs.
     pub(crate) fn ns(ns: u64) -> Self {
         Self::new(format!("{}us", ns as f64 / 1e3), Duration::from_nanos(ns))
     }
 }
 
-/// What a run does.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Sendrecv,
@@ -103,7 +103,7 @@ impl Workload {
         Self::Capture,
     ];
 
-    /// Its command.
+    /// Name of the command.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sendrecv => "sendrecv",
@@ -115,7 +115,7 @@ impl Workload {
         }
     }
 
-    /// Most ports that it takes; `None`: any number.
+    /// Largest number of ports; `None` means no limit.
     pub(crate) fn most_ports(self) -> Option<usize> {
         match self {
             Self::Sendrecv | Self::Send => Some(2),
@@ -129,7 +129,7 @@ impl Workload {
     }
 }
 
-/// A run as a value. Fields that are `None` are left to the path or to the host.
+/// Plan of a run. The path or the host chooses the value of a field that is `None`.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) workload: Workload,
@@ -146,7 +146,7 @@ pub(crate) struct Plan {
     pub(crate) device: Device,
 }
 
-/// Packets that are sent.
+/// Packets to send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Traffic {
     pub(crate) src: Option<Written<Sources>>,
@@ -160,17 +160,17 @@ pub(crate) struct Traffic {
     pub(crate) vlan: Option<u16>,
     pub(crate) step: Written<Step>,
     pub(crate) flows: Option<u32>,
-    /// Packets in all.
+    /// Total number of packets.
     pub(crate) count: Option<u64>,
-    /// Bytes of UDP payload.
+    /// Length of the UDP payload in bytes.
     pub(crate) payload_size: Option<usize>,
-    /// Bytes with FCS; one of the two at the most.
+    /// Length of the frame in bytes, with FCS. Excludes `payload_size`.
     pub(crate) frame_size: Option<usize>,
     pub(crate) ttl: u8,
     pub(crate) dscp: u8,
 }
 
-/// How many packets are sent, and when.
+/// Rate and timing of departures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     pub(crate) rate: Option<RateText>,
@@ -179,31 +179,31 @@ pub(crate) struct Load {
     pub(crate) catch_up: Written<Duration>,
 }
 
-/// Packets that are taken.
+/// Packets that the run accepts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Selection {
     pub(crate) take: Option<Written<Take>>,
-    /// One address, but of `drop` and `reflect`.
+    /// Addresses. Only `drop` and `reflect` accept more than one.
     pub(crate) ip: Option<Written<AddressRange>>,
     pub(crate) ports: Option<Written<RangeInclusive<u16>>>,
     pub(crate) proto: Option<Written<CaptureProtocol>>,
 }
 
 impl Traffic {
-    /// Frames of this size, with FCS, whatever the size was.
+    /// Sets the frame length in bytes, with FCS. Replaces a payload length.
     pub(crate) fn set_frame_size(&mut self, bytes: usize) {
         (self.frame_size, self.payload_size) = (Some(bytes), None);
     }
 }
 
 impl Selection {
-    /// The address, of a workload that takes packets from or to one.
+    /// Returns the address of a workload that accepts a single one.
     pub(crate) fn one_ip(&self) -> Option<IpAddr> {
         self.ip.as_ref().map(|ips| *ips.start())
     }
 }
 
-/// What is done to frames between two ports.
+/// Changes to frames between two ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Forward {
     pub(crate) mode: Option<Written<Mode>>,
@@ -213,24 +213,24 @@ pub(crate) struct Forward {
     pub(crate) split_directions: bool,
 }
 
-/// Packets that are kept.
+/// File and limits of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Capture {
-    /// Given, but in a plan that was not checked.
+    /// File to write; `None` only in a plan that was not checked.
     pub(crate) output: Option<PathBuf>,
-    /// Bytes of each packet at the most.
+    /// Largest number of bytes kept per packet.
     pub(crate) snap_len: usize,
-    /// Bytes.
+    /// Size in bytes at which the next file begins.
     pub(crate) rotate_size: Option<Written<u64>>,
     pub(crate) max_files: Option<u64>,
     pub(crate) count: Option<u64>,
-    /// Bytes for each lane.
+    /// Buffer per lane in bytes.
     pub(crate) buffer: Written<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Times {
-    /// Zero: until it is interrupted.
+    /// Length of the run; zero means until a signal ends it.
     pub(crate) duration: Option<Written<Duration>>,
     pub(crate) interval: Written<Duration>,
     pub(crate) settle: Written<Duration>,
@@ -243,7 +243,7 @@ pub(crate) struct Lanes {
     pub(crate) tx_lanes: Option<usize>,
     pub(crate) rx_lanes: Option<usize>,
     pub(crate) cores: Option<Written<Cores>>,
-    /// Frames.
+    /// Largest burst in frames.
     pub(crate) burst: Option<usize>,
     pub(crate) tx_burst: Option<usize>,
     pub(crate) rx_burst: Option<usize>,
@@ -255,7 +255,7 @@ pub(crate) struct Lanes {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Checks {
-    /// Share of the packets that were due.
+    /// Largest allowed share of missing departures, 0 to 1.
     pub(crate) tolerance: Written<f64>,
     pub(crate) no_verify: bool,
     pub(crate) max_flows: u32,
@@ -268,7 +268,7 @@ pub(crate) struct Device {
 }
 
 impl Plan {
-    /// A run of this workload, on no port so far, with the defaults of its fields.
+    /// Creates a plan with default fields and without ports.
     pub(crate) fn new(workload: Workload) -> Self {
         let mut plan = Self {
             workload,
@@ -292,22 +292,25 @@ impl Plan {
         plan
     }
 
-    /// The first port: there is one in a plan that was read.
+    /// Returns the first port.
+    ///
+    /// # Panics
+    /// When there is none. Every plan that was read has one.
     pub(crate) fn port(&self) -> &PortSpec {
         &self.ports[0]
     }
 
-    /// All ports, without their texts.
+    /// Returns all ports without their texts.
     pub(crate) fn specs(&self) -> Vec<PortSpec> {
         self.ports.iter().map(|port| (**port).clone()).collect()
     }
 
-    /// The port that packets arrive at, if that is another.
+    /// Returns the port at which packets arrive, if it is not the first one.
     pub(crate) fn far(&self) -> Option<&PortSpec> {
         self.ports.get(1).map(|port| &**port)
     }
 
-    /// A field by its name, as `load.rate`, of those that the workload has.
+    /// Finds a field of this workload by a name such as `load.rate`.
     pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
         FIELDS
             .iter()

@@ -1,47 +1,48 @@
-//! A run that is asked for: its plan, and what is asked beside it.
+//! Request for a run: the plan, and settings that are not part of a plan.
 
 use super::model::Plan;
 use super::values::keep::{Triggers, Window};
 use crate::sample::SamplePcap;
 
-/// A run that is asked for.
+/// Request for a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// As it was given.
+    /// Plan as given.
     pub(crate) plan: Plan,
-    /// The same with each field filled in, once it was checked.
+    /// Plan with open fields filled in. Equal to `plan` until the run was checked.
     pub(crate) complete: Plan,
+    /// Settings that are not part of the plan.
     pub(crate) beside: Beside,
 }
 
-/// What is asked of a run beside its plan; by default nothing.
+/// Settings of a run that are not part of its plan. The default asks for nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// What lanes did is kept.
+    /// Settings of a trace.
     pub(crate) trace: Option<Trace>,
-    /// Some of its frames are kept.
+    /// File for a sample of the frames.
     pub(crate) sample: Option<SamplePcap>,
-    /// Rows of lanes are written.
+    /// Writes rows per lane.
     pub(crate) lanes_csv: bool,
-    /// Lanes are sampled so often a second.
+    /// Rate of stack samples per lane, Hz.
     pub(crate) profile_hz: Option<u32>,
-    /// It keeps its privileges.
+    /// Keeps all privileges.
     pub(crate) keep_privileges: bool,
 }
 
-/// What a trace keeps.
+/// Contents of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) on: Triggers,
     pub(crate) window: Window,
-    /// All rounds, not windows.
+    /// Keeps all rounds instead of windows.
     pub(crate) all: bool,
-    /// Bytes.
+    /// Memory limit in bytes.
     pub(crate) memory: u64,
 }
 
 impl Run {
-    /// A run of a plan that may be complete, with nothing beside it.
+    /// Creates a request from a plan. The plan may be complete: default source ports can still move.
     pub(crate) fn of(mut plan: Plan) -> Self {
         plan.open_default_ports();
         Self {

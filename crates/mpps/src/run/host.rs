@@ -1,4 +1,4 @@
-//! On whose behalf a run is done.
+//! Caller of a run: the program itself, or another program that uses the library.
 
 use crate::fail::Result;
 use crate::paths::{Checked, Rules, Work};
@@ -13,11 +13,11 @@ pub(crate) struct Host<'a> {
     pub(crate) interruptions: &'a dyn Fn() -> u32,
     /// Another program's readers of events; `None`: the files and views that the options name.
     sinks: Option<RefCell<Vec<Box<dyn Sink>>>>,
-    /// What the program does before anything is opened.
+    /// Steps of the program before ports are opened; `None` for the library.
     prepare: Option<&'a Prepare<'a>>,
 }
 
-/// What is done before a run on these ports opens anything.
+/// Steps of the program before a run opens its ports.
 type Prepare<'a> = dyn Fn(&[&Checked], &Rules, Work) -> Result<()> + 'a;
 
 /// Changes that stay in force until the run is over.
@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
 }
 
 impl<'a> Host<'a> {
-    /// The program, which does this before a run opens anything.
+    /// Creates the host of the program. `prepare` runs before ports are opened.
     pub(crate) fn program(prepare: &'a Prepare<'a>) -> Self {
         Self {
             interruptions: &signal::interruptions,
@@ -44,7 +44,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Comes before anything is opened: flow rules are in force from here on where the host's NICs have them.
+    /// Runs the program's steps, then applies flow rules to NICs of the host. Call it before ports are opened.
     pub(crate) fn prepare(&self, ports: &[&Checked], rules: &Rules, work: Work) -> Result<Prepared> {
         if let Some(prepare) = self.prepare {
             prepare(ports, rules, work)?;

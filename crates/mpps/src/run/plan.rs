@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug)]
 pub struct Plan {
     fields: model::Plan,
-    /// The same, once somebody has asked for a field.
+    /// JSON of the fields, made when a field is first asked for.
     json: OnceLock<Value>,
 }
 
@@ -63,18 +63,18 @@ impl Plan {
         Ok(filled(Run::of(plan)).map_err(named)?.into())
     }
 
-    /// As `--print-plan` has printed it: it was checked where its ports can be seen, and they may not be here.
+    /// Reads the output of `--print-plan` without checking ports, which may be in another network namespace.
     pub(crate) fn of_printed(text: &str) -> Result<Self> {
         Ok(model::Plan::of_json(text).map_err(usage)?.into())
     }
 
-    /// That of a command line.
+    /// Returns the complete plan of a run.
     pub(crate) fn of_run(run: &Run) -> Self {
         run.complete.clone().into()
     }
 
     /// The plan with another value in one field, such as `("load.rate", "20kpps")` or `("traffic.flows", 8)`. Whether
-    /// the fields go together is checked anew; what followed from the field's old value stays as it is written.
+    /// the fields go together is checked again; what followed from the field's old value stays as it is written.
     ///
     /// # Errors
     /// [`Error::Usage`] as [`Plan::from_json`].
@@ -101,23 +101,23 @@ impl Plan {
         Self::from_json(&changed.to_string())
     }
 
-    /// What it does.
+    /// Returns the workload.
     pub(crate) fn workload(&self) -> Workload {
         self.fields.workload
     }
 
-    /// The run's fields. What is changed there is checked by the trial that it is of.
+    /// Returns the fields.
     pub(crate) fn fields(&self) -> &model::Plan {
         &self.fields
     }
 
-    /// The same, to change them.
+    /// Returns the fields to change them. The trial checks the changed plan.
     pub(crate) fn fields_mut(&mut self) -> &mut model::Plan {
         self.json = OnceLock::new();
         &mut self.fields
     }
 
-    /// The run that it is, whose results go nowhere by themselves.
+    /// Creates a run of this plan that writes no files.
     pub(crate) fn run(&self) -> Run {
         Run::of(self.fields.clone())
     }
