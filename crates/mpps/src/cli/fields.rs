@@ -18,7 +18,15 @@ const PORTS_HELP: &str = "Ports to use, 1 to 16, PATH:DEVICE[,key=value…]: af_
                           partner sends its frames back. More than two ports must be on one path";
 
 /// Arguments for ports.
-const PORTS: [&str; 3] = ["near", "far", "devices"];
+const PORTS: [&str; 3] = ["port", "far", "devices"];
+
+/// Returns the id of an option. `--port` has another one than the positional argument.
+fn id(field: &Field) -> &'static str {
+    match field.option {
+        "port" => "udp_ports",
+        option => option,
+    }
+}
 
 /// Returns the workload of a command. The trials of a method are runs of `sendrecv`.
 fn workload_of(command: &str) -> Option<Workload> {
@@ -81,7 +89,7 @@ fn option(field: &'static Field, workload: Workload) -> Arg {
             (field.access.read)(&mut Plan::new(workload), text).map(|()| text.to_owned())
         }),
     };
-    let arg = Arg::new(field.option)
+    let arg = Arg::new(id(field))
         .long(field.option)
         .help(field.help)
         .required(field.required);
@@ -127,10 +135,10 @@ pub(super) fn plan_of(name: &str, matches: &ArgMatches) -> Result<Option<Plan>, 
     for field in FIELDS.iter().filter(|field| field.is_of(workload)) {
         let read = |plan: &mut Plan, text: &str| (field.access.read)(plan, text).map_err(wrong);
         match field.kind {
-            Kind::Flag if matches.get_flag(field.option) => read(&mut plan, "true")?,
+            Kind::Flag if matches.get_flag(id(field)) => read(&mut plan, "true")?,
             Kind::Flag => {}
             _ => {
-                for text in matches.get_raw(field.option).into_iter().flatten() {
+                for text in matches.get_raw(id(field)).into_iter().flatten() {
                     read(&mut plan, &text.to_string_lossy())?;
                 }
             }

@@ -52,7 +52,7 @@ fn port_at(command: &Command, words: &[OsString]) -> Option<usize> {
     // Words such as the test of rfc2544 stand before it.
     let mut before = sub
         .get_positionals()
-        .position(|arg| arg.get_id() == "near")
+        .position(|arg| arg.get_id() == "port")
         .unwrap_or(0);
     let mut at = 2;
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
