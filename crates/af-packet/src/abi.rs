@@ -1,4 +1,5 @@
-//! What the kernel's headers define and the `libc` crate may lay out: checked here at compile time.
+//! Layouts that the kernel's headers define, as the `libc` crate and this module have them: checked here at compile
+//! time.
 //!
 //! Source: `include/uapi/linux/if_packet.h`, `include/uapi/linux/virtio_net.h`.
 
@@ -23,10 +24,10 @@ const _: () = {
 /// `TPACKET2_HDRLEN`: the header and the link-layer address in front of a received packet.
 pub(crate) const TPACKET2_HDRLEN: usize = size_of::<libc::tpacket2_hdr>() + size_of::<libc::sockaddr_ll>();
 
-/// Where the data of a slot to send begins (`TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`, packet_mmap.rst).
+/// Offset of the data in a slot to send (`TPACKET2_HDRLEN - sizeof(struct sockaddr_ll)`, packet_mmap.rst).
 pub(crate) const TX_DATA: usize = size_of::<libc::tpacket2_hdr>();
 
-/// Where the Ethernet header of a received packet begins: `tpacket_rcv` puts the network header at
+/// Offset of the Ethernet header in the slot of a received packet: `tpacket_rcv` puts the network header at
 /// `TPACKET_ALIGN(TPACKET2_HDRLEN + 16)`. No `PACKET_RESERVE`: the gap in front already holds a stripped VLAN tag, and
 /// a 60-byte frame from here ends in the same cache line that it starts in, which is one less to pass between cores.
 pub(crate) const RX_DATA: usize = (TPACKET2_HDRLEN + 16).next_multiple_of(16) - ETH_HLEN;
@@ -67,7 +68,7 @@ impl VirtioNetHdr {
         self.gso_type == 5
     }
 
-    /// Where the header begins whose checksum is unfinished, if one is.
+    /// Returns the offset of the header whose checksum is unfinished, if there is one.
     pub(crate) fn open_checksum(&self) -> Option<usize> {
         (self.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM != 0).then_some(self.csum_start.into())
     }

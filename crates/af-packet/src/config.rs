@@ -30,10 +30,10 @@ impl Fanout {
     }
 }
 
-/// Who computes UDP checksums of generated packets.
+/// Place where UDP checksums of generated packets are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// The device where it is hardware with transmit checksums switched on, else mpps.
+    /// The device if it is hardware with transmit checksums switched on, else mpps.
     Auto,
     /// mpps.
     Software,
@@ -41,21 +41,21 @@ pub enum Checksum {
     Device,
 }
 
-/// What becomes of merged frames: several packets that travel as one (GSO, TSO, GRO).
+/// Treatment of merged frames: several packets that travel as one (GSO, TSO, GRO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergedFrames {
     /// UDP datagrams come one by one, as on a wire.
     Split,
-    /// They come as they are, whole.
+    /// Merged frames come as they are, whole.
     Whole,
 }
 
 /// Whether the host's own stack is kept from answering test packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardMode {
-    /// Where the kernel can do it; else go on and say so.
+    /// If the kernel can do it; else go on and say so.
     Auto,
-    /// Refuse to open where the kernel can't.
+    /// Refuse to open if the kernel can't.
     On,
     /// Never.
     Off,
@@ -78,7 +78,7 @@ pub struct Config {
     pub promisc: Option<bool>,
     /// `guard=`.
     pub guard: GuardMode,
-    /// As the task needs it: no option.
+    /// Treatment of merged frames, by the task: there is no option for it.
     pub merged: MergedFrames,
 }
 

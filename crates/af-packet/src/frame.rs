@@ -14,7 +14,7 @@ pub struct AfPacketFrame<'p> {
     home: Home<'p>,
 }
 
-/// Where a frame goes when it is dropped.
+/// Place that a frame goes back to when it is dropped.
 enum Home<'p> {
     /// A ring slot: its status word, which gives the slot back to the kernel.
     Ring {

@@ -70,12 +70,12 @@ impl GuardFilter {
     }
 }
 
-/// Whether the guard stands.
+/// State of the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardStatus {
     /// The host's stack does not see the test's packets.
     On,
-    /// It does, because of this.
+    /// The host's stack sees the test's packets, for this reason.
     Off(String),
 }
 

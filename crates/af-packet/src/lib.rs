@@ -9,7 +9,7 @@
 //!   arrives is counted in `rx_dropped`.
 //! - **Frames to send are pool buffers, copied into the ring** by transmit. The kernel empties the ring strictly in
 //!   order, so slots handed out directly could be sent neither in another order nor after a neighbour was dropped.
-//!   The copy costs nanoseconds where the kernel's part costs hundreds, and a received frame needs it anyway.
+//!   The copy costs nanoseconds while the kernel's part costs hundreds, and a received frame needs it anyway.
 //! - **After each transmit the ring is settled**: a slot that the kernel did not take is taken back, so its frame is
 //!   still in the burst, and nothing stale is sent when a link returns.
 //! - **The kernel copies small frames whole.** With `PACKET_VNET_HDR` and a header length equal to the frame's, the

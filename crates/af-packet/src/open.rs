@@ -19,11 +19,11 @@ pub(crate) const TX_FRAMES: usize = 2 * MAX_BURST;
 const CONTROL_FRAMES: u32 = 64;
 /// Memory for packets that are longer than a slot: 500 of 64 KiB. Only those that wait take any.
 const LONG_BYTES: usize = 32 << 20;
-/// What a socket buffer of a small packet costs beside its data (`struct sk_buff` and its shared info).
+/// Bytes that a socket buffer of a small packet takes beside its data (`struct sk_buff` and its shared info).
 const SKB_OVERHEAD: usize = 1024;
 /// Groups that are joined one by one.
 const MOST_GROUPS: usize = 64;
-/// EtherType for local experiments (IEEE 802): what the kernel takes packets for that it need not look into.
+/// EtherType for local experiments (IEEE 802), given to the kernel for packets that it need not look into.
 const ETH_P_EXPERIMENT: u16 = 0x88b5;
 
 /// State kept while queues are opened one after the other.
@@ -118,8 +118,9 @@ impl Opener<'_> {
         })
     }
 
-    /// What the device must let in beside its own address and broadcast: the solicited-node groups of our IPv6
-    /// addresses (RFC 4291, 2.7.1), or all groups when it is not known which addresses are ours, or when they are many.
+    /// Returns the groups that the device must let in beside its own address and broadcast: the solicited-node groups
+    /// of our IPv6 addresses (RFC 4291, 2.7.1), or all groups when it is not known which addresses are ours, or when
+    /// they are many.
     fn memberships(&self) -> Vec<libc::packet_mreq> {
         let entry = |kind: libc::c_int, address: &[u8]| {
             let mut mr_address = [0; 8];
@@ -183,7 +184,8 @@ impl Opener<'_> {
             .map_err(self.failed("bind a packet socket to"))?;
         let _ = socket.get::<libc::c_int>(libc::SOL_SOCKET, libc::SO_ERROR);
         // With protocol 0 the kernel dissects each packet to find its transport header, which costs a tenth of the
-        // whole way. Nobody between here and a veth's other end needs it, and that end reads the EtherType anew.
+        // whole way. Nobody between here and a veth's other end needs that header, and that end reads the EtherType
+        // again.
         let blind = self.config.qdisc_bypass && !self.device_checksum && self.device.driver == "veth";
         let to = address(self.device.ifindex, if blind { ETH_P_EXPERIMENT } else { 0 });
         Ok(TxSocket {

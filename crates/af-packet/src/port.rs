@@ -273,7 +273,7 @@ impl Port for AfPacketPort {
         let options = WatchOptions {
             queues: by_kernel,
             device: true,
-            // Behind a queueing discipline nothing says that the device has no carrier.
+            // Behind a queueing discipline nothing reports that the device has no carrier.
             blind: by_kernel,
             ..WatchOptions::default()
         };

@@ -1,4 +1,4 @@
-//! One lane's queue: the receive and the transmit ring together, and what to make of a link that goes away.
+//! One lane's queue: the receive and the transmit ring together, and the handling of a link that goes away.
 
 use crate::frame::AfPacketFrame;
 use crate::pool::AfPacketPool;
@@ -89,7 +89,7 @@ impl<'p> AfPacketQueue<'p> {
         Err(Error::new(op, self.lane.name.clone(), cause, kind))
     }
 
-    /// What a failed `sendto` means.
+    /// Judges the error of a failed `sendto`.
     #[cold]
     fn send_failed(&mut self, error: &io::Error) -> Result<()> {
         match error.raw_os_error() {
@@ -105,7 +105,7 @@ impl<'p> AfPacketQueue<'p> {
             }
             Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                 self.check("send on", true)?;
-                // It came back between the call and the check.
+                // The link came back between the call and the check.
                 Ok(())
             }
             _ => Err(Error::os("send on", self.lane.name.clone(), error)),

@@ -64,7 +64,7 @@ impl Geometry {
         self.block * self.blocks
     }
 
-    /// As the kernel wants it.
+    /// Returns the geometry in the kernel's form.
     pub(crate) fn request(&self) -> libc::tpacket_req {
         libc::tpacket_req {
             tp_block_size: self.block as u32,
@@ -151,8 +151,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping is only an address range; what is done with the memory is the business of whoever derives
-// pointers from it (one queue each, see `rx` and `tx`).
+// SAFETY: a mapping is only an address range; the code that derives pointers from it is responsible for what is done
+// with the memory (one queue each, see `rx` and `tx`).
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` gives out nothing but the address.
 unsafe impl Sync for Mapping {}

@@ -47,9 +47,9 @@ pub(crate) struct RxRing<'p> {
 struct Slot<'p> {
     frame: AfPacketFrame<'p>,
     status: u32,
-    /// What the kernel says of a merged packet; all zero where merged frames are not split.
+    /// Header with which the kernel describes a merged packet; all zero if merged frames are not split.
     vnet: VirtioNetHdr,
-    /// Its VLAN tag, which the kernel has taken out.
+    /// VLAN tag of the packet, which the kernel has taken out.
     tag: Option<[u8; VLAN_HLEN]>,
 }
 
@@ -120,9 +120,9 @@ impl<'p> RxRing<'p> {
     }
 }
 
-/// How many of `0..all` are so, where those that are so come first: looks at few of them.
+/// Returns how many of `0..all` pass the test `is`, if those that pass come first. Tests few of them.
 fn first_not(all: usize, is: impl Fn(usize) -> bool) -> usize {
-    // All below `low` are so, none from `high` on.
+    // All below `low` pass, none from `high` on.
     let (mut low, mut high) = (0, all);
     let mut step = 1;
     while low < high && step > 0 {

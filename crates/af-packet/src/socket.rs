@@ -22,7 +22,7 @@ unsafe impl Plain for libc::packet_mreq {}
 /// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel picks a group id that nobody uses.
 const FANOUT_UNIQUE_ID: u32 = 0x2000;
 
-/// What a check of the device found.
+/// Result of a check of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     Up,
@@ -78,12 +78,13 @@ impl Socket {
         Ok(value)
     }
 
-    /// Makes the socket's send buffer at least `bytes`, beyond the system's limit where allowed; never smaller.
+    /// Makes the socket's send buffer at least `bytes`, beyond the system's limit if allowed; never smaller.
     pub(crate) fn raise_send_buffer(&self, bytes: usize) {
         self.raise(libc::SO_SNDBUF, libc::SO_SNDBUFFORCE, bytes);
     }
 
-    /// As [`Socket::raise_send_buffer`], of the receive buffer: memory that packets beside the ring may take.
+    /// Does the same as [`Socket::raise_send_buffer`] for the receive buffer: memory that packets beside the ring may
+    /// take.
     pub(crate) fn raise_receive_buffer(&self, bytes: usize) {
         self.raise(libc::SO_RCVBUF, libc::SO_RCVBUFFORCE, bytes);
     }
@@ -159,7 +160,7 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
     }
 
-    /// Joins fanout group `id`, or makes one when `id` is `None`; returns the group's id. `hint` is tried first where
+    /// Joins fanout group `id`, or makes one when `id` is `None`; returns the group's id. `hint` is tried first if
     /// the kernel can't pick an id by itself (before Linux 4.12).
     pub(crate) fn join_fanout(&self, mode: u32, id: Option<u16>, hint: u16) -> io::Result<u16> {
         let join = |id: u16, mode: u32| {
@@ -197,7 +198,7 @@ impl Socket {
         Err(last)
     }
 
-    /// Tells the kernel to send what the transmit ring holds. Does not wait.
+    /// Asks the kernel to send what the transmit ring holds. Does not wait.
     #[inline]
     pub(crate) fn kick(&self, to: &libc::sockaddr_ll) -> io::Result<()> {
         // SAFETY: no data is passed; the address is valid through the call and its length is its own.

@@ -26,7 +26,7 @@ pub(crate) struct TxSocket {
     pub(crate) ring: Mapping,
     pub(crate) socket: Socket,
     pub(crate) geometry: Geometry,
-    /// Where packets go: the interface, and the protocol that the kernel takes them for.
+    /// Destination of packets: the interface, and the protocol that the kernel takes them for.
     pub(crate) to: libc::sockaddr_ll,
     /// The device completes UDP checksums of allocated frames.
     pub(crate) device_checksum: bool,
@@ -39,12 +39,12 @@ pub(crate) fn slot_bytes(max_frame: usize) -> usize {
     TX_DATA + size_of::<VirtioNetHdr>() + max_frame
 }
 
-/// What one pass over the ring did.
+/// Result of one pass over the ring.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// Frames from the front that the kernel has taken (those that it refused included).
     pub(crate) taken: usize,
-    /// Of those, how many it refused as malformed.
+    /// Number of taken frames that the kernel refused as malformed.
     pub(crate) refused: usize,
     /// Why it stopped early.
     pub(crate) error: Option<io::Error>,
@@ -203,7 +203,7 @@ impl<'p> TxRing<'p> {
     }
 }
 
-/// Where the UDP header of an unfragmented IPv4 or IPv6 packet starts, tags and IPv4 options honoured.
+/// Returns the offset of the UDP header of an unfragmented IPv4 or IPv6 packet; skips tags and IPv4 options.
 fn udp_offset(bytes: &[u8]) -> Option<u16> {
     let mut at = 12;
     let mut ethertype = bytes.get(at..at + 2)?;

@@ -68,7 +68,7 @@ pub struct Config {
     /// `busy_budget=`: packets of one busy poll (`SO_PREFER_BUSY_POLL`, `SO_BUSY_POLL_BUDGET`); `None`: none.
     pub busy_budget: Option<u16>,
     /// `tx_budget=`: packets that one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, Linux 6.17);
-    /// `None`: the most that the kernel allows, where it can be set at all.
+    /// `None`: the most that the kernel allows, if it can be set at all.
     pub tx_budget: Option<u32>,
     /// `promisc=`: receive frames for other MAC addresses too; `None`: as the task needs.
     pub promisc: Option<bool>,

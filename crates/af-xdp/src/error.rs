@@ -1,8 +1,8 @@
-//! What an error of the AF_XDP crate means for a run.
+//! Conversion of the AF_XDP crate's errors into errors of a run.
 
 use mpps_io::{Error, ErrorKind};
 
-/// The path's error for the crate's.
+/// Converts the crate's error into the path's.
 #[cold]
 pub(crate) fn of(error: xsk::Error) -> Error {
     let (kind, op, object) = match &error {

@@ -22,7 +22,7 @@ pub(crate) struct Gather {
     last: Instant,
     /// Mean time between packets, over the last bursts.
     gap_ns: u32,
-    /// Not before.
+    /// Time before which the ring is not looked at.
     next: Instant,
 }
 

@@ -4,7 +4,7 @@ use crate::config::{Config, Mode};
 use mpps_io::{Error, ErrorKind, MAX_BURST, Result, Roles};
 use mpps_netdev::NetDev;
 
-/// What the kernel keeps in front of each received packet, for the XDP program (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel keeps in front of each received packet, for the XDP program (`XDP_PACKET_HEADROOM`).
 const XDP_HEADROOM: u32 = 256;
 /// Ethernet header and a VLAN tag.
 const LINK_HEADER: u32 = 14 + 4;
@@ -165,7 +165,7 @@ impl Depth {
     }
 }
 
-/// Who has which half of which queue: for each lane, the positions of its receiving and of its sending queues.
+/// Shares of the queues: for each lane, the positions of its receiving and of its sending queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub(crate) rx: Vec<Vec<u32>>,
@@ -206,8 +206,8 @@ pub(crate) fn deal(roles: &[Roles], queues: u32) -> Shares {
     shares
 }
 
-/// The queues that are used: those asked for, or all of the device's where something is received (`listens`: answers to
-/// our questions, at the least), or one a sender.
+/// Returns the number of queues that are used: as many as asked for; else all of the device's if something is received
+/// (`listens`: at least answers to our questions), or one for each sender.
 pub(crate) fn queue_count(config: &Config, roles: &[Roles], listens: bool, device: u32) -> Result<u32> {
     let refuse = |cause: String| {
         Err(Error::new(

@@ -4,8 +4,8 @@
 //! XDP program takes, and how the path behaves.
 //!
 //! - **A lane owns halves of queues**: the RX and fill ring of some, the TX and completion ring of some. Usually both
-//!   of the same queue; where lanes only send or only receive, each half has its own. A queue of the device that no
-//!   lane looks at would lose its packets, so a port uses all of them, and a lane several where there are more queues
+//!   of the same queue; if lanes only send or only receive, each half has its own. A queue of the device that no
+//!   lane looks at would lose its packets, so a port uses all of them, and a lane several if there are more queues
 //!   than lanes.
 //! - **One packet memory for a port, or for two**: `forward` moves a received frame from one port's RX ring to the
 //!   other's TX ring without touching its bytes. Each lane has its own share of the chunks, so nothing is shared while

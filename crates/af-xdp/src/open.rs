@@ -34,10 +34,10 @@ struct Wanted<'a> {
     gathers: Vec<bool>,
 }
 
-/// Opens the interfaces, with one lane for each entry of their roles. Where frames are forwarded, two that follow each
-/// other from an even place on are a pair over one packet memory, so that a frame received on one can be sent on the
-/// other: lane *i* of both uses the pool that the first makes for it. No packet is received before
-/// [`mpps_io::Port::queue`] is called for the lane.
+/// Opens the interfaces, with one lane for each entry of their roles. If frames are forwarded, two neighbours, the
+/// first at an even place, are a pair over one packet memory. A frame received on one can then be sent on the other:
+/// lane *i* of both uses the pool that the first makes for it. No packet is received before [`mpps_io::Port::queue`] is
+/// called for the lane.
 ///
 /// # Errors
 /// When an interface or a queue does not exist or is in use, another XDP program is attached, the privilege is missing,
@@ -113,7 +113,7 @@ fn make(wanted: Vec<Wanted<'_>>) -> Result<Vec<AfXdpPort>> {
 
 fn over(wanted: &[Wanted<'_>], shape: Chunks, mode: SocketMode) -> Result<Vec<AfXdpPort>> {
     let lanes = wanted[0].shares.rx.len();
-    // What the lanes of all ports need together: they have one pool.
+    // Chunks that the lanes of all ports need together: they have one pool.
     let frames: Vec<u32> = (0..lanes)
         .map(|lane| {
             let need = |p: &Wanted<'_>| {

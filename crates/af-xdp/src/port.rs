@@ -28,7 +28,7 @@ pub struct AfXdpPort {
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
     pub(crate) device: NetDev,
-    /// Queues that the device had.
+    /// Number of queues that the device had when the port was opened.
     pub(crate) queues_then: u32,
     pub(crate) umem: Arc<Umem>,
     /// By position in `shares`.
@@ -104,7 +104,8 @@ impl AfXdpPort {
             .filter_map(|&position| sockets[position as usize].descriptor())
     }
 
-    /// Queues that the device has now and had not then: no socket is there, and packets go past.
+    /// Returns the number of queues that the device got since the port was opened: they have no socket, and packets go
+    /// past.
     fn queues_added(&self) -> u64 {
         // It may have another name now.
         let device = NetDev::by_index(self.device.ifindex).ok();

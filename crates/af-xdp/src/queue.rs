@@ -35,10 +35,10 @@ pub struct AfXdpQueue<'p> {
     name: Arc<str>,
     rx: Vec<Rx<'p>>,
     tx: Vec<Tx<'p>>,
-    /// The next of `rx` to be asked.
+    /// Index in `rx` of the queue that is asked next.
     turn: usize,
     timed: bool,
-    /// Only for a lane that sends nothing: what it waits is nobody's latency.
+    /// Only for a lane that sends nothing: its waiting is part of no latency.
     gather: Option<Gather>,
     is_virtual: bool,
     busy_poll: bool,
@@ -108,7 +108,7 @@ impl<'p> AfXdpQueue<'p> {
         }
     }
 
-    /// Nothing was received: now and then, looks why.
+    /// Counts a receive call that found nothing, and now and then looks at the device for the reason.
     #[cold]
     fn idle(&mut self) -> Result<usize> {
         self.empty = self.empty.wrapping_add(1);
@@ -147,7 +147,8 @@ impl<'p> AfXdpQueue<'p> {
         let Some(tx) = self.tx.first_mut() else { return };
         for letter in self.port.mailbox().take() {
             let frame = (tx.room() > 0).then(|| self.pool.allocate_one()).flatten();
-            let Some(mut frame) = frame else { return };
+            // The rest is dropped, as answers may be. What is in the ring leaves.
+            let Some(mut frame) = frame else { break };
             frame.set_len(letter.len());
             let fits = frame.bytes().len() == letter.len();
             if fits {

@@ -37,7 +37,7 @@ pub fn open(config: &Config, _options: &crate::Open<'_>) -> Result<DpdkPort> {
 }
 
 impl DpdkPort {
-    /// What is to be told of the port before the run.
+    /// Returns notes on the port, shown before the run starts.
     pub fn remarks(&self) -> &[String] {
         match self.0 {}
     }

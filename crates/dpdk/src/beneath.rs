@@ -9,11 +9,11 @@ use std::io;
 /// Which side of the interface the driver sits on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// It receives what the interface receives, by packet sockets of this process (`net_af_packet`).
+    /// The driver receives what the interface receives, by packet sockets of this process (`net_af_packet`).
     Sockets,
-    /// It receives what the interface receives, by AF_XDP (`net_af_xdp`): the driver counts what found no room.
+    /// The driver receives what the interface receives, by AF_XDP (`net_af_xdp`): it counts frames that found no room.
     Xdp,
-    /// It is the wire: what it receives, the interface sends (`net_tap`).
+    /// The driver is the wire: the interface sends what the driver receives (`net_tap`).
     Wire,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct Beneath {
     side: Side,
     sockets: Option<PacketSockets>,
     /// Frames may come from a sender on this host that left their checksums to a device they never pass, and the driver
-    /// does not tell which.
+    /// does not mark these frames.
     pub(crate) unmarked: bool,
 }
 
 impl Beneath {
-    /// The interface of index `ifindex` beneath a port; `None` where there is none, or it is not the kernel's to use.
+    /// The interface of index `ifindex` beneath a port; `None` if there is none, or it is not the kernel's to use.
     pub(crate) fn of(config: &Config, ifindex: u32) -> Option<Self> {
         let side = match config.driver() {
             "net_af_packet" => Side::Sockets,
@@ -56,7 +56,7 @@ impl Beneath {
         }
     }
 
-    /// Has the interface receive frames for other MAC addresses, for as long as what is returned lives. `None`: it is
+    /// Makes the interface receive frames for other MAC addresses, for as long as what is returned lives. `None`: it is
     /// asked for everything that its peer sends anyway.
     pub(crate) fn hold_promiscuous(&self) -> io::Result<Option<Promiscuous>> {
         match self.side {
@@ -92,9 +92,9 @@ impl Beneath {
         }
     }
 
-    /// Adds what was dropped on the way to the driver or from it. The interface does not tell whose packets it dropped
-    /// on the way from it: the host sends by it, too; and what packet sockets and a tap are refused they try again, so
-    /// that one packet is dropped many times and arrives all the same.
+    /// Adds packets that were dropped on the way to the driver or from it. The interface does not show whose packets it
+    /// dropped on the way from the driver: the host sends by it, too. Packet sockets and a tap try a refused packet
+    /// again, so one packet may be dropped many times and arrive all the same.
     pub(crate) fn add(&self, counters: &mut QueueCounters) {
         if let Some(sockets) = &self.sockets {
             let dropped = sockets.drops();

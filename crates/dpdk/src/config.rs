@@ -1,6 +1,6 @@
 //! The options of a `dpdk` port, parsed before anything is opened.
 //!
-//! What DPDK calls devargs is written as the port itself: `dpdk:net_memif0,role=client`. Options that mpps knows
+//! DPDK's devargs are written as the port itself: `dpdk:net_memif0,role=client`. Options that mpps knows
 //! ([`OWN`]) are its own; all others go to the driver as they are.
 
 use mpps_io::{PortSpec, SpecError};
@@ -34,7 +34,7 @@ const MEMIF: [&str; 11] = [
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
 
-/// Frames of each ring of a net_af_packet (2 KiB per frame) where its options don't shape the rings: 16 ms at 250 kpps.
+/// Frames of each ring of a net_af_packet (2 KiB per frame) if its options don't shape the rings: 16 ms at 250 kpps.
 /// The driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
 const AF_PACKET_FRAMES: u32 = 4_096;
 
@@ -52,7 +52,7 @@ pub enum Device {
 /// Which fields of a packet the device hashes to choose the receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rss {
-    /// Addresses and UDP ports, or what the device offers of it; nothing where it offers nothing.
+    /// Addresses and UDP ports, or what the device offers of it; nothing if it offers nothing.
     Auto,
     /// Addresses and UDP ports, or refuse to open.
     Udp,
@@ -62,10 +62,10 @@ pub enum Rss {
     Off,
 }
 
-/// Who computes checksums of generated packets.
+/// Choice of who computes checksums of generated packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// The device where it is hardware that offers it, else mpps.
+    /// The device if it is hardware that offers it, else mpps.
     Auto,
     /// mpps.
     Software,
@@ -76,7 +76,7 @@ pub enum Checksum {
 /// A parsed `dpdk:DEVARGS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// As the user wrote it.
+    /// Name of the port, as the user wrote it.
     pub name: String,
     /// The device.
     pub device: Device,
@@ -101,7 +101,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The driver's name: `net_memif` of `net_memif0`; empty where only the device itself knows.
+    /// The driver's name: `net_memif` of `net_memif0`; empty if only the device itself knows.
     pub fn driver(&self) -> &str {
         driver(&self.device)
     }
@@ -124,14 +124,14 @@ impl Config {
         text
     }
 
-    /// Whether it is the end of a memif that connects to the other (`role=`, a client where it is not given).
+    /// Whether it is the end of a memif that connects to the other (`role=`, a client if it is not given).
     pub fn is_memif_client(&self) -> bool {
         let role = self.driver_arg("role");
         self.driver() == "net_memif" && role.is_none_or(|role| role != "server" && role != "master")
     }
 
-    /// Whether it is a memif's server whose socket is a file, which it removes at its end: everywhere but where the
-    /// user asked for a name without a file.
+    /// Returns whether the port is a memif's server whose socket is a file, which it removes at its end: always, unless
+    /// the user asked for a name without a file.
     pub(crate) fn makes_socket_file(&self) -> bool {
         let kind = self.driver_arg("socket-abstract");
         let ours = self.driver_arg("socket").is_none() && kind != Some("yes");
@@ -149,7 +149,7 @@ impl Config {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The kernel's interface under the device, where there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
+    /// The kernel's interface under the device, if there is one: `iface=` of `net_af_packet` and `net_af_xdp`.
     pub fn interface(&self) -> Option<&str> {
         let under = matches!(self.driver(), "net_af_packet" | "net_af_xdp");
         self.driver_arg("iface").filter(|_| under)
@@ -298,7 +298,7 @@ const VALUES: [(&str, &str, &str, Takes); 6] = [
     }),
 ];
 
-/// Drivers of virtual devices. A device is the one's whose name its own begins with, whatever follows.
+/// Drivers of virtual devices. A device belongs to the driver whose name its own begins with.
 /// Source: `vdev_parse` of DPDK's bus driver.
 const VIRTUAL: [&str; 14] = [
     "net_af_packet",

@@ -1,4 +1,4 @@
-//! What lanes and the device counted.
+//! Counters of lanes and of the device.
 
 use dpdk_sys as sys;
 use mpps_io::QueueCounters;
@@ -77,7 +77,7 @@ pub(crate) fn missed(port: u16) -> u64 {
     }
 }
 
-/// The driver's own statistics that tell of trouble and are not zero.
+/// Returns the driver's own statistics that show trouble and are not zero.
 fn troubles(port: u16) -> Vec<(&'static str, u64)> {
     let mut found = Vec::with_capacity(XSTATS);
     // SAFETY: at most `capacity` entries are written, and as many as the result says.
@@ -91,8 +91,8 @@ fn troubles(port: u16) -> Vec<(&'static str, u64)> {
         .collect()
 }
 
-/// The name under which an extended statistic is told; `None` for those that tell of no trouble, or that the basic
-/// statistics have already.
+/// Returns the name under which an extended statistic is reported. `None` if it shows no trouble, or is one of the
+/// basic statistics.
 fn told(name: &str) -> Option<&'static str> {
     /// How words of such names begin: `rx_q0_errors`, `rx_phy_discard_packets`, `tx_dropped`.
     const TROUBLE: [&str; 9] = [

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// What the process has of DPDK.
+/// State of DPDK in this process.
 #[derive(Default)]
 struct State {
     running: bool,
@@ -29,7 +29,7 @@ static STATE: Mutex<State> = Mutex::new(State {
 
 /// Longest transmit ring that a port of the run asks for. Apart from the state: it is read while that is locked.
 static LONGEST_TX_RING: AtomicU16 = AtomicU16::new(0);
-/// A driver was told to receive into memory that is not the buffers' own.
+/// Set when a driver is asked to receive into memory that is not the buffers' own.
 static EXTERNAL_BUFFERS: AtomicBool = AtomicBool::new(false);
 
 fn state() -> MutexGuard<'static, State> {
@@ -85,7 +85,7 @@ pub fn start(configs: &[&Config], eal: &EalArgs, cores: &[Option<usize>]) -> Res
     let result = unsafe { sys::mpps_eal_init(owned.len() as c_int, argv.as_mut_ptr(), c_int::from(keep_log)) };
     if result < 0 {
         state.ended = true;
-        // A folder of the EAL's stays where it refuses.
+        // If the EAL refuses, a folder of its own stays behind.
         remove_left_folders(|pid| pid == std::process::id());
         let shown = words[1..].join(" ");
         return Err(Error::new(
@@ -99,10 +99,10 @@ pub fn start(configs: &[&Config], eal: &EalArgs, cores: &[Option<usize>]) -> Res
     Ok(())
 }
 
-/// Removes the folders that the EAL makes for each process of mpps and then does not use, of the processes that
-/// `of_whom` says. One that is not empty stays.
+/// Removes the folders that the EAL makes for each process of mpps and then does not use. `of_whom` selects the
+/// processes. A folder that is not empty stays.
 fn remove_left_folders(of_whom: impl Fn(u32) -> bool) {
-    // As the EAL chooses (eal_create_runtime_dir).
+    // The same choice as in the EAL (eal_create_runtime_dir).
     let base = match rustix::process::getuid().is_root() {
         true => PathBuf::from("/var/run"),
         false => std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
@@ -198,7 +198,7 @@ pub(crate) fn port_closed() {
     unsafe { sys::mpps_eal_cleanup() };
 }
 
-/// What a negative errno means, with what DPDK logged of it.
+/// Returns the meaning of a negative errno, with what DPDK logged about it.
 pub(crate) fn cause_of(result: c_int) -> String {
     match (logged(), errno_text(result)) {
         (Some(log), Some(plain)) => format!("{log} ({plain})"),
@@ -214,7 +214,7 @@ pub(crate) fn errno_text(result: c_int) -> Option<String> {
     (result != -1).then(|| plain.to_lowercase())
 }
 
-/// The lines that DPDK logged last, in one; `None` where it logged nothing.
+/// The lines that DPDK logged last, in one; `None` if it logged nothing.
 pub(crate) fn logged() -> Option<String> {
     let mut text = vec![0u8; 8192];
     // SAFETY: at most `text.len()` bytes are written.
@@ -223,10 +223,10 @@ pub(crate) fn logged() -> Option<String> {
     last_lines(&mpps_io::hide_secrets(&String::from_utf8_lossy(&text)))
 }
 
-/// The last lines of a log that tell of something, joined: a line of its own is what the user gets to see.
+/// Returns the last meaningful lines of a log, joined: the user sees a single line.
 fn last_lines(log: &str) -> Option<String> {
     const MOST: usize = 3;
-    // Every start says these, and they explain nothing.
+    // Every start logs these, and they explain nothing.
     const IDLE: [&str; 9] = [
         "register mp action callback",
         "Detected CPU lcores",
@@ -240,7 +240,7 @@ fn last_lines(log: &str) -> Option<String> {
     ];
     let told = |line: &&str| !line.is_empty() && !IDLE.iter().any(|idle| line.contains(idle));
     let mut lines: Vec<&str> = log.lines().map(str::trim).filter(told).collect();
-    // What is tried again says the same again.
+    // A repeated attempt logs the same lines again.
     lines.dedup();
     let last = &lines[lines.len().saturating_sub(MOST)..];
     (!last.is_empty()).then(|| last.join("; "))

@@ -1,4 +1,4 @@
-//! What the user hands to DPDK's environment abstraction layer: `--eal "…"`.
+//! Arguments that the user hands to DPDK's environment abstraction layer: `--eal "…"`.
 
 /// Checked arguments for the EAL, beside mpps's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -182,7 +182,7 @@ fn encode(rule: &Rule) -> std::result::Result<FlowRule, String> {
     Ok(out)
 }
 
-/// Where a field lies in its header, as on the wire.
+/// Header of a pattern, with each field at its offset on the wire.
 struct Header {
     item: FlowItem,
 }

@@ -125,7 +125,7 @@ mod tests {
             for pkt_len in [60, 61] {
                 mbuf.ol_flags = (flags & 1) << 3 | (flags >> 1 & 1) << 8 | (flags >> 2) << 63 | 1 << 7;
                 (mbuf.pkt_len, mbuf.data_len) = (pkt_len, 60);
-                // Of no pool: it must not be dropped.
+                // The frame belongs to no pool: it must not be dropped.
                 let frame = std::mem::ManuallyDrop::new(DpdkFrame {
                     mbuf: NonNull::from(&mut mbuf),
                     _pool: PhantomData,
@@ -136,7 +136,7 @@ mod tests {
                 plain += u32::from(frame.is_plain());
             }
         }
-        // Nothing said, and found good.
+        // Two frames are plain: one without a flag, and one whose checksum the device found good.
         assert_eq!(plain, 2);
     }
 }

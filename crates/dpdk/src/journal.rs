@@ -1,6 +1,6 @@
-//! What a run changes on an interface that stays, and how it is put back, by a later run if need be.
+//! Changes that a run makes on an interface that stays, and how they are undone, by a later run if need be.
 //!
-//! Before each change a file is written ([`mpps_sys::journal`]). Where a run was killed, the next one restores the
+//! Before each change a file is written ([`mpps_sys::journal`]). If a run was killed, the next one restores the
 //! interface, unless somebody has changed it since.
 
 use mpps_netdev::{NetDev, netns_cookie, set_mtu};
@@ -48,8 +48,9 @@ impl Change {
         })
     }
 
-    /// Puts it back, or sees to it that another run does, whose file lies in `folder` and which found the interface as
-    /// this one had set it; false: it is not as it was set, or there is no such interface any more.
+    /// Puts the MTU back. Returns false if the interface has another MTU than the one set here, or is gone. Then
+    /// another run is made to restore the MTU: one whose file lies in `folder`, and which found the interface as this
+    /// run had set it.
     fn end(&self, folder: &Path) -> io::Result<bool> {
         let undone = self.undo()?;
         if !undone {
@@ -77,7 +78,7 @@ impl Change {
         }
     }
 
-    /// Puts it back; false: it is not as it was set, or there is no such interface any more.
+    /// Puts the MTU back. Returns false if the interface has another MTU than the one set here, or is gone.
     fn undo(&self) -> io::Result<bool> {
         match NetDev::by_index(self.ifindex) {
             Ok(device) if device.mtu == self.set as usize => set_mtu(self.ifindex, self.before).map(|()| true),
@@ -88,7 +89,7 @@ impl Change {
     }
 }
 
-/// What a file tells; `None`: half a line, or nothing.
+/// Reads the change that a file records; `None`: half a line, or nothing.
 fn read(file: &mut File) -> Option<Change> {
     let mut line = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut line)).ok()?;
@@ -110,7 +111,7 @@ impl MtuChange {
     /// When the file can't be written.
     pub(crate) fn remember(device: &NetDev, set: u16) -> io::Result<Self> {
         let change = Change {
-            // A kernel that has no cookies (before 5.14): no later run can tell, so none puts it back.
+            // A kernel without cookies (before 5.14): no later run can find the namespace, so none puts the MTU back.
             namespace: netns_cookie().unwrap_or(0),
             ifindex: device.ifindex,
             before: device.mtu as u32,
@@ -125,8 +126,8 @@ impl MtuChange {
 
 impl Drop for MtuChange {
     fn drop(&mut self) {
-        // One that can't be put back now is left to a later run.
-        // Another run that has ended may have told this one what was there before both.
+        // An MTU that can't be put back now is left to a later run. Another run that has ended may have written into
+        // this file the MTU from before both.
         let Some(mut entry) = self.entry.take() else { return };
         let told = entry.text().ok().and_then(|text| Change::parse(&text));
         let change = told.unwrap_or_else(|| self.change.clone());

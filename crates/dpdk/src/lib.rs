@@ -1,14 +1,14 @@
 //! The `dpdk` path: every poll-mode driver of DPDK behind the traits of `mpps-io`.
 //!
-//! Built against libdpdk where `pkg-config` finds it; elsewhere the types are the same, and opening says what is
+//! Built against libdpdk if `pkg-config` finds it; else the types are the same, and opening says what is
 //! missing.
 //!
 //! - **A frame is an mbuf pointer**, eight bytes: a burst is the array that DPDK's own calls take, so nothing is copied
 //!   between the two. Address and length are read from the mbuf where they are needed.
 //! - **A mempool per lane**, which its receive queue fills from and its sending half takes from. Pools live until every
 //!   port of the process is closed, because a frame may lie in the ring of another port than it came in by.
-//! - **DPDK is started once a process** ([`start`]), for all ports of a run, in memory of its own: no files, no shared
-//!   configuration, no telemetry, so any number of processes run at once and nothing is left behind.
+//! - **DPDK is started once per process** ([`start`]), for all ports of a run, in memory of its own: no files, no
+//!   shared configuration, no telemetry, so any number of processes run at once and nothing is left behind.
 //! - **Lanes are ordinary threads** that register with the EAL, so that the mempools' caches are theirs; where they run
 //!   is the engine's to say.
 

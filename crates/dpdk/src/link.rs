@@ -39,14 +39,14 @@ pub(crate) struct Link {
     port: u16,
     name: Arc<str>,
     beneath: Option<Beneath>,
-    /// It is no virtual device.
+    /// The device is not virtual.
     nic: bool,
-    /// What is said of a link that was up and is down.
+    /// Error text for a link that was up and is down.
     lost: &'static str,
     opened: Instant,
     /// A link that was never up is not lost: the other end has yet to come.
     seen_up: AtomicBool,
-    /// When it was looked at, ns since `opened`, and how often.
+    /// Time of the last look at the link, ns since `opened`, and number of looks.
     looked_ns: AtomicU64,
     looks: AtomicU64,
     down: AtomicBool,
@@ -83,7 +83,7 @@ impl Link {
         self.beneath.as_ref()
     }
 
-    /// Whether it is up, and its speed in bit/s where the device tells.
+    /// Returns whether the link is up, and its speed in bit/s if the device reports it.
     pub(crate) fn look(&self) -> (bool, Option<u64>) {
         let mut mbps = 0;
         // SAFETY: the port is open while its link is looked at.
@@ -137,7 +137,7 @@ impl Link {
         self.nic && unsafe { sys::mpps_wanted_back(self.port) }
     }
 
-    /// What the other end of a memif did that ended the traffic.
+    /// Returns the fault of a memif's other end that ended the traffic.
     fn fault(&self) -> Option<&'static str> {
         // SAFETY: a number of a port; what comes back is null or a constant string of the shim.
         let text = unsafe { sys::mpps_memif_fault(self.port) };
@@ -152,11 +152,11 @@ impl Link {
         constant(why).map(|why| (refused, why))
     }
 
-    /// Waits until the link is up; `more` is a further question to ask where it does not come. Now and then it is tried
-    /// `again`: a memif's server that is not ready yet refuses a client, whose driver then leaves it at that.
+    /// Waits until the link is up; `more` is a further question to ask if it does not come up. Now and then `again` is
+    /// called: a memif's server that is not ready yet refuses a client, whose driver does not try again.
     ///
     /// # Errors
-    /// When it is not within `limit`, nobody wants to know any more, or `again` has failed.
+    /// When the link is not up within `limit`, the wait is interrupted, or `again` has failed.
     pub(crate) fn wait(
         &self,
         limit: Duration,

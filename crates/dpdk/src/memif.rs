@@ -2,7 +2,7 @@
 //!
 //! DPDK's own default is a name without a file: every user of the host can connect to it, and gets to write the memory
 //! that packets are in. Ours is a file in a folder of the user's own. A socket that is named is as DPDK has it, with a
-//! remark where others may be at the other end.
+//! remark if others may be at the other end.
 
 use crate::Config;
 use dpdk_sys as sys;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
-/// The driver's name for a socket where none is given: that of DPDK since 22.11.
+/// The driver's name for a socket if none is given: that of DPDK since 22.11.
 const DRIVERS: &str = "/run/memif.sock";
 /// The name of ours, in the user's own folder.
 const OURS: &str = "memif.sock";
@@ -37,7 +37,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// The socket of a memif that lies at `folder` where none is named; `None`: another device.
+    /// The socket of a memif that lies at `folder` if none is named; `None`: another device.
     fn of(config: &Config, folder: &dyn Fn() -> io::Result<std::path::PathBuf>) -> io::Result<Option<Self>> {
         if config.driver() != "net_memif" {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Socket {
         }))
     }
 
-    /// The socket of a memif; its folder is made where it is ours.
+    /// The socket of a memif; its folder is made if it is ours.
     pub(crate) fn find(config: &Config) -> Result<Option<Self>> {
         Self::of(config, &private::runtime_folder).map_err(|error| {
             let cause = format!("no folder of your own for its socket: {error}: want socket=PATH,socket-abstract=no");
@@ -67,7 +67,7 @@ impl Socket {
         })
     }
 
-    /// What the driver is told of it beyond what the user wrote.
+    /// Returns the device arguments: those that the user wrote, and the path of the socket if it is ours.
     pub(crate) fn devargs(&self, written: String) -> String {
         match self.is_ours {
             true if written.contains(",socket-abstract=no") => format!("{written},socket={}", self.path),
@@ -86,7 +86,7 @@ impl Socket {
     /// accept. A socket of this process's own stays, too: several servers share it, and the driver listens on it once.
     ///
     /// # Errors
-    /// What is in the way there, and what would be right.
+    /// The obstacle at that path, and what would be right.
     pub(crate) fn remove_stale(&self) -> std::result::Result<(), (String, ErrorKind)> {
         let Some(path) = self.file().filter(|path| !served().iter().any(|own| own == path)) else {
             return Ok(());
@@ -126,7 +126,7 @@ impl Socket {
         }
     }
 
-    /// What is to be told where other users may be at the other end.
+    /// Returns a note if other users may be at the other end.
     pub(crate) fn remark(&self, name: &str) -> Option<String> {
         if self.secret {
             return None;
@@ -186,7 +186,7 @@ extern "C" fn memory_left() -> u64 {
     available().map_or(u64::MAX, |available| available.bytes)
 }
 
-/// What the shim must know of a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each
+/// Returns the shim's settings for a memif; `None`: its driver is left alone. Zero-copy is between ends that trust each
 /// other: the server gets all of DPDK's memory.
 pub(crate) fn conf(config: &Config, path: &std::ffi::CStr, queues: (u16, u16)) -> Option<sys::MemifConf> {
     let client = config.is_memif_client();

@@ -15,7 +15,7 @@ const VIRTIO_HEADER: usize = 12;
 const CACHED: usize = 2 * 768;
 /// Head of an mbuf, of its mempool object, and its headroom, bytes.
 const OVERHEAD: usize = 128 + 64 + 128;
-/// What DPDK itself needs: rings, queues, devices. Measured: 20 to 40 MiB with one to four ports.
+/// Memory that DPDK itself needs, bytes: rings, queues, devices. Measured: 20 to 40 MiB with one to four ports.
 const SLACK: usize = 96 << 20;
 
 /// Buffers of one lane: both rings full (the transmit ring may be the other port's), the bursts that the lane holds,
@@ -92,12 +92,12 @@ fn free_below(folder: &str) -> usize {
         .sum()
 }
 
-/// Bytes that this process may still have, by the host and by its control groups; `None` where it is not told.
+/// Returns the bytes that this process may still take, by the host and by its control groups; `None` if not known.
 pub(crate) fn available() -> Option<usize> {
     mpps_sys::memory::available().map(|available| available.bytes as usize)
 }
 
-/// NUMA node of a core; -1 (any) where it is not known. Source: sysfs.
+/// NUMA node of a core; -1 (any) if it is not known. Source: sysfs.
 pub(crate) fn node_of_core(core: usize) -> i32 {
     let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}"))
         .into_iter()

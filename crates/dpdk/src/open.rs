@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 
 /// Drivers that want as many receive as transmit queues.
 const PAIRED: [&str; 2] = ["net_tap", "net_af_xdp"];
-/// Frames a burst where nothing else is said: what DPDK's own programs take.
+/// Frames per burst, if nothing else is said: what DPDK's own programs take.
 const BURST: usize = 32;
 
 /// Opens a port, with one queue pair per lane. [`crate::start`] comes first.
 ///
 /// # Errors
-/// When there is no such device or driver, it has fewer queues than lanes, memory can't be had, the driver refuses, a
+/// When there is no such device or driver, it has fewer queues than lanes, memory is missing, the driver refuses, a
 /// flow rule can't be applied, or (if asked for) its link does not come up. With what DPDK logged of it.
 pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
     eal::port_opened();
@@ -49,7 +49,7 @@ pub fn open(config: &Config, options: &Open<'_>) -> Result<DpdkPort> {
     half.open(options).inspect_err(|_| half.undo())
 }
 
-/// What has been done so far, to be undone if the rest fails.
+/// Steps done so far, to be undone if the rest fails.
 struct Half<'c> {
     config: &'c Config,
     plugged: bool,
@@ -57,7 +57,7 @@ struct Half<'c> {
     started: bool,
     socket: Option<Socket>,
     served: Option<Served>,
-    /// What is to be told of the port before the run.
+    /// Notes on the port, shown before the run starts.
     remarks: Vec<String>,
     /// The interface beneath gets another MTU.
     mtu: Option<MtuChange>,
@@ -289,7 +289,7 @@ impl Half<'_> {
         Ok(port)
     }
 
-    /// What the device must offer.
+    /// Checks that the device offers what the port needs.
     fn check(&self, info: &sys::PortInfo, queues: &Queues, driver: &str) -> Result<()> {
         let refuse = |cause: String| Err(self.error("open", cause, ErrorKind::NotFound));
         for (has, what, wanted) in [
@@ -450,8 +450,8 @@ struct Queues {
 
 impl Queues {
     /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a
-    /// queue that nobody reads would swallow packets. Where none receives, the first does: questions for our address
-    /// come in there. Where none sends, all may: they answer. `paired`: the driver wants as many of the one as of the
+    /// queue that nobody reads would swallow packets. If none receives, the first does: questions for our address
+    /// come in there. If none sends, all may: they answer. `paired`: the driver wants as many of the one as of the
     /// other.
     fn of(roles: &[Roles], paired: bool) -> Self {
         let (deaf, mute) = (!roles.iter().any(|role| role.rx), !roles.iter().any(|role| role.tx));

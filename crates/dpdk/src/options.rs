@@ -3,11 +3,11 @@
 use mpps_flow::Rule;
 use mpps_io::Roles;
 
-/// What a port is opened for.
+/// Settings with which a port is opened.
 pub struct Open<'a> {
-    /// What each lane does; lane `i` drives queue `i`.
+    /// Roles of each lane; lane `i` drives queue `i`.
     pub roles: &'a [Roles],
-    /// Core of each lane, where it is pinned: its buffers come from that core's NUMA node. As long as `roles`.
+    /// Core of each lane, if it is pinned: its buffers come from that core's NUMA node. As long as `roles`.
     pub cores: &'a [Option<usize>],
     /// Receive frames for other MAC addresses too.
     pub promisc: bool,

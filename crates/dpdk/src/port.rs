@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What one lane has of the port.
+/// Parts of the port that one lane uses.
 pub(crate) struct Lane {
     pub(crate) counts: LaneCounts,
     pub(crate) rx: Option<u16>,
@@ -55,7 +55,7 @@ pub struct DpdkPort {
 unsafe impl Sync for DpdkPort {}
 
 impl DpdkPort {
-    /// What is to be told of the port before the run.
+    /// Returns notes on the port, shown before the run starts.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -135,7 +135,7 @@ impl Port for DpdkPort {
     }
 
     fn counters(&self, queue: usize) -> QueueCounters {
-        // The device's own know no lanes: they are told once.
+        // The device's own counters know no lanes: they are reported once.
         let mut counters = match queue {
             0 => counters::of_device(self.id, &self.driver),
             _ => QueueCounters::default(),

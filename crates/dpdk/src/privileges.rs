@@ -1,4 +1,4 @@
-//! What a device's driver needs of the kernel once its port is open: while packets move, and to undo what it did.
+//! Privileges that a device's driver needs once its port is open: while packets move, and to undo what it did.
 //!
 //! Found by reading the drivers of DPDK 22.11, and for virtual devices by running them without. A driver that is not
 //! named here keeps what drivers of interfaces commonly need.
@@ -18,7 +18,7 @@ pub struct Privileges {
 }
 
 impl Config {
-    /// What has to stay after the port was opened.
+    /// Returns the privileges that must stay after the port was opened.
     pub fn privileges(&self) -> Privileges {
         let interface = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
         let none = CapabilitySet::empty();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Longest sleep of a lane that waits: poll-mode drivers wake nobody.
 const NAP: Duration = Duration::from_micros(20);
-/// How often the fill of a ring is looked at, at most: drivers go through its descriptors, which takes some µs where it
+/// How often the fill of a ring is looked at, at most: drivers go through its descriptors, which takes some µs if it
 /// is full.
 const LOOK_AT_FILL: Duration = Duration::from_millis(1);
 
@@ -50,10 +50,11 @@ const PLAIN: [&str; 2] = ["net_null", "net_ring"];
 const ONE_SEGMENT: [&str; 4] = ["net_null", "net_ring", "net_af_packet", "net_af_xdp"];
 
 impl Calls {
-    /// The calls for an open port's driver; `device_checksum`: it computes checksums on transmit; `unmarked`: what it
-    /// gives may have unfinished ones; `checked`: a memif of which nothing is believed.
+    /// Returns the calls for an open port's driver. `device_checksum`: the device computes checksums on transmit.
+    /// `unmarked`: received frames may have unfinished checksums. `checked`: a memif whose other end is trusted in
+    /// nothing.
     pub(crate) fn of(driver: &str, port: u16, device_checksum: bool, unmarked: bool, checked: bool) -> Self {
-        // SAFETY: both only tell addresses in DPDK's table of ports.
+        // SAFETY: both only return addresses from DPDK's table of ports.
         let (rx, tx) = unsafe { (sys::mpps_rx_entry(port), sys::mpps_tx_entry(port)) };
         let receive = match driver {
             "net_memif" if checked => ReceiveBy::Shim(sys::mpps_memif_rx),
@@ -176,7 +177,7 @@ fn forget(burst: &mut Burst<DpdkFrame<'_>>, n: usize) {
 const LOOK_AFTER: u32 = 4_096;
 
 impl<'p> DpdkQueue<'p> {
-    /// Packets that wait to be received, where the driver counts them.
+    /// Packets that wait to be received, if the driver counts them.
     fn filled(&self) -> Option<u64> {
         let queue = self.rx.filter(|_| self.counts_fill)?;
         // SAFETY: the port is started, and the queue is this lane's alone (`taken`).

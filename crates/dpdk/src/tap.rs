@@ -1,5 +1,5 @@
-//! What is peculiar to `net_tap`: its interface has an address of its own, and it applies flow rules by the kernel's
-//! `tc flower`.
+//! Peculiarities of `net_tap`: its interface has an address of its own, and the kernel's `tc flower` applies its flow
+//! rules.
 
 use crate::Config;
 use dpdk_sys as sys;
@@ -42,7 +42,7 @@ pub(crate) fn flower() -> String {
     }
 }
 
-/// Whether the kernel was configured with it. Source: `/proc/config.gz` or `/boot/config-RELEASE`; `None` where neither
+/// Whether the kernel was configured with it. Source: `/proc/config.gz` or `/boot/config-RELEASE`; `None` if neither
 /// can be read.
 fn configured() -> Option<bool> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;

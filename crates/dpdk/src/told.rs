@@ -1,4 +1,4 @@
-//! What the user is told about a port: facts if it is open, hints if it can't be made.
+//! Messages for the user about a port: facts if it is open, hints if it can't be made.
 
 use crate::memif::{Socket, is_held};
 use crate::{Config, memory};
@@ -26,18 +26,18 @@ pub(crate) fn more_queues(config: &Config) -> &'static str {
     }
 }
 
-/// What a driver's option names.
+/// Kind of object that a driver's option names.
 #[derive(Clone, Copy)]
 enum Names {
-    /// An interface that there is.
+    /// An existing interface.
     Interface,
-    /// One that is to be made, or an interface that there is.
+    /// An interface to be made, or an existing one.
     Any,
-    /// A file that there is.
+    /// An existing file.
     File,
     /// A file to be made.
     New,
-    /// A socket to be made, or one that is there.
+    /// A socket to be made, or an existing one.
     Socket,
 }
 
@@ -59,7 +59,7 @@ const NAMING: [(&str, &str, Names); 14] = [
     ("net_vhost", "iface", Names::Socket),
 ];
 
-/// Why a file that is written to by libraries of others' must not be: somebody else may have put it there.
+/// Returns why a library must not write to a file: somebody else may have put it there.
 fn not_ours(path: &str) -> Option<String> {
     let refused = private::check(Path::new(path)).err()?;
     (refused.kind() == io::ErrorKind::PermissionDenied).then(|| refused.to_string())

@@ -1,8 +1,8 @@
-//! Why a run may not take place.
+//! Reasons why a run may not take place.
 
 use mpps_io::Error;
 
-/// Why a run could not take place, or has no result.
+/// Reason why a run could not take place, or has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -15,7 +15,7 @@ pub enum RunError {
     /// Interrupted before the first packet.
     #[error("interrupted before the first packet")]
     Interrupted,
-    /// The trial is not one of those that the session's ports were opened for.
+    /// The session's ports were not opened for such a trial.
     #[error("the session was opened for other trials: {0}")]
     Unfit(String),
     /// A lane's thread has panicked: a defect of mpps.

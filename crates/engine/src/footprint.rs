@@ -1,7 +1,7 @@
-//! What a plan takes of memory, so that a run too large for its host is refused before anything is opened.
+//! Memory that a plan takes, so that a run too large for its host is refused before anything is opened.
 //!
-//! Counted is what grows with the plan: flows, rows, lanes. Each figure is made where the memory is, by the code that
-//! asks for it.
+//! Only memory that grows with the plan is counted: flows, rows, lanes. The code that allocates the memory also
+//! computes its size.
 
 use crate::receive::window_bytes;
 use crate::send::sent::SentLog;
@@ -11,7 +11,7 @@ use crate::workload::span;
 use mpps_stats::{LaneSeries, Timing};
 use std::time::Duration;
 
-/// Bytes of a lane beside all that: stack, bursts, the heap of its thread.
+/// Bytes of a lane beside flows and rows: stack, bursts, the heap of its thread.
 const LANE: u64 = 4 << 20;
 /// Bytes of a flow at the lane that sends it: ports and the next number.
 const SENT_FLOW: u64 = 12;
@@ -25,7 +25,7 @@ pub struct LaneCount {
     pub all: usize,
 }
 
-/// Bytes of the flows of `sendrecv` and `send`; `pps` is the rate, where there is one.
+/// Returns bytes of the flows of `sendrecv` and `send`; `pps` is the rate, if there is one.
 pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive: bool, lanes: LaneCount) -> u64 {
     let sent = flows.saturating_mul(SENT_FLOW);
     let windows = match receive {
@@ -36,7 +36,7 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
         Some(pps) if receive => Slips::bytes(flows, pps, settle.as_nanos() as u64),
         _ => 0,
     };
-    // Each lane that does not receive sends, and each that does may.
+    // Each lane that does not receive sends, and each that receives may send, too.
     let log = match receive {
         true => SentLog::bytes(flows, pps, settle.as_nanos() as u64, lanes.all as u64),
         false => 0,
@@ -44,12 +44,12 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
     sent.saturating_add(windows).saturating_add(slips).saturating_add(log)
 }
 
-/// Bytes of the flows of `drop`.
+/// Returns bytes of the flows of `drop`.
 pub fn flows_of_drop(max_flows: u32, lanes: LaneCount) -> u64 {
     flow_bytes(max_flows).saturating_mul(lanes.receiving as u64)
 }
 
-/// Bytes of rows and histograms.
+/// Returns bytes of rows and histograms.
 pub fn rows(interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
     let timing = Timing {
         start_ns: 0,
@@ -60,7 +60,7 @@ pub fn rows(interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
     of(true, lanes.receiving).saturating_add(of(false, lanes.all.saturating_sub(lanes.receiving)))
 }
 
-/// Bytes of the lanes themselves.
+/// Returns bytes of the lanes themselves.
 pub fn lanes(lanes: LaneCount) -> u64 {
     lanes.all as u64 * LANE
 }

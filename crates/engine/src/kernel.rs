@@ -1,19 +1,18 @@
 //! Runs whose packets the kernel handles: the same plans, the same results, over a [`KernelPort`].
 //!
-//! A run here is one more [`Job`]: its sending lanes are threads that sit in the kernel for the whole run
-//! ([`sender`]), and one more lane, the reader ([`reader`]), wakes every 10 ms, takes what the programs have counted
-//! and can count no more, and books it into its own series. Collector, sinks, verdict and report see what they always
-//! see.
+//! A run here is one more [`Job`]: its sending lanes are threads that sit in the kernel for the whole run ([`sender`]).
+//! One more lane, the reader ([`reader`]), wakes every 10 ms, takes the programs' counts that can change no more, and
+//! books them into its own series. Collector, sinks, verdict and report see what they always see.
 //!
-//! Who writes what: a sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it
-//! does not run. The reader is no lane to those who ask what kept lanes from running: it is one of the program's own
+//! A sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it does not run. The
+//! reader is not a lane when the reasons that kept lanes from running are looked for: it is one of the program's own
 //! threads. The reader's counters are the totals of all lanes and sources, for the live view, and their one writer is
-//! the reader. The report's lines are made of what the kernel itself counted, once the lanes are out
-//! ([`LaneOutcome::sent`], [`LaneOutcome::sources`]).
+//! the reader. The report's lines are made from the kernel's own counts, once the lanes are out ([`LaneOutcome::sent`],
+//! [`LaneOutcome::sources`]).
 //!
 //! Between two devices there are two ports here, one for each way: a port's lanes send by one device, and its sources
-//! are those of the other. So a port hears what is answered at the device by which the other's packets leave. Where
-//! packets go both ways each way has a reader. One way, the second port has no lanes: it answers and hears.
+//! are those of the other. So a port hears answers at the device by which the other's packets leave. With traffic both
+//! ways each way has a reader. One way, the second port has no lanes: it answers and hears.
 
 mod reader;
 mod sender;
@@ -39,20 +38,20 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-/// By how much lanes enter the kernel before the start: frames are made there first.
+/// Time by which lanes enter the kernel before the start, ns: frames are made there first.
 const AHEAD_NS: u64 = 10_000_000;
-/// From the interruption of a run to its end: the reader wakes every 10 ms and tells the programs.
+/// Time from the interruption of a run to its end, ns: the reader wakes every 10 ms and passes the end to the programs.
 const NOTICE_NS: u64 = 50_000_000;
 
 /// Runs `sendrecv` or `send`: the plan's lanes are those that send, then one that receives, which is the reader.
-/// As [`crate::run_traffic`].
+/// Otherwise the run is as with [`crate::run_traffic`].
 ///
-/// `ports` is one; or, where packets arrive at another device ([`TrafficPlan::far`]), that of the way there and that of
-/// the way back. Both ways ([`TrafficPlan::back`]), the plan's lanes are those that send there, as many that send back,
-/// and a reader for each way; one way, the second port has no lanes.
+/// `ports` is one port. If packets arrive at another device ([`TrafficPlan::far`]), it is the port of the way there and
+/// the port of the way back. Both ways ([`TrafficPlan::back`]), the plan's lanes are those that send there, as many
+/// that send back, and a reader for each way. One way, the second port has no lanes.
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_traffic_in_kernel<P: KernelPort>(
     ports: &[P],
     plan: &TrafficPlan,
@@ -74,10 +73,10 @@ pub fn run_traffic_in_kernel<P: KernelPort>(
     run_job(&job, order, sinks, interruptions)
 }
 
-/// Runs `reflect`: the plan's one lane is the reader. As [`crate::run_traffic`].
+/// Runs `reflect`: the plan's one lane is the reader. Otherwise the run is as with [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_reflect_in_kernel<P: KernelPort>(
     port: &P,
     plan: &ReflectPlan,
@@ -87,10 +86,10 @@ pub fn run_reflect_in_kernel<P: KernelPort>(
     InKernel::new(port, &plan.common, Workload::Reflect).listen(sinks, interruptions)
 }
 
-/// Runs `drop`: the plan's one lane is the reader. As [`crate::run_traffic`].
+/// Runs `drop`: the plan's one lane is the reader. Otherwise the run is as with [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_drop_in_kernel<P: KernelPort>(
     port: &P,
     plan: &DropPlan,
@@ -100,10 +99,10 @@ pub fn run_drop_in_kernel<P: KernelPort>(
     InKernel::new(port, &plan.common, Workload::Drop).listen(sinks, interruptions)
 }
 
-/// Runs `forward`: the plan's one lane is the reader. As [`crate::run_traffic`].
+/// Runs `forward`: the plan's one lane is the reader. Otherwise the run is as with [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_forward_in_kernel<P: KernelPort>(
     port: &P,
     plan: &ForwardPlan,
@@ -117,29 +116,30 @@ pub fn run_forward_in_kernel<P: KernelPort>(
 
 /// A workload that the kernel runs.
 struct InKernel<'r, P> {
-    /// By way. One way between two devices, the second answers at the one that packets leave by.
+    /// Ports by way. One way between two devices, the second port answers at the device that packets leave by.
     ports: Vec<&'r P>,
     common: &'r Common,
     workload: Workload,
-    /// `sendrecv` and `send`.
+    /// Plan of `sendrecv` and `send`.
     traffic: Option<&'r TrafficPlan>,
-    /// `forward`.
+    /// Names of the ports of `forward`.
     port_names: Vec<String>,
     /// The lanes that send, by way.
     exits: Vec<Vec<sender::Exit>>,
-    /// Both ways: what the run is in each.
+    /// Settings of the run in each way, with traffic both ways; else empty.
     commons: Vec<Common>,
 }
 
-/// What a lane of the run does.
+/// Role of a lane of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seat {
     way: usize,
-    /// Its number among those that send in that way; `None`: it is the reader.
+    /// Number of the lane among those that send in that way; `None`: it is the reader.
     sender: Option<usize>,
 }
 
-/// The seat of lane `lane`: first those that send in each way, then the readers. `senders`: how many send, by way.
+/// Returns the seat of lane `lane`: first the lanes that send in each way, then the readers. `senders`: how many send,
+/// by way.
 fn seat(senders: impl Iterator<Item = usize>, lane: usize) -> Seat {
     let mut rest = lane;
     for (way, lanes) in senders.enumerate() {
@@ -213,12 +213,12 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         seat(self.exits.iter().map(Vec::len), lane)
     }
 
-    /// What hears the answers to questions that leave with the packets of this way.
+    /// Returns the port that hears the answers to questions that leave with the packets of this way.
     fn hears(&self, way: usize) -> &'r P {
         self.ports[(way + 1) % self.ports.len()]
     }
 
-    /// What only answers.
+    /// Returns the port that only answers, if there is one.
     fn beside(&self) -> Option<&'r P> {
         self.ports.get(self.exits.len()).copied()
     }
@@ -231,7 +231,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         run_job(self, Order::of(self.common, self.workload, ()), sinks, interruptions)
     }
 
-    /// Ports that are counted apart.
+    /// Returns the number of ports that are counted apart.
     fn ports(&self) -> usize {
         self.port_names.len().max(1)
     }
@@ -248,7 +248,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
                     random: None,
                 })
             };
-            // As fast as they go, and no more than were asked for; without a count there is no schedule.
+            // As fast as they go, and no more than the plan's count; without a count there is no schedule.
             return (0..lanes).filter_map(share).collect();
         };
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
@@ -258,7 +258,8 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
             .collect()
     }
 
-    /// Layer 2 of the device by which packets of this way leave, and the address that is asked from there.
+    /// Returns layer 2 of the device by which packets of this way leave, and the address that questions are sent from
+    /// there.
     fn departure(&self, way: usize) -> (Option<&'r Link>, Option<IpAddr>) {
         match (self.traffic, way) {
             (Some(plan), 0) => (plan.link.as_ref(), Some(plan.src)),
@@ -300,7 +301,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
 }
 
 impl<P: KernelPort> Desk for InKernel<'_, P> {
-    /// By the number of its device.
+    /// Senders are numbered as the lanes of their device.
     fn queue_number(&self, lane: usize) -> usize {
         self.seat(lane).sender.unwrap_or(lane)
     }
@@ -314,7 +315,7 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
         LaneWays { sends: way, takes: way }
     }
 
-    /// A reader's are those of all ports of its way; the others have none.
+    /// Returns the counters of all ports of its way for a reader; the others have none.
     fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters> {
         let seat = self.seat(lane);
         if seat.sender.is_some() || way.is_some_and(|way| way != seat.way) {
@@ -324,7 +325,7 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
         own.chain(self.beside().map(|port| port.counters(0))).collect()
     }
 
-    /// The device drops before the program sees a packet, and does not tell.
+    /// Returns `None`: the device drops before the program sees a packet, and does not report drops.
     fn rx_dropped(&self, _lane: usize, _place: usize, _way: Option<usize>) -> Option<u64> {
         None
     }
@@ -383,7 +384,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
 
     type Pools = ();
 
-    /// The lane's number.
+    /// Number of the lane.
     type Queues<'p>
         = usize
     where
@@ -397,7 +398,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         Ok(lane)
     }
 
-    /// It sleeps nearly always; that it is kept from running costs no packet.
+    /// The reader only reads. It sleeps nearly always, and no packet is lost if it is kept from running.
     fn only_reads(&self, lane: usize) -> bool {
         self.seat(lane).sender.is_none()
     }
@@ -433,7 +434,7 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
         })
     }
 
-    /// The first lane of a way asks for all: the programs send its question and hear the answer.
+    /// Asks on the first lane of a way for all lanes: the programs send its question and hear the answer.
     fn resolve(
         &self,
         lane: &mut usize,
@@ -481,12 +482,13 @@ impl<P: KernelPort> Job for InKernel<'_, P> {
     }
 }
 
-/// What so many lanes and their reader part by.
+/// Returns an exit for each of `lanes` lanes, which the lane shares with the reader.
 fn exits(lanes: usize) -> Vec<sender::Exit> {
     (0..lanes).map(|_| sender::Exit::default()).collect()
 }
 
-/// Deals with an error of the port, as [`Lane::trouble`]; that the device is down is told once for all lanes.
+/// Deals with an error of the port, as [`Lane::trouble`] does, but reports only once for all lanes that the device is
+/// down.
 #[cold]
 fn trouble(lane: &Lane<'_>, error: &Error) {
     if error.kind == ErrorKind::LinkDown && lane.control.was_down() {

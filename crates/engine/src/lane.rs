@@ -33,52 +33,54 @@ use mpps_wire::MacAddr;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-/// What a workload does, a round of the lane's loop at a time.
+/// Rounds of a workload: the part of the lane's loop that differs between workloads.
 pub(crate) trait Rounds<'r> {
-    /// One round. `now_ns` was read at its start or, where rounds are short, up to three rounds before; the run ends at
-    /// `end_ns` as far as is known now.
+    /// Runs one round. `now_ns` was read at its start or, where rounds are short, up to three rounds before; the run
+    /// ends at `end_ns` as far as is known now.
     fn round(&mut self, lane: &Lane<'_>, now_ns: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round;
 
-    /// Sleeps until what the round said it waits for may have come.
+    /// Sleeps until the event that the round waits for may have come.
     ///
     /// # Errors
-    /// Those of [`Queue::wait`].
+    /// Returns the errors of [`Queue::wait`].
     fn sleep(&mut self, what: Wait, timeout: Duration) -> Result<()>;
 
-    /// The time was read anew, and rows are about to close: what belongs to them is booked. Rows other than the lane's
-    /// own move on.
+    /// Books what belongs to the rows that are about to close. Called after each reading of the time. Rows other than
+    /// the lane's own move on.
     fn fresh(&mut self, _now_ns: u64, _recorder: &mut Recorder<'r>) {}
 
-    /// The receive rings of the lane's queues, as far as these can tell how full they are ([`Queue::rx_room`]).
+    /// Returns the receive rings of the lane's queues; `None` for a queue that does not know its fill
+    /// ([`Queue::rx_room`]).
     fn rx_rooms(&self) -> [Option<RxRoom>; RINGS];
 
-    /// How full they are ([`Queue::rx_fill`]).
+    /// Returns the fill of each receive ring ([`Queue::rx_fill`]).
     fn rx_fills(&mut self) -> [Option<u64>; RINGS];
 
-    /// Where the lane books what it receives, if that is not where it books what it sends.
+    /// Returns the recorder of received packets, if it is not the recorder of sent ones.
     fn arrivals(&mut self) -> Option<&mut Recorder<'r>> {
         None
     }
 
-    /// After the last round: gives back what is held, and tells what was counted.
+    /// Gives back frames that are still held, after the last round, and returns the lane's counts.
     fn finish(self) -> LaneOutcome;
 }
 
-/// What came of a round.
+/// Result of one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Round {
-    /// Packets have moved: the next follows at once.
+    /// Packets have moved: the next round follows at once.
     Moved,
-    /// Nothing moved, since the path has a trouble that was dealt with: the next follows at once.
+    /// Nothing moved, because the path had a trouble that was dealt with: the next round follows at once.
     Stalled,
-    /// Nothing moved at `now_ns`, and nothing is to be done before `until_ns` but `what` may come.
+    /// Nothing moved at `now_ns`, and there is nothing to do before `until_ns`, unless `what` comes.
     Idle { now_ns: u64, until_ns: u64, what: Wait },
-    /// It was the last.
+    /// The round was the last.
     Over,
 }
 
 impl Round {
-    /// Of a lane that waits for packets until `end_ns`, and has received `came` frames at `now_ns`.
+    /// Returns the result of a round in which a lane that waits for packets until `end_ns` received `came` frames at
+    /// `now_ns`.
     #[inline(always)]
     pub(crate) fn of_receiver(lane: &Lane<'_>, came: Result<usize>, now_ns: u64, end_ns: u64) -> Self {
         if let Err(error) = &came {
@@ -102,36 +104,36 @@ pub(crate) const RX: Wait = Wait { rx: true, tx: false };
 
 const _: () = assert!(NO_WAYS == Obstacle::ALL.len(), "one counter per reason");
 
-/// What a lane's loop works with, beside its queue.
+/// State that a lane's loop works with, beside its queue.
 pub(crate) struct Lane<'r> {
     pub(crate) clock: Clock,
     pub(crate) control: &'r Control,
-    /// Place of the port that it sends by.
+    /// Place of the port that the lane sends by.
     pub(crate) port: usize,
     pub(crate) counters: &'r LaneCounters,
     pub(crate) idle: Idle<'r>,
     pub(crate) stages: Stages<'r>,
-    /// Where it copies one of every so many frames, if somebody is to see them.
+    /// Copies one of every so many frames to a file, if a sample was asked for.
     pub(crate) sampler: Option<RefCell<Sampler>>,
-    /// Where it notes its stamps, if somebody is to know its packets by them.
+    /// Memory for the lane's newest stamps, if another program is to recognise its packets by them.
     pub(crate) stamps: Option<LaneStamps<'r>>,
     pub(crate) neighbor: Option<Neighbor<'r>>,
-    /// It receives no test packets, but looks now and then for somebody who asks for our addresses.
+    /// The lane receives no test packets, but looks now and then for hosts that ask for our addresses.
     pub(crate) attends: bool,
     pub(crate) burst: usize,
-    /// When the run begins, ns.
+    /// Time in ns when the run begins.
     pub(crate) start_ns: u64,
-    /// The peer's MAC address, where the lane has found one.
+    /// The peer's MAC address, if the lane has found one.
     pub(crate) dest_mac: Option<MacAddr>,
-    /// Where it books what it receives, if that goes another way than what it sends.
+    /// Recorder of received packets, if they go another way than sent ones.
     pub(crate) arrivals: Option<Recorder<'r>>,
     /// The user has been shown why nothing can leave: a bit for the device that is down, and one per [`Obstacle`].
     pub(crate) told_down: Cell<u16>,
     /// The device was found down, or without a way for packets, and has taken nothing since.
     pub(crate) down: Cell<bool>,
-    /// Why it was found so, if the device itself was not down.
+    /// Obstacle that keeps packets from leaving; `None`: the device itself was down.
     pub(crate) obstacle: Cell<Option<Obstacle>>,
-    /// Of the time that is counted as down, what was slept since the path took nothing, ns.
+    /// Part of the time counted as down that the lane has slept since the path took nothing, ns.
     pub(crate) napped_ns: Cell<u64>,
 }
 
@@ -175,7 +177,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Sends frames that answer somebody; what the path does not take is dropped.
+    /// Sends frames that answer a host's questions; frames that the path does not take are dropped.
     #[cold]
     pub(crate) fn answer<Q: Queue>(&self, queue: &mut Q, answers: &mut Burst<Q::Frame>) {
         if !answers.is_empty() {
@@ -186,7 +188,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Packets that leave next have this stamp.
+    /// Notes the stamp of the packets that leave next.
     #[inline(always)]
     pub(crate) fn stamped(&self, now_ns: u64) {
         if let Some(stamps) = &self.stamps {
@@ -214,8 +216,7 @@ impl Lane<'_> {
         }
     }
 
-    /// What the round has done since the last reading of the clock was this stage: where the round is timed, that is
-    /// booked.
+    /// Books the time since the last reading of the clock to this stage, if the round is timed.
     #[inline(always)]
     pub(crate) fn mark(&self, stage: Stage) {
         if self.stages.is_on() {
@@ -223,7 +224,7 @@ impl Lane<'_> {
         }
     }
 
-    /// As [`Lane::mark`], at a reading that was taken for another end.
+    /// Works as [`Lane::mark`], with a reading of the clock that was taken for another purpose.
     #[inline(always)]
     pub(crate) fn mark_at(&self, stage: Stage, now_ns: u64) {
         if self.stages.is_on() {
@@ -239,7 +240,7 @@ impl Lane<'_> {
         let mut fill = Fill::new(self.counters, rounds.rx_rooms(), self.burst);
         self.stages.begin(&self.clock);
         loop {
-            // What is measured is measured by readings of its own.
+            // A timed stage begins with a reading of its own.
             let (now, fresh) = time.now(&self.clock);
             if fresh {
                 rounds.fresh(now, &mut recorder);
@@ -259,7 +260,7 @@ impl Lane<'_> {
                 }
                 if timed {
                     time.read_next();
-                    // What is done once a reading is no part of a stage.
+                    // Work that is done once per reading is no part of a stage.
                     self.stages.read_once(&self.clock);
                 }
             }

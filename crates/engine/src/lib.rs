@@ -1,9 +1,10 @@
 //! Lanes, pacing and the workloads: send, receive, reflect, drop, capture.
 //!
 //! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
-//! [`mpps_io::Port`] and monomorphised for each path. What is common to every run (threads, the start, the collector,
-//! the end) is in `run`; `lane` is a thread's loop, `send` and `receive` its two halves, `workload` what each
-//! subcommand does with them, `kernel` the same where programs in the kernel do it, `verdict` what a number is worth.
+//! [`mpps_io::Port`] and monomorphised for each path. `run` contains the parts that every run has: threads, the start,
+//! the collector, the end. `lane` is a thread's loop, `send` and `receive` are its two halves. `workload` is the use
+//! that each subcommand makes of them, `kernel` the same with programs in the kernel. `verdict` decides whether a run's
+//! numbers can be trusted.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +19,7 @@ mod send;
 mod verdict;
 mod workload;
 
-/// Types that lanes share with other threads, apart so that `tests/orders.rs` can put those of loom in their place.
+/// Types that lanes share with other threads, apart so that `tests/orders.rs` can replace them by those of loom.
 mod sync {
     pub(crate) use mpps_stats::Counter;
     pub(crate) use mpps_trace::Round;

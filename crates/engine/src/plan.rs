@@ -1,4 +1,4 @@
-//! Validated plans: what a run does, with every choice made. The program makes them from arguments.
+//! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
 use crate::lane::sample::Sampler;
 use crate::run::outcome::LaneOutcome;
@@ -18,16 +18,16 @@ use std::time::Duration;
 /// One lane: a thread, its roles, its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanePlan {
-    /// It receives.
+    /// Whether the lane receives.
     pub rx: bool,
-    /// It sends test traffic.
+    /// Whether the lane sends test traffic.
     pub tx: bool,
-    /// Core to pin it to; `None` leaves it to the scheduler.
+    /// Core to pin the lane to; `None` leaves it to the scheduler.
     pub core: Option<usize>,
 }
 
 impl LanePlan {
-    /// One that receives and sends, on any core.
+    /// A lane that receives and sends, on any core.
     pub const BOTH: Self = Self {
         rx: true,
         tx: true,
@@ -35,22 +35,22 @@ impl LanePlan {
     };
 }
 
-/// A thread of a run that has opened all that it needs.
+/// Thread of a run that has opened all that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// Of the lane with this number: its pool and queue are made, and the peer's address is known.
+    /// Lane with this number: its pool and queue are made, and the peer's address is known.
     Lane(usize),
-    /// The one that started the lanes. It comes after them.
+    /// Main thread, which started the lanes. It comes after them.
     Main,
 }
 
-/// Has the calling thread give up the privileges that it needs no more. The engine knows none; the program does.
+/// Has the calling thread give up the privileges that it no longer needs. The engine knows none; the program does.
 pub type GiveUp = fn(Opened) -> std::io::Result<()>;
 
 /// Name of the fact that lists the UDP ports which a listener leaves to programs of the host: the remarks look for it.
 pub const LEFT_TO_HOST_PORTS: &str = "left_to_host_ports";
 
-/// What every run has.
+/// Settings that every run has.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The lanes; lane `i` drives queue `i` of the port (forwarding between more than two: see [`ForwardPlan::seat`]).
@@ -64,13 +64,13 @@ pub struct Common {
     pub interval: Duration,
     /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
     pub settle: Duration,
-    /// Receiving ends before that time, once every packet is back and nothing has come for a while.
+    /// Receiving ends before the settle time is over, once every packet is back and none has come for a while.
     pub settle_early: bool,
-    /// Frames a burst, 1 to [`mpps_io::MAX_BURST`]; those of [`TrafficPlan::tx_burst`] are sent.
+    /// Most frames received in a burst, 1 to [`mpps_io::MAX_BURST`]; [`TrafficPlan::tx_burst`] limits sent ones.
     pub burst: usize,
     /// Never sleep, even when idle.
     pub busy_poll: bool,
-    /// What the scheduler is asked to rank the lanes' threads by; `None`: as other threads.
+    /// Scheduling priority of the lanes' threads; `None`: as other threads.
     pub priority: Option<Priority>,
     /// Lanes outnumber cores, or two are pinned to one: a lane that is idle sleeps at once.
     pub share_cores: bool,
@@ -82,10 +82,10 @@ pub struct Common {
     pub warnings: Vec<String>,
     /// Called by each thread of the run once, before the start.
     pub give_up: GiveUp,
-    /// What is kept of each round of the lanes; `None`: nothing is recorded.
+    /// Options for recording each round of the lanes; `None`: nothing is recorded.
     pub trace: Option<TraceOptions>,
-    /// Frames that are copied for a thread that writes them to a file meanwhile; `None`: none. Lanes alone have frames:
-    /// a run in the kernel leaves it unused.
+    /// Frames to be copied for a thread that writes them to a file meanwhile; `None`: none. A run in the kernel ignores
+    /// this, as only lanes have frames.
     pub sample: Option<SampleOptions>,
     /// Number of the run, at random.
     pub run_id: u64,
@@ -95,7 +95,7 @@ pub struct Common {
 /// own at the end.
 #[derive(Clone, Debug)]
 pub struct SampleOptions {
-    /// Frames that a lane receives for each that is copied, and that it sends for each; 1 or more.
+    /// Received frames per copied one, and sent frames per copied one; 1 or more.
     pub every: u64,
     /// Most bytes kept of a frame.
     pub snap_len: usize,
@@ -104,13 +104,13 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
-    /// That of a lane; `None` where its ring is taken.
+    /// Returns the sampler of a lane; `None` if its ring is taken.
     pub(crate) fn sampler(&self, lane: usize) -> Option<RefCell<Sampler>> {
         let ring = self.rings.get(lane)?.lock().ok()?.take()?;
         Some(RefCell::new(Sampler::new(self.every, self.snap_len, ring)))
     }
 
-    /// Counts of all lanes, before the writer has ended.
+    /// Returns counts of all lanes, before the writer has ended.
     pub(crate) fn counted(&self, lanes: &[LaneOutcome]) -> SampleSummary {
         let counts = || lanes.iter().filter_map(|lane| lane.sampled);
         SampleSummary {
@@ -124,41 +124,42 @@ impl SampleOptions {
     }
 }
 
-/// What is kept of what lanes did, round by round.
+/// Options for recording rounds of the lanes.
 ///
-/// Each lane writes into a ring, and the newest takes the place of the oldest. From there windows around what is worth
-/// one are kept: of all lanes, as the cause may be at another.
+/// Each lane writes into a ring, and the newest record takes the place of the oldest. Windows around events of interest
+/// are kept from there: of all lanes, as the cause may be at another one.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// A window for a round, or a lane that woke too late, of more than this.
+    /// A window for a round, or a lane that woke too late, by more than this.
     pub stall: Option<Duration>,
     /// A window for a packet that left later than this after its time.
     pub late: Option<Duration>,
-    /// A window for each row that lost packets: of the row's time.
+    /// A window for each row that lost packets: as long as the row.
     pub loss: bool,
-    /// A window where this host dropped packets: from the reading of its counters before to the one that tells.
+    /// A window whenever this host dropped packets: from the reading of its counters before to the reading that shows
+    /// the drops.
     pub drop: bool,
-    /// Of a run that is not valid all that the rings still have at its end is kept.
+    /// Everything that is still in the rings at the end of a run is kept if the run is not valid.
     pub invalid: bool,
-    /// How long a window begins before its cause,
+    /// Time by which a window begins before its cause.
     pub before: Duration,
-    /// and ends after it.
+    /// Time by which a window ends after its cause.
     pub after: Duration,
-    /// Windows, at the most.
+    /// Most windows that are kept.
     pub windows: usize,
-    /// After a window's cause another within this time has none of its own.
+    /// Time after a window's cause in which another cause gets no window of its own.
     pub cool_down: Duration,
     /// Everything is kept, in place of windows.
     pub all: bool,
-    /// Memory for what is kept, bytes. Further records are left out.
+    /// Memory for kept records, bytes. Further records are left out.
     pub memory: usize,
-    /// Memory for the rings of all lanes together, bytes; 64 a round.
+    /// Memory for the rings of all lanes together, bytes; a round takes 64.
     pub ring_bytes: usize,
-    /// Where a lane, by its number, notes the times that it stamps packets with; `None`: nobody is to know them. Asked
-    /// for when all threads are ready, before the lane's first packet.
+    /// Returns memory in which a lane, by its number, notes the times that it stamps packets with; `None`: no program
+    /// uses them. Called when all threads are ready, before the lane's first packet.
     pub stamps: fn(usize) -> Option<StampMemory>,
-    /// Packets of the run that the kernel dropped; `None`: nobody looked. Called once the lanes have ended, before the
-    /// verdict.
+    /// Returns packets of the run that the kernel dropped; `None`: no program looked. Called once the lanes have ended,
+    /// before the verdict.
     pub kernel_drops: fn() -> Option<KernelDrops>,
 }
 
@@ -185,8 +186,8 @@ impl Default for TraceOptions {
 }
 
 impl Default for Common {
-    /// No lanes, which the caller gives, and no end. A number at random. Rows of 10 ms, no time to settle, bursts of
-    /// 32, threads as all others, nothing recorded.
+    /// Has no lanes, which the caller gives, and no end. Has a number at random, rows of 10 ms, no time to settle,
+    /// bursts of 32, threads as all others, and records nothing.
     fn default() -> Self {
         Self {
             lanes: Vec::new(),
@@ -211,7 +212,7 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Has the calling thread give up what it needs no more.
+    /// Has the calling thread give up privileges that it no longer needs.
     pub(crate) fn opened(&self, opened: Opened) -> Result<()> {
         let whose = || match opened {
             Opened::Lane(number) => format!("lane {number}"),
@@ -222,7 +223,7 @@ impl Common {
 }
 
 impl Common {
-    /// Cores that lanes are pinned to.
+    /// Returns cores that lanes are pinned to.
     pub(crate) fn cores(&self) -> Vec<usize> {
         self.lanes.iter().filter_map(|lane| lane.core).collect()
     }
@@ -235,11 +236,11 @@ pub struct Link {
     pub mac: MacAddr,
     /// VLAN identifier of the test's packets.
     pub vlan: Option<u16>,
-    /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty where the host does so itself.
+    /// Addresses that mpps answers for (ARP, neighbour solicitation, ping). Empty if the host does so itself.
     pub answer_for: Vec<AddressRange>,
-    /// Whose pings are not answered: our own other addresses, and those of our subnets that no host has.
+    /// Addresses whose pings are not answered: our own other addresses, and addresses of our subnets that no host has.
     pub unanswered: Vec<IpAddr>,
-    /// The peer's MAC address, where known; else [`Link::next_hop`] is resolved before the run.
+    /// The peer's MAC address, if known; else [`Link::next_hop`] is resolved before the run.
     pub dest_mac: Option<MacAddr>,
     /// The address to resolve: the peer's, or its gateway's.
     pub next_hop: Option<IpAddr>,
@@ -248,20 +249,21 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether the next hop's MAC address is to be found out.
+    /// Returns whether the next hop's MAC address must be found out.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.dest_mac.is_none() && self.next_hop.is_some()
     }
 }
 
-/// `sendrecv` and `send`.
+/// Plan of `sendrecv` and `send`.
 #[derive(Clone, Debug)]
 pub struct TrafficPlan {
-    /// What every run has.
+    /// Settings that every run has.
     pub common: Common,
     /// Packets come back and are received; else they are only sent.
     pub receive: bool,
-    /// First source address of the packets; how many there are, the flows say. Questions come from it.
+    /// First source address of the packets; the flows contain the number of addresses. Questions for MAC addresses come
+    /// from it.
     pub src: IpAddr,
     /// First destination address of the packets.
     pub dst: IpAddr,
@@ -273,11 +275,12 @@ pub struct TrafficPlan {
     pub frame_size: usize,
     /// Rate over all lanes; `None`: as fast as the path takes packets.
     pub rate: Option<Rate>,
-    /// Another rate from some time on; without a rate it means nothing, and programs in the kernel know none.
+    /// Another rate from some time on; ignored without a rate, and not supported by programs in the kernel.
     pub then: Option<RateStep>,
     /// How departures are spread.
     pub pacing: Pacing,
-    /// Most packets of a burst that is sent, 1 to [`mpps_io::MAX_BURST`]; [`Common::burst`] is of those received.
+    /// Most packets of a burst that is sent, 1 to [`mpps_io::MAX_BURST`]; [`Common::burst`] is the limit for received
+    /// ones.
     pub tx_burst: usize,
     /// How far a lane may fall behind its schedule and still catch up; departures that are older are missed.
     pub catch_up: Duration,
@@ -289,36 +292,37 @@ pub struct TrafficPlan {
     pub dscp: u8,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
-    /// Layer 2 of the port at which packets arrive as they were sent, where that is another than they leave by
-    /// ([`crate::run_traffic_across`]; both ways: and of those that leave by it). `None`: they come back turned round,
-    /// their addresses and ports exchanged.
+    /// Layer 2 of the port at which packets arrive as they were sent, if that is another port than they leave by
+    /// ([`crate::run_traffic_across`]). With traffic both ways, packets also leave by this port. `None`: packets come
+    /// back turned round, their addresses and ports exchanged.
     pub far: Option<Link>,
-    /// Packets go the other way, too, at the same time, from the port at which the others arrive; the facts for the
-    /// report of that way, in place of the plan's. `None`: they go one way.
+    /// Facts of the way back for the report, in place of the plan's. Packets then go both ways at the same time, the
+    /// others from the port at which the first arrive. `None`: packets go one way.
     pub back: Option<Vec<HostFact>>,
 }
 
 impl TrafficPlan {
-    /// Packets of send lane `lane` of `lanes`, where the plan counts them and no schedule does. `None`: no limit.
+    /// Returns the packets of send lane `lane` of `lanes`, if the plan counts them and no schedule does. `None`: no
+    /// limit.
     pub(crate) fn share(&self, lane: u32, lanes: u32) -> Option<u64> {
         let count = self.common.count.filter(|_| self.rate.is_none())?;
         let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
         Some(count / lanes + u64::from(count % lanes > lane))
     }
 
-    /// Bytes of an IP packet: what an MTU limits, whatever tags stand before it.
+    /// Returns the bytes of an IP packet: the length that an MTU limits, without VLAN tags before it.
     pub(crate) fn packet_len(&self) -> usize {
         let ip = if self.src.is_ipv4() { 20 } else { 40 };
         ip + 8 + self.payload_len
     }
 
-    /// The rate over time; `None`: as fast as the path takes packets.
+    /// Returns the rate over time; `None`: as fast as the path takes packets.
     pub fn rates(&self) -> Option<Rates> {
         let then = self.then;
         self.rate.map(|first| Rates { first, then })
     }
 
-    /// The plan of the way back between two ports: with the same rate, sizes and flows, its addresses and links
+    /// Returns the plan of the way back between two ports: with the same rate, sizes and flows, its addresses and links
     /// exchanged, and the next seed. Its lanes are those of the run.
     pub fn way_back(&self) -> Self {
         Self {
@@ -336,16 +340,16 @@ impl TrafficPlan {
     }
 }
 
-/// `drop`.
+/// Plan of `drop`.
 #[derive(Clone, Debug)]
 pub struct DropPlan {
-    /// What every run has.
+    /// Settings that every run has.
     pub common: Common,
     /// Only packets to one of these addresses (Ethernet paths).
     pub ip: Option<AddressRange>,
     /// Only packets to these ports (Ethernet paths).
     pub ports: Option<RangeInclusive<u16>>,
-    /// Ports among them that are somebody else's (the host's own sockets), in ascending order.
+    /// Ports among them that belong to other programs (the host's own sockets), in ascending order.
     pub excluded_ports: Box<[u16]>,
     /// Verify stamps and data; else every UDP packet counts as received.
     pub verify: bool,
@@ -355,23 +359,24 @@ pub struct DropPlan {
     pub link: Option<Link>,
 }
 
-/// `forward`.
+/// Plan of `forward`.
 ///
 /// Ports form pairs in their order, the first with the second, the third with the fourth; frames go between the two of
-/// a pair. An odd last port sends back what comes in by it. A lane serves one pair (or the odd port): the first pair's
-/// lanes come first, and each has as many as any other, with the directions split twice as many as the odd port.
+/// a pair. An odd last port sends its frames back. A lane serves one pair (or the odd port). The first pair's lanes
+/// come first, and each pair has as many as any other. With the directions split, a pair has twice as many as the odd
+/// port.
 #[derive(Clone, Debug)]
 pub struct ForwardPlan {
-    /// What every run has. A lane receives on one port and sends on another, whichever they are.
+    /// Settings that every run has. A lane receives on one port and sends on another, or on the same.
     pub common: Common,
     /// One port or more.
     pub ports: Vec<ForwardPort>,
-    /// Of the lanes of a pair those with an even number serve the way from its first port to its second, the others the
-    /// way back; else each lane serves both.
+    /// Lanes of a pair with an even number serve the way from its first port to its second, the others the way back.
+    /// Otherwise each lane serves both ways.
     pub split_directions: bool,
     /// How long a frame may be held until a burst is full; zero: nothing is held.
     pub drain: Duration,
-    /// What becomes of frames that a port does not take at once.
+    /// Handling of frames that a port does not take at once.
     pub on_full: OnFull,
     /// Work on each frame beside forwarding it.
     pub work: Work,
@@ -386,23 +391,23 @@ pub struct Work {
     pub reads: u32,
     /// Words of 8 bytes that are written at random places.
     pub writes: u32,
-    /// Memory of each direction of a lane that these places are in, bytes.
+    /// Memory of each direction of a lane that contains these places, bytes.
     pub memory: usize,
 }
 
-/// What a lane of `forward` serves.
+/// Ports that a lane of `forward` serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardSeat {
-    /// The place of its port, or of the first of its pair.
+    /// Place of the lane's port, or of the first of its pair.
     pub first: usize,
-    /// The place of the pair's second port; `None`: an odd port, which sends back what comes in.
+    /// Place of the pair's second port; `None`: an odd port, which sends its frames back.
     pub second: Option<usize>,
-    /// The lane's number among those that serve the same: its queue of each port.
+    /// Number of the lane among lanes that serve the same ports: its queue of each port.
     pub index: usize,
 }
 
 impl ForwardPlan {
-    /// What lane `lane` serves.
+    /// Returns the ports that lane `lane` serves.
     pub fn seat(&self, lane: usize) -> ForwardSeat {
         let (pairs, odd) = (self.ports.len() / 2, self.ports.len() % 2);
         let ways = if self.split_directions { 2 } else { 1 };
@@ -421,7 +426,8 @@ impl ForwardPlan {
         }
     }
 
-    /// Whether lane `lane` serves the way from its pair's first port to the second, and the way back.
+    /// Returns whether lane `lane` serves the way from its pair's first port to the second, and whether it serves the
+    /// way back.
     pub fn directions(&self, lane: usize) -> [bool; 2] {
         let even = self.seat(lane).index.is_multiple_of(2);
         match self.split_directions {
@@ -430,7 +436,7 @@ impl ForwardPlan {
         }
     }
 
-    /// Whether lane `lane` forwards what comes in by the port at `place`.
+    /// Returns whether lane `lane` forwards frames from the port at `place`.
     pub fn takes(&self, lane: usize, place: usize) -> bool {
         let ForwardSeat { first, second, .. } = self.seat(lane);
         let [there, back] = self.directions(lane);
@@ -444,48 +450,48 @@ impl ForwardPlan {
 /// A port of `forward`.
 #[derive(Clone, Debug)]
 pub struct ForwardPort {
-    /// As the user wrote it.
+    /// Name of the port, as the user wrote it.
     pub name: String,
-    /// Which frames are taken that come in by it.
+    /// Filter for frames that come in by the port.
     pub take: TakeFilter,
-    /// What is done to frames that leave by it.
+    /// Changes to frames that leave by the port.
     pub rewrite: Rewrite,
 }
 
-/// `reflect`.
+/// Plan of `reflect`.
 #[derive(Clone, Debug)]
 pub struct ReflectPlan {
-    /// What every run has.
+    /// Settings that every run has.
     pub common: Common,
-    /// Which packets (Ethernet paths).
+    /// Filter for packets (Ethernet paths).
     pub filter: ReflectFilter,
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
-    /// What becomes of packets that the port does not take at once.
+    /// Handling of packets that the port does not take at once.
     pub on_full: OnFull,
 }
 
-/// What a lane that passes packets on does with those that the path does not take at once (transmit ring or socket
-/// buffer full).
+/// Handling of packets that the path does not take at once (transmit ring or socket buffer full), by a lane that passes
+/// packets on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// It waits for room, up to 10 ms after the path last took any, and receives nothing meanwhile.
+    /// The lane waits for room, up to 10 ms after the path last took any, and receives nothing meanwhile.
     #[default]
     Wait,
-    /// It drops them and receives on, as DPDK's `l2fwd` does.
+    /// The lane drops them and receives on, as DPDK's `l2fwd` does.
     Drop,
 }
 
-/// `capture`.
+/// Plan of `capture`.
 #[derive(Debug)]
 pub struct CapturePlan {
-    /// What every run has.
+    /// Settings that every run has.
     pub common: Common,
-    /// Which packets.
+    /// Filter for packets.
     pub filter: CaptureFilter,
     /// Most bytes kept of a packet.
     pub snap_len: usize,
-    /// The run ends once so many packets were taken; `None`: it does not for that.
+    /// Number of packets after which the run ends; `None`: no limit.
     pub count: Option<u64>,
     /// Each lane's way to the writer; the lane takes it, and drops it as it ends.
     pub rings: Vec<Mutex<Option<PacketProducer>>>,

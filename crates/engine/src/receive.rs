@@ -18,7 +18,7 @@ use mpps_wire::{Checker, IcmpError, Stamp};
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 16 << 20;
 
-/// Bytes of the windows of one lane over `flows` flows that span `span` packets in flight over all of them.
+/// Returns bytes of the windows of one lane over `flows` flows that span `span` packets in flight over all of them.
 pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
     SequenceWindows::bytes(flows, span / flows.max(1) + 64, WINDOW_BYTES)
 }
@@ -42,14 +42,14 @@ pub(crate) struct Receiver<'r> {
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
     service: u64,
-    /// ICMP errors that quote packets of the test, by what they say.
+    /// ICMP errors that quote packets of the test, by kind.
     icmp: [u64; 4],
-    /// Of the trials before this one, where there were any.
+    /// Data on packets of earlier trials, if there were any.
     pub(crate) traces: Option<&'r Traces>,
     late_of_an_earlier: u64,
     /// Headers of packets that came back.
     pub(crate) known: Checker,
-    /// Slips of the packets that are together, ns.
+    /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
     missing: Missing,
     /// The newest packet that was not the next of its flow.
@@ -64,23 +64,23 @@ struct InOrder {
     /// The sequence number that would follow.
     next: u64,
     packets: u64,
-    /// Of the newest.
+    /// Seat of the newest packet.
     seat: Seat,
 }
 
-/// Packets of a burst that were sent in one, too: the latency is the same, and is booked once. By how much each slipped
-/// stands in [`Receiver::slipped`].
+/// Packets of a burst that were also sent in one burst: the latency is the same, and is booked once.
+/// [`Receiver::slipped`] contains the slip of each.
 #[derive(Default)]
 struct Together {
     sent_ns: u64,
     at: u64,
     packets: u32,
-    /// Those of them whose slip is known.
+    /// Number of these packets whose slip is known.
     slips: usize,
 }
 
 impl Together {
-    /// Books them; returns how many were in time.
+    /// Books the packets; returns how many were in time.
     #[inline(always)]
     fn book(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>) -> u64 {
         let slips = &slipped[..self.slips.min(MAX_BURST)];
@@ -89,8 +89,8 @@ impl Together {
     }
 }
 
-/// Packets of a burst that arrived at the same time and count as received: all of them, but on a path that takes the
-/// time itself.
+/// Packets of a burst that arrived at the same time and count as received. On a path that does not take the time
+/// itself, all packets of a burst did.
 struct Arrived {
     at_ns: u64,
     packets: u64,
@@ -107,19 +107,19 @@ impl Arrived {
     }
 }
 
-/// What a receiver tells in the end.
+/// Results of a receiver, read after it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// What it counted by reason.
+    /// Counts by reason.
     pub(crate) reasons: Vec<(Reason, u64)>,
-    /// What is missing.
+    /// Missing sequence numbers, and times without packets.
     pub(crate) missing: Option<Missing>,
-    /// The packets that came latest.
+    /// Packets that came latest.
     pub(crate) latest: Vec<LatePacket>,
 }
 
 impl<'r> Receiver<'r> {
-    /// Windows for `flows` flows that span `span` packets in flight over all of them.
+    /// Makes windows for `flows` flows that span `span` packets in flight over all of them.
     pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, logs: &'r [SentLog], start_ns: u64) -> Self {
         let windows = SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, WINDOW_BYTES);
         Self {
@@ -244,7 +244,7 @@ impl<'r> Receiver<'r> {
         (received, slow)
     }
 
-    /// A packet is among the latest so far. Taken from the path at `now_ns`.
+    /// Keeps a packet that is among the latest so far and was taken from the path at `now_ns`.
     #[cold]
     #[inline(never)]
     fn came_late(&mut self, (flow, stamp): (u32, Stamp), arrived_ns: u64, slip: Option<u64>, now_ns: u64) {
@@ -261,9 +261,9 @@ impl<'r> Receiver<'r> {
         self.latest.keep_one(now_ns, packet.delay_ns(), packet);
     }
 
-    /// What the arrival of a packet means: the next of the run at hand, the first of another, or for the windows to
-    /// say. `None`: no lane has sent it. It arrived at the first of two times, and was taken from the path at the
-    /// other.
+    /// Returns how a packet arrived: as the next of the run at hand, as the first of another run, or as the windows
+    /// decide. `None`: no lane has sent it. It arrived at the first of the two times, and was taken from the path at
+    /// the second.
     #[inline(always)]
     fn arrival(
         &mut self,
@@ -302,7 +302,7 @@ impl<'r> Receiver<'r> {
         Some(Arrival::InOrder)
     }
 
-    /// A packet that is not the next of its flow.
+    /// Records a packet that is not the next of its flow.
     #[inline(never)]
     fn odd(&mut self, flow: usize, stamp: Stamp, at_ns: u64) -> Arrival {
         let next = self.windows.next(flow);
@@ -340,7 +340,7 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// Tells the windows of a run.
+    /// Records a run in the windows.
     #[inline(always)]
     fn note(&mut self, order: &InOrder) {
         match order.packets {
@@ -351,8 +351,9 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// Counts a packet that this trial has not sent (so `why`), or not like this (`None`: corrupt). One of an earlier
-    /// trial may have another length, seed or flow, and so look like any; only here it is asked for: these are few.
+    /// Counts a packet that this trial has not sent (`why`), or not like this (`None`: corrupt). A packet of an earlier
+    /// trial may have another length, seed or flow, and so look like any of these. The check for such packets is only
+    /// here, as they are few.
     #[cold]
     fn stranger<F: Frame>(&mut self, frame: &F, why: Option<Foreign>, now_ns: u64, recorder: &mut Recorder<'_>) {
         let start_ns = self.start_ns;
@@ -369,7 +370,7 @@ impl<'r> Receiver<'r> {
         recorder.event(now_ns, |t| t.foreign += 1);
     }
 
-    /// Counts a frame of the slow path: a question that mpps deals with, or somebody else's traffic.
+    /// Counts a frame of the slow path: a question that mpps deals with, or other traffic.
     pub(crate) fn slow_path(&mut self, understood: bool, now_ns: u64, recorder: &mut Recorder<'_>) {
         if understood {
             self.service += 1;
@@ -378,13 +379,13 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    /// Counts an ICMP error that quotes a packet of the test: no packet of others, and no answer.
+    /// Counts an ICMP error that quotes a packet of the test: it counts neither as foreign nor as an answer.
     #[cold]
     pub(crate) fn quoted(&mut self, error: IcmpError) {
         self.icmp[error as usize] += 1;
     }
 
-    /// What it did.
+    /// Returns the receiver's results.
     pub(crate) fn told(self) -> Taken {
         let reasons = self.reasons();
         let next = self.windows.into_next();

@@ -1,7 +1,7 @@
 //! A run from its start to its summary: threads, trials, the collector, what the main thread sees of the lanes.
 //!
-//! What every run has is in [`crew`]; a [`job`] says what its lanes do. [`solo`] has the runs on one port, [`across`]
-//! those between two, [`session`] any number of trials on open ports.
+//! The parts that every run has are in [`crew`]; a [`job`] says what its lanes do. [`solo`] contains the runs on one
+//! port, [`across`] those between two, [`session`] any number of trials on open ports.
 
 pub(crate) mod across;
 pub(crate) mod around;

@@ -1,4 +1,4 @@
-//! The sending half of a lane: what leaves, and when.
+//! The sending half of a lane: its packets, and their departure times.
 
 pub(crate) mod departures;
 pub(crate) mod generate;

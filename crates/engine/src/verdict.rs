@@ -1,4 +1,4 @@
-//! Whether the numbers of a run can be believed. Pure: from what was measured to a verdict with its reasons.
+//! Decides whether the numbers of a run can be trusted. Pure: from measurements to a verdict with its reasons.
 
 mod cause;
 mod checks;
@@ -20,12 +20,12 @@ use mpps_sys::evidence::Rival;
 use cause::Causes;
 use checks::CHECKS;
 
-/// What the verdict rests on.
+/// Measurements that the verdict is based on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {
     pub(crate) tx: u64,
     pub(crate) rx: u64,
-    /// Packets that came again.
+    /// Packets that came more than once.
     pub(crate) duplicates: u64,
     /// Packets arrive at another port than they leave by.
     pub(crate) across: bool,
@@ -36,9 +36,9 @@ pub(crate) struct Evidence {
     pub(crate) scheduled: Option<u64>,
     pub(crate) tolerance: f64,
     pub(crate) device_gone: bool,
-    /// For how long the device was down, ns.
+    /// Time for which the device was down, ns.
     pub(crate) link_down_ns: u64,
-    /// For how long packets could not leave for another reason, ns, by the number of the reason.
+    /// Time for which packets could not leave for another reason, ns, by the number of the reason.
     pub(crate) no_way_ns: [u64; Obstacle::ALL.len()],
     /// Events around the ports; times are ns since the start.
     pub(crate) around: Vec<Surroundings>,
@@ -46,31 +46,31 @@ pub(crate) struct Evidence {
     pub(crate) icmp: Icmp,
     /// Bytes of an IP packet; 0: not known.
     pub(crate) packet_len: usize,
-    /// What the kernel drops may be super-packets of many packets each.
+    /// Drops of the kernel may be super-packets of many packets each.
     pub(crate) coalesced: bool,
     pub(crate) settle_ms: f64,
     pub(crate) duration_ns: u64,
-    /// The user ended it.
+    /// The user ended the run.
     pub(crate) interrupted: bool,
     /// Processor time of this program's threads beside the lanes, ns.
     pub(crate) own_ns: u64,
-    /// Time that the hypervisor took from this host during the run, ns, and how long that was looked at.
+    /// Time that the hypervisor took from this host during the run, ns, and the time over which it was measured.
     pub(crate) steal_ns: u64,
     pub(crate) looked_ns: u64,
     pub(crate) cores: u64,
-    /// When the whole process stood still, ns since the start.
+    /// Times when the whole process stood still, ns since the start.
     pub(crate) still: Standstills,
-    /// What the lanes that send did until the sending ended.
+    /// Time of the sending lanes until the sending ended.
     pub(crate) sending: Vec<LaneTime>,
-    /// What lanes did while packets were dropped that they were to take.
+    /// Time of the lanes while packets were dropped that they were to take.
     pub(crate) dropping: Vec<LaneTime>,
-    /// When this host dropped packets.
+    /// Times when this host dropped packets.
     pub(crate) drops: Stretches,
-    /// When packets were lost.
+    /// Times when packets were lost.
     pub(crate) losses: Stretches,
-    /// When departures were missed.
+    /// Times when departures were missed.
     pub(crate) misses: Stretches,
-    /// The path tells what this host drops.
+    /// The path reports the packets that this host drops.
     pub(crate) host_drops_known: bool,
     /// CPU time that a quota withheld.
     pub(crate) withheld: Option<Withheld>,
@@ -85,20 +85,20 @@ pub(crate) struct Evidence {
     pub(crate) kernel_perhaps: Vec<(String, u64)>,
     /// Parts of the kernel whose drops a trace does not see.
     pub(crate) kernel_unseen: Vec<String>,
-    /// What took the cores is recorded.
+    /// A trace records which threads took the cores.
     pub(crate) traced: bool,
-    /// Threads of other processes on the cores of ours.
+    /// Threads of other processes on the cores of our lanes.
     pub(crate) rivals: Vec<Rival>,
     pub(crate) overflowed: u64,
-    /// Packets in no percentile, of those with a latency.
+    /// Packets in no percentile, and packets with a latency.
     pub(crate) unranked: [u64; 2],
     pub(crate) beyond_window: u64,
-    /// Times that a packet of a flow was counted by another source in the kernel than the one before.
+    /// Number of times that another source in the kernel counted a packet of a flow than the packet before.
     pub(crate) flow_moved: u64,
-    /// Times that a source did not let go of a flow in time.
+    /// Number of times that a source did not release a flow in time.
     pub(crate) flow_contended: u64,
     pub(crate) reordered: u64,
-    /// `drop`: flows with a sequence window, and packets of others.
+    /// `drop`: flows with a sequence window, and packets of other flows.
     pub(crate) flows: u64,
     pub(crate) untracked: u64,
 }
@@ -112,16 +112,16 @@ pub(crate) struct Icmp {
     pub(crate) too_long: u64,
 }
 
-/// What one check has found.
+/// Result of one check.
 enum Finding {
-    /// The numbers can't be believed.
+    /// The numbers can't be trusted.
     Invalid(String),
-    /// They can, and this is to be known.
+    /// The numbers can be trusted, and the user should know this.
     Warning(String),
 }
 
 impl Finding {
-    /// A reason where `invalid`, else a warning.
+    /// Makes a reason if `invalid`, else a warning.
     fn by(invalid: bool, text: String) -> Self {
         if invalid {
             Self::Invalid(text)
@@ -131,7 +131,7 @@ impl Finding {
     }
 }
 
-/// What a check looks at.
+/// Data that a check looks at.
 struct Case<'e> {
     workload: Workload,
     e: &'e Evidence,
@@ -141,28 +141,28 @@ struct Case<'e> {
 }
 
 impl Case<'_> {
-    /// Sum over the lanes.
+    /// Returns the sum over the lanes.
     fn sum(&self, of: fn(&LaneSummary) -> u64) -> u64 {
         self.lanes.iter().map(of).sum()
     }
 
-    /// Sum over the lanes of a counter of the path's.
+    /// Returns the sum over the lanes of a counter of the path.
     fn counter(&self, name: &str) -> u64 {
         let counters = self.lanes.iter().flat_map(|lane| &lane.path_counters);
         counters.filter(|(n, _)| n == name).map(|(_, value)| value).sum()
     }
 }
 
-/// What the numbers are worth.
+/// Result of judging a run's numbers.
 pub(crate) struct Verdict {
-    /// Why they are not valid.
+    /// Reasons why they are not valid.
     pub(crate) reasons: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// Evidence on the surroundings, which notes and reasons rest on.
+    /// Evidence on the surroundings, which notes and reasons are based on.
     pub(crate) known: Vec<Known>,
-    /// The one reason why they are not valid, where it is one of these.
+    /// The one reason why they are not valid, if it is one of these.
     pub(crate) shortfall: Option<Shortfall>,
-    /// What kept the lanes from their cores, if that was named.
+    /// Reason that kept the lanes from their cores, if one was named.
     pub(crate) kept_off: Option<KeptOff>,
 }
 

@@ -1,4 +1,4 @@
-//! The workloads as the common part of a run sees them: what a lane of each does once everything is open.
+//! The workloads as the common part of a run sees them: the work of a lane once everything is open.
 
 pub(crate) mod capture;
 pub(crate) mod drop;
@@ -30,21 +30,21 @@ use std::time::Duration;
 /// Packets in flight that sequence windows are made for when the rate is not known.
 const UNPACED_SPAN: u64 = 1 << 24;
 
-/// What it takes a lane to write down its flows and to make room for their sequence numbers, ns for each: ten times
-/// what a host that does nothing else needs. One that has no time left is late even so.
+/// Time for a lane to write down its flows and to make room for their sequence numbers, ns per flow: ten times the time
+/// that an idle host needs. A lane that has no time left is late even so.
 const AHEAD_A_FLOW_NS: u64 = 200;
-/// The same for what does not depend on the number of flows.
+/// Time for preparation that does not depend on the number of flows, ns.
 const AHEAD_NS: u64 = 1_000_000;
-/// Longest that a start is put off for it: that of 10 million flows.
+/// Longest time by which a start is put off for preparation, ns: the time for 10 million flows.
 const MOST_AHEAD_NS: u64 = 2_000_000_000;
 
-/// Packets in flight that sequence windows are made for.
+/// Returns the packets in flight that sequence windows are made for.
 pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
-    // A packet may be late by more than the settle time and is still to be told from a duplicate.
+    // A packet may be late by more than the settle time, and must still be distinguished from a duplicate.
     pps.map_or(UNPACED_SPAN, |pps| (pps * (2.0 * settle.as_secs_f64() + 2.0)) as u64)
 }
 
-/// What the summary needs of a plan.
+/// Facts of a plan for the summary.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkFacts {
     pub(crate) frame_size: usize,
@@ -59,30 +59,30 @@ pub(crate) struct WorkFacts {
 
 /// A workload.
 pub(crate) trait Work: Sync {
-    /// As [`Job::Trial`](crate::run::job::Job::Trial).
+    /// State of one trial: see [`Job::Trial`](crate::run::job::Job::Trial).
     type Trial: Send + Sync;
 
-    /// Layer 2, on Ethernet paths.
+    /// Returns layer 2, on Ethernet paths.
     fn link(&self) -> Option<&Link> {
         None
     }
-    /// The address that neighbours are asked from.
+    /// Returns the address that neighbours are asked from.
     fn src(&self) -> Option<IpAddr> {
         None
     }
-    /// As [`Desk::ahead_ns`](crate::run::job::Desk::ahead_ns).
+    /// Returns how long before the start lanes may go, ns: see [`Desk::ahead_ns`](crate::run::job::Desk::ahead_ns).
     fn ahead_ns(&self) -> u64 {
         0
     }
-    /// For the summary.
+    /// Returns facts for the summary.
     fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
         WorkFacts::default()
     }
-    /// As [`Job::traces`](crate::run::job::Job::traces).
+    /// Returns data on packets of a trial: see [`Job::traces`](crate::run::job::Job::traces).
     fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
         None
     }
-    /// As [`Job::attend`](crate::run::job::Job::attend).
+    /// Attends a lane's queue between two trials: see [`Job::attend`](crate::run::job::Job::attend).
     fn attend<Q: Queue>(&self, _lane: usize, _queue: &mut Q, _found: &Found, _traces: Option<&Traces>) -> u64 {
         0
     }
@@ -98,26 +98,26 @@ pub(crate) trait Work: Sync {
     ) -> LaneOutcome;
 }
 
-/// `sendrecv` and `send`: what every trial of a session has.
+/// `sendrecv` and `send`: settings of every trial of a session.
 pub(crate) struct TrafficWork<'r> {
     pub(crate) opening: &'r TrafficPlan,
 }
 
-/// One trial of them.
+/// One trial of `sendrecv` or `send`.
 pub(crate) struct TrafficTrial {
     pub(crate) plan: TrafficPlan,
     /// Packets go the other way: from each flow's destination to its source.
     turned: bool,
     slips: Option<Slips>,
-    /// Numbers that each send lane has sent; empty where nothing comes back.
+    /// Numbers that each send lane has sent; empty if nothing comes back.
     logs: Vec<SentLog>,
     tx_lanes: usize,
-    /// Of the trials of this session so far.
+    /// Data on packets of this session's trials so far.
     traces: Option<Arc<Traces>>,
 }
 
-/// A log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time. Empty if
-/// nothing comes back.
+/// Makes a log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time.
+/// Empty if nothing comes back.
 fn sent_logs(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<SentLog> {
     let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;
     if !plan.receive {
@@ -133,7 +133,7 @@ fn sent_logs(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<SentLog> {
 }
 
 impl TrafficTrial {
-    /// `one_flow_per_burst`: the port that packets leave by wants that.
+    /// Makes a trial. `one_flow_per_burst`: the port that packets leave by takes bursts of one flow only.
     pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
             slips: Slips::for_plan(&plan),
@@ -145,8 +145,8 @@ impl TrafficTrial {
         }
     }
 
-    /// Of the way back of two: the plan's source and destination are those of its packets, its flows those of the way
-    /// there.
+    /// Makes a trial of the way back of two. Source and destination of the plan are those of the packets of this way;
+    /// the flows are those of the way there.
     pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
             turned: true,
@@ -238,9 +238,9 @@ impl Work for TrafficWork<'_> {
     }
 }
 
-/// Runs lane `index` through a trial: what it sends is of the one, what it receives of the other. They are the same but
-/// where packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for that once it is
-/// ready: a million flows take milliseconds, and no packet is to be late by them.
+/// Runs lane `index` through a trial: its sent packets belong to the first trial, its received ones to the second. Both
+/// are the same unless packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for the
+/// start once it is ready. A million flows take milliseconds, and no packet may be late because of them.
 pub(crate) fn send_and_take<Q: Queue>(
     index: usize,
     lane: Lane<'_>,
@@ -280,7 +280,7 @@ pub(crate) fn send_and_take<Q: Queue>(
             // The plan was validated; a template that can't be made from it is a defect.
             let template = Template::new(&spec).expect("validated plan");
             let arrives = &taken.plan;
-            // Whichever way they go, flows are told by their ends on the way there.
+            // For both ways, flows have the ends that they have on the way there.
             let (src, dst) = match taken.turned {
                 false => (arrives.src, arrives.dst),
                 true => (arrives.dst, arrives.src),

@@ -38,7 +38,7 @@ fn action(word: &str, words: &mut Words<'_>) -> Result<Action> {
             argument(words, "mark", "id")?;
             Action::Mark(words.number("mark id", u32::MAX.into())? as u32)
         }
-        // It reads its own '/'.
+        // The action `rss` reads its own '/'.
         "rss" => return rss(words),
         "drop" => Action::Drop,
         "count" => Action::Count,
@@ -103,7 +103,7 @@ fn queue_list(words: &mut Words<'_>) -> Result<Vec<u16>> {
     Ok(queues)
 }
 
-/// What becomes of the packet: one of these, once.
+/// Returns whether an action decides the packet's fate. A rule has at most one such action.
 fn is_fate(action: &Action) -> bool {
     matches!(
         action,

@@ -1,4 +1,4 @@
-//! From a rule to words: one way to write it, which reads back as the same rule.
+//! Writes a rule as words, in one way, which reads back as the same rule.
 
 use crate::bits::ones;
 use crate::fields::fields_of;

@@ -1,4 +1,4 @@
-//! The headers' fields by testpmd's names, one table a header, and the way between them and the rule.
+//! The headers' fields by testpmd's names, one table per header, and their conversion to and from the rule.
 
 use crate::bits::{Bits, ones};
 use crate::{EthMatch, Ipv4Match, Ipv6Match, Item, Masked, PortMatch, VlanMatch};
@@ -6,9 +6,9 @@ use crate::{EthMatch, Ipv4Match, Ipv6Match, Item, Masked, PortMatch, VlanMatch};
 /// How a value is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A number, in decimal when it is told.
+    /// A number, printed in decimal.
     Decimal,
-    /// A number, in hexadecimal when it is told.
+    /// A number, printed in hexadecimal.
     Hex,
     Mac,
     Ipv4,
@@ -21,7 +21,7 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
     /// Bits, 1 to 128.
     pub(crate) width: u32,
-    /// The bits that count where `spec` comes without `mask`, as rte_flow's default masks have it; 0: none do.
+    /// Bits that count if `spec` comes without `mask`, as rte_flow's default masks have it; 0: none do.
     pub(crate) default_mask: u128,
 }
 
@@ -81,7 +81,7 @@ const DEI_SHIFT: u32 = 12;
 /// The headers there are.
 pub(crate) const HEADERS: [&str; 6] = ["eth", "vlan", "ipv4", "ipv6", "udp", "tcp"];
 
-/// The fields of a header; `None` where there is no such header.
+/// The fields of a header; `None` if there is no such header.
 pub(crate) fn fields_of(header: &str) -> Option<&'static [Field]> {
     Some(match header {
         "eth" => &ETH,
@@ -99,7 +99,7 @@ pub(crate) type Values = [Option<Masked<u128>>; 5];
 /// The header `name` with these values, in the table's order.
 ///
 /// # Errors
-/// Where values contradict each other: the message, without the header's name.
+/// If values contradict each other: the message, without the header's name.
 pub(crate) fn item_of(name: &str, values: Values) -> Result<Item, String> {
     fn narrow<T: Bits>(value: Option<Masked<u128>>) -> Option<Masked<T>> {
         value.map(Masked::narrow)
@@ -195,7 +195,7 @@ impl Item {
         }
     }
 
-    /// The values of the header's table, each where it was given.
+    /// The values of the header's table, each if it was given.
     pub(crate) fn values(&self) -> Values {
         fn widen<T: Bits>(value: Option<Masked<T>>) -> Option<Masked<u128>> {
             value.map(Masked::widen)
@@ -203,7 +203,7 @@ impl Item {
         match self {
             Self::Eth(m) => [widen(m.dst), widen(m.src), widen(m.ethertype), None, None],
             Self::Vlan(m) => {
-                // A tag's identifier alone is told by its name.
+                // A match on the identifier alone is printed by the name `vid`.
                 let tci = widen(m.tci);
                 let vid = tci.filter(|t| t.mask == VID && (t.spec | t.last) & !VID == 0);
                 let whole = if vid.is_some() { None } else { tci };

@@ -1,7 +1,7 @@
 //! Flow rules in testpmd's words: `ingress pattern eth / ipv4 / udp dst is 9000 / end actions queue index 1 / end`.
 //!
-//! The rule is data: parsed and checked here, applied by whoever can (a poll-mode driver's rte_flow, an ntuple filter).
-//! No OS and no device is known here.
+//! The rule is data: parsed and checked here, applied by code that can (a poll-mode driver's rte_flow, an ntuple
+//! filter). No OS and no device is known here.
 
 #![forbid(unsafe_code)]
 

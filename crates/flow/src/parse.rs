@@ -1,4 +1,4 @@
-//! From words to a rule.
+//! Parses words into a rule.
 
 use crate::fields::{Field, HEADERS, Values, fields_of, item_of};
 use crate::layers::{check_place, check_types};
@@ -126,7 +126,7 @@ fn pattern(words: &mut Words<'_>) -> Result<Vec<Item>> {
     }
 }
 
-/// What was said of a field.
+/// Values that the rule gives for a field.
 #[derive(Clone, Copy, Default)]
 struct Said {
     spec: Option<u128>,

@@ -1,17 +1,17 @@
-//! What a rule says.
+//! Flow rules as data.
 
 /// One flow rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Where and when it holds.
+    /// Direction, group and priority of the rule.
     pub attributes: Attributes,
-    /// What packets look like, outermost header first. May be empty: any packet.
+    /// Headers that a packet must have, outermost first. May be empty: any packet.
     pub pattern: Vec<Item>,
-    /// What is done with them, in order; one at least.
+    /// Actions on matching packets, in order; one at least.
     pub actions: Vec<Action>,
 }
 
-/// Where and when a rule holds.
+/// Direction, group and priority of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `ingress`: on packets that come in.
@@ -29,9 +29,9 @@ pub struct Attributes {
 /// A value and which of its bits count: a mask of all ones is an exact match, of zeros none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Masked<T> {
-    /// What is compared with.
+    /// Value that packets are compared with.
     pub spec: T,
-    /// End of a range (`last`); equal to `spec` where none was given.
+    /// End of a range (`last`); equal to `spec` if none was given.
     pub last: T,
     /// The bits that count.
     pub mask: T,
@@ -113,7 +113,7 @@ pub struct PortMatch {
     pub dst: Option<Masked<u16>>,
 }
 
-/// What is done with a packet.
+/// Action on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `queue index N`.

@@ -1,8 +1,8 @@
-//! Removes what killed runs of `mpps` (`kill -9`, a full memory) have left: namespaces of `--lab`, folders that DPDK
-//! made for a process, folders of `mpps trace peer`.
+//! Removes leftovers of killed runs of `mpps` (`kill -9`, a full memory): namespaces of `--lab`, folders that DPDK made
+//! for a process, folders of `mpps trace peer`.
 //!
-//! Each has a name that holds the number of the process it was made for, and is removed only if that process is gone.
-//! Leftovers of other users stay, and are not reported.
+//! The name of each leftover contains the number of the process that it was made for. It is removed only if that
+//! process is gone. Leftovers of other users stay, and are not reported.
 
 use crate::lab::{ScratchLab, is_there};
 use mpps_sys::private;
@@ -24,7 +24,7 @@ pub fn remove() -> Vec<String> {
         .into_iter()
         .map(|name| format!("removed the lab {name} of a run that was killed"));
     let dpdk = dpdk_folders();
-    // A folder of somebody else's could lead to one of this user's.
+    // Another user's folder could lead to one of this user's.
     let dpdk = dpdk.iter().filter(|above| private::is_own_folder(above));
     let dpdk = dpdk.flat_map(|above| remove_of_dpdk(above, &|pid| !is_there(pid)));
     let peers = peer_places();
@@ -37,13 +37,14 @@ pub fn remove() -> Vec<String> {
     labs.chain(folders).collect()
 }
 
-/// Whether `/proc` shows the processes that this one counts with.
+/// Returns whether `/proc` shows the processes in this process's own PID namespace.
 fn sees_processes() -> bool {
     let own = std::process::id().to_string();
     fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == own.as_str())
 }
 
-/// Folders in which DPDK makes one for each process of `mpps` (`--file-prefix mppsPID`), as it chooses them.
+/// Returns the folders in which DPDK makes one for each process of `mpps` (`--file-prefix mppsPID`), chosen as DPDK
+/// chooses them.
 fn dpdk_folders() -> Vec<PathBuf> {
     let above = match rustix::process::getuid().is_root() {
         true => PathBuf::from("/var/run"),
@@ -52,21 +53,21 @@ fn dpdk_folders() -> Vec<PathBuf> {
     vec![above.join("dpdk")]
 }
 
-/// Removes the folders of DPDK in `above` whose process `is_gone`, with the files in them. Returns those removed.
-/// A process that is not seen here, in another container, may hold one by a lock.
+/// Removes the folders of DPDK in `above` whose process `is_gone`, with the files in them. Returns the removed folders.
+/// A process in another container, which can't be seen here, may hold a folder by a lock.
 fn remove_of_dpdk(above: &Path, is_gone: &dyn Fn(u32) -> bool) -> Vec<PathBuf> {
     let left = entries(above).filter(|(name, _)| {
         let pid = name.strip_prefix("mpps").and_then(|pid| pid.parse().ok());
         pid.is_some_and(is_gone)
     });
     left.map(|(_, path)| path)
-        // In a folder that all may write to others could have put one of that name there.
+        // In a folder that all users may write to, another user could have put a folder of that name there.
         .filter(|path| private::is_own_folder(path) && !is_held(path) && fs::remove_dir_all(path).is_ok())
         .collect()
 }
 
-/// Whether a process holds a folder of DPDK's, or that is not known: the EAL locks part of the file `config` for as
-/// long as it runs (`rte_eal_config_create`). Without that file nothing in the folder is shared.
+/// Returns whether a process holds a folder of DPDK's, or that is not known: the EAL locks part of the file `config`
+/// for as long as it runs (`rte_eal_config_create`). Without that file nothing in the folder is shared.
 fn is_held(folder: &Path) -> bool {
     let lock = match open_as_it_is(&folder.join("config")) {
         Ok(lock) => lock,
@@ -77,18 +78,18 @@ fn is_held(folder: &Path) -> bool {
     fcntl_getlk(&lock, &whole).map_or(true, |held| held.is_some())
 }
 
-/// Opens a file that programs make in their folder; no link, and without waiting for whoever may have a FIFO there.
+/// Opens a file that programs make in their folder. Follows no link, and does not wait if the file is a FIFO.
 fn open_as_it_is(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Whether a folder of `mpps trace peer` belongs to a command that runs, in whichever PID namespace.
+/// Returns whether a folder of `mpps trace peer` belongs to a command that runs, in any PID namespace.
 pub fn is_of_a_running_peer(folder: &Path) -> bool {
     open_as_it_is(&folder.join("lock")).is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_err())
 }
 
-/// Folders in which `mpps trace peer` may make one for itself, the best first.
+/// Returns the folders in which `mpps trace peer` may make one for itself, the best first.
 pub fn peer_places() -> Vec<PathBuf> {
     let absolute = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -104,8 +105,8 @@ pub fn peer_places() -> Vec<PathBuf> {
     places.into_iter().flatten().collect()
 }
 
-/// Reason why others than root and this user may lead a folder elsewhere: it, or a folder on the way to it, is theirs
-/// or open to them. `None`: nobody else can.
+/// Returns the reason why users other than root and this one may lead a folder elsewhere: the folder, or one on the way
+/// to it, is theirs or open to them. `None`: nobody else can.
 pub fn in_reach_of_others(place: &Path) -> Option<String> {
     if let Some(reason) = place.ancestors().find_map(others) {
         return Some(reason);
@@ -122,7 +123,7 @@ pub fn in_reach_of_others(place: &Path) -> Option<String> {
     ))
 }
 
-/// Reason why a folder, or a link, is not this user's or root's, who alone may change what lies in it.
+/// Returns the reason why a folder or a link is not only under the control of this user and root.
 fn others(folder: &Path) -> Option<String> {
     let owner = |stat: rustix::fs::Stat| stat.st_uid;
     let owners = [lstat(folder).map(owner), stat(folder).map(owner)];
@@ -136,17 +137,17 @@ fn others(folder: &Path) -> Option<String> {
     Some(format!("lies in {}, which belongs to user {other}", folder.display()))
 }
 
-/// Removes the folders of `mpps trace peer` in `above` that belong to no process any more. Returns those removed.
+/// Removes the folders of `mpps trace peer` in `above` that belong to no process any more. Returns the removed folders.
 pub fn remove_of_peers(above: &Path) -> Vec<PathBuf> {
     let remove = |(name, path): (String, PathBuf)| {
         let gone = |pid: &str| pid.parse().is_ok_and(|pid| !is_there(pid));
-        // Held until the folder is gone.
+        // Held until the folder is removed.
         let lock = name.starts_with("peer-").then(|| open_as_it_is(&path.join("lock")));
         let left = match (name.strip_prefix("peer-"), name.strip_prefix("new-"), &lock) {
             (_, _, Some(Ok(lock))) => flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            // It was killed as it was removed.
+            // The process was killed while it removed the folder.
             (Some(pid), _, Some(Err(Errno::NOENT))) => gone(pid),
-            // It was killed before it was locked. Files of such names are others'.
+            // The process was killed before it locked the folder. Files with such names belong to others.
             (_, Some(pid), _) => gone(pid),
             _ => false,
         };
@@ -155,7 +156,7 @@ pub fn remove_of_peers(above: &Path) -> Vec<PathBuf> {
     entries(above).filter_map(remove).collect()
 }
 
-/// Names and paths of what lies in a folder; nothing if that can't be read.
+/// Returns names and paths of everything in a folder; nothing if that can't be read.
 fn entries(above: &Path) -> impl Iterator<Item = (String, PathBuf)> {
     let all = fs::read_dir(above).into_iter().flatten().flatten();
     all.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))

@@ -1,4 +1,4 @@
-//! The host that mpps runs on: what it can do ([`doctor`]) and the two-host lab that it can be given ([`lab`]).
+//! The host that mpps runs on: its abilities ([`doctor`]) and the two-host lab that it can be given ([`lab`]).
 //!
 //! Nothing here moves packets, and nothing here prints: callers get data and write it where they like. Both parts
 //! speak to the kernel through text (sysfs, procfs, `ip`, `ethtool`), so the parsing is pure and tested on samples,

@@ -1,12 +1,13 @@
-//! Capabilities: which the paths need, and how a process here comes by them.
+//! Capabilities: those that the paths need, and the way in which a process gets them here.
 //!
-//! A capability that the bounding set lacks can't be had by `setcap`: where a file's capabilities go beyond the
-//! bounding set the kernel refuses to start the file at all (capabilities(7), "Safety checking for capability-dumb
-//! binaries"). The advice must then be another.
+//! `setcap` can't give a capability that the bounding set lacks: if a file's capabilities go beyond the bounding set,
+//! the kernel refuses to start the file at all (capabilities(7), "Safety checking for capability-dumb binaries"). Other
+//! advice is then needed.
 
 use std::path::Path;
 
-/// What the paths need beyond sockets, in the order of the advice: name without `CAP_`, number of `linux/capability.h`.
+/// Capabilities that the paths need beyond sockets, in the order of the advice: name without `CAP_`, number of
+/// `linux/capability.h`.
 const NEEDED: [(&str, u32); 5] = [
     ("NET_RAW", 13),
     ("NET_ADMIN", 12),
@@ -15,25 +16,25 @@ const NEEDED: [(&str, u32); 5] = [
     ("IPC_LOCK", 14),
 ];
 
-/// How to come by the capabilities.
+/// Way to get the capabilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// `setcap` on the program.
     SetCap,
-    /// Start the container with them.
+    /// Start the container with the capabilities.
     Container {
-        /// Those that its bounding set lacks.
+        /// Capabilities that its bounding set lacks.
         lacks: String,
     },
-    /// Start the session or service with them.
+    /// Start the session or service with the capabilities.
     Session {
-        /// As above.
+        /// Capabilities that its bounding set lacks.
         lacks: String,
     },
 }
 
 impl Way {
-    /// From `/proc/self/status`, and whether this is a container.
+    /// Finds the way, from `/proc/self/status` and whether this is a container.
     pub(crate) fn of(status: &str, container: bool) -> Self {
         let Some(bounding) = set(status, "CapBnd:") else {
             return Self::SetCap;
@@ -56,8 +57,9 @@ impl Way {
         }
     }
 
-    /// The command, for a root shell; for a container one on its host. Empty where there is none. `setcap` is for a
-    /// group's members alone, and comes last: a change of the group takes capabilities away.
+    /// Returns the command for a root shell; for a container, the command on its host. Empty if there is none. With
+    /// `setcap` only the members of a group may run the program. It comes last, because a change of the group removes
+    /// capabilities.
     pub(crate) fn command(&self, program: &str) -> String {
         match self {
             Self::SetCap => {
@@ -75,7 +77,7 @@ impl Way {
         }
     }
 
-    /// Why `setcap` is not the way; empty where it is.
+    /// Returns the reason why `setcap` does not help; empty if it does.
     pub(crate) fn why_not_setcap(&self) -> String {
         let (what, lacks) = match self {
             Self::SetCap => return String::new(),
@@ -85,7 +87,7 @@ impl Way {
         format!("the bounding set of this {what} lacks {lacks}, so that no program in it can have them")
     }
 
-    /// What to start instead; empty where `setcap` is the way.
+    /// Returns what to start instead; empty if `setcap` helps.
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::SetCap => String::new(),
@@ -97,26 +99,27 @@ impl Way {
     }
 }
 
-/// The options of `docker run` and `podman run`.
+/// Returns the options of `docker run` and `podman run`.
 fn add_options() -> String {
     let options: Vec<_> = NEEDED.iter().map(|(name, _)| format!("--cap-add {name}")).collect();
     options.join(" ")
 }
 
-/// A set of capabilities of `/proc/PID/status`, by its key with the colon.
+/// Returns a set of capabilities in `/proc/PID/status`, by its key with the colon.
 fn set(status: &str, key: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Whether a tree of files is that of a container, by what the runtimes leave in it. `cgroup` is `/proc/1/cgroup`.
+/// Returns whether a tree of files is that of a container, by the files that runtimes leave in it. `cgroup` is
+/// `/proc/1/cgroup`.
 pub(crate) fn is_container(exists: impl Fn(&str) -> bool, cgroup: &str) -> bool {
     const MARKS: [&str; 5] = ["docker", "kubepods", "containerd", "/lxc", "libpod"];
     exists("/.dockerenv") || exists("/run/.containerenv") || MARKS.iter().any(|mark| cgroup.contains(mark))
 }
 
-/// Where the advice to use `setcap`, which errors of the paths give, would not help this process: the reason and what
-/// would.
+/// Returns the reason why the advice to use `setcap`, which errors of the paths give, would not help this process, and
+/// other advice that would. `None`: `setcap` helps.
 pub fn why_not_setcap() -> Option<String> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let container = is_container(|path| Path::new(path).exists(), &read("/proc/1/cgroup"));

@@ -1,4 +1,4 @@
-//! Running the system's own tools (`ip`, `ethtool`, …).
+//! Runs the system's own tools (`ip`, `ethtool`, …).
 //!
 //! A tool may lie outside the user's `PATH` (`/usr/sbin` for an ordinary user), which must not be taken for "not
 //! installed", so the administrator's directories are searched too.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Directories searched after those of `PATH`.
 const ADMIN_DIRS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The tool's full path, or `None` when it is not installed.
+/// Returns the tool's full path, or `None` when it is not installed.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_in(
@@ -22,7 +22,8 @@ fn find_in(name: &str, dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     dirs.map(|dir| dir.join(name)).find(|file| is_executable(file))
 }
 
-/// Why a user's program can't be started, found as a shell would: by its path, else in `PATH`.
+/// Returns the reason why a user's program can't be started. The program is found as a shell would do it: by its path,
+/// else in `PATH`.
 pub fn why_not(program: &OsStr) -> Option<&'static str> {
     let path = Path::new(program);
     if path.components().nth(1).is_some() || path.is_absolute() {
@@ -42,7 +43,7 @@ fn is_executable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether the effective capabilities of this process hold `capability` (a number of `linux/capability.h`).
+/// Returns whether the effective capabilities of this process include `capability` (a number of `linux/capability.h`).
 pub(crate) fn has_capability(proc_self_status: &str, capability: u32) -> bool {
     mpps_netdev::effective(proc_self_status).is_some_and(|all| all >> capability & 1 == 1)
 }

@@ -1,5 +1,5 @@
-//! The ring of provided buffers (`IORING_REGISTER_PBUF_RING`): memory that the kernel reads which buffers it may fill
-//! from. We write entries and then the tail; how far the kernel has come is told by completions alone.
+//! The ring of provided buffers (`IORING_REGISTER_PBUF_RING`): memory in which the kernel reads which buffers it may
+//! fill. We write entries and then the tail; only completions show how far the kernel has come.
 
 use std::io;
 use std::ptr::NonNull;
@@ -57,7 +57,7 @@ impl BufRing {
         })
     }
 
-    /// Its address, for registration.
+    /// Address of the ring, for registration.
     pub(crate) fn address(&self) -> u64 {
         self.base.as_ptr() as u64
     }
@@ -105,7 +105,7 @@ impl Drop for BufRing {
 mod tests {
     use super::*;
 
-    /// What the kernel would read.
+    /// Returns the entry that the kernel would read.
     fn entry(ring: &BufRing, at: usize) -> (u64, u32, u16) {
         // SAFETY: within the mapping, which nobody else uses in this test.
         unsafe {

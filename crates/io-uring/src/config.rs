@@ -1,8 +1,8 @@
-//! What the user wrote, checked: address and options. Opens nothing.
+//! The user's settings, checked: address and options. Opens nothing.
 
 use mpps_io::{PortSpec, SpecError};
 
-/// Which way completions of what happens later (a packet comes) get to the lane.
+/// Way in which completions of later events (a packet comes) get to the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskRun {
     /// When the lane asks (`IORING_SETUP_DEFER_TASKRUN`).
@@ -14,7 +14,7 @@ pub enum TaskRun {
 }
 
 impl TaskRun {
-    /// As it is written.
+    /// Returns the value as a user writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Defer => "defer",
@@ -27,7 +27,7 @@ impl TaskRun {
 /// A checked `io_uring:` port, ready to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What all paths over sockets take.
+    /// Settings that all paths over sockets have.
     pub sockets: mpps_sockets::Config,
     /// Buffers provided to the kernel for receiving, each lane; a power of two. `None`: 512, with `gro=on` 64.
     pub buffers: Option<u16>,
@@ -35,7 +35,7 @@ pub struct Config {
     pub sends: Option<u16>,
     /// Entries of the completion queue, at least; `None`: as many as completions can be there at a time.
     pub cq: Option<u32>,
-    /// One receive request brings packet after packet; `None`: where the kernel has it.
+    /// One receive request brings packet after packet; `None`: if the kernel has it.
     pub multishot: Option<bool>,
     /// Sockets are registered with the ring.
     pub direct: bool,

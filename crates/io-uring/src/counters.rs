@@ -1,4 +1,4 @@
-//! What a lane counts of its ring, beside what all sockets count.
+//! Counters that a lane keeps of its ring, beside those of all sockets.
 
 use mpps_sockets::counters::Counter;
 
@@ -18,10 +18,10 @@ pub(crate) struct RingCounters {
     pub(crate) overtaken: Counter,
     /// Datagrams sent by zero copy.
     pub(crate) zerocopied: Counter,
-    /// Of those the ones whose bytes the kernel copied after all.
+    /// Part of `zerocopied`: datagrams whose bytes the kernel copied after all.
     pub(crate) zerocopy_copied: Counter,
     /// Datagrams that had been received when the queue was closed, and not handed out.
     pub(crate) unread_at_close: Counter,
-    /// Of `tx_failed`: datagrams whose sends had not ended when the queue was closed.
+    /// Part of `tx_failed`: datagrams whose sends had not ended when the queue was closed.
     pub(crate) unsent_at_close: Counter,
 }

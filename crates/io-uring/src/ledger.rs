@@ -60,8 +60,8 @@ impl Ledger {
         self.count = 0;
     }
 
-    /// Where each buffer is, by what the parts that hold buffers say of theirs. `free` and `sending` are numbers of
-    /// buffers, one for each hold; `holders` says how often a buffer is held at all.
+    /// Counts where each buffer is, from the records of the parts that hold buffers. `free` and `sending` are numbers
+    /// of buffers, one for each hold; `holders` returns how often a buffer is held in all.
     pub(crate) fn audit(
         &self,
         free: impl Iterator<Item = u32>,
@@ -110,8 +110,8 @@ impl Ledger {
     }
 }
 
-/// Where the buffers of a lane are: [`crate::UringQueue::audit`]. A buffer of one packet is in one place; one that the
-/// kernel has filled with many (`gro=on`) counts once for each.
+/// Number of a lane's buffers in each place: [`crate::UringQueue::audit`]. A buffer of one packet is in one place; a
+/// buffer that the kernel has filled with many packets (`gro=on`) counts once for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// All buffers of the lane's pool.

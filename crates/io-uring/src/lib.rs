@@ -1,7 +1,7 @@
 //! The io_uring path: kernel UDP sockets, driven by submission and completion rings.
 //!
-//! It carries the same payloads by the same sockets as the udp path ([`mpps_sockets`]), connected or listening, and
-//! differs in how the kernel is called:
+//! The path carries the same payloads by the same sockets as the udp path ([`mpps_sockets`]), connected or listening,
+//! and differs in how the kernel is called:
 //!
 //! * **Receiving.** The lane provides buffers in a ring of their own. One request per socket stays armed (multishot)
 //!   and each packet is a completion that names the buffer it is in. Many sockets need no `epoll`: all complete in one
@@ -12,14 +12,14 @@
 //!   copy until the notification. What the socket had no room for is tried again, in order, before anything new is
 //!   taken.
 //! * **The ring is one lane's**, made on its thread (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the kernel works for it when
-//!   the lane asks, and a look into the completion queue costs no call where nothing has come.
+//!   the lane asks, and a look into the completion queue costs no call if nothing has come.
 //!
 //! No packet is lost by us. Completions that overflow are kept by the kernel (`IORING_FEAT_NODROP`, without which the
 //! path is refused) and fetched when the ring says so; the completion queue has room for all that can complete at a
 //! time unless `cq=` asks for less. A send that fails late is counted as not sent. A queue that is dropped ends what is
 //! under way and gives every buffer back; what was not sent by then is `tx_failed`.
 //!
-//! What is counted beside the counters of `udp`: [`UringPort`] and docs/io_uring.md.
+//! Counters beside those of `udp`: [`UringPort`] and docs/io_uring.md.
 //!
 //! Bundles (`IORING_RECVSEND_BUNDLE`) are for streams, where several buffers are one stretch of bytes: a datagram is a
 //! send of its own. Zero-copy receive is for TCP.

@@ -15,7 +15,8 @@ use std::os::fd::RawFd;
 
 /// Buffers that the kernel has for receiving, unless an option says so.
 const BUFFERS: u16 = 512;
-/// The same where each holds a coalesced packet of 64 KiB: they are used in turn, and are to stay in the cache.
+/// Buffers that the kernel has if each holds a coalesced packet of 64 KiB: they are used in turn, and are to stay in
+/// the cache.
 const BUFFERS_GRO: u16 = 64;
 
 /// UDP sockets opened for a set of lanes, each of which drives its own by a ring; made by [`open`].
@@ -31,8 +32,8 @@ pub struct UringPort {
 /// Opens the sockets, and makes sure that the kernel has what the options ask for.
 ///
 /// # Errors
-/// Those of [`mpps_sockets::open`]; [`mpps_io::ErrorKind::Unsupported`] naming the option that this kernel can't have,
-/// [`mpps_io::ErrorKind::Permission`] where it grants no io_uring.
+/// The same as for [`mpps_sockets::open`]; [`mpps_io::ErrorKind::Unsupported`] naming the option that this kernel can't
+/// have, [`mpps_io::ErrorKind::Permission`] if the kernel grants no io_uring.
 pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UringPort> {
     let features = Features::probe().map_err(|e| crate::ring::explained("set up", &e))?;
     let mut sockets = mpps_sockets::open("io_uring", config.sockets.clone(), mode, roles)?;
@@ -54,7 +55,7 @@ pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UringPort> {
         sizes,
         buffers,
     };
-    // What a trial set-up refuses is told now, by the main thread.
+    // If the kernel refuses this trial set-up, the error is reported now, by the main thread.
     drop(Ring::new(&port.setup, &[], 0)?);
     Ok(port)
 }
@@ -138,7 +139,7 @@ impl Port for UringPort {
         let Some(own) = self.counters.get(queue) else {
             return counters;
         };
-        // Packets may be among them that were received and never told of: that is a drop of this host's.
+        // Packets that were received and never reported may be among them: a drop of this host.
         counters.rx_dropped += own.completions_lost.get();
         counters.other.extend([
             ("no_buffers", own.no_buffers.get()),

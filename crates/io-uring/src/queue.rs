@@ -16,8 +16,8 @@ const BUSY_WAIT: Duration = Duration::from_micros(50);
 /// How long a queue that is closed waits for sends to end, and then for requests to be given up.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again, and the sockets
-/// are the port's alone.
+/// One lane's queue over its pool. Dropping it frees the lane's place in the port, and the sockets are then the port's
+/// alone.
 pub struct UringQueue<'p> {
     sockets: &'p Sockets,
     pool: &'p Pool,
@@ -29,12 +29,12 @@ pub struct UringQueue<'p> {
     fill: Fill,
     /// A request that wakes us when a socket is writable is armed.
     watching: bool,
-    /// Told by a completion, to be told by the next call.
+    /// Error of a completion, or of a call that had frames to hand out first; the next call returns it.
     failed: Option<Error>,
     lost: u32,
 }
 
-/// What a queue is made of.
+/// Parts that a queue is made of.
 pub(crate) struct Parts<'p> {
     pub(crate) sockets: &'p Sockets,
     pub(crate) pool: &'p Pool,
@@ -95,7 +95,8 @@ impl<'p> UringQueue<'p> {
         }
     }
 
-    /// As [`UringQueue::reap`], and has the kernel do what waits for us. False: there was no need to ask it.
+    /// Calls the kernel if there is work for it, then does the same as [`UringQueue::reap`]. False: there was no such
+    /// work.
     fn work(&mut self) -> Result<bool> {
         if !self.ring.has_work(self.counters) {
             return Ok(false);
@@ -112,7 +113,7 @@ impl<'p> UringQueue<'p> {
         Ok(true)
     }
 
-    /// Tells of an error that a completion brought, once.
+    /// Returns the error that was kept, once.
     fn told(&mut self) -> Result<()> {
         match self.failed.take() {
             Some(error) => Err(error),
@@ -143,7 +144,7 @@ impl<'p> UringQueue<'p> {
         Ok(())
     }
 
-    /// Where the buffers of the lane's pool are.
+    /// Counts where the buffers of the lane's pool are.
     pub fn audit(&self) -> Audit {
         self.receiver.ledger().audit(
             self.pool.free_buffers(),
@@ -166,7 +167,7 @@ impl<'p> UringQueue<'p> {
         self.watching = unsafe { self.ring.push(&entry) };
     }
 
-    /// Gives sends that the socket had no room for their chance.
+    /// Tries the unfinished sends again until all have ended or the time is over.
     fn finish_sends(&mut self, end: Instant) -> Result<()> {
         let left = || end.saturating_duration_since(Instant::now());
         while self.sender.sends().retries() + self.sender.sends().unresolved() > 0 && !left().is_zero() {
@@ -217,11 +218,11 @@ impl<'p> Queue for UringQueue<'p> {
             }
         }
         let mut got = self.receiver.deliver(burst);
-        // The kernel does a part at a time: 32 datagrams of a socket, and one where a request is for one. What it left
+        // The kernel does a part at a time: 32 datagrams of a socket, and one if a request is for one. What it left
         // would wait behind the next burst that is sent, and in the end find no room in the socket.
         while got > 0 && burst.room() > 0 {
             self.receiver.provide(&mut self.ring);
-            // Where the kernel completes on its own, more is there by now.
+            // If the kernel completes requests on its own, more has come by now.
             self.reap();
             if !self.receiver.pending()
                 && let Err(error) = self.work()

@@ -14,7 +14,7 @@ use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
 use std::collections::VecDeque;
 use std::io;
 
-/// What the kernel writes in front of a packet of multishot `recvmsg`: `struct io_uring_recvmsg_out`.
+/// Header that the kernel writes in front of a packet of multishot `recvmsg`: `struct io_uring_recvmsg_out`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct MessageOut {
@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<MessageOut>() == 16 && std::mem::offset_of!(Mess
 
 /// Room for a sender's address in front of a packet: a multiple of 8, so that control messages are aligned.
 const NAME: usize = 32;
-/// So that a completion tells how long a packet was that did not fit its buffer.
+/// Flag with which a completion reports the whole length of a packet that did not fit its buffer.
 const TRUNCATE: i32 = libc::MSG_TRUNC;
 
 /// How packets lie in the buffers that the kernel fills.
@@ -69,9 +69,9 @@ struct Arrival {
     /// Place of the socket among those of the lane.
     place: u32,
     buffer: Option<u32>,
-    /// What the completion said: bytes.
+    /// Bytes, as the completion reported them.
     bytes: u32,
-    /// Bytes of the datagrams that it consists of, where that is known (`Layout::Apart`); 0: it is one.
+    /// Bytes of the datagrams that it consists of, if that is known (`Layout::Apart`); 0: it is one.
     segment: u32,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Receiver<'p> {
     closing: bool,
     arrivals: VecDeque<Arrival>,
     split: Option<Split>,
-    /// What a request says beside its buffer: one for all sockets, or (`Layout::Apart`) one for each.
+    /// Message headers of the requests: one for all sockets, or (`Layout::Apart`) one for each.
     headers: RawArray<libc::mmsghdr>,
     names: RawArray<RawAddr>,
     control: RawArray<Control>,
@@ -154,7 +154,7 @@ impl<'p> Receiver<'p> {
         }
     }
 
-    /// Something waits to be handed out.
+    /// Whether something waits to be handed out.
     #[inline]
     pub(crate) fn pending(&self) -> bool {
         self.split.is_some() || !self.arrivals.is_empty()
@@ -274,7 +274,7 @@ impl<'p> Receiver<'p> {
     ) -> Result<(), Error> {
         let (result, flags) = (entry.result(), entry.flags());
         let buffer = cqueue::buffer_select(flags).map(u32::from);
-        // A buffer that we never gave is not touched: `Audit::strange` tells of it.
+        // A buffer that we never gave to the kernel is not touched: `Audit::strange` counts it.
         let buffer = buffer.filter(|&buffer| self.ledger.take(buffer));
         if result > 0 && buffer.is_some() || result == 0 {
             let segment = match (self.layout, buffer) {
@@ -418,7 +418,7 @@ impl<'p> Receiver<'p> {
         let _ = burst.push(frame);
     }
 
-    /// A buffer for a datagram of no bytes, which the kernel reported without one: with the sender's address, where the
+    /// A buffer for a datagram of no bytes, which the kernel reported without one: with the sender's address, if the
     /// kernel has written that apart.
     #[cold]
     fn empty_buffer(&mut self, place: u32) -> Option<u32> {

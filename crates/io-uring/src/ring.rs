@@ -138,8 +138,8 @@ impl Setup {
             if let Some(cpu) = cpu {
                 builder.setup_sqpoll_cpu(cpu);
             }
-            // The kernel's thread has for good what the thread has that makes the ring, and no signal of ours reaches
-            // it: one makes it that has given up everything.
+            // The kernel's thread keeps for good the privileges of the thread that makes the ring, and no signal of
+            // ours reaches it. So a thread that has given up all privileges makes the ring.
             let make = || Keep::NOTHING.apply().and_then(|()| builder.build(self.sq));
             return mpps_sys::thread::apart(make)?;
         }
@@ -203,7 +203,7 @@ impl Ring {
         self.buffers.as_mut()
     }
 
-    /// What has completed.
+    /// Returns the completions that are there.
     #[inline]
     pub(crate) fn completions(&mut self) -> cqueue::CompletionQueue<'_> {
         self.uring.completion()
@@ -217,8 +217,8 @@ impl Ring {
     /// Writes a submission; false: there is no room.
     ///
     /// # Safety
-    /// What the entry points at lives, unused by others, until it completes (a receive or a send: until its last
-    /// completion).
+    /// The memory that the entry points at lives, unused by others, until the entry completes (a receive or a send:
+    /// until its last completion).
     #[inline]
     pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: by the caller.
@@ -264,9 +264,9 @@ impl Ring {
         self.work_until(0, counters)
     }
 
-    /// As [`Ring::work`], until so many completions are there. A chain needs it: each of its sends is such work once
-    /// the one before it has ended, and a call that asks for nothing does one piece of it. The caller asks for no more
-    /// than will complete without waiting.
+    /// Does the same as [`Ring::work`], until so many completions are there. A chain needs this: each of its sends is
+    /// such work once the send before it has ended, and a call that asks for no completions does one piece of it. The
+    /// caller asks for no more than will complete without waiting.
     #[inline]
     pub(crate) fn work_until(&mut self, completions: usize, counters: &RingCounters) -> Result<()> {
         counters.system_calls.add(1);

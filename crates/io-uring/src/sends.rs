@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-/// What a send waits for.
+/// Event that a send waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is none.
+    /// None: the slot has no send.
     Free,
-    /// Its result.
+    /// The result of the send.
     Submitted,
     /// Another try.
     Retry,
@@ -46,7 +46,7 @@ const FREE: Slot = Slot {
 #[derive(Debug)]
 pub(crate) struct Sends {
     slots: Box<[Slot]>,
-    /// Of slot `i` those from `i * run` on.
+    /// Buffers of the sends: those of slot `i` begin at `i * run`.
     buffers: Box<[u32]>,
     /// Most datagrams of one send.
     run: usize,
@@ -273,8 +273,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the kernel answers, in whatever order: a buffer is released once, and only when the result is final
-        /// and every notification has come.
+        /// A buffer is released once, and only when the result is final and every notification has come: whatever the
+        /// kernel answers, in whatever order.
         #[test]
         fn each_buffer_is_released_once(steps in prop::collection::vec((0u8..5, any::<u8>(), any::<bool>()), 0..400)) {
             let mut sends = Sends::new(8, 4);
@@ -359,7 +359,7 @@ mod tests {
         sends.again(slots[1], false);
         assert!(!sends.overtakes(slots[0]) && sends.overtakes(slots[2]));
         assert_eq!((sends.tried(slots[1]), sends.tried(slots[1])), (1, 2));
-        // What was given up was never sent; what only waits for its notification was.
+        // Sends that were given up were never sent; a send that only waits for its notification was.
         for slot in &slots {
             sends.hold(*slot, u32::from(*slot));
         }

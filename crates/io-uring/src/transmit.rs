@@ -2,7 +2,7 @@
 //!
 //! No send blocks (`MSG_DONTWAIT`): what the socket has no room for comes back at once, and is tried again in order by
 //! [`Sender::submit_again`]. Until then nothing new is taken, so a full socket holds the lane back as it does on `udp`.
-//! Submissions that stand beside one another are independent for the kernel: where the socket was full for one of them
+//! Submissions that stand beside one another are independent for the kernel: if the socket was full for one of them
 //! and had room again for the next, packets change places. That is counted (`tx_overtaken`), and the next
 //! [`CAREFUL`] batches are chains (`IOSQE_IO_LINK`), in which nothing passes what failed.
 
@@ -24,7 +24,7 @@ const CAREFUL: u32 = 1024;
 const RETRIES: u8 = 4;
 /// Most bytes of one segmented packet.
 const STAGING: usize = 65_536;
-/// `IORING_SEND_ZC_REPORT_USAGE`: notifications tell whether the kernel copied after all.
+/// `IORING_SEND_ZC_REPORT_USAGE`: notifications report whether the kernel copied after all.
 const REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_NOTIF_USAGE_ZC_COPIED`, in the result of a notification.
 const COPIED: u32 = 1 << 31;
@@ -34,7 +34,7 @@ const PAGE: usize = 4096;
 /// Not in the ring's table of sockets.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// What holds sends back.
+/// Reason why sends are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
     /// Nothing.
@@ -339,7 +339,7 @@ impl<'p> Sender<'p> {
     fn failed(&mut self, slot: u16, errno: i32, notification: bool) -> Result<(), Error> {
         let pool = self.pool;
         let counters = &self.lane.counters;
-        // It stood in a chain behind one that failed.
+        // This send was in a chain behind one that failed.
         if errno == libc::ECANCELED {
             self.sends.again(slot, notification);
             return Ok(());
@@ -352,7 +352,7 @@ impl<'p> Sender<'p> {
         match verdict {
             Unsent::Full => self.put_off(slot, notification, Stopped::Full(self.sends.socket_of(slot))),
             Unsent::Busy => self.put_off(slot, notification, Stopped::Busy),
-            // Another packet's error, now cleared; of many such in a row the lane is not to make a loop.
+            // Another packet's error, now cleared. Many of them in a row must not keep the lane in a loop.
             Unsent::Pending if self.sends.tried(slot) >= RETRIES => self.put_off(slot, notification, Stopped::Busy),
             Unsent::Pending | Unsent::Again | Unsent::Route => self.sends.again(slot, notification),
             Unsent::Refused => {

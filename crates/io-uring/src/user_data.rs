@@ -1,4 +1,4 @@
-//! What a submission carries so that its completion is known: what it is, and which.
+//! Number that a submission carries and its completion returns: the kind of the request, and which of that kind.
 
 /// Receiving, from which of the lane's sockets.
 pub(crate) const RECEIVE: u32 = 1;
@@ -14,7 +14,7 @@ pub(crate) fn user_data(what: u32, which: u32) -> u64 {
     u64::from(what) << 32 | u64::from(which)
 }
 
-/// What it is, and which.
+/// Splits the number into the kind of the request and which of that kind.
 #[inline]
 pub(crate) fn parts(user_data: u64) -> (u32, u32) {
     ((user_data >> 32) as u32, user_data as u32)

@@ -38,7 +38,7 @@ pub fn from(first: IpAddr, count: u32) -> AddressRange {
     first..=at(first, count - 1)
 }
 
-/// How many addresses there are; [`u32::MAX`] where it is that many or more.
+/// How many addresses there are; [`u32::MAX`] if it is that many or more.
 pub fn count(range: &AddressRange) -> u32 {
     place(*range.start(), *range.end()).map_or(u32::MAX, |last| last.saturating_add(1))
 }
@@ -48,7 +48,7 @@ pub fn only(range: &AddressRange) -> Option<IpAddr> {
     (range.start() == range.end()).then_some(*range.start())
 }
 
-/// As it is written: one address, or first and last.
+/// Returns the range as text: one address, or first and last, as a user writes it.
 pub fn text(range: &AddressRange) -> String {
     match only(range) {
         Some(ip) => ip.to_string(),

@@ -10,7 +10,7 @@ pub trait Watch {
     /// Name of the interface.
     fn interface(&self) -> &str;
 
-    /// A descriptor that can be read once something has changed; `None` where the kernel reports nothing.
+    /// A descriptor that can be read once something has changed; `None` if the kernel reports nothing.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Reads what has changed by `now_ns`. Returns false while the port's link is down and its path would not notice:
@@ -33,30 +33,30 @@ pub struct Outage {
     pub from_ns: u64,
     /// End, ns.
     pub to_ns: u64,
-    /// It began before the watch did.
+    /// The outage began before the watch did.
     pub from_start: bool,
-    /// It had not ended when the watch did.
+    /// The outage had not ended when the watch did.
     pub to_end: bool,
 }
 
-/// Outages of one kind that are kept, at the most.
+/// Most outages of one kind that are kept.
 const MOST: usize = 64;
 
-/// Outages of one kind, as they are seen to begin and to end.
+/// Outages of one kind, noted as they begin and end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outages {
-    /// Begin of the one that lasts, ns, and whether it began before the watch did.
+    /// Begin of the present outage, ns, and whether it began before the watch did.
     since: Option<(u64, bool)>,
     over: Vec<Outage>,
 }
 
 impl Outages {
-    /// Notes that it lasted before the watch began, at `now_ns`.
+    /// Notes that an outage had begun before the watch began, at `now_ns`.
     pub fn from_start(&mut self, now_ns: u64) {
         self.since = Some((now_ns, true));
     }
 
-    /// Notes whether there is one at `now_ns`.
+    /// Notes whether there is an outage at `now_ns`.
     pub fn follow(&mut self, lasts: bool, now_ns: u64) {
         match (self.since, lasts) {
             (None, true) => self.since = Some((now_ns, false)),
@@ -65,12 +65,12 @@ impl Outages {
         }
     }
 
-    /// Whether there is one now.
+    /// Whether there is an outage now.
     pub fn lasts(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Returns all of them, by time, as the watch ends at `now_ns`.
+    /// Returns all outages, by time, as the watch ends at `now_ns`.
     pub fn end(&mut self, now_ns: u64) -> Vec<Outage> {
         self.close(now_ns, true);
         std::mem::take(&mut self.over)
@@ -93,11 +93,11 @@ impl Outages {
 /// Packets that a queueing discipline dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDrops {
-    /// Its kind and handle, as `tc qdisc` has them: `tbf 8001:`.
+    /// Kind and handle of the discipline, as `tc qdisc` has them: `tbf 8001:`.
     pub name: String,
     /// Packets, of the test or of others.
     pub packets: u64,
-    /// It imitates a path on purpose (`netem`): its drops are that path's.
+    /// The discipline imitates a path on purpose (`netem`): its drops are drops of that path.
     pub imitates: bool,
 }
 
@@ -112,7 +112,7 @@ pub struct MtuChange {
     pub to: u32,
 }
 
-/// A counter of the kernel's for the whole network namespace, whoever's packets they are.
+/// A counter of the kernel for the whole network namespace: packets of all programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelCount {
     /// Packets dropped by the reverse path filter (`IPReversePathFilter`).
@@ -130,11 +130,11 @@ pub enum KernelCount {
 pub struct Surroundings {
     /// Name of the interface.
     pub interface: String,
-    /// Times in which it was switched off (`ip link set down`).
+    /// Times in which the interface was switched off (`ip link set down`).
     pub off: Vec<Outage>,
-    /// Times in which it was on and had no carrier: the other end was down.
+    /// Times in which the interface was on and had no carrier: the other end was down.
     pub no_carrier: Vec<Outage>,
-    /// Addresses that it had at the start and lost, with the time for which each was missing.
+    /// Addresses that the interface had at the start and lost, with the time for which each was missing.
     pub addresses: Vec<(IpAddr, Outage)>,
     /// Changes of its MTU.
     pub mtu: Vec<MtuChange>,
@@ -153,7 +153,7 @@ pub struct Surroundings {
     /// Packets that the interface counted as received, of the test or of others; `None`: not read, or the path does not
     /// depend on them.
     pub arrived: Option<u64>,
-    /// The kernel's counters, as far as they changed; empty where packets of the test bypass the kernel's stack.
+    /// The kernel's counters, as far as they changed; empty if packets of the test bypass the kernel's stack.
     pub kernel: Vec<(KernelCount, u64)>,
 }
 

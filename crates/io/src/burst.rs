@@ -56,7 +56,7 @@ impl<F> Burst<F> {
         self.frames.try_push(frame).map_err(|e| e.element())
     }
 
-    /// The array itself, for paths whose calls fill and empty it in place. Whoever appends keeps to [`Burst::room`].
+    /// The array itself, for paths whose calls fill and empty it in place. Code that appends keeps to [`Burst::room`].
     #[inline]
     pub fn array_mut(&mut self) -> &mut ArrayVec<F, MAX_BURST> {
         &mut self.frames

@@ -1,6 +1,6 @@
-//! What a path can do on a device.
+//! Capabilities of a path on a device.
 
-/// Where the bytes of a frame start.
+/// Layer at which the bytes of a frame start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Whole Ethernet frames, without FCS.
@@ -9,12 +9,12 @@ pub enum Layer {
     Payload,
 }
 
-/// What a path can do on a device; known once the port is open.
+/// Capabilities of a path on a device; known once the port is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Name of the path (`udp`, `af_packet`, …).
     pub path: &'static str,
-    /// Where a frame's bytes start.
+    /// Layer at which a frame's bytes start.
     pub layer: Layer,
     /// Largest frame in bytes: Ethernet header to end of payload, no FCS; or largest UDP payload.
     pub max_frame: usize,
@@ -24,7 +24,7 @@ pub struct Capabilities {
     pub tx_checksum: bool,
     /// Frames of one burst should belong to one flow (a system call serves one socket).
     pub one_flow_per_burst: bool,
-    /// Link speed in bit/s, where the device tells.
+    /// Link speed in bit/s, if the device reports it.
     pub link_bps: Option<u64>,
     /// Frames in one transmit call that serve best when the sender is not paced.
     pub preferred_burst: usize,

@@ -5,11 +5,12 @@
 //!
 //! [`QueueCounters::other`]: crate::QueueCounters::other
 
-/// Packets that the interface was to send and dropped, *whosever they were*: the test's can't be told from the host's,
-/// nor one that was dropped and tried again from one that was lost. A warning.
+/// Packets that the interface was to send and dropped, *the test's and all others*: the test's can't be distinguished
+/// from the host's. Nor can a packet that was dropped and tried again be distinguished from one that was lost. A
+/// warning.
 pub const DROPPED_SENT: &str = "interface_dropped_sent";
-/// Packets that the path, which chooses what it takes, left to the host because they are not the test's. Remarked upon
-/// where they are more than what was taken.
+/// Packets that the path, which chooses what it takes, left to the host because they are not the test's. A warning in
+/// `forward` if they are more than the packets taken.
 pub const LEFT_TO_HOST: &str = "left_to_host";
 /// Packets of the test that went to the host because they came in on a queue of the device that the run does not use.
 /// The run is not valid.
@@ -17,20 +18,22 @@ pub const NO_SOCKET: &str = "no_socket";
 /// Packets of the test that went to the host because the driver had no room for their time of arrival. The run is not
 /// valid.
 pub const NO_ROOM_FOR_RX_TIME: &str = "no_room_for_rx_time";
-/// Times that the kernel told the path that a packet found no room below: it was tried again.
+/// Times that the kernel reported that a packet found no room below the path: the packet was tried again.
 pub const TX_REFUSED: &str = "tx_refused";
 /// Queues that the device got since the run began. A warning.
 pub const QUEUES_ADDED: &str = "queues_added";
-/// Times that the destination told that nobody listens there (ICMP port unreachable). Explains why nothing came back.
+/// Times that the destination reported that nobody listens there (ICMP port unreachable). Explains why nothing came
+/// back.
 pub const REFUSED: &str = "refused";
 /// Frames that were longer than any buffer and came without their ends. A capture that has one is not valid.
 pub const CUT: &str = "rx_cut";
 /// Datagrams that were longer than the largest frame, and were cut.
 pub const TRUNCATED: &str = "rx_truncated";
-/// Merged frames (GSO, TSO, GRO) that could not be split into their packets. A warning where the packets are counted.
+/// Merged frames (GSO, TSO, GRO) that could not be split into their packets. A warning if the packets are counted.
 pub const UNSPLIT: &str = "rx_unsplit";
 /// Packets of the test that the path itself lost, and knows of: at random, in a burst of losses, from a queue that was
-/// full, in an outage, by changing them, or because they could not be sent back. They say where a sender's loss was.
+/// full, in an outage, by changing them, or because they could not be sent back. They show where a sender's loss
+/// happened.
 pub const LOST: &str = "lost";
 /// See [`LOST`].
 pub const DROPPED_BURST: &str = "dropped_burst";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Result of a path's operation.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// What an error means for the run.
+/// Meaning of an error for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     InUse,
     /// No such device, address or queue.
     NotFound,
-    /// The option or value can't be had here.
+    /// The option or value is not available here.
     Unsupported,
     /// Anything else.
     Other,
@@ -35,11 +35,11 @@ pub enum Obstacle {
     NoAddress,
     /// This host has no route to the destination.
     NoRoute,
-    /// Its route says `unreachable`.
+    /// The route to the destination is of type `unreachable`.
     Unreachable,
-    /// Its route says `blackhole`.
+    /// The route to the destination is of type `blackhole`.
     Blackhole,
-    /// Its route says `prohibit`.
+    /// The route to the destination is of type `prohibit`.
     Prohibit,
     /// Packets are longer than the MTU of the interface or route.
     TooLong,
@@ -48,7 +48,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// All there are, in the order of their numbers.
+    /// All obstacles, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::NoAddress,
         Self::NoRoute,
@@ -59,7 +59,7 @@ impl Obstacle {
         Self::Unknown,
     ];
 
-    /// Says it of packets between two addresses.
+    /// Returns a sentence on the obstacle, for packets between two addresses.
     pub fn cause(self, src: IpAddr, dst: IpAddr) -> String {
         match self {
             Self::NoAddress => format!("this host does not have the source address {src}"),
@@ -72,7 +72,7 @@ impl Obstacle {
         }
     }
 
-    /// A sentence on the time for which it was in the way: `for 2.000 s ...`.
+    /// Returns a sentence on the time for which the obstacle lasted: `for 2.000 s ...`.
     pub const fn while_it_lasted(self) -> &'static str {
         match self {
             Self::NoAddress => "this host did not have the source address",
@@ -91,13 +91,13 @@ impl Obstacle {
 #[error("{op} {object}: {cause}")]
 #[non_exhaustive]
 pub struct Error {
-    /// What was tried ("bind", "set PACKET_RX_RING of 4096 frames on").
+    /// Operation that was tried ("bind", "set PACKET_RX_RING of 4096 frames on").
     pub op: &'static str,
-    /// On what ("eth1 queue 0", "10.99.0.1:9000").
+    /// Object that it was tried on ("eth1 queue 0", "10.99.0.1:9000").
     pub object: Arc<str>,
     /// Why it failed, and where known what to do.
     pub cause: Arc<str>,
-    /// What the engine may do about it.
+    /// Kind of the error: decides what the engine may do about it.
     pub kind: ErrorKind,
 }
 

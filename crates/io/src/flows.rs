@@ -21,7 +21,7 @@ pub enum Step {
 /// The values of one coordinate that flows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// How many.
+    /// Number of values.
     pub count: u32,
     /// Flows until the next one: flow `f` has value `f / every mod count`.
     pub every: u32,
@@ -38,14 +38,14 @@ impl Axis {
     }
 }
 
-/// The places along an axis of every so many flows, one after the other.
+/// The places along an axis of every n-th flow, one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Stepped {
     axis: Axis,
     place: u32,
     /// Flows since the place was reached: below [`Axis::every`].
     within: u32,
-    /// From one flow to the next: places, and what is left.
+    /// Step from one flow to the next: places, and the flows that are left over.
     step: (u32, u32),
 }
 
@@ -59,7 +59,7 @@ impl Stepped {
         }
     }
 
-    /// The place of the flow at hand; goes on to the next.
+    /// Returns the place of the current flow, and goes on to the next flow.
     #[inline]
     fn next(&mut self) -> u32 {
         let place = self.place;
@@ -93,7 +93,7 @@ pub struct FlowSet {
     /// Source port, destination port, source address, destination address.
     axes: [Axis; 4],
     step: Step,
-    /// Of [`Step::Together`]: the axis with the most values.
+    /// Index of the axis with the most values, which [`Step::Together`] needs.
     longest: usize,
     /// No address changes, and ports step by [`Step::Combine`].
     plain: bool,
@@ -110,7 +110,7 @@ impl FlowSet {
     }
 
     /// All flows of so many source and destination addresses and of two port ranges, or the first `limit` of them.
-    /// There are 2^32 - 1 at the most: [`FlowSet::wanted`] tells how many it would be.
+    /// There are at most 2^32 - 1: [`FlowSet::wanted`] returns how many there would be without this limit.
     ///
     /// # Panics
     /// When a range is empty or `limit` is 0.
@@ -132,7 +132,7 @@ impl FlowSet {
                 every,
             },
             Step::Combine => {
-                // What lies beyond the last flow is in no use.
+                // Values beyond the last flow are not used.
                 let axis = Axis {
                     count: n.min(count.div_ceil(every)),
                     every,
@@ -184,7 +184,7 @@ impl FlowSet {
         self.count
     }
 
-    /// How they step.
+    /// How the ranges step.
     pub fn step(&self) -> Step {
         self.step
     }
@@ -194,12 +194,12 @@ impl FlowSet {
         self.axes
     }
 
-    /// Which of them has the most values: of [`Step::Together`] the number of a flow is its place there.
+    /// Index of the axis with the most values: with [`Step::Together`] a flow's number is its place on this axis.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Whether flows are told by their ports alone, with [`FlowSet::flow_of`]: all have one pair of addresses, and each
+    /// Whether ports alone identify a flow, with [`FlowSet::flow_of`]: all flows have one pair of addresses, and each
     /// source port goes with each destination port.
     #[inline]
     pub fn is_plain(&self) -> bool {
@@ -218,7 +218,7 @@ impl FlowSet {
 
     /// Source and destination ports of the flows that lane `lane` of `lanes` sends, in their order.
     ///
-    /// A million flows are told before the first packet leaves: they are stepped through by addition, as a division
+    /// A million flows are computed before the first packet leaves. So they are stepped through by addition: a division
     /// takes as long as all else of a flow.
     pub fn ports_of_lane(&self, lane: u32, lanes: u32) -> impl Iterator<Item = (u16, u16)> {
         let [src, dst, ..] = self.axes;
@@ -272,7 +272,7 @@ impl FlowSet {
         all.flow_at(src_port, dst_port, addresses)
     }
 
-    /// The flow with these ports, if it is one of the test's. Of sets that are [plain](FlowSet::is_plain).
+    /// The flow with these ports, if it is one of the test's. Only for sets that are [plain](FlowSet::is_plain).
     #[inline]
     pub fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
         let src_count = self.axes[SRC_PORT].count;

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-/// What the path knows of the UDP checksum of a received frame.
+/// State of the UDP checksum of a received frame, as far as the path knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxChecksum {
     /// Nobody has looked: software must verify.
     Unverified,
-    /// Nobody has looked, and the path can't tell a sum that is wrong from one that the sender left unfinished
-    /// ([`RxChecksum::Partial`]): as AF_XDP on virtual links. Software must tell.
+    /// Nobody has looked, and the path can't distinguish a wrong sum from one that the sender left unfinished
+    /// ([`RxChecksum::Partial`]): as AF_XDP on virtual links. Software must decide which of the two it is.
     Unmarked,
     /// The device or the kernel has verified it.
     Good,
@@ -19,9 +19,9 @@ pub enum RxChecksum {
 
 /// One packet buffer: move-only, bound to its pool by lifetime, writable in place.
 ///
-/// Owned by whoever holds it until it is passed to [`crate::Queue::transmit`] or dropped; dropping gives it back to
-/// its pool. On an Ethernet path the bytes start at the destination MAC and end before the FCS; on a payload path
-/// they are the UDP payload.
+/// A frame belongs to its holder until it is passed to [`crate::Queue::transmit`] or dropped; dropping gives it back to
+/// its pool. On an Ethernet path the bytes start at the destination MAC and end before the FCS; on a payload path they
+/// are the UDP payload.
 pub trait Frame {
     /// The packet's bytes.
     fn bytes(&self) -> &[u8];
@@ -41,7 +41,7 @@ pub trait Frame {
         None
     }
 
-    /// Tells the path which flow this frame belongs to: a payload path chooses its socket by it.
+    /// Sets the flow that this frame belongs to: a payload path chooses its socket by it.
     fn set_flow(&mut self, _flow: u32) {}
 
     /// When the path itself took the time of reception: ns on `CLOCK_MONOTONIC`. `None` leaves it to the lane.
@@ -49,7 +49,7 @@ pub trait Frame {
         None
     }
 
-    /// What is known of the received UDP checksum.
+    /// Returns the state of the received UDP checksum.
     fn rx_checksum(&self) -> RxChecksum {
         RxChecksum::Unverified
     }
@@ -60,9 +60,9 @@ pub trait Frame {
         self.bytes().len()
     }
 
-    /// Whether a received frame may be sent on, by a forwarder or a reflector, without a look at these: nothing of it
-    /// is cut ([`Frame::wire_len`]), and its checksum is not known to be unfinished ([`Frame::rx_checksum`]). May be
-    /// false for a frame that a closer look finds all right.
+    /// Whether a received frame may be sent on, by a forwarder or a reflector, without further checks: nothing of it is
+    /// cut ([`Frame::wire_len`]), and its checksum is not known to be unfinished ([`Frame::rx_checksum`]). May be false
+    /// for a frame that a closer look finds all right.
     #[inline]
     fn is_plain(&self) -> bool {
         self.wire_len() == self.bytes().len()
@@ -74,8 +74,8 @@ pub trait Frame {
         None
     }
 
-    /// Payload paths: time to live (hop limit) that a received packet still had, where the path knows it. Sent back, it
-    /// has one less: a path that can't see to that knows none.
+    /// Payload paths: time to live (hop limit) that a received packet still had, if the path knows it. A packet that is
+    /// sent back has one less; a path that can't lower it returns `None`.
     fn ttl(&self) -> Option<u8> {
         None
     }

@@ -1,10 +1,10 @@
 //! Ports whose packets the kernel handles: programs inside it make, turn and count them, and this process feeds the
 //! programs and reads what they counted.
 //!
-//! There are no queues of frames here, so [`crate::Port`] does not fit. What a run needs is the same all the same: a
-//! schedule that goes in, rows, histograms and counters that come out. Everything that is counted has one writer in
-//! the kernel: the *lanes* that send, and the *sources* that receive (a queue of the device, or a CPU). Whoever reads
-//! takes rows once they can no longer change.
+//! There are no queues of frames here, so [`crate::Port`] does not fit. A run needs the same things all the same: a
+//! schedule that goes in; rows, histograms and counters that come out. Everything that is counted has one writer in the
+//! kernel: the *lanes* that send, and the *sources* that receive (a queue of the device, or a CPU). A reader takes rows
+//! once they can no longer change.
 
 use crate::around::Watch;
 use crate::{Capabilities, Fact, QueueCounters, Reason, Result};
@@ -17,33 +17,33 @@ pub struct KernelMoments {
     pub count: u64,
     /// Their sum, ns.
     pub sum: u64,
-    /// The least, ns; 0 where there is none.
+    /// The least, ns; 0 if there is none.
     pub min: u64,
     /// The largest, ns.
     pub max: u64,
 }
 
-/// What was counted for one row by one writer. A row is an interval of the run: row `r` begins at `r · interval`.
+/// Counts of one writer for one row. A row is an interval of the run: row `r` begins at `r · interval`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelRow {
     /// Packets sent.
     pub tx: u64,
     /// Departures that were due and given up.
     pub missed: u64,
-    /// Received intact, once, in time.
+    /// Packets received intact, once, in time.
     pub rx: u64,
-    /// Further copies.
+    /// Further copies of packets.
     pub duplicates: u64,
-    /// Behind a later one of their flow.
+    /// Packets that arrived behind a later one of their flow.
     pub reordered: u64,
-    /// Sum of the distances of the reordered ones, packets.
+    /// Sum of the distances of the reordered packets, packets.
     pub distance_sum: u64,
-    /// Wrong checksum, length or data.
+    /// Packets with a wrong checksum, length or data.
     pub corrupt: u64,
-    /// Not of this test.
+    /// Packets that are not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an
-    /// earlier row has is believed no longer.
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative if a gap that an earlier
+    /// row counted is no longer believed.
     pub expected: i64,
     /// Latency from the actual send time.
     pub latency: KernelMoments,
@@ -90,26 +90,26 @@ pub struct SourceTotals {
     pub tx: u64,
     /// Bytes of the taken frames, without FCS (`forward`).
     pub bytes: u64,
-    /// Came back after the settle time. Never in a row.
+    /// Packets that came back after the settle time. Never in a row.
     pub late: u64,
     /// Largest distance of a reordered packet.
     pub distance_max: u64,
     /// When the first packet was counted, ns on the run's clock; 0: none was.
     pub first_ns: u64,
-    /// When the newest was.
+    /// When the newest packet was counted.
     pub last_ns: u64,
 }
 
 /// A program of a port, whose time the kernel can count, and what it has handled so far.
 #[derive(Debug)]
 pub struct KernelProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// The device that it is of.
+    /// Device that the program belongs to.
     pub device: String,
     /// The program.
     pub descriptor: OwnedFd,
-    /// Packets so far; 0 where it handles none itself.
+    /// Packets so far; 0 if it handles none itself.
     pub packets: u64,
 }
 
@@ -118,7 +118,7 @@ pub struct KernelProgram {
 pub struct KernelTimes {
     /// Rows are counted from here; nothing is sent or counted before.
     pub start_ns: u64,
-    /// Nothing that is due from here on is sent; `u64::MAX` while unknown.
+    /// Packets that are due at this time or later are not sent; `u64::MAX` while unknown.
     pub end_ns: u64,
 }
 
@@ -131,7 +131,7 @@ pub struct LaneSchedule {
     pub step: u128,
     /// Packets of a unit, which leave back to back; 1 or more.
     pub unit: u32,
-    /// Packets of the whole run; `u64::MAX` where it has no end.
+    /// Packets of the whole run; `u64::MAX` if it has no end.
     pub packets: u64,
     /// Gaps are drawn from an exponential distribution, by a generator that begins here; what is left of the packets is
     /// spread over what is left of the run, so that their number is exact. `None`: equal gaps.
@@ -143,13 +143,13 @@ pub struct LaneSchedule {
 /// All methods may be called from any thread, except that each lane has one caller of [`KernelPort::send`] and one
 /// thread calls [`KernelPort::take_rows`] and [`KernelPort::take_histograms`].
 pub trait KernelPort: Sync {
-    /// What the path can do on this device.
+    /// Returns the capabilities of the path on this device.
     fn capabilities(&self) -> &Capabilities;
 
     /// Facts for the report.
     fn facts(&self) -> Vec<Fact>;
 
-    /// Names of the ports, where the report tells them apart (`forward`); else none.
+    /// Names of the ports, if the report shows each port by itself (`forward`); else none.
     fn port_names(&self) -> Vec<String> {
         Vec::new()
     }
@@ -163,7 +163,7 @@ pub trait KernelPort: Sync {
     /// Number within its port of source `source` (a receive queue or a CPU), and the place of its port: 0 or 1.
     fn source_place(&self, source: usize) -> (usize, usize);
 
-    /// Where packets are sent to.
+    /// Sets the MAC address that packets are sent to.
     fn set_dest_mac(&self, mac: [u8; 6]);
 
     /// Sends one frame as it is: a question for the peer's address.
@@ -175,15 +175,15 @@ pub trait KernelPort: Sync {
     /// The MAC address with which the next hop answered such a question.
     fn heard(&self) -> Option<[u8; 6]>;
 
-    /// Starts the run: from `start_ns` on programs count and lanes send. One schedule a lane; none where the lanes send
+    /// Starts the run: from `start_ns` on programs count and lanes send. One schedule a lane; none if the lanes send
     /// as fast as they can.
     fn begin(&self, times: KernelTimes, schedules: &[LaneSchedule]);
 
     /// Sets the end of the run; an earlier one than set before takes effect at once.
     fn set_end(&self, end_ns: u64);
 
-    /// From when this returns the programs count nothing more, so that totals and rows can be compared. The engine
-    /// calls it once, when the settle time is over and before it takes the last rows and totals.
+    /// Stops the counting: after this returns the programs count nothing more, so that totals and rows can be compared.
+    /// The engine calls it once, when the settle time is over and before it takes the last rows and totals.
     fn stop(&self) {}
 
     /// Sends as lane `lane` on the calling thread, until the schedule is at its end or [`KernelPort::interrupt`] is
@@ -232,7 +232,7 @@ pub trait KernelPort: Sync {
     /// Counters of the kernel or device for port `port`.
     fn counters(&self, port: usize) -> QueueCounters;
 
-    /// Between which two readings of the clock a latency lies; one phrase for the report. `one_way`: of packets that
+    /// Phrase for the report: the two readings of the clock between which a latency lies. `one_way`: for packets that
     /// somebody else has sent and stamped.
     fn latency_note(&self, one_way: bool) -> &'static str {
         match one_way {

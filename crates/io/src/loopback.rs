@@ -1,12 +1,12 @@
 //! The loop path: no kernel, no device. What is sent comes back, after a settable delay and with settable faults.
 //!
-//! It proves the statistics exact: a run over it must report what was injected, packet for packet. So the loop counts
-//! what an observer on its receiving side saw, when he saw it, and not what chance asked for: a copy that found no
-//! free buffer is no duplicate, and a packet held back that nothing overtook was not reordered.
+//! The loop path proves that the statistics are exact: a run over it must report what was injected, packet for packet.
+//! So the loop counts what an observer on its receiving side saw, when he saw it, and not what chance asked for: a copy
+//! that found no free buffer is no duplicate, and a packet held back that nothing overtook was not reordered.
 //!
-//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. All that
-//! befalls a frame is settled when it departs (a place in the device's queue, its losses and its jitter; then the
-//! faults), other than `reorder`: that is when it would arrive.
+//! Each queue is a loop of its own. Frames move through it and are never copied, but to duplicate them. The fate of a
+//! frame is decided when it departs (a place in the device's queue, its losses and its jitter; then the faults). Only
+//! `reorder` is decided when the frame would arrive.
 
 mod config;
 mod device;
@@ -25,7 +25,7 @@ use crate::{Capabilities, Fact, Layer, Port, QueueCounters, Result};
 use fault::Counts;
 use std::sync::atomic::AtomicU64;
 
-/// Where the loop's time comes from: the engine's clock, or a test's.
+/// Clock of the loop: the engine's, or a test's.
 pub trait Now: Sync {
     /// Now, ns on the clock that the engine measures with; never goes back.
     fn now_ns(&self) -> u64;
@@ -40,7 +40,7 @@ impl<F: Fn() -> u64 + Sync> Now for F {
 
 /// The loop's far end.
 pub trait Turn: Sync {
-    /// What it keeps of one queue's packets.
+    /// Memory that the far end keeps of one queue's packets.
     type Memory<'p>
     where
         Self: 'p;
@@ -55,7 +55,7 @@ pub trait Turn: Sync {
         Self: 'p;
 }
 
-/// One that keeps nothing.
+/// A far end that keeps nothing.
 impl<F: Fn(&mut [u8]) -> bool + Sync> Turn for F {
     type Memory<'p>
         = &'p F

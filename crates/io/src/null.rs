@@ -1,8 +1,8 @@
 //! The null path: no kernel, no device. It discards what is sent and produces what a [`Source`] gives.
 //!
-//! It measures the ceiling of the engine: what is left when I/O costs next to nothing. For that its own cost must be
-//! small and known, so buffers are reused last-in first-out (the same few stay in the first-level cache), the free
-//! list is borrowed once per burst, and the source is a type parameter, inlined into the receive loop.
+//! The null path measures the ceiling of the engine: the rate that is left when I/O costs next to nothing. For that its
+//! own cost must be small and known, so buffers are reused last-in first-out (the same few stay in the first-level
+//! cache), the free list is borrowed once per burst, and the source is a type parameter, inlined into the receive loop.
 
 mod config;
 mod pool;
@@ -214,7 +214,7 @@ impl Frame for NullFrame<'_> {
 /// One queue of the null path.
 pub struct NullQueue<'p, S: Source = NoSource> {
     pool: &'p NullPool,
-    /// The frames of the last burst sent: the next to be allocated, all at once where the number fits.
+    /// The frames of the last burst sent: the next to be allocated, all at once if the number fits.
     stock: Burst<NullFrame<'p>>,
     source: S,
     _claim: Claim<'p>,

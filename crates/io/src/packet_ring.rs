@@ -1,5 +1,5 @@
-//! A ring of copied packets from one lane to one other thread: what a lane that must not wait hands to a thread that
-//! may (a capture's writer).
+//! A ring of copied packets from one lane to one other thread: a lane must not wait, so it hands packets to a thread
+//! that may (a capture's writer).
 //!
 //! One producer, one consumer, no lock, nothing allocated after it is made; a full ring refuses, and the producer
 //! counts. The memory is an array of 64-bit atomics, so all of this is safe code: a relaxed load or store of a word is
@@ -19,9 +19,9 @@ pub const MAX_LENGTH: usize = (1 << LENGTH_BITS) - 1;
 /// Direction of a frame, as pcapng's `epb_flags` has it. Tag 0 says nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It arrived.
+    /// The frame arrived.
     Received = 1,
-    /// It left.
+    /// The frame left.
     Sent = 2,
 }
 
@@ -46,11 +46,11 @@ struct Position(AtomicU64);
 struct Shared {
     /// A power of two of words.
     words: Box<[Word]>,
-    /// Words ever written and published. The producer's.
+    /// Words ever written and published. Written by the producer.
     head: Position,
-    /// Nothing with an earlier time will follow, ns. The producer's.
+    /// Time in ns: no packet with an earlier time will follow. Written by the producer.
     seen_ns: Position,
-    /// Words ever read. The consumer's.
+    /// Words ever read. Written by the consumer.
     tail: Position,
     closed: AtomicBool,
 }
@@ -101,7 +101,7 @@ pub struct PacketProducer {
 }
 
 impl PacketProducer {
-    /// Copies a packet into the ring; false, with nothing done, where there is no room. The consumer sees it after
+    /// Copies a packet into the ring; false, with nothing done, if there is no room. The consumer sees it after
     /// [`PacketProducer::publish`]. Of more than [`MAX_LENGTH`] bytes only so many are kept.
     #[inline]
     pub fn push(&mut self, packet: RingPacket, bytes: &[u8]) -> bool {
@@ -189,7 +189,7 @@ fn store(words: &[Word], bytes: &[u8]) {
 pub struct RingPacket {
     /// When it was received or sent, ns on the lanes' clock.
     pub time_ns: u64,
-    /// Its length before it was cut, bytes.
+    /// Length of the packet before it was cut, bytes.
     pub wire_len: u32,
     /// Port and direction ([`tag`]); 0: there is one port, and all frames are received.
     pub tag: u16,

@@ -3,7 +3,7 @@
 use crate::around::Watch;
 use crate::{Capabilities, Queue, Result};
 
-/// What a lane will do with its queue: paths open only what is used.
+/// Roles of a lane's queue: paths open only what is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
     /// The lane receives.
@@ -19,7 +19,7 @@ pub struct Fact {
     pub name: &'static str,
     /// Value, as text.
     pub value: String,
-    /// The screen has it, too, when it shows a summary in full; the JSON has every fact.
+    /// The screen shows this fact, too, in a full summary; the JSON has every fact.
     pub shown: bool,
 }
 
@@ -47,10 +47,9 @@ impl Fact {
 pub struct QueueCounters {
     /// Packets that this host received and dropped before mpps could take them: socket buffer or ring full.
     pub rx_dropped: u64,
-    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: of this port, and none of
-    /// others.
+    /// Packets accepted by [`Queue::transmit`] that the kernel or device then refused: packets of this port only.
     pub tx_failed: u64,
-    /// Further counters: snake_case name and total. Those of [`crate::counter`] mean something to the verdict.
+    /// Further counters: snake_case name and total. The verdict judges those that [`crate::counter`] names.
     pub other: Vec<(&'static str, u64)>,
 }
 
@@ -63,13 +62,13 @@ pub trait Port: Sync {
     where
         Self: 'p;
 
-    /// What the path can do on this device.
+    /// Returns the capabilities of the path on this device.
     fn capabilities(&self) -> &Capabilities;
 
     /// Makes the packet memory of queue `queue`. Called once per queue, on the lane's thread, before any packet moves.
     ///
     /// # Errors
-    /// When memory or rings can't be had.
+    /// When memory or rings are not available.
     fn pool(&self, queue: usize) -> Result<Self::Pool>;
 
     /// Takes queue `queue` into use. The lane calls this once, after [`Port::pool`].
@@ -88,14 +87,15 @@ pub trait Port: Sync {
     /// and once more after the lanes have ended.
     fn counters(&self, queue: usize) -> QueueCounters;
 
-    /// Of the counters of queue `queue` what this host dropped ([`QueueCounters::rx_dropped`]); `None` where the path
-    /// can't tell. Called by the collector for each row, some ten times a second: to be had with few system calls and
-    /// without allocating. May lag behind, but for the call of [`Port::counters`] after the lanes have ended.
+    /// Returns the number of packets of queue `queue` that this host dropped ([`QueueCounters::rx_dropped`]); `None` if
+    /// the path does not know. The collector calls it for each row, some ten times a second: it must need few system
+    /// calls and no allocation. The number may lag behind, except in [`Port::counters`] after the lanes have ended.
     fn rx_dropped(&self, queue: usize) -> Option<u64> {
         Some(self.counters(queue).rx_dropped)
     }
 
-    /// Whether [`Port::rx_dropped`] tells the drops of each queue; else all of the port's stand at its first.
+    /// Whether [`Port::rx_dropped`] counts the drops of each queue; if not, its first queue has the drops of the whole
+    /// port.
     fn drops_by_queue(&self) -> bool {
         true
     }
@@ -105,7 +105,7 @@ pub trait Port: Sync {
         false
     }
 
-    /// Watches of the interfaces that the port's packets leave by; none where it has none. Made once per trial, before
+    /// Watches of the interfaces that the port's packets leave by; none if it has none. Made once per trial, before
     /// its start.
     fn watches(&self) -> Vec<Box<dyn Watch>> {
         Vec::new()

@@ -4,7 +4,7 @@ use crate::{Burst, Frame, Result};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What [`Queue::wait`] waits for.
+/// Events that [`Queue::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Wake when a packet can be received.
@@ -13,7 +13,7 @@ pub struct Wait {
     pub tx: bool,
 }
 
-/// What the fill of an [`RxRoom`] is counted in.
+/// Unit in which the fill of an [`RxRoom`] is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoomUnit {
     /// Packets: places of a ring.
@@ -23,14 +23,15 @@ pub enum RoomUnit {
     Bytes,
 }
 
-/// Where received packets wait for [`Queue::receive`]: a ring, or the buffer of a socket. What finds no room is lost.
+/// Buffer in which received packets wait for [`Queue::receive`]: a ring, or the buffer of a socket. A packet that finds
+/// no room is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RxRoom {
-    /// What it holds at most; of several rings or sockets, each.
+    /// Most that the buffer holds; if there are several rings or sockets, most that each holds.
     pub size: u64,
     /// How many rings or sockets there are.
     pub count: usize,
-    /// What that is counted in.
+    /// Unit of `size`.
     pub unit: RoomUnit,
     /// A look ([`Queue::rx_fill`]) costs so much that there should be no more than one in this time.
     pub every: Duration,
@@ -52,15 +53,15 @@ pub trait Queue {
     /// transmit ring is exhausted). Their length and contents are whatever was there: set the length, then write.
     ///
     /// # Errors
-    /// As [`Queue::receive`].
+    /// The same as for [`Queue::receive`].
     fn allocate(&mut self, burst: &mut Burst<Self::Frame>, n: usize) -> Result<usize>;
 
-    /// Sends frames from the front of `burst`; returns how many were taken. What was not taken stays in the burst,
-    /// in order. A frame may be one that was allocated or one that was received, on this queue or another over the
-    /// same pool. Taken means handed to the path: what becomes of it after is in [`crate::Port::counters`].
+    /// Sends frames from the front of `burst`; returns how many were taken. Frames that were not taken stay in the
+    /// burst, in order. A frame may be one that was allocated or one that was received, on this queue or another over
+    /// the same pool. Taken means handed to the path: [`crate::Port::counters`] has a frame's fate after that.
     ///
     /// # Errors
-    /// As [`Queue::receive`]. After an error the burst still holds every frame that was not taken.
+    /// The same as for [`Queue::receive`]. After an error the burst still holds every frame that was not taken.
     fn transmit(&mut self, burst: &mut Burst<Self::Frame>) -> Result<usize>;
 
     /// Gives every frame of the burst back to its pool: paths that can do so in one step override it. The frames are
@@ -75,7 +76,8 @@ pub trait Queue {
         false
     }
 
-    /// Where received packets wait, if the path can tell how full that is. Asked once, before packets move.
+    /// Returns the buffer in which received packets wait, if the path knows how full it is. Asked once, before packets
+    /// move.
     fn rx_room(&self) -> Option<RxRoom> {
         None
     }
@@ -89,13 +91,13 @@ pub trait Queue {
     /// Pushes out whatever the path holds back (a doorbell, a half-filled ring). Called when a lane goes idle.
     ///
     /// # Errors
-    /// As [`Queue::receive`].
+    /// The same as for [`Queue::receive`].
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// What becomes readable when something can be received: for a lane that waits for two queues at once. `None`: only
-    /// [`Queue::wait`] can wait for this queue, or it receives nothing.
+    /// Returns the descriptor that becomes readable when something can be received: for a lane that waits for two
+    /// queues at once. `None`: only [`Queue::wait`] can wait for this queue, or it receives nothing.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -104,6 +106,6 @@ pub trait Queue {
     /// return early.
     ///
     /// # Errors
-    /// As [`Queue::receive`].
+    /// The same as for [`Queue::receive`].
     fn wait(&mut self, what: Wait, timeout: Duration) -> Result<()>;
 }

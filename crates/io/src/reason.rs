@@ -4,20 +4,20 @@
 /// Declares [`Reason`] with its list, names and meanings from one table, so that they can't differ.
 macro_rules! reasons {
     ($($reason:ident = $name:literal: $meaning:literal,)*) => {
-        /// Something that packets are counted by, beside the test's own figures.
+        /// Reason by which packets are counted, beside the test's own figures.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $(#[doc = $meaning] $reason,)* }
 
         impl Reason {
-            /// All there are.
+            /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$reason,)*];
 
-            /// The name as it stands in the JSON.
+            /// Returns the name that the JSON uses.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$reason => $name,)* }
             }
 
-            /// What it means, for people.
+            /// Returns the meaning, for people.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$reason => $meaning,)* }
             }
@@ -79,12 +79,12 @@ reasons! {
 }
 
 impl Reason {
-    /// The reason of this name; `None` where there is none.
+    /// The reason of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }
 
-    /// How often counts by name have it.
+    /// Returns the count of this reason in a list of counts by name; 0 if it is not in the list.
     pub fn of(self, counts: &[(String, u64)]) -> u64 {
         let found = counts.iter().find(|(name, _)| name == self.as_str());
         found.map_or(0, |(_, n)| *n)

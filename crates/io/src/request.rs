@@ -1,9 +1,9 @@
-//! What a workload needs of a port, in words that no path owns. A path makes of it what it has.
+//! Request of a workload to a port, in words that belong to no path. Each path translates it into its own settings.
 
 use crate::{AddressRange, FlowSet, PortSpec, Roles, Selection, addresses};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// What the packets of a port are for.
+/// Purpose of a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Send test packets, and receive none.
@@ -25,12 +25,12 @@ pub enum Task {
 }
 
 impl Task {
-    /// Whether it makes packets of its own.
+    /// Whether the task makes packets of its own.
     pub fn generates(self) -> bool {
         matches!(self, Self::Send | Self::SendReceive | Self::Exchange)
     }
 
-    /// Whether a port takes frames for other MAC addresses, too: as its option `promisc=` says; without one, where the
+    /// Whether a port takes frames for other MAC addresses, too: as its option `promisc=` says; without one, if the
     /// frames of such a task are often not for this host.
     pub fn promiscuous(self, said: Option<bool>) -> bool {
         said.unwrap_or(matches!(
@@ -49,7 +49,7 @@ pub struct Ends {
     pub dst: IpAddr,
     /// The flows between them.
     pub flows: FlowSet,
-    /// Index of the interface that link-local addresses of either end are on, where it was named; else 0.
+    /// Index of the interface that link-local addresses of either end are on, if it was named; else 0.
     pub scope: u32,
 }
 
@@ -66,15 +66,15 @@ impl Ends {
     }
 }
 
-/// What a workload needs of one port.
+/// Request of a workload to one port.
 pub struct Request<'a> {
     /// The port, as it was written.
     pub spec: &'a PortSpec,
-    /// What its packets are for.
+    /// Purpose of the port's packets.
     pub task: Task,
-    /// What each lane does; lane `i` drives queue `i`. Empty where the kernel runs the workload on its own CPUs.
+    /// Roles of each lane; lane `i` drives queue `i`. Empty if the kernel runs the workload on its own CPUs.
     pub roles: &'a [Roles],
-    /// Core of each lane, where it is pinned. As long as `roles`.
+    /// Core of each lane, if it is pinned. As long as `roles`.
     pub cores: Vec<Option<usize>>,
     /// Which packets are the test's.
     pub selection: Selection,

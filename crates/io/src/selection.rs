@@ -18,10 +18,10 @@ pub enum Selection {
         ports: Option<RangeInclusive<u16>>,
         /// Ports within `ports` that programs of the host have open, ascending: packets to them are the host's.
         excluded: Vec<u16>,
-        /// Where they come from, if that is known.
+        /// Source of the packets, if it is known.
         from: Option<From>,
     },
-    /// What has this address and one of these ports as source or as destination.
+    /// Packets that have this address and one of these ports as source or as destination.
     Either {
         /// IP protocol; `None`: any.
         protocol: Option<u8>,
@@ -43,7 +43,7 @@ pub enum To {
     Any,
     /// The interface's own addresses. The filter between host and lanes looks them up; the lanes take whatever comes.
     Own(Vec<IpAddr>),
-    /// Those that were named: no others anywhere.
+    /// The addresses that were named: no others, in any filter.
     Only(AddressRange),
 }
 
@@ -57,7 +57,7 @@ impl To {
         }
     }
 
-    /// The addresses that an XDP program looks for: none where they are more than it has room for
+    /// The addresses that an XDP program looks for: none if they are more than it has room for
     /// ([`MOST_ADDRESSES`] of a family), which means any.
     pub fn with_room(&self) -> Listed {
         let listed = Listed::of(&self.addresses());
@@ -79,7 +79,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Ranges of one address one by one, and of longer ones the first: a port of a test has no more.
+    /// Splits `ranges` into single addresses and the first longer range: a port of a test has no second one.
     pub fn of(ranges: &[AddressRange]) -> Self {
         Self {
             single: ranges.iter().filter_map(addresses::only).collect(),
@@ -93,7 +93,7 @@ impl Listed {
     }
 }
 
-/// Where the packets of a test come from.
+/// Source of a test's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct From {
     /// The peer's addresses.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct PortSpec {
     /// `udp`, `af_packet`, …
     pub path: String,
-    /// What the path opens: an address, an interface; empty for paths that open nothing.
+    /// Device that the path opens: an address, an interface; empty for paths that open nothing.
     pub device: String,
     /// Options in the order written.
     pub options: Vec<(String, String)>,
@@ -59,7 +59,7 @@ impl PortSpec {
         for part in parts {
             let Some((key, value)) = part.split_once('=').filter(|(k, v)| !k.is_empty() && !v.is_empty()) else {
                 let word = part.split(|c: char| !is_of_key(c)).next().unwrap_or_default();
-                // What follows a secret with a comma in it is the rest of it.
+                // A secret with a comma in it: the words after the comma are the rest of it.
                 if is_secret(word) || self.options.iter().any(|(key, _)| is_secret(key)) {
                     return Err(SpecError(format!(
                         "port '{self},{HIDDEN}': an option is not of the form key=value; a secret has no comma in it"
@@ -110,7 +110,7 @@ impl PortSpec {
     }
 }
 
-/// In place of a secret.
+/// Text that is shown in place of a secret.
 const HIDDEN: &str = "…";
 
 /// A text without the values of options `secret=`, and of those that were meant to be one: `Secret=`, `secrt=`.

@@ -1,4 +1,4 @@
-//! Between which loads the answer lies.
+//! Bounds: the loads between which the answer lies.
 
 use crate::{Class, Goal, Sums, Trial};
 use std::collections::BTreeMap;
@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 pub struct Bounds {
     /// Largest load below `upper` at which the goal is met, packets per second.
     pub lower: Option<u64>,
-    /// Smallest load at which it is not met, packets per second: a load above it that meets the goal is not believed.
+    /// Smallest load at which the goal is not met, packets per second. A load above this that meets the goal is not
+    /// believed.
     pub upper: Option<u64>,
 }
 
 impl Bounds {
-    /// What `trials` say.
+    /// Returns the bounds that `trials` show.
     pub fn of(goal: &Goal, trials: &[Trial]) -> Self {
         let mut loads: BTreeMap<u64, Sums> = BTreeMap::new();
         for trial in trials {

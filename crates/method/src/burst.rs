@@ -5,49 +5,49 @@
 pub struct Burst {
     /// Frames that were asked for.
     pub frames: u64,
-    /// Nothing was lost.
+    /// Whether no frame was lost.
     pub passed: bool,
 }
 
-/// What is to be done next.
+/// Next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextBurst {
-    /// A burst of so many frames.
+    /// Try a burst of this many frames.
     Try(u64),
-    /// Nothing.
+    /// The search is over, with this result.
     Done(Longest),
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Longest {
-    /// So many frames pass, and the next step up does not.
+    /// Longest burst that passes, frames; the next step up does not pass.
     Frames(u64),
-    /// The longest burst that may be tried passes, or comes so close that nothing is known of the device: RFC 9004 has
-    /// the search repeated with a higher limit.
+    /// The longest burst that may be tried passes, or the longest that passes comes so close that nothing is known of
+    /// the device. RFC 9004 has the search repeated with a higher limit.
     AtLimit,
-    /// The shortest one is lost in part.
+    /// Even the shortest burst loses frames.
     None,
 }
 
 /// A search between two lengths, in frames.
 ///
-/// Loads are halved by ratio, as buffers differ by orders of magnitude. A burst that loses frames is repeated: only if
-/// all attempts do, it counts as too long.
+/// Lengths are halved by ratio, as buffers differ by orders of magnitude. A burst that loses frames is repeated: it
+/// counts as too long only if all attempts lose frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstSearch {
     /// Shortest burst, frames.
     pub min: u64,
-    /// Longest.
+    /// Longest burst, frames.
     pub max: u64,
-    /// How close the two ends are to be, of the longer one.
+    /// Largest distance of the two ends, as a share of the longer one.
     pub width: f64,
-    /// Attempts that a burst has.
+    /// Attempts per burst.
     pub attempts: u32,
 }
 
 impl BurstSearch {
-    /// What is to be done after `bursts`, which are all of this search, in order.
+    /// Returns the next step after `bursts`, which are all bursts of this search, in order.
     pub fn next(&self, bursts: &[Burst]) -> NextBurst {
         let passed = bursts.iter().filter(|burst| burst.passed).map(|burst| burst.frames);
         let tries = |frames: u64| bursts.iter().filter(|burst| burst.frames == frames).count() as u32;
@@ -59,7 +59,7 @@ impl BurstSearch {
             return NextBurst::Try(last.frames);
         }
         let failed = bursts.iter().filter(|burst| !passes(burst.frames));
-        // One that is longer than what has failed is not believed.
+        // A burst that is longer than one that failed is not believed.
         let high = failed.map(|burst| burst.frames).min();
         let low = low.filter(|low| high.is_none_or(|high| *low < high)).or_else(|| {
             let below = passed.clone().filter(|frames| high.is_none_or(|high| *frames < high));
@@ -97,7 +97,7 @@ mod tests {
         attempts: 2,
     };
 
-    /// Bursts on a device with room for so many frames, and the end.
+    /// Runs a search against a device. Returns its result and its bursts.
     fn search(search: BurstSearch, mut passes: impl FnMut(u64, usize) -> bool) -> (Longest, Vec<Burst>) {
         let mut bursts = Vec::new();
         for number in 0..200 {
@@ -129,7 +129,7 @@ mod tests {
 
         #[test]
         fn one_loss_of_a_burst_that_fits_does_not_shorten_it(room in 1_000u64..1_000_000, bad in 0usize..12) {
-            // One frame is lost by chance; the second attempt tells.
+            // One frame is lost by chance; the second attempt passes.
             let (longest, _) = search(SEARCH, |frames, number| frames <= room && number != bad);
             let Longest::Frames(found) = longest else { panic!("{longest:?}") };
             prop_assert!(found <= room && found as f64 >= room as f64 * 0.98 - 2.0, "{found} of {room}");

@@ -1,19 +1,19 @@
-//! What the trials at one load say of it.
+//! Class of a load by the trials at that load.
 
 use crate::{Goal, Trial};
 
-/// What a load is for a goal.
+/// Class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The device meets the goal at this load, whatever further trials would say.
     Lower,
-    /// It does not.
+    /// The device does not meet the goal at this load, whatever further trials would say.
     Upper,
-    /// More trials are to decide.
+    /// More trials are needed to decide.
     Undecided,
 }
 
-/// Durations of the trials at one load, ns, by what they say to a goal (RFC 9971, Appendix A).
+/// Durations of the trials at one load, ns, by their result for a goal (RFC 9971, Appendix A).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Full-length trials with more loss than the goal allows.
@@ -27,7 +27,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Of those of `trials` that are at `load`.
+    /// Returns the sums of the trials at `load`.
     pub fn of(goal: &Goal, load: u64, trials: &[Trial]) -> Self {
         let mut sums = Self::default();
         for trial in trials.iter().filter(|trial| trial.input.load == load) {
@@ -50,10 +50,10 @@ impl Sums {
         *sum = sum.saturating_add(trial.effective_ns);
     }
 
-    /// What they make of the load: a bound where it would be the same if all that is missing from the duration sum went
-    /// well, and if all of it went badly.
+    /// Returns the class of the load. The load is a bound if the class is the same in two cases: all that is missing
+    /// from the duration sum goes well, and all of it goes badly.
     pub fn class(&self, goal: &Goal) -> Class {
-        // All of it times what is left of one beside the exceed ratio, so that nothing is divided.
+        // Both sides are multiplied by what is left of one beside the exceed ratio, so that nothing is divided.
         let [full_high, full_low, short_high, short_low, sum] = [
             self.full_high,
             self.full_low,
@@ -63,7 +63,7 @@ impl Sums {
         ]
         .map(u128::from);
         let (exceed, rest) = (goal.exceed.part(), goal.exceed.rest());
-        // Short trials can only tell against a load: good ones make up for bad ones, and for no more.
+        // Short trials can only count against a load: good ones make up for bad ones, and for no more.
         let against = (short_high * rest).saturating_sub(short_low * exceed);
         let high = full_high * rest + against;
         let whole = (full_low * rest + high).max(sum * rest);
@@ -80,13 +80,13 @@ impl Sums {
 }
 
 impl Goal {
-    /// What `trials` say of `load`.
+    /// Returns the class of `load` by `trials`.
     pub fn class(&self, load: u64, trials: &[Trial]) -> Class {
         Sums::of(self, load, trials).class(self)
     }
 
-    /// RFC 9971's conditional throughput at a load, packets per second: what was forwarded in the worst of the trials
-    /// that the goal does not excuse. `None` where the trials are too few to tell.
+    /// Returns RFC 9971's conditional throughput at a load, packets per second: the rate forwarded in the worst of the
+    /// trials that the goal does not excuse. `None` if the trials are too few.
     pub fn conditional_throughput(&self, load: u64, trials: &[Trial]) -> Option<f64> {
         let full = |trial: &&Trial| trial.input.load == load && trial.input.duration_ns >= self.final_ns;
         let mut losses: Vec<_> = trials

@@ -1,4 +1,4 @@
-//! What a search is to find.
+//! Goals of a search.
 
 use crate::Ratio;
 
@@ -7,7 +7,7 @@ use crate::Ratio;
 pub struct Goal {
     /// Packets that may be missing, of those due.
     pub loss: Ratio,
-    /// Share of the duration sum that may be of trials with more loss than that.
+    /// Share of the duration sum that may be of trials with more loss than `loss`.
     pub exceed: Ratio,
     /// Length of a full trial, ns.
     pub final_ns: u64,
@@ -19,19 +19,19 @@ pub struct Goal {
     pub width: f64,
 }
 
-/// Why a goal can't be searched for.
+/// Reason why a goal can't be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGoal {
-    /// A duration of nothing.
+    /// A duration is zero.
     #[error("a trial must take some time")]
     NoDuration,
-    /// First trials longer than full ones.
+    /// First trials are longer than full ones.
     #[error("first trials are longer than full ones")]
     InitialAboveFinal,
     /// The sum is shorter than one trial.
     #[error("the duration sum is below the length of a full trial")]
     SumBelowFinal,
-    /// Bounds that need not differ, or may be anywhere.
+    /// The width asks for no distance between the bounds, or allows any distance.
     #[error("the width must be above 0 and below 1")]
     Width,
 }
@@ -39,7 +39,7 @@ pub enum BadGoal {
 const SECOND: u64 = 1_000_000_000;
 
 impl Goal {
-    /// Throughput as RFC 2544 has it: full trials of 60 s without loss.
+    /// Throughput as defined by RFC 2544: full trials of 60 s without loss.
     pub const RFC2544: Self = Self {
         loss: Ratio::ZERO,
         exceed: Ratio::ZERO,
@@ -49,14 +49,14 @@ impl Goal {
         width: 0.001,
     };
 
-    /// Binary search with loss verification, as ETSI's TST009 has it.
+    /// Binary search with loss verification, as defined by ETSI's TST009.
     pub const TST009: Self = Self {
         exceed: Ratio::HALF,
         sum_ns: 120 * SECOND,
         ..Self::RFC2544
     };
 
-    /// As FD.io's CSIT searches for `loss`.
+    /// Returns the goal that FD.io's CSIT searches for with `loss`.
     pub fn csit(loss: Ratio) -> Self {
         Self {
             loss,
@@ -68,8 +68,10 @@ impl Goal {
         }
     }
 
+    /// Checks that trials can reach the goal.
+    ///
     /// # Errors
-    /// When it can't be reached whatever the trials say.
+    /// When the goal can't be reached whatever the trials say.
     pub fn check(&self) -> Result<(), BadGoal> {
         if self.initial_ns == 0 || self.final_ns == 0 {
             return Err(BadGoal::NoDuration);
@@ -86,16 +88,16 @@ impl Goal {
         Ok(())
     }
 
-    /// Whether two bounds are as close as asked for, or as close as whole packets per second can be.
+    /// Whether two bounds are as close as the goal asks, or as close as whole packets per second can be.
     pub fn is_within(&self, lower: u64, upper: u64) -> bool {
         let apart = upper.saturating_sub(lower);
         apart as f64 <= self.width * upper as f64 + 1.0
     }
 
-    /// Goals on the way to this one, from coarse to the goal itself: with shorter sums, and wider by factors of two.
-    /// Most of the range is ruled out by them in a fraction of the time.
+    /// Returns the goals on the way to this one, from coarse to the goal itself: with shorter sums, and wider by
+    /// factors of two. They rule out most of the range in a fraction of the time.
     pub(crate) fn stages(&self) -> Vec<Self> {
-        /// Stages before the goal itself, where its trials are fewer than it takes.
+        /// Number of stages before the goal itself, if its trials are shorter than the duration sum.
         const BEFORE: i32 = 2;
         let (first, last) = (self.initial_ns as f64, self.sum_ns as f64);
         let mut stages = Vec::new();
@@ -110,7 +112,7 @@ impl Goal {
             });
         }
         stages.push(*self);
-        // Where one trial is all it takes, nothing is gained by others before.
+        // If one trial is all that the goal takes, earlier stages gain nothing.
         stages.dedup_by_key(|stage| (stage.final_ns, stage.sum_ns));
         if let Some(last) = stages.last_mut() {
             last.width = self.width;

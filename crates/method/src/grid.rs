@@ -1,4 +1,4 @@
-//! The loads that a search tries.
+//! Loads that a search tries.
 
 use crate::Limits;
 
@@ -21,17 +21,17 @@ impl Grid {
         Self { limits, step, top }
     }
 
-    /// The place of the highest load.
+    /// Returns the place of the highest load.
     pub(crate) fn top(&self) -> u32 {
         self.top
     }
 
-    /// Places that bounds may be apart that may be `width` apart: at least 1.
+    /// Returns how many places apart bounds may be for a goal of width `width`: at least 1.
     pub(crate) fn width(&self, width: f64) -> u32 {
         ((-(1.0 - width).ln() / self.step) as u32).max(1)
     }
 
-    /// The load at a place, packets per second.
+    /// Returns the load at a place, packets per second.
     pub(crate) fn load(&self, place: u32) -> u64 {
         if place == 0 {
             return self.limits.min;
@@ -41,7 +41,7 @@ impl Grid {
         (load.round() as u64).clamp(self.limits.min, self.limits.max)
     }
 
-    /// The highest place whose load is no higher; 0 below the lowest.
+    /// Returns the highest place whose load is not above `load`; 0 if `load` is below the lowest.
     pub(crate) fn at_most(&self, load: f64) -> u32 {
         let near = self.near(load);
         let fits = |place: &u32| self.load(*place) as f64 <= load;
@@ -52,7 +52,7 @@ impl Grid {
             .unwrap_or(near.saturating_sub(1))
     }
 
-    /// The lowest place whose load is no lower; the top above the highest.
+    /// Returns the lowest place whose load is not below `load`; the top if `load` is above the highest.
     pub(crate) fn at_least(&self, load: f64) -> u32 {
         let near = self.near(load);
         let fits = |place: &u32| self.load(*place) as f64 >= load;
@@ -63,7 +63,7 @@ impl Grid {
             .unwrap_or(self.top)
     }
 
-    /// A place that is off by one at the most.
+    /// Returns a place that is off by at most one.
     fn near(&self, load: f64) -> u32 {
         let below = (self.limits.max as f64 / load.max(1.0)).ln() / self.step;
         (f64::from(self.top) - below).round().clamp(0.0, f64::from(self.top)) as u32

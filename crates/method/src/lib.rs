@@ -1,14 +1,15 @@
-//! Search methods as pure logic: from the trials so far to the next one, and to what they say.
+//! Search methods as pure logic: from the trials so far to the next one, and to their result.
 //!
-//! There is no clock here and no I/O: whoever runs the trials hands in the list of those that have ended. All else is
-//! reckoned from that list anew each time, so a search that was cut short goes on by handing in the list again, and a
-//! result can be checked by whoever has it.
+//! There is no clock here and no I/O: the program that runs the trials hands in the list of those that have ended. All
+//! else is computed from that list each time. So a search that was interrupted continues when the list is handed in
+//! again, and a result can be checked by anyone who has the list.
 //!
 //! [`Search`] is MLRsearch as [RFC 9971](https://www.rfc-editor.org/rfc/rfc9971) defines it: several goals in one
-//! search, of which the throughput of RFC 2544 (no loss) is one. The RFC prescribes what trials at a load say of it
-//! ([`Goal::class`]) and what is reported ([`Search::results`]), not which trial is next; that is this crate's own.
+//! search, of which the throughput of RFC 2544 (no loss) is one. The RFC prescribes the class of a load by its trials
+//! ([`Goal::class`]) and what is reported ([`Search::results`]). It does not prescribe which trial is next; that is
+//! this crate's own.
 //!
-//! [`compare`] says which of two things is better by their trials, and whether that can be said.
+//! [`compare`] finds which of two things is better by their trials, and whether the trials are enough for an answer.
 
 #![forbid(unsafe_code)]
 

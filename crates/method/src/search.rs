@@ -1,9 +1,9 @@
 //! MLRsearch: one search for several goals.
 //!
-//! The first trial is at the highest load, the second at what came through of it. From there each goal goes through its
-//! stages: out from what the coarser stage has found by steps that double until a load meets the goal and one does not,
-//! then inwards. Loads lie on a grid, so that nearly equal ones are equal. All goals read all trials; the next trial is
-//! at the lowest load that any of them wants, as more goals learn from it.
+//! The first trial is at the highest load, the second at the rate that came through in the first. From there each goal
+//! goes through its stages. A stage moves outwards from the result of the coarser stage, by steps that double, until a
+//! load meets the goal and one does not; then inwards. Loads lie on a grid, so that nearly equal ones are equal. All
+//! goals read all trials. The next trial is at the lowest load that any goal wants, as more goals learn from it.
 
 use crate::grid::Grid;
 use crate::{Bounds, Class, Goal, Input, Ratio, Trial, Verdict};
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 /// Loads that a search may try, packets per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The lowest.
+    /// Lowest load.
     pub min: u64,
-    /// The highest.
+    /// Highest load.
     pub max: u64,
 }
 
-/// Why there is nothing to search.
+/// Reason why there is nothing to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLimits {
-    /// The highest load is not above the lowest, or that is 0.
+    /// The highest load is not above the lowest, or the lowest is 0.
     #[error("loads from {} to {} pps: want a lowest of 1 pps or more, and a higher one", .0.min, .0.max)]
     Empty(Limits),
     /// There is no goal.
@@ -32,61 +32,61 @@ pub enum BadLimits {
 /// Void trials in a row after which the host is given up.
 const MOST_VOID: usize = 3;
 
-/// A search, as far as it does not depend on what its trials say.
+/// Settings of a search: all that does not depend on its trials.
 #[derive(Clone, Debug)]
 pub struct Search {
     goals: Vec<Goal>,
     limits: Limits,
     grid: Grid,
-    /// Effective durations after which it ends, ns.
+    /// Effective duration after which the search ends, ns.
     most_ns: u64,
-    /// By halving, as other tools search.
+    /// Whether the search is a binary one, as in other tools.
     halves: bool,
 }
 
-/// What is to be done next.
+/// Next step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This trial.
+    /// Run this trial.
     Trial(Input),
-    /// Nothing.
+    /// The search is over, for this reason.
     Done(End),
 }
 
-/// Why a search ended.
+/// Reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All is known that can be.
+    /// All goals have their bounds, as far as they can be found.
     Found,
     /// The trials took as long as they may.
     OutOfTime,
-    /// This host could not do what was asked of it: the last trials were void.
+    /// This host could not send as asked: the last trials were void.
     Void,
 }
 
-/// What is known of a goal.
+/// Result of a search for one goal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Between which loads the answer lies.
+    /// Loads between which the answer lies.
     pub bounds: Bounds,
     /// Packets per second that came through at the lower bound: see [`Goal::conditional_throughput`].
     pub conditional_throughput: Option<f64>,
-    /// Both bounds are there, and as close as the goal asks.
+    /// Whether both bounds are known, and as close as the goal asks.
     pub regular: bool,
-    /// The highest load meets the goal: the device may do more.
+    /// Whether the highest load meets the goal: the device may do more.
     pub at_max: bool,
-    /// The lowest load does not meet it: nothing is known of lower ones, which is not to say that there is no load.
+    /// Whether the lowest load fails the goal. Nothing is known of lower loads: one of them may still meet the goal.
     pub none_passes: bool,
 }
 
-/// What a stage would like to know.
+/// Trial that a stage needs next.
 struct Wish {
     input: Input,
     width: f64,
 }
 
 impl Search {
-    /// A search for all of `goals` that ends after `most_ns` of effective duration.
+    /// Creates a search for all of `goals` that ends after `most_ns` of effective duration.
     ///
     /// # Errors
     /// When there is nothing to search for.
@@ -107,10 +107,9 @@ impl Search {
         })
     }
 
-    /// As [`Search::new`], for one goal, with the trials that a binary search has: the highest load, then the middle
-    /// between the highest that has passed (0 at first) and the lowest that has failed, until the two are as close as
-    /// the goal asks. One trial decides, and what has passed is confirmed by full trials, or
-    /// counts as failed.
+    /// As [`Search::new`], for one goal, with the trials of a binary search: the highest load, then the middle between
+    /// the highest that has passed (0 at first) and the lowest that has failed, until the two are as close as the goal
+    /// asks. One trial decides a load. A load that has passed is then confirmed by full trials, or counts as failed.
     ///
     /// # Errors
     /// As [`Search::new`].
@@ -121,7 +120,7 @@ impl Search {
         })
     }
 
-    /// The same search within other limits.
+    /// Returns the same search within other limits.
     ///
     /// # Errors
     /// As [`Search::new`].
@@ -131,22 +130,22 @@ impl Search {
         Ok(Self { halves, ..search })
     }
 
-    /// The goals.
+    /// Returns the goals.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
 
-    /// After how much effective duration it ends, ns.
+    /// Returns the effective duration after which the search ends, ns.
     pub fn most_ns(&self) -> u64 {
         self.most_ns
     }
 
-    /// The loads that it may try.
+    /// Returns the loads that the search may try.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// What `trials` say of each goal.
+    /// Returns the result for each goal after `trials`.
     pub fn results(&self, trials: &[Trial]) -> Vec<Outcome> {
         let of = |goal: &Goal| {
             let bounds = Bounds::of(goal, trials);
@@ -162,12 +161,12 @@ impl Search {
         self.goals.iter().map(of).collect()
     }
 
-    /// What is to be done after `trials`.
+    /// Returns the next step after `trials`.
     pub fn next(&self, trials: &[Trial]) -> Next {
         let void = |trial: &&Trial| trial.verdict == Verdict::Void;
         match trials.last().filter(void) {
             Some(_) if trials.iter().rev().take_while(void).count() >= MOST_VOID => return Next::Done(End::Void),
-            // It has decided nothing.
+            // The void trial has decided nothing.
             Some(last) => return Next::Trial(last.input),
             None => {}
         }
@@ -191,10 +190,10 @@ impl Search {
         }
     }
 
-    /// How many trials are still to come, and how long they take, ns, if the device goes on as it seems so far, and
-    /// forwards one rate and no more.
+    /// Returns the number of trials still to come, and their duration, ns. Assumes that the device goes on as it seems
+    /// so far, and forwards one rate and no more.
     pub fn estimate(&self, trials: &[Trial]) -> (u32, u64) {
-        /// Trials after which nobody wants to know more.
+        /// Most trials of an estimate: beyond this number nobody wants to know more.
         const MOST: u32 = 1000;
         let Limits { min, max } = self.limits;
         let known = Bounds::of(&self.goals[0], trials);
@@ -225,7 +224,7 @@ impl Search {
         (number, ns)
     }
 
-    /// The trial that is to bring a goal further; `None` once no trial would.
+    /// Returns the trial that brings a goal further; `None` once no trial would.
     fn wish(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
         if self.halves {
             return self.halved(goal, trials);
@@ -247,7 +246,7 @@ impl Search {
         None
     }
 
-    /// The next trial of a binary search.
+    /// Returns the next trial of a binary search.
     fn halved(&self, goal: &Goal, trials: &[Trial]) -> Option<Wish> {
         let Limits { min, max } = self.limits;
         let of = |high: bool| {
@@ -275,7 +274,7 @@ impl Search {
         if !goal.is_within(low, high) {
             return wish((low + (high - low) / 2).max(min), goal.initial_ns);
         }
-        // All that is missing is that it passes as long as it should.
+        // Only one thing is missing: that the load passes for as long as it should.
         match passed {
             Some(low) if goal.class(low, trials) == Class::Lower => None,
             Some(low) => wish(low, goal.final_ns),
@@ -283,14 +282,14 @@ impl Search {
         }
     }
 
-    /// The place at which a stage wants a trial, given what the coarser one before it has found; `None`: its bounds are
-    /// as close as they need be, or one of them is a limit of the search.
+    /// Returns the place at which a stage wants a trial, given the result of the coarser stage before it. `None` if its
+    /// bounds are as close as they need be, or if one of them is a limit of the search.
     fn place(&self, stage: &Goal, known: Known, coarser: Known, trials: &[Trial]) -> Option<u32> {
         let width = self.grid.width(stage.width);
         let inside = |place: Option<u32>| {
             place.filter(|&at| known.lower.is_none_or(|low| at > low) && known.upper.is_none_or(|high| at < high))
         };
-        // Two widths or less are left by the coarser stage: its middle, as one end of it is then enough.
+        // The coarser stage left two widths or less: take the middle, as one end of the rest is then enough.
         if let (Some(lower), Some(upper)) = (coarser.lower, coarser.upper)
             && (2..=2 * width).contains(&(upper - lower))
             && known.lower.is_none_or(|place| place <= lower)
@@ -319,7 +318,8 @@ impl Search {
         }
     }
 
-    /// Where nothing is known yet: the highest load; where that lost packets and does not decide, what came through.
+    /// Returns the first place, while nothing is known: the highest load. If that load lost packets and does not
+    /// decide, the rate that came through.
     fn first(&self, stage: &Goal, trials: &[Trial]) -> u32 {
         let at_max = trials.iter().find(|trial| trial.input.load == self.limits.max);
         at_max
@@ -327,8 +327,8 @@ impl Search {
             .unwrap_or(self.grid.top())
     }
 
-    /// The place of the load of which a device that forwarded as much as in `trial` would lose just what is allowed;
-    /// `None` where it lost no more than that.
+    /// Returns the place of the load at which a device that forwards as much as in `trial` would lose exactly what is
+    /// allowed. `None` if `trial` lost no more than is allowed.
     fn through(&self, trial: &Trial, loss: Ratio) -> Option<u32> {
         if !trial.is_high_loss(loss)? {
             return None;
@@ -336,10 +336,10 @@ impl Search {
         Some(self.grid.at_most(trial.forwarding_rate()? / (1.0 - loss.share())))
     }
 
-    /// A place below `upper`: what came through there, or a step down, twice that of the one before.
+    /// Returns a place below `upper`: the rate that came through there, or a step down, twice the step before.
     fn below(&self, stage: &Goal, upper: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
-        // From where a trial passed that longer ones then did not bear out: what failed above says nothing of how far
-        // down it goes.
+        // Start from a place where a trial passed that longer ones then did not confirm: failures above it say nothing
+        // of how far down the search must go.
         let low = |trial: &&Trial| trial.is_high_loss(stage.loss) == Some(false);
         let passed = trials
             .iter()
@@ -353,25 +353,25 @@ impl Search {
         upper.saturating_sub(step).min(through.unwrap_or(u32::MAX))
     }
 
-    /// As [`Self::through`], of the worst trial at a place.
+    /// As [`Self::through`], for the worst trial at a place.
     fn through_at(&self, place: u32, stage: &Goal, trials: &[Trial]) -> Option<u32> {
         let there = trials.iter().filter(|trial| trial.input.load == self.grid.load(place));
         there.filter_map(|trial| self.through(trial, stage.loss)).min()
     }
 
-    /// A place above `lower`: a step up, twice that of the one before.
+    /// Returns a place above `lower`: a step up, twice the step before.
     fn above(&self, stage: &Goal, lower: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
         let passed = self.tried(trials, from.unwrap_or(0)..=lower);
         let step = self.grid.width(stage.width) << passed.saturating_sub(1).min(16);
         (lower + step).min(self.grid.top())
     }
 
-    /// A place between two bounds: the middle or, where the lower one is about what came through at the upper one, so
-    /// that no more is to be expected, a step up if that is lower.
+    /// Returns a place between two bounds: the middle. If the lower bound is about the rate that came through at the
+    /// upper one, no more is to be expected: then a step up, if that is lower.
     fn inwards(&self, stage: &Goal, lower: u32, upper: u32, trials: &[Trial]) -> u32 {
         let width = self.grid.width(stage.width);
         let halved = between(lower, upper, width);
-        // Far below that there is more to be found, and a trial that lost little tells little of where.
+        // Far below that rate there is more to be found, and a trial that lost little does not show where.
         let about = |at: &u32| *at < upper && *at <= lower + width;
         match self.through_at(upper, stage, trials).filter(about) {
             Some(at) => halved.min(self.above(stage, lower, Some(at + 1), trials)),
@@ -379,7 +379,7 @@ impl Search {
         }
     }
 
-    /// At how many of these places there were trials.
+    /// Returns at how many of these places there were trials.
     fn tried(&self, trials: &[Trial], places: std::ops::RangeInclusive<u32>) -> u32 {
         let at = |trial: &Trial| self.grid.at_most(trial.input.load as f64);
         let tried: BTreeSet<u32> = trials.iter().map(at).filter(|at| places.contains(at)).collect();
@@ -403,8 +403,8 @@ impl Known {
     }
 }
 
-/// A place between two, which are more than one apart: a whole number of widths above the lower one where that can be,
-/// so that halving leaves no rest, and neither part takes more steps than half of the next power of two.
+/// Returns a place between two that are more than one apart. If possible it is a whole number of widths above the lower
+/// one, so that halving leaves no rest, and neither part takes more steps than half of the next power of two.
 fn between(lower: u32, upper: u32, width: u32) -> u32 {
     let all = (upper - lower).div_ceil(width);
     if all < 2 {

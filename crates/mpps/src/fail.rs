@@ -1,4 +1,4 @@
-//! How the program fails: one line on standard error, and the exit code that the Contract gives it.
+//! Failures of the program: one line on standard error, and the exit code that the Contract defines.
 
 use crate::cli::{Cli, near};
 use crate::plan::holders::held;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Prints a line on standard error, with what others have written in it made [`printable`].
+/// Prints a line on standard error. Text from others in it is made [`printable`].
 macro_rules! say {
     ($($words:tt)*) => {
         $crate::fail::to_stderr(&format!("mpps: {}", $crate::fail::printable(&format!($($words)*))))
@@ -36,13 +36,13 @@ pub(crate) enum Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// The one line.
+    /// Returns the line that is printed.
     pub(crate) fn line(&self) -> &str {
         let (Self::Usage(line) | Self::Failed(line)) = self;
         line
     }
 
-    /// The same of a part that the line does not name.
+    /// Puts the name of a part in front of the line, if the line does not name it.
     pub(crate) fn of(self, part: impl Display) -> Self {
         match self {
             Self::Usage(line) => Self::Usage(format!("{part}: {line}")),
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -58,34 +58,35 @@ impl Failure {
         }
     }
 
-    /// Prints the one line and gives the exit code.
+    /// Prints the line and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let mut line = printable(self.line());
         let failed = matches!(self, Self::Failed(_));
-        // The paths know what they need, not where they run.
+        // The paths know which privileges they need, but not whether setcap helps on this host.
         let advises = failed && line.contains("with the command that `mpps doctor` prints");
         if let Some(why) = mpps_host::privilege::why_not_setcap().filter(|_| advises) {
             line += &format!(" (setcap does not help here: {why})");
         }
         match failed {
             true => tell_at_end(&line),
-            // Nothing was done, and nobody waits for the end of it.
+            // Nothing was done yet, so no results wait behind this line.
             false => to_stderr(&format!("mpps: {line}")),
         }
         ExitCode::from(self.code())
     }
 }
 
-/// Writes a line to standard error. A reader that has gone (`2>&1 | head`) ends no run: `eprintln!` would panic.
+/// Writes a line to standard error. A closed reader (`2>&1 | head`) does not end the run, whereas `eprintln!` would
+/// panic.
 pub(crate) fn to_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{}", spoken(line));
 }
 
-/// How long words at the end wait for a terminal that takes nothing (Ctrl-S).
+/// Longest wait for a terminal that takes no output (Ctrl-S), per process, for lines at the end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Prints a line on standard error when the results are written, or nothing is left to be done with them. A terminal
-/// that takes nothing does not hold up the end for long: it goes without this line, and without those after it.
+/// Prints a line on standard error when the results are written, or nothing is left to be done with them. If a terminal
+/// takes no output, the program does not wait for it for long: it ends without this line and those after it.
 pub(crate) fn tell_at_end(line: &str) {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     let text = format!("mpps: {}", printable(line));
@@ -95,8 +96,8 @@ pub(crate) fn tell_at_end(line: &str) {
     if GIVEN_UP.load(Ordering::Relaxed) {
         return;
     }
-    // A write that waits can't be broken off, and whether it will wait can't be told of a whole line: so another thread
-    // waits, which ends with the process.
+    // A blocked write can't be cancelled, and nobody can know in advance whether a whole line will block. So another
+    // thread writes and waits; it ends with the process.
     let (said, heard) = channel();
     let words = text.clone();
     let write = move || {
@@ -105,7 +106,7 @@ pub(crate) fn tell_at_end(line: &str) {
     };
     let thread = std::thread::Builder::new().name("mpps-error".to_owned()).spawn(write);
     if thread.is_err() {
-        // A host that starts no threads is what this line is most likely about.
+        // If no thread can be started, this line is probably about that.
         return to_stderr(&text);
     }
     if heard.recv_timeout(PATIENCE).is_err() {
@@ -113,7 +114,7 @@ pub(crate) fn tell_at_end(line: &str) {
     }
 }
 
-/// A text that may quote anything, with control characters in the words of a programmer: a terminal obeys them.
+/// Escapes control characters in a text that may quote anything, as `\u{1b}`: a terminal would obey them.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -125,12 +126,12 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// A wrong argument.
+/// Returns the failure for a wrong argument.
 pub(crate) fn usage(line: impl Display) -> Failure {
     Failure::Usage(line.to_string())
 }
 
-/// A failure of something that was tried.
+/// Returns the failure of a step that was tried.
 pub(crate) fn failed(line: impl Display) -> Failure {
     Failure::Failed(line.to_string())
 }
@@ -162,7 +163,7 @@ impl From<mpps_host::lab::LabError> for Failure {
     }
 }
 
-/// Writes to standard output. A reader that has gone (`| head`) had all that it wanted.
+/// Writes to standard output. A closed reader (`| head`) is no error: it had all that it wanted.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     if stdout_is_closed() {
         return Err(failed("write to standard output: it is closed"));
@@ -176,13 +177,13 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     }
 }
 
-/// Writes words to standard output, as [`print`] does data: in ASCII where the locale has no UTF-8.
+/// Writes text to standard output, as [`print`] writes data. In ASCII if the locale is not UTF-8.
 pub(crate) fn print_words(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     print(|out| write(&mut Spoken(out)))
 }
 
-/// A port that could not be opened: naming a device or address that is not there, or asking for what can't be had of
-/// it, is a wrong argument.
+/// Converts the error of a port that could not be opened. It is a wrong argument if the port names a device or address
+/// that does not exist, or asks for a feature that the device lacks.
 pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
     move |error| {
         use mpps_io::ErrorKind::{InUse, NotFound, Unsupported};
@@ -196,7 +197,7 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
             return failed(format!("port '{spec}': {why}"));
         }
         match error.kind {
-            // The kernel has many words for it: some blame an argument.
+            // The kernel reports this in many ways, and some of them blame an argument.
             kind if kind != NotFound && went(spec) => failed(format!(
                 "port '{spec}': interface {} went while it was opened ({error})",
                 spec.device
@@ -207,7 +208,8 @@ pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> F
     }
 }
 
-/// What is said of a port that could not be opened because BPF is forbidden here; `None`: that is not the reason.
+/// Returns the explanation for a port that could not be opened because BPF is forbidden here; `None`: that is not the
+/// reason.
 fn without_bpf(spec: &mpps_io::PortSpec, error: &mpps_io::Error) -> Option<String> {
     use mpps_io::ErrorKind::{Other, Permission, Unsupported};
     if !matches!(error.kind, Permission | Unsupported | Other) {
@@ -224,13 +226,13 @@ fn without_bpf(spec: &mpps_io::PortSpec, error: &mpps_io::Error) -> Option<Strin
     })
 }
 
-/// Whether the interface of a port is not there any more. The plan has seen it.
+/// Returns whether the interface of a port has disappeared since the plan was checked.
 pub(crate) fn went(spec: &mpps_io::PortSpec) -> bool {
     crate::paths::drives_interface(spec)
         && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }
 
-/// What the argument parser has to say: help and version as they are, errors in one line.
+/// Prints the output of the argument parser: help and version unchanged, errors as one line.
 pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(
@@ -252,7 +254,7 @@ pub(crate) fn of_arguments(error: &clap::Error) -> Result<ExitCode> {
     Err(usage(argument_line(error)))
 }
 
-/// What is wrong with an argument, in one line.
+/// Returns the error of the argument parser as one line.
 pub(crate) fn argument_line(error: &clap::Error) -> String {
     if let Some(line) = of_the_plan(error) {
         return line;
@@ -260,7 +262,7 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let first = text.split("\n\nUsage:").next().unwrap_or(&text);
     let first = first.split("\n\nFor more information").next().unwrap_or(first);
-    // clap's tips go by letters alone, and offer `--junit` for `--count`.
+    // clap's tips compare letters only, and offer `--junit` for `--count`.
     let first = first.split("\n\n  tip:").next().unwrap_or(first);
     let tip = tip(error).map_or_else(String::new, |tip| format!("; tip: {tip}"));
     let first = format!("{first}{tip}");
@@ -270,11 +272,11 @@ pub(crate) fn argument_line(error: &clap::Error) -> String {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    // It quotes what was typed.
+    // The line quotes the user's input.
     mpps_io::hide_secrets(&line)
 }
 
-/// A text of an error of the argument parser.
+/// Returns a text from an error of the argument parser.
 fn context(error: &clap::Error, kind: clap::error::ContextKind) -> Option<String> {
     use clap::error::ContextValue;
     match error.get(kind) {
@@ -284,7 +286,7 @@ fn context(error: &clap::Error, kind: clap::error::ContextKind) -> Option<String
     }
 }
 
-/// Command or option that was likely meant; `None` if none is near.
+/// Returns a tip with the command or option that was likely meant; `None` if none is similar.
 fn tip(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let root = Cli::definition();
@@ -303,7 +305,7 @@ fn tip(error: &clap::Error) -> Option<String> {
             let meant = near::option(sub, name)?;
             Some(format!("a similar argument exists: {meant}"))
         }
-        // clap knows all values of such an option, and suggests near ones only.
+        // clap knows all values of such an option, and suggests only similar ones.
         ErrorKind::InvalidValue => match error.get(ContextKind::SuggestedValue)? {
             ContextValue::String(near) => Some(format!("a similar value exists: '{near}'")),
             _ => None,
@@ -312,7 +314,7 @@ fn tip(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// What is said to who gives `mpps run` an option of the run itself: that is in the plan.
+/// Returns the answer if `mpps run` is given an option of the run itself, which belongs into the plan.
 fn of_the_plan(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ErrorKind};
     let text = |kind| context(error, kind);
@@ -401,7 +403,7 @@ mod tests {
                 panic!("{path}: a wrong argument");
             };
             assert!(told.contains("interface nonesuch9 went while it was opened"), "{told}");
-            // One that never was.
+            // An interface that never existed.
             assert!(matches!(unopened(&spec)(error(ErrorKind::NotFound)), Failure::Usage(_)));
         }
         let there: PortSpec = "xdp:lo".parse().expect("a port");

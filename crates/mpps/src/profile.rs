@@ -1,9 +1,9 @@
-//! `--profile`: samples of the lanes of a run.
+//! `--profile`: samples of a run's lanes.
 //!
-//! The engine tells each thread of a run when it has opened all that it needs, so that it gives up its privileges
-//! ([`mpps_engine::GiveUp`]). This is where a lane's thread is known, and where the main thread still may open events
-//! of the kernel's. From then on a thread of its own, without any privilege, reads what has come, beside the lanes'
-//! cores. There is one run a process.
+//! Each thread of a run calls [`opened`] when it has opened all that it needs, just before it gives up its privileges
+//! ([`mpps_engine::GiveUp`]). At this moment a lane's thread is known, and the main thread may still open the kernel's
+//! events. From then on a separate thread without privileges reads the samples. It keeps off the lanes' cores if it
+//! can. A process has one run.
 
 use crate::plan::run::Run;
 use crate::privilege;
@@ -17,20 +17,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often samples are read: a ring holds 0.1 s of them, and more.
+/// Pause between readings of samples. A ring holds at least 0.1 s of samples.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// How far it is.
+/// Progress of the sampling.
 enum State {
-    /// Nobody has asked for it.
+    /// Sampling was not asked for.
     Off,
-    /// Lanes are made ready.
+    /// Lanes are being opened.
     Asked { hz: u32, lanes: Vec<(u32, i32)> },
     /// Events are open.
     Open(Box<Profile>, Sampling),
-    /// Samples are read.
+    /// A thread reads samples.
     Running(Reader, Sampling),
-    /// There are none.
+    /// There are no samples: `Sampling::failed` is the reason.
     Failed(Sampling),
 }
 
@@ -45,13 +45,14 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before anything is opened: has the lanes of this run sampled, where that is asked for.
+/// Asks for samples of the lanes if the run has `--profile`. Called before anything is opened.
 pub(crate) fn ask(run: &Run) {
     let Some(hz) = run.beside.profile_hz else { return };
     *state() = State::Asked { hz, lanes: Vec::new() };
 }
 
-/// A thread of the run has opened all that it needs, and has its privileges yet.
+/// Records a lane's thread, or (main thread) opens the sampling. Called when that thread has opened all that it needs
+/// and still has its privileges.
 pub(crate) fn opened(opened: Opened) {
     let mut state = state();
     let State::Asked { hz, lanes } = &mut *state else {
@@ -66,7 +67,7 @@ pub(crate) fn opened(opened: Opened) {
                 lanes: lanes.len() as u32,
                 ..Sampling::default()
             };
-            // What the program's file lends is not for its user to see the kernel with.
+            // Privileges that the program's file lends must not show its user the kernel.
             *state = match Profile::open(lanes, *hz, !privilege::lent()) {
                 Ok((profile, lacks)) => {
                     sampling.left_out = lacks;
@@ -81,7 +82,7 @@ pub(crate) fn opened(opened: Opened) {
     }
 }
 
-/// The main thread has given up its privileges: from here on samples are read.
+/// Starts the thread that reads samples. Called when the main thread has given up its privileges.
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
@@ -101,7 +102,7 @@ impl Reader {
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let body = move || {
-            // It reads memory that is mapped already.
+            // The thread needs no privileges: it only reads memory that is mapped already.
             let _ = Keep::NOTHING.apply();
             let mut raw = Vec::new();
             loop {
@@ -118,20 +119,20 @@ impl Reader {
     }
 }
 
-/// What came of the samples of a run.
+/// Samples of a run, with names.
 pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
     pub(crate) frames: Vec<Frame>,
     pub(crate) sampling: Sampling,
-    /// Which part of the run they are of, in words; `None`: all of it.
+    /// Part of the run that the samples are of, in words; `None`: the whole run.
     pub(crate) stretch: Option<String>,
 }
 
-/// Ends the sampling and finds the names; `None`: nobody asked for it.
+/// Ends the sampling and looks up the names; `None`: sampling was not asked for.
 pub(crate) fn finish() -> Option<Samples> {
     let (profiled, mut sampling) = match std::mem::replace(&mut *state(), State::Off) {
         State::Off => return None,
-        // The run ended before it began.
+        // The run ended before the sampling began.
         State::Asked { hz, .. } => (
             Profiled::default(),
             Sampling {
@@ -161,7 +162,7 @@ pub(crate) fn finish() -> Option<Samples> {
     })
 }
 
-/// What is made of samples.
+/// Form in which samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picture {
     /// A flame graph.
@@ -171,7 +172,8 @@ pub(crate) enum Picture {
 }
 
 impl Picture {
-    /// The same samples make the same bytes, at the end of the run or from its trace later.
+    /// Returns the content of the file. The same samples make the same bytes, at the end of the run or later from its
+    /// trace.
     pub(crate) fn of(self, samples: &Samples, command: &str) -> String {
         let Samples {
             samples,
@@ -189,7 +191,7 @@ impl Picture {
 }
 
 impl Samples {
-    /// What is said of them; `quiet`: only what is missing.
+    /// Returns lines about the samples for the user; `quiet`: only about missing samples.
     pub(crate) fn told(&self, quiet: bool) -> Vec<String> {
         let all = (!quiet && self.sampling.failed.is_none()).then(|| self.sampling.told(self.samples.len()));
         all.into_iter().chain(self.sampling.missing()).collect()

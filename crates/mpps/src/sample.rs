@@ -1,9 +1,8 @@
-//! `--sample-pcap`: one of every so many frames of each lane, in a pcapng file that others may read while the run goes
-//! on.
+//! `--sample-pcap`: one of every N frames of each lane, in a pcapng file that other programs may read during the run.
 //!
-//! Lanes copy frames into rings ([`SampleOptions`]); the thread that writes a capture writes them. The option is one
-//! value for the whole run: its ports give it the names of interfaces, the plan makes the rings, and the output takes
-//! the writer's ends of them.
+//! Lanes copy frames into rings ([`SampleOptions`]), and the thread that writes a capture writes them to the file. The
+//! option is one value for the whole run: its ports provide the names of interfaces, the plan creates the rings, and
+//! the output takes the reading ends of the rings.
 
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
@@ -18,20 +17,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Frames of a lane for each that is kept, by default.
+/// Default of `n=`: one of this many frames of a lane is kept.
 const EVERY: u64 = 1000;
-/// Bytes kept of a frame, by default and at the most: those of tcpdump and Wireshark.
+/// Default and largest number of bytes kept of a frame, as in tcpdump and Wireshark.
 const SNAP_LEN: usize = 262_144;
-/// Memory for a lane's frames that are not yet written, bytes.
+/// Memory for a lane's frames that are not written yet, bytes.
 pub(crate) const RING_BYTES: usize = 4 << 20;
 
-/// The option, and what is made of it. Clones share the latter.
+/// The option, and the data made from it for the run. Clones share these data.
 #[derive(Clone, Debug)]
 pub(crate) struct SamplePcap {
     pub(crate) file: PathBuf,
     every: u64,
     snap_len: usize,
-    /// As it was written.
+    /// The option's value as the user wrote it.
     text: String,
     made: Arc<Mutex<Made>>,
 }
@@ -76,7 +75,7 @@ impl SamplePcap {
             }
             file = rest;
         }
-        // An option in place of a file.
+        // The value looks like an option instead of a file name.
         if file.is_empty() || file.starts_with('-') && file != "-" {
             return Err(bad());
         }
@@ -89,7 +88,7 @@ impl SamplePcap {
         })
     }
 
-    /// Where frames are written; `-`: standard output.
+    /// Returns the file that frames are written to; `-`: standard output.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
@@ -98,10 +97,10 @@ impl SamplePcap {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before anything is opened: the ports of the run.
+    /// Records the ports of the run. Called before anything is opened.
     ///
     /// # Errors
-    /// Where frames would go to a terminal.
+    /// If frames would be written to a terminal.
     pub(crate) fn ask(&self, ports: &[&Checked]) -> Result<()> {
         if self.file == Path::new("-") && std::io::stdout().is_terminal() {
             return Err(usage(format!(
@@ -124,7 +123,7 @@ impl SamplePcap {
         Ok(())
     }
 
-    /// The plan of so many lanes. A plan that is made again has the rings of the first.
+    /// Returns the options for `lanes` lanes. A plan that is made again gets the rings of the first one.
     pub(crate) fn options(&self, lanes: usize) -> SampleOptions {
         let mut made = self.made();
         if made.options.as_ref().is_none_or(|options| options.rings.len() != lanes) {
@@ -142,10 +141,10 @@ impl SamplePcap {
         made.options.clone().expect("made above")
     }
 
-    /// Opens the file; called by the thread that writes the user's files, once the run is planned.
+    /// Opens the file. Called by the thread that writes the user's files, once the run is planned.
     ///
     /// # Errors
-    /// Where it can't be opened.
+    /// If the file can't be opened.
     pub(crate) fn open(self) -> std::result::Result<Sampling, mpps_report::ReportError> {
         let mut made = self.made();
         let options = CaptureOptions {
@@ -164,7 +163,7 @@ impl SamplePcap {
     }
 }
 
-/// The file of a run.
+/// Open sample file of a run.
 pub(crate) struct Sampling {
     pub(crate) notes: Notes,
     writer: CaptureWriter,
@@ -172,15 +171,14 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// Empties the file as the run begins.
+    /// Returns the event handler that truncates the file when the run begins.
     pub(crate) fn begins(&self) -> AtBegin<impl Fn() + Send + use<>> {
         AtBegin(self.writer.begin())
     }
 
-    /// Waits for the writer, and puts into the summary what it did. Returns why the file lacks frames that it was to
-    /// have.
+    /// Waits for the writer and adds its results to the summary. Returns the reason if frames are missing in the file.
     pub(crate) fn end(self, summary: &mut Summary) -> Option<String> {
-        // A lane that never ran has left its ring there, open.
+        // If a lane never ran, its ring is still here: close it.
         if let Some(options) = &self.asked.made().options {
             options
                 .rings
@@ -209,7 +207,7 @@ impl Sampling {
             ));
         }
         let failure = sample.failure.as_ref()?;
-        // Whoever has read enough of a pipe goes: nothing is amiss.
+        // A reader may close a pipe when it has read enough: that is no error.
         (!reader_gone.load(Ordering::Relaxed)).then(|| match sample.dropped_write {
             0 => format!("sample-pcap: {failure}"),
             n => format!("sample-pcap: {failure}; {} frames are not in the file", count(n)),

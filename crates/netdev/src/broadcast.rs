@@ -13,8 +13,9 @@ pub struct Broadcast {
     pub ifindex: u32,
 }
 
-/// The broadcast addresses of all interfaces: the highest of each subnet of four addresses or more, and those that were
-/// set beside it. None where the kernel does not tell, and none that an interface has as its own.
+/// Returns the broadcast addresses of all interfaces: the highest of each subnet of four addresses or more, and those
+/// that were set beside it. Empty if the kernel does not report them. An address that an interface has as its own is
+/// left out.
 pub fn broadcasts() -> Vec<Broadcast> {
     let (mut all, mut own) = (Vec::new(), Vec::new());
     // After a failure, the addresses read so far are kept.

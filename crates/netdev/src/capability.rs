@@ -1,6 +1,6 @@
 //! Capabilities by their number in `<linux/capability.h>`.
 
-/// The effective capabilities, a bit each, in the text of a thread's `/proc/…/status`; `None` where it does not say.
+/// The effective capabilities, a bit each, in the text of a thread's `/proc/…/status`; `None` if it does not say.
 pub fn effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()

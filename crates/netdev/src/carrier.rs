@@ -3,14 +3,14 @@
 use crate::NetDev;
 use std::time::{Duration, Instant};
 
-/// How long a link may take to come back after a program was attached: many drivers set their queues up anew.
+/// Longest time that a link may take to come back after a program was attached: many drivers set up their queues again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits for links that went down when an XDP program was attached, given the interfaces as they were before. One that
-/// was down before stays so. Says which have not come back: a run goes on without them, as it does when a link goes
-/// down later, and tells that its link is down.
+/// Waits for links that went down when an XDP program was attached, given the interfaces as they were before. A link
+/// that was down before is not waited for. Returns a remark for each link that has not come back: a run goes on without
+/// it, as it does when a link goes down later, and reports that the link is down.
 pub fn await_carrier<'a>(before: impl IntoIterator<Item = &'a NetDev>) -> Vec<String> {
     await_within(PATIENCE, before)
 }
@@ -19,7 +19,7 @@ fn await_within<'a>(patience: Duration, before: impl IntoIterator<Item = &'a Net
     let begun = Instant::now();
     let mut remarks = Vec::new();
     for device in before.into_iter().filter(|device| device.running) {
-        // One that is gone is told by those who use it.
+        // An interface that is gone is reported by the code that uses it.
         while NetDev::by_index(device.ifindex).is_ok_and(|now| !now.running) {
             if begun.elapsed() >= patience {
                 remarks.push(format!(
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Does it in a network namespace of its own, where only `lo` is, and down.
+    /// Runs a test in a network namespace of its own, where only `lo` is, and down.
     fn alone(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             scope.spawn(|| {

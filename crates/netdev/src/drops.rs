@@ -1,17 +1,17 @@
-//! What the kernel says of packets that an interface received and dropped.
+//! Kernel counters of packets that an interface received and dropped.
 
 use crate::IFINFOMSG;
 use crate::netlink::{Request, attributes};
 use std::io;
 
-/// Packets that an interface received, and dropped, since it was made.
+/// Packets that an interface received, and packets that it dropped, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     /// Packets that it received (`rx_packets`).
     pub arrived: u64,
-    /// Of those that came (`rx_dropped`).
+    /// Incoming packets that it dropped (`rx_dropped`).
     pub received: u64,
-    /// Of those that it was to send (`tx_dropped`).
+    /// Outgoing packets that it dropped (`tx_dropped`).
     pub transmitted: u64,
 }
 
@@ -23,7 +23,7 @@ pub fn transmit_drops(ifindex: u32) -> io::Result<u64> {
     drops(ifindex).map(|drops| drops.transmitted)
 }
 
-/// What an interface's statistics say of packets that it dropped.
+/// Reads the drop counters of an interface.
 ///
 /// # Errors
 /// [`io::ErrorKind::NotFound`] when there is none of this index.

@@ -8,8 +8,8 @@ impl NetDev {
     /// Looks up the interface of a port of `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], with the names there are, where there is none of this name; [`ErrorKind::Unsupported`]
-    /// where it moves no Ethernet frames.
+    /// [`ErrorKind::NotFound`], with the names there are, if there is none of this name; [`ErrorKind::Unsupported`]
+    /// if it moves no Ethernet frames.
     pub fn of_port(name: &str, path: &str) -> Result<Self> {
         let device = Self::by_name(name).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {

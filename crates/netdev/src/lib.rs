@@ -82,11 +82,11 @@ pub struct NetDev {
     pub ethernet: bool,
     /// Addresses assigned to it, with the prefix length.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Link speed in bit/s, when the driver tells; what virtual devices tell is nominal.
+    /// Link speed in bit/s, if the driver reports it; the speed of virtual devices is nominal.
     pub speed_bps: Option<u64>,
-    /// Driver's name; empty when it does not tell.
+    /// Driver's name; empty if the driver does not report it.
     pub driver: String,
-    /// No hardware stands behind it.
+    /// The device is virtual: it has no hardware.
     pub is_virtual: bool,
     /// The device computes transmit checksums, and it is switched on.
     pub tx_checksum: bool,
@@ -124,7 +124,7 @@ fn assigned(body: &[u8]) -> Option<IpAddr> {
             .find(|(k, _)| *k == kind)
             .and_then(|(_, v)| address(v))
     };
-    // On point-to-point links IFA_ADDRESS is the peer's; IFA_LOCAL is ours where it is present.
+    // On point-to-point links IFA_ADDRESS is the peer's; IFA_LOCAL is ours if it is present.
     find(libc::IFA_LOCAL).or_else(|| find(libc::IFA_ADDRESS))
 }
 
@@ -146,7 +146,7 @@ pub fn host_addresses(device: &NetDev) -> Vec<IpAddr> {
     all
 }
 
-/// All addresses that this host's interfaces have, with the prefix length; none where the kernel does not tell.
+/// Returns all addresses of this host's interfaces, with the prefix length; none if the kernel does not report them.
 pub fn assigned_addresses() -> Vec<(IpAddr, u8)> {
     let mut all = Vec::new();
     // After a failure, the addresses read so far are kept.
@@ -237,7 +237,8 @@ impl NetDev {
         Some(device)
     }
 
-    /// What only the driver knows, by ioctl `SIOCETHTOOL`. A driver that does not answer leaves the defaults.
+    /// Reads properties that only the driver knows, by ioctl `SIOCETHTOOL`. A driver that does not answer leaves the
+    /// defaults.
     fn ask_driver(&mut self) {
         if let Some(info) = ethtool::<DrvInfo>(&self.name, ETHTOOL_GDRVINFO) {
             self.driver = text(&info.driver);
@@ -256,12 +257,13 @@ impl NetDev {
     }
 }
 
-/// Whether the other end of a veth has an XDP program in the driver, wherever that end is; false where it is not told.
+/// Returns whether the other end of a veth, in any namespace, has an XDP program in the driver; false if that is not
+/// known.
 ///
 /// # Errors
 /// When the kernel refuses: the other end's namespace is another user's.
 pub fn veth_peer_has_program(ifindex: u32) -> io::Result<bool> {
-    // Of `<linux/if_link.h>`; libc has not all of them.
+    // Numbers from `<linux/if_link.h>`; libc has not all of them.
     const IFLA_LINK: u16 = 5;
     const IFLA_LINK_NETNSID: u16 = 37;
     const IFLA_XDP: u16 = 43;
@@ -290,7 +292,7 @@ pub fn veth_peer_has_program(ifindex: u32) -> io::Result<bool> {
         request = request.attribute(IFLA_TARGET_NETNSID, &namespace.to_ne_bytes());
     }
     let mut program = false;
-    // What is in another namespace is told to its administrators only.
+    // The kernel shows interfaces in another namespace to that namespace's administrators only.
     with_reserve(CapabilitySet::NET_ADMIN, || {
         request.run(|_, body| {
             let xdp = attributes(body, IFINFOMSG).find(|(kind, _)| *kind == IFLA_XDP);
@@ -374,7 +376,7 @@ pub fn neighbor_lookup(ip: IpAddr, ifindex: u32) -> io::Result<Option<[u8; 6]>> 
     Ok(mac)
 }
 
-/// Has the kernel find out the MAC address of `ip` on interface `ifindex` (ARP, neighbour discovery), as it does for
+/// Makes the kernel find out the MAC address of `ip` on interface `ifindex` (ARP, neighbour discovery), as it does for
 /// its own traffic, without sending a packet of data; [`neighbor_lookup`] has the answer soon after.
 ///
 /// # Errors
@@ -480,10 +482,10 @@ unsafe impl Ethtool for EthtoolValue {}
 // SAFETY: layout asserted above; integers only.
 unsafe impl Ethtool for EthtoolCmd {}
 
-/// Switches generic receive offload on, as `ethtool -K NAME gro on` does. True where it was off.
+/// Switches generic receive offload on, as `ethtool -K NAME gro on` does. True if it was off.
 ///
 /// # Errors
-/// Without `CAP_NET_ADMIN`, or where there is no such interface.
+/// Without `CAP_NET_ADMIN`, or if there is no such interface.
 pub fn switch_gro_on(name: &str) -> io::Result<bool> {
     let was_on = ethtool::<EthtoolValue>(name, ETHTOOL_GGRO).is_some_and(|value| value.data != 0);
     // Set in any case: an XDP program in the driver shows GRO as on for as long as it is there.
@@ -505,7 +507,7 @@ fn ethtool<T: Ethtool>(name: &str, command: u32) -> Option<T> {
     set_ethtool(name, value).ok()
 }
 
-/// Gives `value`, command included, to the driver, and returns what the kernel made of it.
+/// Gives `value`, command included, to the driver, and returns the answer.
 fn set_ethtool<T: Ethtool>(name: &str, mut value: T) -> io::Result<T> {
     // SAFETY: the kernel reads or fills `value`, whose size is that of the command's structure.
     unsafe { with_driver(name, (&raw mut value).cast()) }.map(|()| value)

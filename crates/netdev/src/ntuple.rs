@@ -1,7 +1,7 @@
-//! Ntuple filters: what a NIC does with packets before the kernel sees them, set by `SIOCETHTOOL` as `ethtool -N` does.
+//! Ntuple filters: actions of a NIC on packets before the kernel sees them, set by `SIOCETHTOOL` as `ethtool -N` does.
 //!
-//! The device keeps a filter until it is taken back, whoever set it: an [`NtupleFilter`] takes its own back when it is
-//! dropped.
+//! The device keeps a filter until somebody removes it, no matter who set it. An [`NtupleFilter`] removes its own
+//! filter when it is dropped.
 
 use crate::netlink::{Request, attributes};
 use crate::ntuple_spec::{FlowSpec, Ntuple};
@@ -21,7 +21,7 @@ const ETH_FLAG_NTUPLE: u32 = 1 << 27;
 const RX_CLS_LOC_SPECIAL: u64 = 0x8000_0000;
 const RX_CLS_LOC_ANY: u32 = u32::MAX;
 
-/// Most filters that a device may have beside ours where it does not choose the place itself.
+/// Most filters that a device may have beside ours if it does not choose the place itself.
 const MOST: usize = 4096;
 
 /// `struct ethtool_rxnfc` with room for `N` locations; one of them lies in what is its padding.
@@ -86,17 +86,17 @@ impl Commands for Kernel {
 /// Asks whether the device's driver has ntuple filters; changes nothing.
 ///
 /// # Errors
-/// The kernel's, where it has none (`EOPNOTSUPP`) or there is no such interface.
+/// The kernel's, if it has none (`EOPNOTSUPP`) or there is no such interface.
 pub fn check_ntuple(device: &str) -> io::Result<()> {
     count(&Kernel, device).map(|_| ())
 }
 
-/// Whether ntuple filters are switched on; `None` where the driver does not say.
+/// Whether ntuple filters are switched on; `None` if the driver does not say.
 pub fn ntuple_on(device: &str) -> Option<bool> {
     ethtool::<EthtoolValue>(device, ETHTOOL_GFLAGS).map(|flags| flags.data & ETH_FLAG_NTUPLE != 0)
 }
 
-/// Receive queues that filters can name; `None` where the driver does not say.
+/// Receive queues that filters can name; `None` if the driver does not say.
 pub fn receive_rings(device: &str) -> Option<u64> {
     let rings = set_ethtool(device, RxNfc::<1>::new(ETHTOOL_GRXRINGS)).ok()?;
     Some(rings.data)
@@ -115,7 +115,7 @@ fn free_place(used: &[u32], size: u64) -> Option<u32> {
     (0..size).rev().find(|place| !used.contains(place))
 }
 
-/// Where a new filter goes.
+/// Returns the place of a new filter in the device's table.
 fn place(commands: &impl Commands, device: &str) -> io::Result<u32> {
     let full = |what| io::Error::new(io::ErrorKind::StorageFull, what);
     let (filters, driver_chooses) = count(commands, device)?;
@@ -142,7 +142,7 @@ impl NtupleFilter {
     /// Gives the device a filter. `ifindex` must be the device's.
     ///
     /// # Errors
-    /// The kernel's: `EOPNOTSUPP` where the driver has no such filters, `EINVAL` and others where it has not this one,
+    /// The kernel's: `EOPNOTSUPP` if the driver has no such filters, `EINVAL` and others if it lacks this one,
     /// `EPERM` without `CAP_NET_ADMIN`; [`io::ErrorKind::StorageFull`] without room.
     pub fn insert(device: &str, ifindex: u32, filter: &Ntuple) -> io::Result<Self> {
         let held = Held::insert(Kernel, device, ifindex, filter)?;
@@ -179,7 +179,7 @@ impl<C: Commands> Drop for Held<C> {
         };
         let mut command = RxNfc::<1>::new(ETHTOOL_SRXCLSRLDEL);
         command.fs.location = self.location;
-        // Nobody is left to tell a failure: somebody else has taken the filter back, most likely.
+        // A failure is not reported: somebody else has removed the filter, most likely.
         let _ = with_reserve(CapabilitySet::NET_ADMIN, || self.commands.call(&device, command));
     }
 }
@@ -195,9 +195,9 @@ mod tests {
     #[derive(Default)]
     struct Device {
         filters: BTreeMap<u32, u64>,
-        /// It finds a place itself: the first that is free.
+        /// The device finds a place itself: the first that is free.
         chooses: bool,
-        /// The name that it has come to have.
+        /// Name of the device now.
         name: &'static str,
     }
 

@@ -1,4 +1,4 @@
-//! What an ntuple filter says, and how the kernel has it laid out.
+//! Contents of an ntuple filter, and its layout in the kernel's interface.
 
 use std::mem::{offset_of, size_of};
 
@@ -18,13 +18,13 @@ const RX_CLS_FLOW_DISC: u64 = u64::MAX;
 /// A value and the bits of it that count; the default counts none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bitmatch<T> {
-    /// What is compared with.
+    /// Value that packets are compared with.
     pub value: T,
     /// Ones where a bit counts.
     pub mask: T,
 }
 
-/// What stands above IP.
+/// Protocol above IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Above {
     /// UDP with these ports.
@@ -41,7 +41,7 @@ pub enum Above {
         /// Destination port.
         dst: Bitmatch<u16>,
     },
-    /// Whatever has this protocol number.
+    /// Any protocol with this number.
     Protocol(Bitmatch<u8>),
 }
 
@@ -65,7 +65,7 @@ pub enum Headers {
         dst: Bitmatch<[u8; 4]>,
         /// Type of service.
         tos: Bitmatch<u8>,
-        /// What it carries.
+        /// Protocol above IPv4.
         above: Above,
     },
     /// IPv6.
@@ -76,15 +76,15 @@ pub enum Headers {
         dst: Bitmatch<[u8; 16]>,
         /// Traffic class.
         class: Bitmatch<u8>,
-        /// What it carries.
+        /// Protocol above IPv6.
         above: Above,
     },
 }
 
-/// What becomes of packets that match.
+/// Fate of packets that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// They are received by this queue.
+    /// Packets are received by this queue.
     Queue(u16),
     /// The device discards them.
     Discard,
@@ -101,7 +101,7 @@ pub struct Ntuple {
     pub vlan_type: Option<Bitmatch<u16>>,
     /// A VLAN tag's control information; `None`: tagged or not.
     pub vlan_tci: Option<Bitmatch<u16>>,
-    /// What becomes of packets.
+    /// Fate of packets that match.
     pub fate: Fate,
 }
 
@@ -176,8 +176,8 @@ impl FlowSpec {
         self.mask.put(at, &[field.mask]);
     }
 
-    /// Ports, or what stands in their place: `at` is where they lie behind the addresses, `protocol` the protocol
-    /// number's place.
+    /// Writes the ports, or the protocol number in their place. `at` is the offset of the ports behind the addresses,
+    /// `protocol` the offset of the protocol number.
     fn above(&mut self, at: usize, protocol: usize, above: Above, [udp, tcp, user]: [u32; 3]) {
         match above {
             Above::Udp { src, dst } | Above::Tcp { src, dst } => {

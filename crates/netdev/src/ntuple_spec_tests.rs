@@ -16,7 +16,7 @@ fn bytes(filter: &Ntuple) -> Vec<u8> {
     bytes
 }
 
-/// Where the masks begin, and the extension within a side.
+/// Offset of the masks, and offset of the extension within a side.
 const MASKS: usize = 76;
 const EXT: usize = 52;
 

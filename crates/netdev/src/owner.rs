@@ -4,7 +4,7 @@ use crate::netlink::{Request, u32_at};
 use crate::{IFADDRMSG, NetDev, assigned};
 use std::net::IpAddr;
 
-/// The interface that has this address, `lo` for every loopback address; `None` where none has it.
+/// Returns the interface that has this address, `lo` for every loopback address; `None` if none has it.
 pub fn owner(ip: IpAddr) -> Option<NetDev> {
     // All of 127.0.0.0/8 belongs to lo, though only 127.0.0.1 is listed.
     if ip.is_loopback() {

@@ -1,4 +1,5 @@
-//! Packet sockets that a library of this process has opened: what their rings had no room for, only they tell.
+//! Packet sockets that a library of this process has opened. Only they count the packets that their rings had no room
+//! for.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -24,8 +25,8 @@ impl PacketSockets {
                 continue;
             };
             if bound_to(fd) == Some(ifindex) {
-                // SAFETY: it was open a moment ago, and whoever owns it keeps it while its port is open; should it be
-                // closed by now, duplicating fails.
+                // SAFETY: the descriptor was open a moment ago, and its owner keeps it while its port is open; should
+                // it be closed by now, duplicating fails.
                 let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
                 sockets.push(theirs.try_clone_to_owned()?);
             }

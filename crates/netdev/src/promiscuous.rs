@@ -12,7 +12,7 @@ pub struct Promiscuous {
 }
 
 impl Promiscuous {
-    /// Has interface `ifindex` receive frames for other MAC addresses, too (`PACKET_MR_PROMISC`, `man 7 packet`).
+    /// Makes interface `ifindex` receive frames for other MAC addresses, too (`PACKET_MR_PROMISC`, `man 7 packet`).
     ///
     /// # Errors
     /// Without `CAP_NET_RAW`, or when the interface has vanished.

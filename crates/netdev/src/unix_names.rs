@@ -5,7 +5,7 @@
 use crate::netlink::{Request, attributes, u32_at};
 use std::io;
 
-/// Of `linux/sock_diag.h` and `linux/unix_diag.h`.
+/// Constants of `linux/sock_diag.h` and `linux/unix_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const UDIAG_SHOW_NAME: u32 = 1;
 const UDIAG_SHOW_UID: u32 = 1 << 6;
@@ -19,7 +19,7 @@ const UNIX_DIAG_MSG: usize = 16;
 pub struct AbstractName {
     /// The name, without the zero byte in front of it.
     pub name: Vec<u8>,
-    /// User that made the socket; `None` where the kernel does not report it.
+    /// User that made the socket; `None` if the kernel does not report it.
     pub uid: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What a veth's driver counts itself, by ioctl `SIOCETHTOOL`: `ethtool -S`.
+//! Counters of a veth's driver, read by ioctl `SIOCETHTOOL` like `ethtool -S`.
 
 use crate::{ETHTOOL_GSTATS, ETHTOOL_GSTRINGS, NetDev, text, with_driver};
 use std::io;
@@ -13,7 +13,8 @@ const OF_QUEUE: usize = 32;
 const OF_DEVICE: usize = 256;
 
 /// Frames that the XDP program at a veth sent back (`XDP_TX`) and the other end did not take, since the veth was made.
-/// Nobody but that program sends so. `None`: the driver does not tell (before Linux 5.7), or it is no veth.
+/// Nobody but that program sends so. `None`: the driver does not report them (before Linux 5.7), or the device is no
+/// veth.
 ///
 /// # Errors
 /// When the interface is gone.

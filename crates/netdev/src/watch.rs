@@ -75,9 +75,9 @@ struct Before {
 /// The next host on the way, and since when it is silent.
 struct Next {
     ip: IpAddr,
-    /// It has answered, as far as is known. If it stops to, the kernel announces that.
+    /// The host has answered, as far as is known. If it stops answering, the kernel announces that.
     answers: bool,
-    /// It has answered at some time.
+    /// The host has answered at some time.
     has_answered: bool,
     silent: Outages,
 }
@@ -317,7 +317,7 @@ impl Watch for DeviceWatch {
     }
 }
 
-/// Addresses of an interface that the run uses; none of them is gone.
+/// Returns the addresses of an interface that the run uses, none of them missing yet.
 fn used(there: impl Iterator<Item = IpAddr>, by_run: &[IpAddr]) -> Vec<(IpAddr, Option<u64>)> {
     there.filter(|ip| by_run.contains(ip)).map(|ip| (ip, None)).collect()
 }
@@ -343,9 +343,9 @@ enum Change {
 /// State of a neighbour in the kernel's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Neighbor {
-    /// Its MAC address is known, or needs not to be.
+    /// MAC address of the neighbour is known, or need not be.
     Answers,
-    /// It has been asked and has not answered.
+    /// The neighbour has been asked and has not answered.
     Silent,
     /// Nobody has asked, or the table can't be read.
     Unknown,
@@ -361,7 +361,8 @@ impl Change {
             libc::RTM_NEWADDR => assigned(body).map(|ip| Self::Address(ip, true)),
             libc::RTM_DELADDR => assigned(body).map(|ip| Self::Address(ip, false)),
             libc::RTM_NEWNEIGH => neighbor_of(body).map(|(ip, state)| Self::Neighbor(ip, state)),
-            // As when the carrier is lost. The next packet asks anew, which is not announced: the entry is read.
+            // Happens when the carrier is lost, for instance. The next packet asks again, unannounced: the entry is
+            // read.
             libc::RTM_DELNEIGH => neighbor_of(body).map(|(ip, _)| Self::Neighbor(ip, Neighbor::Unknown)),
             _ => None,
         }
@@ -451,7 +452,8 @@ fn read_link(ifindex: u32) -> Option<Link> {
     link
 }
 
-/// The kind of a virtual interface, such as `veth`; `None` where it is none, or the kernel does not tell.
+/// Returns the kind of a virtual interface, such as `veth`; `None` if it is not virtual, or the kernel does not report
+/// it.
 fn kind(ifindex: u32) -> Option<String> {
     const IFLA_INFO_KIND: u16 = 1;
     let mut kind = None;

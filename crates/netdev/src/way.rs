@@ -1,4 +1,4 @@
-//! The kernel's own way to a destination, as a socket would go it, and what stands in it.
+//! The kernel's own route to a destination, as a socket would take it, and obstacles on it.
 
 use crate::netlink::{Request, attributes, u32_at};
 use crate::{NetDev, RTMSG, address, assigned_addresses, family, octets};
@@ -9,18 +9,18 @@ use std::net::IpAddr;
 /// The way that packets between two addresses go out of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// There is one.
+    /// A route exists.
     Out {
         /// The interface.
         ifindex: u32,
         /// The router that it leads to; `None`: the destination is on the link.
         router: Option<IpAddr>,
-        /// The largest packet that the route allows, where it names one.
+        /// The largest packet that the route allows, if it names one.
         mtu: Option<u32>,
-        /// That was learned from a router (ICMP), and expires.
+        /// The MTU was learned from a router (ICMP), and expires.
         learned: bool,
     },
-    /// There is none.
+    /// No route exists, for this reason.
     None(Obstacle),
 }
 
@@ -96,7 +96,7 @@ fn of_route(body: &[u8]) -> Option<Way> {
     })
 }
 
-/// The interface by which packets between two addresses leave; `None` where there is no way, or it is not known.
+/// Returns the interface by which packets between two addresses leave; `None` if there is no way, or it is not known.
 pub fn way_out(src: IpAddr, dst: IpAddr, scope: u32) -> Option<NetDev> {
     match way(src, dst, scope) {
         Ok(Way::Out { ifindex, .. }) => NetDev::by_index(ifindex).ok(),

@@ -1,4 +1,4 @@
-//! What an interface's driver can do with XDP, as the kernel tells since Linux 6.3: generic netlink, family `netdev`
+//! XDP features of an interface's driver, which the kernel reports since Linux 6.3: generic netlink, family `netdev`
 //! (Documentation/netlink/specs/netdev.yaml).
 
 use crate::netlink::{Request, attributes, u16_at, u32_at};
@@ -18,12 +18,12 @@ const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
-/// What a driver can do with XDP (`enum netdev_xdp_act`).
+/// XDP features of a driver (`enum netdev_xdp_act`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
     /// Programs run in the driver, and may pass, drop and send back.
     pub basic: bool,
-    /// They may send out of another interface.
+    /// Programs may send out of another interface.
     pub redirect: bool,
     /// Other interfaces' programs, and live frames, may be sent out of this one (`ndo_xdp_xmit`). On veth: whether the
     /// peer takes them.
@@ -48,8 +48,8 @@ impl XdpFeatures {
     }
 }
 
-/// Asks the kernel what the driver of interface `ifindex` can do. `None` where the kernel does not tell (before
-/// Linux 6.3).
+/// Asks the kernel for the XDP features of the driver of interface `ifindex`. `None` if the kernel does not report them
+/// (before Linux 6.3).
 ///
 /// # Errors
 /// When the interface has vanished.

@@ -1,17 +1,17 @@
-//! The kernel's functions by address: `/proc/kallsyms`, read while that shows addresses.
+//! Functions of the kernel by address: `/proc/kallsyms`, read while it shows addresses.
 
 /// Functions in the order of their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Kallsyms {
-    /// Where each begins, and where its name lies in [`names`](Self::names).
+    /// Start address of each function, and the place of its name in [`names`](Self::names).
     functions: Vec<(u64, u32)>,
-    /// Each ends with a line feed.
+    /// Names of the functions; each ends with a line feed.
     names: String,
 }
 
 impl Kallsyms {
-    /// From lines as `ffffffff81000000 T _stext` and `ffffffffc0201000 t veth_xmit\t[veth]`; others are left out, and
-    /// so is all where addresses are hidden (nought).
+    /// Reads lines such as `ffffffff81000000 T _stext` and `ffffffffc0201000 t veth_xmit\t[veth]`. Other lines are left
+    /// out, and so are all lines if addresses are hidden (0).
     pub(crate) fn of(text: &str) -> Self {
         let mut told = Self::default();
         for line in text.lines() {
@@ -28,18 +28,18 @@ impl Kallsyms {
             told.names.push_str(name);
             told.names.push('\n');
         }
-        // Of several names the first: the order among equals stays.
+        // If a function has several names, the first is kept: the sort is stable.
         told.functions.sort_by_key(|(address, _)| *address);
         told.functions.dedup_by_key(|(address, _)| *address);
         told
     }
 
-    /// Whether it knows none.
+    /// Whether no function is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The function that this address is in; the last one has no end.
+    /// Returns the function that contains this address; the last function has no end.
     pub(crate) fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(start, _)| *start <= address);
         let (_, place) = self.functions.get(after.checked_sub(1)?)?;

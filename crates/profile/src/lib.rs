@@ -1,15 +1,15 @@
-//! Where the lanes of a run are, by samples: some hundred times a second of its running each lane is interrupted, and
-//! the kernel notes the functions that it is in. Names are found after the run.
+//! Samples of where the lanes of a run spend their time. Some hundred times per second of its running each lane is
+//! interrupted, and the kernel notes the functions that the lane is in. Names are found after the run.
 //!
-//! [`Profile::open`] is called by the main thread while it has its privileges: it opens one event a lane, and reads
-//! what later only these privileges could (the kernel's symbols, what is mapped where). [`Profile::poll`] is called by
-//! any thread, without privileges, before the rings lap; [`Profile::finish`] gives samples and frames as a recording
-//! has them.
+//! [`Profile::open`] is called by the main thread while it has its privileges: it opens one event per lane, and reads
+//! what later only these privileges could read (the kernel's symbols, what is mapped where). [`Profile::poll`] is
+//! called by any thread, without privileges, before the rings lap. [`Profile::finish`] returns samples and frames for a
+//! recording.
 //!
-//! The kernel follows frame pointers. Where the build has none, a sample has the function in which the lane was and no
-//! callers; where it has no tables of lines, functions that were inlined are part of the one that they are in. A build
-//! has both by `make build PROFILED=1`, and neither as a rule: frame pointers cost some percent of a packet of 10 ns,
-//! and the tables make the program four times as large.
+//! The kernel follows frame pointers. If the build has none, a sample has the function in which the lane was and no
+//! callers. If the build has no tables of lines, an inlined function counts as part of the function that contains it.
+//! `make build PROFILED=1` makes a build with both. Other builds have neither: frame pointers cost some percent of a
+//! packet of 10 ns, and the tables make the program four times as large.
 
 #![forbid(unsafe_code)]
 
@@ -27,28 +27,28 @@ use std::io;
 /// Whether this build keeps frame pointers.
 pub const FRAME_POINTERS: bool = cfg!(frame_pointers);
 
-/// Whether it has tables of lines.
+/// Whether this build has tables of lines.
 pub const LINE_TABLES: bool = cfg!(line_tables);
 
-/// How many samples a second there may be: `kernel.perf_event_max_sample_rate` is 100000 at most as a rule, and each
-/// costs 1 to 18 µs.
+/// Samples per second that may be asked for: `kernel.perf_event_max_sample_rate` is usually at most 100000, and each
+/// sample costs 1 to 18 µs.
 pub const HZ: std::ops::RangeInclusive<u32> = 1..=20_000;
 
-/// Most samples that are kept. Where there are more, every other one is left out, evenly over the run.
+/// Most samples that are kept. If there are more, every other one is left out, evenly over the run.
 const MOST: usize = 1 << 18;
 
 /// A sample without names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawSample {
-    /// When, ns of `CLOCK_MONOTONIC`.
+    /// Time of the sample, ns of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// The lane's number.
+    /// Number of the lane.
     pub lane: u32,
-    /// On which core.
+    /// Core of the lane at that time.
     pub cpu: u32,
     /// Addresses, the innermost first.
     pub stack: Box<[u64]>,
-    /// How many of them, from the first on, are the kernel's.
+    /// Number of addresses that are in the kernel, from the first on.
     pub kernel: usize,
 }
 
@@ -59,26 +59,26 @@ pub struct Profile {
     kallsyms: Kallsyms,
     maps: Maps,
     bytes: Vec<u8>,
-    /// Records that a ring had no room for, or whose cursors made no sense.
+    /// Records lost because a ring had no room, or because its cursors made no sense.
     lost: u64,
     throttled: u64,
-    /// One of so many samples is kept.
+    /// One of this many samples is kept.
     every: u64,
     seen: u64,
 }
 
-/// What came of a profile.
+/// Result of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profiled {
-    /// Where the lanes were, by time.
+    /// Samples of the lanes, by time.
     pub samples: Vec<Sample>,
-    /// The places that samples name.
+    /// Places that samples refer to.
     pub frames: Vec<Frame>,
-    /// What it does not have, and why.
+    /// Missing parts of the profile, and why they are missing.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Something that is missing, and why.
+/// Returns an entry for something that is missing, and why.
 fn lack(what: impl Into<String>, count: u64, why: impl Into<String>) -> LeftOut {
     LeftOut {
         what: what.into(),
@@ -88,11 +88,11 @@ fn lack(what: impl Into<String>, count: u64, why: impl Into<String>) -> LeftOut 
 }
 
 impl Profile {
-    /// Samples these threads, `(lane, thread)`, `hz` times a second of their running; `kernel`: in the kernel as well,
-    /// where that is allowed. What is missing is told beside it.
+    /// Samples these threads, `(lane, thread)`, `hz` times per second of their running. With `kernel` it samples in the
+    /// kernel as well, if the host allows that. Returns the profile, and a list of what is missing.
     ///
     /// # Errors
-    /// When nothing can be sampled: the reason, and what would be right.
+    /// When nothing can be sampled: the reason, and what would help.
     pub fn open(lanes: &[(u32, i32)], hz: u32, kernel: bool) -> Result<(Self, Vec<LeftOut>), String> {
         let mut lacks = Vec::new();
         let maps = Maps::of(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default());
@@ -143,8 +143,7 @@ impl Profile {
         Ok((profile, lacks))
     }
 
-    /// Adds what has come since the last call. To be called every 20 ms or so: a ring holds 0.1 s at 5000 samples a
-    /// second.
+    /// Adds the samples since the last call. Call about every 20 ms: a ring holds 0.1 s at 5000 samples per second.
     pub fn poll(&mut self, into: &mut Vec<RawSample>) {
         for (lane, sampler) in &mut self.samplers {
             self.bytes.clear();
@@ -170,7 +169,7 @@ impl Profile {
                 }
                 let mut stack = place.stack;
                 if !FRAME_POINTERS {
-                    // What stands where a frame pointer would be is anything.
+                    // Without frame pointers the addresses beyond the first are arbitrary.
                     stack.truncate(place.kernel + 1);
                 }
                 into.push(RawSample {
@@ -192,7 +191,7 @@ impl Profile {
         }
     }
 
-    /// Finds the names, as the last step: takes some milliseconds for each file that holds code.
+    /// Finds the names, as the last step. Takes some milliseconds for each file that contains code.
     pub fn finish(self, mut raw: Vec<RawSample>) -> Profiled {
         raw.sort_by_key(|sample| (sample.at_ns, sample.lane));
         let mut left_out = Vec::new();
@@ -216,14 +215,14 @@ impl Profile {
     }
 }
 
-/// What `perf_event_paranoid` is, and should be.
+/// Returns a text on the present value of `perf_event_paranoid` and the value needed.
 fn needs(paranoid: i32) -> String {
     let is = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let is = is.trim();
     format!("kernel.perf_event_paranoid is {is}: want CAP_PERFMON, or sysctl kernel.perf_event_paranoid={paranoid}")
 }
 
-/// Why nothing can be sampled.
+/// Returns the reason why nothing can be sampled.
 fn refused(error: &io::Error, hz: u32) -> String {
     use rustix_errno::{EINVAL, ENOENT, ENOSYS};
     match error.raw_os_error() {
@@ -253,7 +252,7 @@ mod tests {
     use std::hint::black_box;
     use std::time::{Duration, Instant};
 
-    /// Found again by its name.
+    /// Runs a loop that the test finds by the function's name.
     #[inline(never)]
     fn a_loop_to_be_found(mut x: u64) -> u64 {
         let mut n = 0;

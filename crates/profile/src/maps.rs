@@ -1,4 +1,4 @@
-//! Which file lies at an address of this process: `/proc/self/maps`.
+//! Files mapped at the addresses of this process: `/proc/self/maps`.
 
 /// A stretch of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub(crate) struct Mapped {
     start: u64,
     end: u64,
     offset: u64,
-    /// The file; `[vdso]` and the like where it is none.
+    /// Path of the file; `[vdso]` and the like if it is not a file.
     pub(crate) file: String,
 }
 
@@ -15,14 +15,14 @@ pub(crate) struct Mapped {
 pub(crate) struct Maps(Vec<Mapped>);
 
 impl Maps {
-    /// From lines as `7f1200000000-7f1200001000 r-xp 00002000 08:01 77   /usr/lib/libc.so.6`.
+    /// Reads lines such as `7f1200000000-7f1200001000 r-xp 00002000 08:01 77   /usr/lib/libc.so.6`.
     pub(crate) fn of(text: &str) -> Self {
         let mut all: Vec<_> = text.lines().filter_map(mapped).collect();
         all.sort_by_key(|mapped| mapped.start);
         Self(all)
     }
 
-    /// What lies there, and where in its file that is.
+    /// Returns the stretch at an address, and the place of the address in its file.
     pub(crate) fn find(&self, address: u64) -> Option<(&Mapped, u64)> {
         let after = self.0.partition_point(|mapped| mapped.start <= address);
         let mapped = self.0.get(after.checked_sub(1)?)?;

@@ -1,7 +1,7 @@
 //! Addresses as functions.
 //!
-//! The program's own are found by `blazesym` in the files that hold the code: by the tables of lines, which know what
-//! was inlined where, else by symbols. Those of the kernel are in [`Kallsyms`].
+//! `blazesym` finds the program's own functions in the files that contain the code: by the tables of lines, which know
+//! what was inlined where, else by symbols. Functions of the kernel are in [`Kallsyms`].
 
 use crate::RawSample;
 use crate::kallsyms::Kallsyms;
@@ -11,9 +11,9 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use mpps_trace::{Frame, Sample};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What the frames of the kernel have as their file.
+/// Module name of the kernel's frames.
 const KERNEL: &str = "[kernel]";
-/// Where a thread's own work begins, as Rust's own traces have it.
+/// Function in which a thread's own work begins; Rust's own backtraces stop there, too.
 const BEGIN: &str = "__rust_begin_short_backtrace";
 
 /// Frames, each once.
@@ -40,8 +40,8 @@ struct Spot {
     kernel: bool,
 }
 
-/// The addresses of a sample, the innermost first. One that a call returns to may be the first of the next function:
-/// the call itself is before it.
+/// Returns the addresses of a sample, the innermost first. The address that a call returns to may be the first of the
+/// next function: the address before it belongs to the call.
 fn spots(raw: &RawSample) -> impl DoubleEndedIterator<Item = Spot> + '_ {
     raw.stack.iter().enumerate().map(|(place, address)| {
         let exact = place == 0 || place == raw.kernel;
@@ -52,7 +52,7 @@ fn spots(raw: &RawSample) -> impl DoubleEndedIterator<Item = Spot> + '_ {
     })
 }
 
-/// Samples with names, and the frames that they name.
+/// Finds names for samples. Returns the samples, and the frames that they refer to.
 pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (Vec<Sample>, Vec<Frame>) {
     let all: BTreeSet<Spot> = raw.iter().flat_map(spots).collect();
     let mut frames = Frames::default();
@@ -78,7 +78,7 @@ pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (V
         let module = file.rsplit('/').next().unwrap_or(file);
         let offsets: Vec<u64> = spots.iter().map(|(_, offset)| *offset).collect();
         let source = Source::Elf(Elf::new(file));
-        // A file that is no more, or that this user may not read: addresses stay what they are.
+        // If the file is gone, or if this user may not read it, the addresses stay without names.
         let told = symbolizer
             .symbolize(&source, Input::FileOffset(&offsets))
             .unwrap_or_default();
@@ -114,7 +114,8 @@ pub(crate) fn resolve(raw: &[RawSample], kallsyms: &Kallsyms, maps: &Maps) -> (V
     (samples.collect(), frames.all)
 }
 
-/// A kernel that hides its addresses from the user has them in no file of the user's either.
+/// Returns the frame of an address in the kernel. If the kernel hides its addresses from the user, the frame has no
+/// address either, so that no file of the user contains it.
 fn kernel_frame(kallsyms: &Kallsyms, address: u64) -> Frame {
     let hidden = kallsyms.is_empty().then_some(KERNEL);
     let name = kallsyms.name(address).or(hidden);
@@ -145,12 +146,12 @@ mod tests {
             let (_, frames) = resolve(&raw, &Kallsyms::of(kallsyms), &Maps::of(""));
             frames.into_iter().map(|frame| frame.name).collect()
         };
-        // So the kernel shows them to whoever lacks the capability.
+        // The kernel shows zero addresses like these to users who lack the capability.
         assert_eq!(
             named("0000000000000000 T _text\n0000000000000000 T do_syscall_64\n"),
             ["[kernel]"]
         );
-        // Who may read them anyway is told what has no name.
+        // A user who may read the addresses sees the address of a function that has no name.
         assert_eq!(named("ffffffff82000000 T known\n"), ["0xffffffff81000010", "known"]);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Rows kept in memory before the rest goes to disk: some 400 ms of the shortest interval, about 1.2 MB.
 const ROWS: usize = 4096;
-/// How long the end of a run waits for a reader that takes nothing.
+/// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns the names of the columns, separated by commas. [`ROW`] has them. A cell is empty if nothing was measured.
@@ -53,7 +53,7 @@ pub(crate) fn text<T>(field: &Field<T>, value: i64, out: &mut Vec<u8>) {
     fixed(out, value.unsigned_abs(), field.decimals.into());
 }
 
-/// What a file of rows wants.
+/// Events that a file of rows needs.
 pub(crate) const OF_ROWS: Wants = Wants {
     histograms: false,
     snapshots: false,
@@ -78,10 +78,11 @@ impl CsvSink {
         Self::with_patience(path, PATIENCE)
     }
 
-    /// As [`CsvSink::create`]; [`Sink::finish`] gives up once the reader has taken nothing for `patience`.
+    /// Opens `path` like [`CsvSink::create`]. [`Sink::finish`] gives up when the reader has taken nothing for
+    /// `patience`.
     ///
     /// # Errors
-    /// As [`CsvSink::create`].
+    /// Same as [`CsvSink::create`].
     pub fn with_patience(path: &Path, patience: Duration) -> Result<Self, ReportError> {
         let limits = Limits {
             records: ROWS,
@@ -97,7 +98,7 @@ impl CsvSink {
         })
     }
 
-    /// What goes wrong while writing, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub fn notes(&self) -> Notes {
         self.spool.notes()
     }

@@ -10,11 +10,11 @@ pub enum ReportError {
     /// The operating system refused.
     #[error("{op} {}: {}", path.display(), reason(source))]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         op: &'static str,
-        /// On what.
+        /// File of the operation.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The file to read is not one of ours.
@@ -22,7 +22,7 @@ pub enum ReportError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Line, column and what was wrong.
+        /// Line, column and reason.
         message: String,
     },
     /// A table's or a chart's name can't be the name of a file, or is there twice.
@@ -33,18 +33,18 @@ pub enum ReportError {
         /// Its name.
         name: String,
     },
-    /// The file's name does not say a format that can be written.
+    /// The file's name does not end in a format that can be written.
     #[error("{}: want a name that ends in {want}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// The endings that can be.
+        /// Possible endings.
         want: &'static str,
     },
 }
 
 impl ReportError {
-    /// A failure of something that was tried with a file.
+    /// Returns the failure of an operation on a file.
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             op,
@@ -61,7 +61,7 @@ impl ReportError {
     }
 }
 
-/// The operating system's words without Rust's "(os error 28)".
+/// Returns the operating system's words without Rust's "(os error 28)".
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error ") {

@@ -2,8 +2,8 @@
 
 pub(crate) use mpps_sys::text::is_hidden;
 
-/// `text` as it can stand in HTML and XML. XML 1.0 can't hold control characters at all; a file name can. Characters
-/// that turn the direction of writing would show another text than the one that is there.
+/// Returns `text` in a form that is valid in HTML and XML. XML 1.0 can't contain control characters at all, but a file
+/// name can. Characters that change the direction of writing would make the text look different from what it is.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

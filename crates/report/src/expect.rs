@@ -1,4 +1,4 @@
-//! What a run must reach: `--expect 'loss<0.01%'`.
+//! Demands on a run: `--expect 'loss<0.01%'`.
 
 use crate::json::layer1_bps;
 use crate::units::{bps, count, percent, pps, time};
@@ -16,7 +16,7 @@ pub struct Expect {
     unit: Unit,
 }
 
-/// What is measured.
+/// Measured quantity of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Lost,
@@ -59,7 +59,7 @@ pub enum Found {
     Frmol,
 }
 
-/// Names of what methods find.
+/// Names of the results of methods.
 const FOUND: [(&str, Found, &[Unit]); 9] = [
     ("ndr", Found::Ndr, &[Unit::Pps, Unit::Bps]),
     ("pdr", Found::Pdr, &[Unit::Pps, Unit::Bps]),
@@ -73,26 +73,26 @@ const FOUND: [(&str, Found, &[Unit]); 9] = [
 ];
 
 impl Found {
-    /// Its name in a demand.
+    /// Returns the name in a demand.
     pub fn name(self) -> &'static str {
         let found = FOUND.iter().find(|(_, found, _)| *found == self);
-        // The one name that runs have as well.
+        // Only this name also belongs to a result of runs.
         found.map_or("loss", |(name, ..)| name)
     }
 }
 
-/// A result of a method: it lies between two bounds, which are the same where it was measured. Packets per second,
-/// packets, or ns.
+/// A result of a method, between two bounds. The bounds are the same if the value was measured exactly. The unit is
+/// packets per second, packets, or ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Between {
-    /// It is this or more.
+    /// Lower bound: the result is this or more.
     pub lower: Option<f64>,
-    /// It is below this, or this where both bounds are the same.
+    /// Upper bound: the result is below this, or equal if both bounds are the same.
     pub upper: Option<f64>,
 }
 
 impl Between {
-    /// A value that was measured, if it was.
+    /// Returns a measured value, if there is one.
     pub fn exactly(value: Option<f64>) -> Self {
         Self {
             lower: value,
@@ -101,7 +101,8 @@ impl Between {
     }
 }
 
-/// Of which times.
+/// Kind of time that a statistic is taken of: latency from the actual send time, latency from the scheduled one, or the
+/// gap between departures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Actual,
@@ -129,7 +130,7 @@ enum Compare {
     Greater,
 }
 
-/// What a value is counted in; in the base unit packets, parts of one, ns, packets a second, bits a second.
+/// Unit of a value. The base units are packets, parts of one, ns, packets per second, bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Packets,
@@ -139,7 +140,7 @@ enum Unit {
     Bps,
 }
 
-/// Names, what they mean, and what a bound of them may be counted in.
+/// Names, the quantity of each, and the units that its bound may have.
 const NAMES: [(&[&str], What, &[Unit]); 11] = [
     (&["loss", "loss_ratio"], What::Lost, &[Unit::Ratio]),
     (&["lost"], What::Lost, &[Unit::Packets, Unit::Ratio]),
@@ -172,14 +173,14 @@ const STATS: [(&[&str], Stat); 7] = [
     (&["max"], Stat::Max),
 ];
 
-/// In front of a [`Stat`].
+/// Prefixes of a [`Stat`].
 const TIMES: [(&[&str], Of); 3] = [
     (&["latency.", "latency_ns.", ""], Of::Actual),
     (&["scheduled.", "latency_scheduled_ns."], Of::Scheduled),
     (&["gap.", "departure_gap_ns."], Of::Gap),
 ];
 
-/// Signs; those that others begin with come later.
+/// Comparison signs. A sign that is the start of another one comes after it.
 const SIGNS: [(&str, Compare); 5] = [
     ("<=", Compare::LessOrEqual),
     (">=", Compare::GreaterOrEqual),
@@ -188,7 +189,7 @@ const SIGNS: [(&str, Compare); 5] = [
     (">", Compare::Greater),
 ];
 
-/// Suffixes, what they count, and how much of the base unit.
+/// Suffixes, the unit of each, and its size in the base unit.
 const UNITS: [(&str, Unit, f64); 16] = [
     ("%", Unit::Ratio, 0.01),
     ("ns", Unit::Time, 1.0),
@@ -219,7 +220,7 @@ impl Expect {
     /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`.
     ///
     /// # Errors
-    /// One line on what would be right.
+    /// One line that shows a right form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let split = text
@@ -245,7 +246,7 @@ impl Expect {
         })
     }
 
-    /// What came of it. What was not measured is not met.
+    /// Judges the demand. A value that was not measured does not meet it.
     pub fn judge(&self, s: &Summary) -> Expectation {
         let measured = self.measured(s).filter(|value| value.is_finite());
         let met = measured.is_some_and(|value| match self.compare {
@@ -264,7 +265,7 @@ impl Expect {
         }
     }
 
-    /// The result of a method that it is a demand on; `None` where it is one on a run.
+    /// Returns the result of a method that the demand is about; `None` if it is about a run.
     pub fn found(&self) -> Option<Found> {
         match self.what {
             What::Found(found) => Some(found),
@@ -272,15 +273,15 @@ impl Expect {
         }
     }
 
-    /// Result that the demand names in a method: `loss` is one of runs and of a method.
+    /// Returns the result that the demand names in a method. The name `loss` exists for runs and for a method.
     pub fn in_method(&self) -> Option<Found> {
         let loss = self.what == What::Lost && self.unit == Unit::Ratio;
         self.found().or(loss.then_some(Found::Loss))
     }
 
     /// Judges a demand on the result of a method, at a frame size in bytes with FCS. An unknown bound meets nothing: a
-    /// rate that is "this or more" is not below any other. The note is [`NOT_DECIDED`] where the bounds refute it no
-    /// more than they meet it.
+    /// rate that is "this or more" is not below any other. The note is [`NOT_DECIDED`] if the bounds neither refute nor
+    /// meet the demand.
     pub fn judge_found(&self, found: Between, frame_size: usize) -> Expectation {
         let in_unit = |value: Option<f64>| match self.unit {
             Unit::Bps => layer1_bps(value?, frame_size),
@@ -294,11 +295,11 @@ impl Expect {
             Compare::GreaterOrEqual => lower.is_some_and(|lower| lower >= self.bound),
             Compare::Equal => exact && lower == Some(self.bound),
             Compare::LessOrEqual => upper.is_some_and(|upper| upper <= self.bound),
-            // It is below its upper bound, unless it is that itself.
+            // The result is below its upper bound, unless it is exact.
             Compare::Less if exact => upper.is_some_and(|upper| upper < self.bound),
             Compare::Less => upper.is_some_and(|upper| upper <= self.bound),
         };
-        // What is found lies at its lower bound or above, and below its upper one, unless it is exact.
+        // The result lies at or above its lower bound, and below its upper one unless it is exact.
         let below = |value: f64| match exact {
             true => upper.is_some_and(|upper| upper < value),
             false => upper.is_some_and(|upper| upper <= value),
@@ -328,13 +329,14 @@ impl Expect {
     }
 
     fn measured(&self, s: &Summary) -> Option<f64> {
-        // Others send without receiving, or pass on what they get.
+        // Other workloads send without receiving, or pass on the packets that they get.
         let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && s.tx + s.rx > 0 && verifies(s);
         let judged = |n: u64| judges.then_some(n as f64);
-        // Only a packet that came can be a copy, late, damaged or out of order: of none at all nothing is known.
+        // Only a packet that arrived can be a copy, late, damaged or out of order: without any arrival nothing is
+        // known.
         let came = s.rx + s.late + s.duplicates + s.corrupt + s.foreign;
         let of_those_that_came = |n: u64, least: u64| judged(n).filter(|_| came >= least);
-        // A receiver knows by the numbers of packets how many were sent.
+        // A receiver knows from the sequence numbers how many packets were sent.
         let sent = if s.tx > 0 { s.tx } else { s.rx + s.lost };
         let amount = |n: u64, rate: f64, all: Option<u64>| match self.unit {
             Unit::Packets => Some(n as f64),
@@ -348,7 +350,7 @@ impl Expect {
             What::Late if s.workload == Workload::Drop => None,
             What::Late => of_those_that_came(s.late, 1),
             What::Duplicates => of_those_that_came(s.duplicates, 1),
-            // One packet alone is in no order.
+            // A single packet has no order.
             What::Reordered => of_those_that_came(s.reordered, 2),
             What::Corrupt => of_those_that_came(s.corrupt, 1),
             What::Foreign => of_those_that_came(s.foreign, 1),
@@ -361,12 +363,12 @@ impl Expect {
             What::Received if s.workload == Workload::Send => None,
             What::Received => amount(s.rx, s.received_pps, judges.then_some(sent)),
             What::Latency(of, stat) => stat.of(of.latency(s)?),
-            // A run finds none of them.
+            // A run has no results of methods.
             What::Found(_) => None,
         }
     }
 
-    /// Why it shows less than it seems to, though it is met.
+    /// Returns the reason why a met demand proves less than it seems to.
     fn too_short(&self, s: &Summary) -> Option<String> {
         let upper = matches!(self.compare, Compare::Less | Compare::LessOrEqual);
         match self.what {
@@ -429,7 +431,7 @@ impl Stat {
         }
     }
 
-    /// How many packets there must be for one to lie beyond it.
+    /// Returns the number of packets at which one of them lies beyond the statistic.
     fn beyond(self) -> Option<u64> {
         match self {
             Self::P50 => Some(2),
@@ -479,13 +481,13 @@ fn named(name: &str) -> Option<(What, &'static [Unit])> {
     })
 }
 
-/// Whether packets were looked at: a receiver with `--no-verify` counts them, and nothing else.
+/// Returns whether packets were verified: a receiver with `--no-verify` only counts them.
 fn verifies(s: &Summary) -> bool {
     let plan = s.plan.as_deref().map(serde_json::from_str::<serde_json::Value>);
     !matches!(plan, Some(Ok(plan)) if plan["checks"]["no_verify"] == true)
 }
 
-/// A number and its unit, in the base unit.
+/// Returns a number in the base unit, and its unit.
 fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -494,7 +496,7 @@ fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
     let (_, unit, scale) = UNITS.into_iter().find(|(name, ..)| *name == suffix)?;
     let digits = number.starts_with(|c: char| c.is_ascii_digit());
     let number = number.parse::<f64>().ok().filter(|n| digits && n.is_finite())?;
-    // No number but 0 is the same in every unit: 0.1 may be meant as 10 % or as 0.1 %.
+    // Only 0 is the same in every unit: 0.1 may be meant as 10 % or as 0.1 %.
     let unit = match unit {
         Unit::Packets if !units.contains(&unit) => {
             units.first().copied().filter(|_| units.len() == 1 && number == 0.0)?
@@ -505,7 +507,7 @@ fn quantity(text: &str, units: &[Unit]) -> Option<(f64, Unit)> {
     (units.contains(&unit) && whole).then_some((number * scale, unit))
 }
 
-/// What would be right in place of a value.
+/// Returns a right form in place of a value.
 fn wants(name: &str, sign: &str, value: &str, units: &[Unit]) -> String {
     let bare = value.starts_with(|c: char| c.is_ascii_digit());
     if let ([Unit::Ratio], Some(ratio)) = (units, value.parse::<f64>().ok().filter(|n| bare && *n <= 1.0)) {

@@ -1,4 +1,4 @@
-//! The HdrHistogram log: a histogram of latencies a period, for the tools that read such logs.
+//! The HdrHistogram log: a histogram of latencies per period, for the tools that read such logs.
 //!
 //! Format: HdrHistogram's "Histogram log format version 1.3" with V2 compressed histograms; values in ns.
 
@@ -50,7 +50,7 @@ impl HdrSink {
         })
     }
 
-    /// What goes wrong while writing, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub fn notes(&self) -> Notes {
         self.spool.notes()
     }
@@ -127,7 +127,8 @@ impl Format<Logged> for HdrFormat {
         let Some(histogram) = &mut self.histogram else { return };
         histogram.reset();
         for &(value, count) in &period.buckets {
-            // It resizes itself; only a value near 2^64 (584 years) could be refused, and is then held at the top.
+            // The histogram resizes itself. Only a value near 2^64 (584 years) can be refused; it then counts at the
+            // top.
             if histogram.record_n(value, count).is_err() {
                 histogram.saturating_record_n(value, count);
             }

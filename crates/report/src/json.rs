@@ -28,7 +28,7 @@ pub struct JsonSink {
     written: JsonWritten,
 }
 
-/// What has become of a [`JsonSink`]; clones share it.
+/// Result of a [`JsonSink`]; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct JsonWritten(Arc<Mutex<Outcome>>);
 
@@ -50,7 +50,7 @@ impl JsonSink {
         })
     }
 
-    /// Tells what becomes of it.
+    /// Returns a handle that shows whether the file was written.
     pub fn written(&self) -> JsonWritten {
         self.written.clone()
     }
@@ -75,7 +75,7 @@ impl JsonWritten {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another program had written the file since the run began: that was replaced.
+    /// Returns whether another program had written the file since the run began, so that its contents were replaced.
     pub fn overtaken(&self) -> bool {
         self.lock().overtaken
     }
@@ -83,7 +83,7 @@ impl JsonWritten {
     /// Whether the file was written.
     ///
     /// # Errors
-    /// When it could not be.
+    /// When it could not be written.
     pub fn written(&self) -> Result<(), ReportError> {
         self.lock().failed.take().map_or(Ok(()), Err)
     }
@@ -93,7 +93,7 @@ pub(crate) fn text(summary: &Summary) -> String {
     mpps_sys::text::json(format!("{:#}\n", json_value(summary)))
 }
 
-/// Name of a workload as the command line has it.
+/// Returns the name of a workload on the command line.
 pub(crate) fn workload(workload: Workload) -> &'static str {
     match workload {
         Workload::SendRecv => "sendrecv",
@@ -105,27 +105,27 @@ pub(crate) fn workload(workload: Workload) -> &'static str {
     }
 }
 
-/// A rate in bit/s on layer 1; `None` when the frame size is unknown.
+/// Returns a rate in bit/s on layer 1; `None` when the frame size is unknown.
 pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
     (frame_size > 0 && pps.is_finite()).then(|| pps * ((frame_size + LAYER1_OVERHEAD) * 8) as f64)
 }
 
-/// The summary as JSON. Numbers are finite; what was not measured is `null`.
+/// Returns the summary as JSON. Numbers are finite; a value that was not measured is `null`.
 pub fn json_value(s: &Summary) -> Value {
     let mut all = measured(s);
     all.extend(all_of(circumstances(s)));
     Value::Object(all)
 }
 
-/// What was counted and timed.
+/// Returns the counts and times of a run.
 fn measured(s: &Summary) -> Map<String, Value> {
-    // A sender's is what it is, however short it was: its verdict says so.
+    // Rates of a sender are given however short the run was: the verdict says so if it was too short.
     let tells = s.workload.generates() || s.tells_rate();
     let (offered, received) = (tells.then_some(s.offered_pps), tells.then_some(s.received_pps));
     let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
     let counted = json!({
         "workload": workload(s.workload),
-        // In hexadecimal: not every reader of JSON has whole numbers of 64 bits.
+        // In hexadecimal, because not every reader of JSON has 64-bit integers.
         "run_id": format!("{:016x}", s.run_id),
         "tx_packets": s.tx,
         "rx_packets": s.rx,
@@ -170,7 +170,7 @@ fn measured(s: &Summary) -> Map<String, Value> {
     all
 }
 
-/// The keys and values of an object.
+/// Returns the keys and values of an object.
 fn all_of(object: Value) -> Map<String, Value> {
     match object {
         Value::Object(all) => all,
@@ -178,7 +178,7 @@ fn all_of(object: Value) -> Map<String, Value> {
     }
 }
 
-/// Whether it can be believed, and what was measured on what.
+/// Returns the verdict, and the circumstances of the measurement.
 fn circumstances(s: &Summary) -> Value {
     json!({
         "valid": s.valid,
@@ -236,7 +236,7 @@ fn expectation(of: &Expectation) -> Value {
     })
 }
 
-/// A row of the stage table, with what follows from it.
+/// Returns a row of the stage table, with values derived from it.
 fn stage(row: &StageRow) -> Value {
     let mut value = json!(row);
     if let Value::Object(object) = &mut value {
@@ -249,7 +249,7 @@ fn stage(row: &StageRow) -> Value {
     value
 }
 
-/// A row of the table of programs, with what follows from it.
+/// Returns a row of the table of programs, with values derived from it.
 fn program(row: &ProgramRow) -> Value {
     let mut value = json!(row);
     if let Value::Object(object) = &mut value {
@@ -262,20 +262,20 @@ fn program(row: &ProgramRow) -> Value {
     value
 }
 
-/// One of two ways: all that the summary of a run has, and its name.
+/// Returns one of two directions: its name, and everything that the summary of a run has.
 fn direction(direction: &Direction) -> Value {
     let mut all = Map::from_iter([("name".to_owned(), Value::from(direction.name))]);
     if let Value::Object(summary) = json_value(&direction.summary) {
         all.extend(summary);
     }
-    // These are of the run.
+    // These fields belong to the whole run.
     for key in ["command", "plan", "directions"] {
         all.remove(key);
     }
     Value::Object(all)
 }
 
-/// ns since the start of the run.
+/// Returns times of losses, ns since the start of the run.
 fn loss_times(times: &LossTimes) -> Value {
     json!({
         "first_lost_ns": times.first_ns,
@@ -290,7 +290,7 @@ fn kernel_drops(drops: &[(String, u64)]) -> Value {
     drops.iter().map(drop).collect()
 }
 
-/// ns since the start of the run.
+/// Returns the longest outage, ns since the start of the run.
 fn longest_outage(outage: &Outage) -> Value {
     json!({
         "from_ns": outage.from_ns,
@@ -300,13 +300,14 @@ fn longest_outage(outage: &Outage) -> Value {
     })
 }
 
-/// The largest stretches, in the order of time.
+/// Returns the largest stretches, in the order of time.
 fn stretches(of: &Stretches, count: &str) -> Value {
     let one = |s: &Stretch| json!({ "from_s": s.from_ns as f64 / 1e9, "to_s": s.to_ns as f64 / 1e9, count: s.packets });
     of.named().largest.iter().map(one).collect()
 }
 
-/// The others, and what was found after a stretch had ended: `count` of the stretches + this - found = the total.
+/// Returns the other stretches, and packets found after a stretch had ended: `count` of the stretches + this - found =
+/// the total.
 fn outside(of: &Stretches, count: &str) -> Value {
     let of = of.named();
     json!({ "stretches": of.more, count: of.more_packets, "found_later": of.found_later })
@@ -321,7 +322,7 @@ fn housekeeping(h: &Housekeeping) -> Value {
     })
 }
 
-/// A time of day, ns since 1970, as RFC 3339 has it, to the ns, in UTC.
+/// Returns a time of day, ns since 1970, in the form of RFC 3339, to the ns, in UTC.
 pub fn rfc3339(ns: u64) -> String {
     let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -383,7 +384,7 @@ fn port(p: &PortSummary) -> Value {
     })
 }
 
-/// A finite number, else `null`.
+/// Returns a finite number, else `null`.
 fn number(value: f64) -> Value {
     serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
 }
@@ -392,7 +393,7 @@ fn latency(latency: &Latency) -> Value {
     Value::Object(distribution(latency))
 }
 
-/// Min to max; all `null` when nothing was measured.
+/// Returns min to max; all `null` when nothing was measured.
 fn distribution(l: &Latency) -> Map<String, Value> {
     let measured = |value: u64| if l.count > 0 { Value::from(value) } else { Value::Null };
     let percentile = |value: Option<u64>| value.map_or(Value::Null, measured);
@@ -416,7 +417,7 @@ fn counters(counters: &[(String, u64)]) -> Map<String, Value> {
         .collect()
 }
 
-/// Part of a whole, 0 to 1; 0 when the whole is 0.
+/// Returns a part of a whole, 0 to 1; 0 when the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -471,7 +472,7 @@ fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
     })
 }
 
-/// The rates of a lane if it were busy all the time.
+/// Returns the rates that a lane would have if it were busy all the time.
 fn at_full_load(l: &LaneSummary) -> Value {
     let known = l.at_full_load();
     json!({
@@ -486,7 +487,7 @@ fn at_full_load(l: &LaneSummary) -> Value {
 pub(crate) const ASSUMED: &str =
     "a packet takes as much of the lane's time as in this run, at its burst sizes, and nothing but the lane limits";
 
-/// A piece of what is known of the run's surroundings.
+/// Returns a fact about the run's surroundings.
 fn known(known: &Known) -> Value {
     let seconds = |ns: u64| number(ns as f64 / 1e9);
     let once = match known.when_ns[..] {
@@ -502,7 +503,7 @@ fn known(known: &Known) -> Value {
     })
 }
 
-/// How full a receive ring was.
+/// Returns the fill level of a receive ring.
 fn ring(ring: &RingFill) -> Value {
     json!({
         "port": ring.port,

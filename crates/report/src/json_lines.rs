@@ -1,4 +1,4 @@
-//! JSON Lines: a run's events as they happen, one object a line, for programs that read along.
+//! JSON Lines: a run's events as they happen, one object per line, for programs that read along.
 
 use crate::csv_sink::{OF_ROWS, text};
 use crate::json::json_value;
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the lines are: `schema` of the first.
+/// Value of `schema` in the first line.
 pub const LINES_SCHEMA: &str = "mpps.lines/1";
-/// Lines kept in memory before the rest goes to disk, as of the CSV.
+/// Lines kept in memory before the rest goes to disk; as many as of the CSV.
 const LINES: usize = 4096;
-/// How long the end of a run waits for a reader that takes nothing.
+/// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file of JSON Lines: `start`, any number of `row` and `note`, and one `end`; or one `error` in place of what did
-/// not come. Clones share it.
+/// A file of JSON Lines: `start`, any number of `row` and `note`, and one `end`. If the run fails, one `error` takes
+/// the place of the missing lines. Clones share the file.
 #[derive(Clone)]
 pub struct JsonLines(Arc<Mutex<Open>>);
 
@@ -29,9 +29,9 @@ struct Open {
     spool: Spool<Line>,
     /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
     zero: Arc<AtomicU64>,
-    /// What the first line has beside the time.
+    /// Fields of the first line, besides the time.
     head: Map<String, Value>,
-    /// The last line has come.
+    /// Whether the last line has been written.
     ended: bool,
 }
 
@@ -44,8 +44,8 @@ enum Line {
 }
 
 impl JsonLines {
-    /// Opens `path` at once, and empties it when the run begins; `-` is standard output. `head` is what the first line
-    /// says of the run beside its time: the version, the command line, the plan.
+    /// Opens `path` at once, and empties it when the run begins; `-` is standard output. `head` contains the fields of
+    /// the first line besides the time: the version, the command line, the plan.
     ///
     /// # Errors
     /// When it can't be opened for writing.
@@ -75,24 +75,24 @@ impl JsonLines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What goes wrong while writing, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub fn notes(&self) -> Notes {
         self.open().spool.notes()
     }
 
-    /// The sink that the lines come from.
+    /// Returns the sink that writes the lines.
     pub fn sink(&self) -> impl Sink + use<> {
         LinesSink(self.clone())
     }
 
-    /// The run has failed, or never begun: the last line says why, and with which exit code the program ends. Returns
-    /// what could not be written.
+    /// Writes the last line of a run that has failed or never begun: the reason, and the exit code of the program.
+    /// Returns errors of lines that could not be written.
     pub fn failed(&self, message: &str, exit_code: u8) -> Vec<String> {
         self.open()
             .last(&json!({ "event": "error", "message": message, "exit_code": exit_code }))
     }
 
-    /// The run is over: the last line is its summary. Returns what could not be written.
+    /// Writes the summary as the last line of the run. Returns errors of lines that could not be written.
     pub fn end(&self, summary: &Summary) -> Vec<String> {
         let mut open = self.open();
         let mut last = json_value(summary);
@@ -146,11 +146,11 @@ impl Sink for LinesSink {
     }
 }
 
-/// Rows as objects: the names and units of the CSV's columns, and its numbers.
+/// Format of rows as objects: names and units of the CSV's columns, and its numbers.
 struct LinesFormat {
     /// Time of day of the start of the run, ns since 1970.
     zero: Arc<AtomicU64>,
-    /// The first line, with which a file begins that is written later, too.
+    /// The first line of a file, also of a file that is opened later in the run.
     first: Option<String>,
 }
 

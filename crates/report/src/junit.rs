@@ -1,4 +1,4 @@
-//! Results as JUnit XML, which CI systems show: a test case for the validity of a run or test, and one a demand.
+//! Results as JUnit XML, which CI systems show: one test case for the validity of a run or test, and one per demand.
 
 use crate::document::Document;
 use crate::escape::escape;
@@ -22,8 +22,8 @@ struct Suite<'a> {
     unwritten: &'a [String],
 }
 
-/// The run as a test suite of JUnit XML. Of a run that is not valid no demand is judged: they are skipped. `unwritten`:
-/// errors of files that could not be written, whose case is an error beside the others.
+/// Returns the run as a test suite of JUnit XML. If the run is not valid, its demands are not judged but skipped.
+/// `unwritten` has the errors of files that could not be written; these errors are a test case beside the others.
 pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", workload(s.workload)),
@@ -40,8 +40,8 @@ pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     })
 }
 
-/// The result of a method as a test suite of JUnit XML. Of one that is not complete no demand is judged. `unwritten`:
-/// as of [`junit`].
+/// Returns the result of a method as a test suite of JUnit XML. If it is not complete, its demands are not judged.
+/// `unwritten` is as in [`junit`].
 pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]) -> String {
     suite(&Suite {
         name: format!("mpps {}", of.test),
@@ -55,8 +55,8 @@ pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]
     })
 }
 
-/// A test suite of a run or method without a result: its first case has the reason as an error. `command`: `sendrecv`,
-/// `ndr`, ….
+/// Returns the test suite of a run or method without a result: its first case has the reason as an error. `command` is
+/// `sendrecv`, `ndr`, ….
 pub fn junit_without_result(command: &str, why: &str) -> String {
     suite(&Suite {
         name: format!("mpps {command}").trim_end().to_owned(),

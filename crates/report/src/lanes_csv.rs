@@ -1,4 +1,4 @@
-//! The CSV of lanes: a row per lane and reading, written as it is read.
+//! The CSV of lanes: one row per lane and reading, written as it is read.
 
 use crate::csv_sink::{line, names};
 use crate::spool::{Format, Limits, Spool};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Rows kept in memory before the rest goes to disk.
 const ROWS: usize = 4096;
-/// How long the end of a run waits for a reader that takes nothing.
+/// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fields of a reading of a lane, in the order of the file. New fields are added at the end.
@@ -147,7 +147,7 @@ const fn count(name: &'static str, about: &'static str, of: fn(&LaneRow, u64) ->
     Field::new(name, Unit::One, 0, about, of)
 }
 
-/// Returns the names of the columns, separated by commas. `docs/measuring.md` says what each means.
+/// Returns the names of the columns, separated by commas. `docs/measuring.md` explains each.
 pub fn lanes_csv_header() -> &'static str {
     static HEADER: LazyLock<String> = LazyLock::new(|| names(&LANE));
     &HEADER
@@ -158,7 +158,7 @@ pub struct LanesCsvSink {
     spool: Spool<LaneRow>,
     /// Time of day of the start of the run, ns since 1970; 0 until it is known. Shared with the thread that writes.
     zero: Arc<AtomicU64>,
-    /// As of the last reading.
+    /// Time of the last reading, ns since the start of the run, and (`before`) the counts of the lanes then.
     at_ns: u64,
     before: Vec<LiveLane>,
 }
@@ -186,7 +186,7 @@ impl LanesCsvSink {
         })
     }
 
-    /// What goes wrong while writing, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub fn notes(&self) -> Notes {
         self.spool.notes()
     }
@@ -232,7 +232,7 @@ impl Sink for LanesCsvSink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LaneRow {
     lane: usize,
-    /// Since the start of the run, ns.
+    /// Start of the interval, ns since the start of the run.
     from_ns: u64,
     length_ns: u64,
     counted: LiveLane,
@@ -313,7 +313,7 @@ mod tests {
         let want = "1000000000005,0.000000005,0.100000000,3,32,1,3,40,30,2,1,10,1.000,2000.000,0.000,0.000,0,,4,\
                     0.750000,0.250000,0,0,0,0,0,1,0,0,0,1970-01-01T00:16:40.000000005Z\n";
         assert_eq!(values, want);
-        // Nobody has looked since, and the time of day is not known.
+        // No look at rings since the reading before, and no known time of day.
         let mut text = Vec::new();
         let counted = now.since(&now);
         LanesFormat(Arc::default()).record(&LaneRow { counted, ..row }, &mut text);

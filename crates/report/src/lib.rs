@@ -1,9 +1,9 @@
-//! What a run leaves behind: live view, CSV, JSON, HDR log, plots, and the pages of tests and runs.
+//! Output of a run: live view, CSV, JSON, HDR log, plots, and the pages of tests and runs.
 //!
-//! Everything here runs beside the packet path and must never hold it up. What is written while packets fly (CSV, HDR
-//! log) goes through [`spool`]: a bounded inbox, a backlog that spills to disk, and a thread that waits for slow
-//! readers so that the collector does not. What is written once at the end (JSON, plots) replaces the earlier file in
-//! one step, so that nobody ever reads half of it.
+//! Everything here runs beside the packet path and must never hold it up. Output during a run (CSV, HDR log) goes
+//! through [`spool`]: a bounded inbox, a backlog that spills to disk, and a thread that waits for slow readers so that
+//! the collector does not. Output at the end (JSON, plots) replaces the earlier file in one step, so that nobody ever
+//! reads half of it.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! The live view where a run does not have the whole terminal: a plain line for each second, or, of a program that
-//! another one shows (the demo), a few lines redrawn in place on the terminal.
+//! The live view of a run that does not have the whole terminal: one plain line per second, or, if another program (the
+//! demo) shows this one, a few lines redrawn in place on the terminal.
 //!
 //! Each frame is one write, wrapped in a synchronized update, and lines are overwritten rather than cleared first:
-//! nothing flickers. In the background it draws nothing: the terminal shows another program's lines. A terminal that
-//! takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the collector's thread.
+//! nothing flickers. In the background the view draws nothing, because the terminal shows another program's lines. A
+//! terminal that takes nothing (stopped by Ctrl-S, a slow pipe) costs frames, not time: the view runs on the
+//! collector's thread.
 
 use crate::output::writable;
 use crate::summary::{is_of_no_width, wrapped};
@@ -25,15 +26,15 @@ pub(crate) mod lines;
 
 use lines::{Columns, Lines};
 
-/// How the live view looks.
+/// Style of the live view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveStyle {
-    /// Redraws in place on a terminal, plain lines elsewhere. In the background of a terminal nothing, as another
-    /// program draws there.
+    /// Redraws in place on a terminal, plain lines elsewhere. Draws nothing in the background of a terminal, because
+    /// another program draws there.
     Auto,
     /// One plain line for each second.
     Plain,
-    /// Nothing.
+    /// No output.
     Quiet,
 }
 
@@ -42,28 +43,28 @@ const SPARKS: usize = 24;
 /// Columns of text before a sparkline.
 const TEXT: usize = 46;
 
-/// Where the view goes.
+/// Output of the live view.
 trait Screen: Send {
-    /// Whether it is this program's to draw on: other programs draw while it is in the background.
+    /// Returns whether this program may draw on the terminal: other programs draw while it is in the background.
     fn ours(&self) -> bool;
-    /// Whether a frame can be written without waiting.
+    /// Returns whether a frame can be written without waiting.
     fn ready(&self) -> bool;
-    /// Columns, where known.
+    /// Returns the number of columns; 80 if it is not known.
     fn width(&self) -> usize;
     /// Writes a frame in one piece.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 }
 
-/// Names the process group whose turn on the terminal is this program's, too: that of a program which runs this one in
-/// a group of its own, and shows it.
+/// Environment variable with the number of a process group. While that group has the terminal, this program may draw on
+/// it too. A program sets it that runs this one in a group of its own, and shows its output.
 pub const LIVE_GROUP: &str = "MPPS_LIVE_GROUP";
 
 struct Stderr {
     group: Option<Pid>,
 }
 
-/// This process' group; `None`: it has no number in this pid namespace, as the shell that began it is outside. rustix'
-/// `getpgrp` takes that for impossible.
+/// Returns this process's group. `None`: the group has no number in this pid namespace, because the shell that started
+/// it is outside. `getpgrp` of rustix takes that case for impossible.
 pub fn own_group() -> Option<Pid> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // After the name, in parentheses: state, parent, group.
@@ -82,7 +83,7 @@ impl Stderr {
 
 impl Screen for Stderr {
     fn ours(&self) -> bool {
-        // A terminal that is not this session's tells no group, and has no jobs.
+        // A terminal of another session reports no group, and has no jobs.
         rustix::termios::tcgetpgrp(io::stderr()).map_or(true, |group| Some(group) == self.group)
     }
 
@@ -102,7 +103,7 @@ impl Screen for Stderr {
     }
 }
 
-/// What standard input is.
+/// Kind of standard input.
 enum Input {
     Terminal,
     /// `/dev/null`: what shells without job control give a program that a script puts into the background with `&`. It
@@ -124,8 +125,8 @@ fn input() -> Input {
     }
 }
 
-/// Whether a view may have the whole terminal: pictures go there, keys come from there, and no other program draws on
-/// it.
+/// Returns whether a view may use the whole terminal: the terminal shows its output and sends its keys, and no other
+/// program draws on it.
 pub fn whole_terminal() -> bool {
     io::stderr().is_terminal()
         && !dumb()
@@ -133,7 +134,7 @@ pub fn whole_terminal() -> bool {
         && std::env::var_os(LIVE_GROUP).is_none()
 }
 
-/// Whether the terminal can do no more than lines, as a cell of a notebook, which calls itself a terminal.
+/// Returns whether the terminal can only show lines. A cell of a notebook is such a terminal.
 pub(crate) fn dumb() -> bool {
     let term = std::env::var_os("TERM").unwrap_or_default();
     ["", "dumb", "unknown"].iter().any(|name| term == *name) || std::env::var_os("JPY_PARENT_PID").is_some()
@@ -153,23 +154,23 @@ pub struct LiveSink {
     /// Lines of the frame on the screen.
     drawn: usize,
     hidden: bool,
-    /// How many times the process had been told to go on when the last frame was drawn.
+    /// Number of times that the process had been continued (SIGCONT) when the last frame was drawn.
     continued: usize,
     rates: VecDeque<f64>,
     losses: VecDeque<f64>,
-    /// Of each lane: looks at its receive rings, and the sum of what they found.
+    /// Per lane: number of looks at its receive rings, and the sum of the fill levels found.
     looked: Vec<(u64, u64)>,
-    /// The share that was taken of the fullest lane's receive rings since the last frame; `None`: nobody looked.
+    /// Average fill of the fullest lane's receive rings since the last frame, as a share; `None`: nobody looked.
     fill: Option<f64>,
     /// Notes not yet shown.
     news: Vec<String>,
     plain: Lines,
-    /// Nothing comes back: what is received and lost is not known here.
+    /// Whether packets are only sent, so that received and lost packets are not known here.
     sends_only: bool,
 }
 
 impl LiveSink {
-    /// A view of the given style on standard error.
+    /// Returns a view of the given style on standard error.
     pub fn new(style: LiveStyle) -> Self {
         let mode = match style {
             LiveStyle::Quiet => Mode::Off,
@@ -211,7 +212,7 @@ impl LiveSink {
     /// Draws a frame: new notes scroll above it, its lines overwrite the last frame's.
     fn draw(&mut self, snapshot: &Snapshot) {
         if !self.screen.ours() {
-            // The lines are someone else's now, and the cursor, too.
+            // The lines and the cursor now belong to another program.
             if std::mem::take(&mut self.hidden) {
                 let mut show = Vec::new();
                 let _ = queue!(show, Show);
@@ -224,7 +225,7 @@ impl LiveSink {
         if !self.screen.ready() {
             return;
         }
-        // Stopped meanwhile: the shell has written below the last frame, and the cursor was shown to it.
+        // The process was stopped meanwhile: the shell has written below the last frame, and the cursor is visible.
         let continued = continued();
         if std::mem::replace(&mut self.continued, continued) != continued {
             (self.drawn, self.hidden) = (0, false);
@@ -242,7 +243,7 @@ impl LiveSink {
         }
         let _ = queue!(frame, MoveToColumn(0));
         for note in &self.news {
-            // It may take several lines: they scroll away whole.
+            // A note may take several lines: they scroll away whole.
             for line in wrapped(&format!("note: {note}"), width - 1) {
                 let _ = write!(frame, "{line}");
                 let _ = queue!(frame, Clear(ClearType::UntilNewLine));
@@ -287,7 +288,7 @@ impl LiveSink {
         }
     }
 
-    /// What looks at receive rings have found since the last call, on average: of the lane whose are fullest.
+    /// Computes the average fill that looks at receive rings have found since the last call, for the fullest lane.
     fn look_at_fill(&mut self, lanes: &[LiveLane]) {
         let now: Vec<_> = lanes
             .iter()
@@ -394,7 +395,7 @@ impl LiveSink {
         self.news.clear();
     }
 
-    /// Leaves the last frame on the screen, a blank line below it, and gives the cursor back.
+    /// Leaves the last frame on the screen with a blank line below it, and shows the cursor again.
     fn restore(&mut self) {
         if std::mem::take(&mut self.hidden) {
             let mut frame = Vec::new();
@@ -410,7 +411,7 @@ fn count_lost(s: &Snapshot) -> String {
     count(s.closed_lost.max(0).cast_unsigned())
 }
 
-/// What the lanes did in the last second, the most first.
+/// Returns the stages that the lanes spent the last second in, the largest first.
 fn stages(shares: &[f64; Stage::COUNT]) -> Option<String> {
     let mut all: Vec<(Stage, f64)> = Stage::ALL.into_iter().zip(*shares).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -436,7 +437,7 @@ fn latency(l: &Latency) -> Option<String> {
     })
 }
 
-/// Values as bars of eighths; a blank is 0, and nothing above 0 is shown as blank.
+/// Returns values as bars of eighths. A blank is 0, and no value above 0 is blank.
 fn sparkline(values: &VecDeque<f64>, top: f64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let bar = |&value: &f64| match value {

@@ -1,6 +1,6 @@
-//! One run a file: two that write one file would mix their rows.
+//! Locks on output files: two runs that write one file would mix their rows.
 //!
-//! The lock is `flock(2)`: it goes with the process however that ends, and asks nothing of programs that only read.
+//! The lock is `flock(2)`: it ends with the process however that ends, and it does not affect programs that only read.
 
 use rustix::fs::FlockOperation;
 use std::fs::File;
@@ -12,13 +12,13 @@ use std::time::Duration;
 /// Locks `file`, opened as `path`, until it is closed.
 ///
 /// # Errors
-/// When another run has it. A file system that knows no locks is no reason to refuse.
+/// When another run has the lock. If the file system has no locks, the run is not refused.
 pub(crate) fn take(file: &File, path: &Path) -> io::Result<()> {
-    // What was opened beforehand, as standard output is, belongs to whoever opened it.
+    // A descriptor that was opened earlier, such as standard output, belongs to the program that opened it.
     if path.starts_with("/dev") || path.starts_with("/proc") {
         return Ok(());
     }
-    // A program that is just being started holds what its parent had open, until it runs.
+    // A program that is just starting still has its parent's open files.
     for wait_ms in [0, 5, 20, 80] {
         std::thread::sleep(Duration::from_millis(wait_ms));
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -32,7 +32,7 @@ pub(crate) fn take(file: &File, path: &Path) -> io::Result<()> {
     ))
 }
 
-/// Whether two paths name one file, there or yet to be made. Devices, such as `/dev/null`, may be named by many.
+/// Returns whether two paths name one file, existing or not. Devices such as `/dev/null` may have many names.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     match (std::fs::metadata(a), std::fs::metadata(b)) {
         (Ok(a), Ok(b)) => !a.file_type().is_char_device() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
@@ -41,7 +41,7 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Where a file that is not there would be made.
+/// Returns the place where a missing file would be made.
 fn place(path: &Path) -> PathBuf {
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! Names the reason why a text is no JSON, if a spreadsheet, an editor or a habit left its mark.
+//! Names the reason why a text is not JSON, if a spreadsheet, an editor or a habit caused it.
 
 use mpps_sys::text::byte_order_mark;
 
@@ -9,7 +9,7 @@ pub fn no_json(bytes: &[u8], error: &serde_json::Error) -> String {
     }
     let (line, column) = (error.line(), error.column());
     let text = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1));
-    // A text that was cut off ends anywhere.
+    // A text that was cut off may end anywhere.
     match text.filter(|_| !error.is_eof()).and_then(|text| habit(text, column)) {
         Some(habit) => format!("no JSON: {habit} at line {line} column {column}"),
         None => format!("no JSON: {error}"),
@@ -22,7 +22,7 @@ fn habit(line: &[u8], column: usize) -> Option<&'static str> {
     if line.get(at) == Some(&b';') {
         return Some("a semicolon: want a comma");
     }
-    // The parser takes the comma for the end of a value, and stops at the digit behind it.
+    // The parser takes the comma for the end of a value, and stops at the digit after the comma.
     let comma = line.get(..at)?.iter().rposition(|byte| *byte == b',')?;
     let digit = |at: Option<usize>| at.and_then(|at| line.get(at)).is_some_and(u8::is_ascii_digit);
     let decimal = digit(comma.checked_sub(1)) && digit(Some(comma + 1)) && at - comma <= 2;

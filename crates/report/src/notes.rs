@@ -1,4 +1,4 @@
-//! Notes: what a writer on another thread has to tell the reader, each told once; and why its file is not complete.
+//! Notes from writers on other threads, each shown once, and the reasons why a file is not complete.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +13,12 @@ struct Board {
 }
 
 impl Notes {
-    /// An empty board.
+    /// Returns an empty board.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts up a note; a note that is already there is not repeated.
+    /// Adds a note, unless the same note is already there.
     pub fn tell(&self, note: impl Into<String>) {
         let note = note.into();
         let notes = &mut self.board().notes;
@@ -32,7 +32,7 @@ impl Notes {
         self.board().unwritten.push(why.into());
     }
 
-    /// Reasons why a file is not complete, once it is finished: the run has not done what it was asked for.
+    /// Returns the reasons why a file is not complete, once it is finished: the run has not done what it was asked for.
     pub fn unwritten(&self) -> Vec<String> {
         self.board().unwritten.clone()
     }
@@ -41,7 +41,7 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The notes that have come since `told` were told, which is raised.
+    /// Returns the notes that the caller has not seen yet, and updates the caller's number of seen notes.
     pub(crate) fn from(&self, told: &mut usize) -> Vec<String> {
         let notes = &self.board().notes;
         let new = notes[(*told).min(notes.len())..].to_vec();
@@ -49,7 +49,7 @@ impl Notes {
         new
     }
 
-    /// All notes so far, oldest first.
+    /// Returns all notes so far, oldest first.
     pub fn all(&self) -> Vec<String> {
         self.board().notes.clone()
     }

@@ -1,8 +1,8 @@
 //! A file that rows are streamed to: a regular file, standard output, a FIFO, a device.
 //!
-//! Writes never wait longer than asked: what could block is polled first and then given no more than a pipe takes at
-//! once (`pipe(7)`: a writable pipe has room for `PIPE_BUF` bytes), so the writing thread can look after its backlog
-//! while a reader sleeps.
+//! Writes never wait longer than requested. A descriptor that could block is polled first, and then gets no more bytes
+//! than a pipe takes at once (`pipe(7)`: a writable pipe has room for `PIPE_BUF` bytes). So the writing thread can look
+//! after its backlog while a reader sleeps.
 
 use crate::{ReportError, lock};
 use mpps_sys::private;
@@ -20,19 +20,19 @@ use std::time::{Duration, Instant};
 /// `PIPE_BUF` of `linux/limits.h`.
 const PIPE_BUF: usize = 4096;
 
-/// How long the end of an interrupted run waits for the first reader of a FIFO.
+/// Longest wait at the end of an interrupted run for the first reader of a FIFO.
 const FIRST_READER: Duration = Duration::from_secs(1);
 
-/// How long a run's end waits for readers.
+/// Wait of a run's end for readers.
 pub(crate) struct Waiting {
     since: Instant,
     patience: Duration,
-    /// Interruptions before.
+    /// Number of interruptions before the wait began.
     asked: u32,
 }
 
 impl Waiting {
-    /// From now on.
+    /// Begins the wait now.
     pub(crate) fn begin(patience: Duration) -> Self {
         Self {
             since: Instant::now(),
@@ -41,13 +41,13 @@ impl Waiting {
         }
     }
 
-    /// A reader has taken something.
+    /// Begins the wait again: a reader has taken something.
     pub(crate) fn progress(&mut self) {
         self.since = Instant::now();
     }
 
-    /// How long nobody has read anything, once that was long enough; `unread`: a FIFO that nobody has opened. Whoever
-    /// interrupts again wants out at once.
+    /// Returns the time since anybody read, if that is long enough to give up. `unread` stands for a FIFO that nobody
+    /// has opened. Another interruption ends the wait at once.
     pub(crate) fn over(&self, unread: bool) -> Option<Duration> {
         let now = interruptions();
         let patience = match unread && now > 0 {
@@ -59,15 +59,15 @@ impl Waiting {
     }
 }
 
-/// What a try to write came to.
+/// Result of an attempt to write.
 pub(crate) enum Progress {
-    /// So many bytes were taken.
+    /// Number of bytes taken.
     Took(usize),
     /// The reader is not ready.
     NotReady,
 }
 
-/// How often a file is opened again that another run has taken back meanwhile.
+/// Most attempts to open a file that another run has removed in the meantime.
 const MOST_TRIES: u32 = 8;
 
 /// An open output, or a FIFO that waits for its reader.
@@ -75,21 +75,21 @@ pub(crate) struct Output {
     path: PathBuf,
     file: Option<File>,
     regular: bool,
-    /// Standard output, which the program was started without.
+    /// Whether this is standard output and the program was started without it.
     closed: bool,
-    /// Where a file is that was made by opening it.
+    /// Place of a file that was made by opening it.
     made: Option<private::Place>,
     /// Bytes written.
     written: u64,
 }
 
 impl Output {
-    /// Opens `path`; `-` is standard output. A FIFO is opened once somebody reads it. What is in a file stays until
-    /// [`Output::empty`]: a run that never begins leaves an earlier one's results alone.
+    /// Opens `path`; `-` is standard output. A FIFO is opened once somebody reads it. The contents of a file stay until
+    /// [`Output::empty`]: a run that never begins leaves an earlier run's results alone.
     ///
     /// # Errors
-    /// When it can't be written, somebody else may have put it there ([`private::create`]), or another run writes it:
-    /// that one's rows stay as they are.
+    /// When the file can't be written, somebody else may have put it there ([`private::create`]), or another run writes
+    /// it. In the last case the other run's rows stay as they are.
     pub(crate) fn open(path: &Path) -> Result<Self, ReportError> {
         let error = |e: io::Error| ReportError::io("open for writing", path, e);
         let output = |file, regular| Self {
@@ -124,8 +124,8 @@ impl Output {
             if regular {
                 lock::take(&file, path).map_err(error)?;
             }
-            // Another run that never began has taken back the file that it had made, before it was locked here.
-            // Some file systems tell of no links at all.
+            // Another run that never began may have removed the file that it had made, before the file was locked here.
+            // On some file systems the link count is always 0.
             let gone = regular && place.is_some() && file.metadata().map_err(error)?.nlink() == 0;
             if gone && tries.next().is_some() {
                 continue;
@@ -137,8 +137,8 @@ impl Output {
         }
     }
 
-    /// Removes a file that was made by opening it and is empty: the run has not begun, and is to leave nothing.
-    /// Whatever was there before, or has been written since, stays.
+    /// Removes a file that was made by opening it, if it is empty: a run that has not begun leaves no files. A file
+    /// that existed before, or has been written since, stays.
     pub(crate) fn withdraw(&mut self) {
         let (Some(place), Some(file)) = (self.made.take(), &self.file) else {
             return;
@@ -147,12 +147,12 @@ impl Output {
         if let (Ok((0, id)), Ok(Some(there))) = (ours, place.look())
             && there.id == id
         {
-            // One that can't be removed stays, empty.
+            // If the empty file can't be removed, it stays.
             let _ = place.remove();
         }
     }
 
-    /// Forgets what an earlier run has left in the file.
+    /// Empties the file of an earlier run's contents.
     pub(crate) fn empty(&mut self) -> io::Result<()> {
         match &self.file {
             Some(file) if self.regular => file.set_len(0),
@@ -160,11 +160,12 @@ impl Output {
         }
     }
 
-    /// Opens a file again whose name leads elsewhere by now, so that what is written from now on is found there; false:
-    /// it leads where it did, or this is no file.
+    /// Opens the file again if its name now leads elsewhere, so that further output is found there. Returns false if
+    /// the name still leads to the open file, or if this is not a regular file.
     ///
     /// # Errors
-    /// As [`Output::open`], and when something else than a file has the name; what was open stays so.
+    /// Same as [`Output::open`], and when the name belongs to something else than a file. The open file then stays
+    /// open.
     pub(crate) fn reopen(&mut self) -> Result<bool, ReportError> {
         if !self.regular || self.check_name().is_ok() {
             return Ok(false);
@@ -178,24 +179,24 @@ impl Output {
         Ok(true)
     }
 
-    /// Whether somebody has emptied the file since something was written to it.
+    /// Returns whether somebody has emptied the file since it was last written.
     pub(crate) fn was_emptied(&self) -> bool {
         let file = self.file.as_ref().filter(|_| self.regular && self.written > 0);
         file.and_then(|file| file.metadata().ok())
             .is_some_and(|meta| meta.len() == 0)
     }
 
-    /// Whether it is a FIFO that nobody has read so far.
+    /// Returns whether the output is a FIFO that nobody has opened for reading.
     pub(crate) fn unread(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Whether it is standard output.
+    /// Returns whether the output is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
     }
 
-    /// Checks at the end that what was written has its name still.
+    /// Checks at the end that the file still has its name.
     ///
     /// # Errors
     /// When the file was removed or renamed, or another has its name.
@@ -208,12 +209,12 @@ impl Output {
             Ok(there) if id(&there) == id(&file.metadata()?) => Ok(()),
             Ok(_) => Err(io::Error::other("another file was put in its place during the run")),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Err(io::Error::other("it was removed during the run")),
-            // A folder that can't be read any more says nothing of the file.
+            // If the folder can't be read any more, nothing is known about the file.
             Err(_) => Ok(()),
         }
     }
 
-    /// Where it writes to, for notes.
+    /// Returns the name of the output, for notes.
     pub(crate) fn name(&self) -> String {
         if self.is_stdout() {
             "standard output".to_owned()
@@ -222,7 +223,7 @@ impl Output {
         }
     }
 
-    /// Whether it is a file that can be cut and followed by another.
+    /// Returns whether the output is a regular file, which can be cut and followed by another.
     pub(crate) fn is_regular(&self) -> bool {
         self.regular
     }
@@ -268,14 +269,14 @@ impl Output {
         Ok(Progress::NotReady)
     }
 
-    /// Takes back the last `bytes` written, where the output is a file of ours.
+    /// Cuts the last `bytes` written off the file, if the output is a regular file of this run.
     pub(crate) fn take_back(&mut self, bytes: u64) {
         if self.regular
             && let Some(file) = &self.file
         {
             self.written -= bytes.min(self.written);
-            // Somebody may have emptied it meanwhile. A disk that refuses even this leaves a torn last row; the note
-            // about the disk says enough.
+            // Somebody may have emptied the file meanwhile. A disk that refuses even this leaves a torn last row; the
+            // note about the disk says enough.
             let _ = file
                 .metadata()
                 .and_then(|meta| file.set_len(meta.len().saturating_sub(bytes)));
@@ -283,7 +284,8 @@ impl Output {
     }
 }
 
-/// Whether `fd` takes bytes within `patience`; an error or a gone reader counts, the write then tells.
+/// Returns whether `fd` takes bytes within `patience`. An error or a closed reader counts as well: the write then
+/// fails.
 pub(crate) fn writable(fd: &impl AsFd, patience: Duration) -> io::Result<bool> {
     let timeout = Timespec {
         tv_sec: patience.as_secs() as i64,

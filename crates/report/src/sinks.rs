@@ -1,9 +1,9 @@
-//! Several sinks as one, which hear each other's notes.
+//! Several sinks in one. Notes of one sink reach the others.
 
 use crate::Notes;
 use mpps_stats::{Event, Sink, Wants};
 
-/// Does something when the run begins.
+/// Runs a function when the run begins.
 pub struct AtBegin<F>(pub F);
 
 impl<F: FnMut() + Send> Sink for AtBegin<F> {
@@ -18,27 +18,27 @@ impl<F: FnMut() + Send> Sink for AtBegin<F> {
     }
 }
 
-/// Passes everything on to several sinks, in the order added, and with it the notes of the boards watched, so that the
-/// live view shows that a disk is full as soon as it is.
+/// Passes all events on to several sinks, in the order added, and also the notes of the watched boards. So the live
+/// view shows that a disk is full as soon as it is.
 #[derive(Default)]
 pub struct Sinks {
     sinks: Vec<Box<dyn Sink>>,
-    /// Each with how many of its notes have been told.
+    /// Watched boards, each with the number of its notes that were passed on.
     boards: Vec<(Notes, usize)>,
 }
 
 impl Sinks {
-    /// No sink yet.
+    /// Returns a list without sinks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a sink. Add the live view first: it is then finished first, and what is told later appears below it.
+    /// Adds a sink. Add the live view first: it is then finished first, and later notes appear below it.
     pub fn add(&mut self, sink: impl Sink + 'static) {
         self.sinks.push(Box::new(sink));
     }
 
-    /// Tells the notes of `board`, too.
+    /// Passes on the notes of `board` too.
     pub fn watch(&mut self, board: Notes) {
         self.boards.push((board, 0));
     }

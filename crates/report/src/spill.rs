@@ -1,4 +1,4 @@
-//! A queue of bounded memory: what does not fit goes to a temporary file and comes back in order.
+//! A queue of bounded memory: records that do not fit go to a temporary file, and come back in order.
 //!
 //! The reader of a CSV may be slower than the run for hours; memory must not grow with the run, and no row may be
 //! dropped while there is any place left to keep it. The file is unlinked from the start, so that even `kill -9`
@@ -12,9 +12,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Bytes read back at a time.
+/// Size of a block that is read back, bytes.
 const BLOCK: usize = 256 * 1024;
-/// Bytes read before the file system gets them back.
+/// Bytes read before their space is given back to the file system.
 const PUNCH: u64 = 4 * 1024 * 1024;
 
 /// A record that can be kept in a file.
@@ -26,13 +26,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Record for T {}
 pub(crate) struct SpillQueue<T> {
     /// Oldest records.
     head: VecDeque<T>,
-    /// Then those in the file, from `read_at` to `write_at`.
+    /// Next records, in the file from `read_at` to `write_at`.
     file: Option<File>,
     spilled: u64,
     read_at: u64,
     write_at: u64,
     punched: u64,
-    /// Then the newest.
+    /// Newest records.
     tail: VecDeque<T>,
     capacity: usize,
     directory: PathBuf,
@@ -43,7 +43,7 @@ pub(crate) struct SpillQueue<T> {
 }
 
 impl<T: Record> SpillQueue<T> {
-    /// An empty queue that spills beyond `capacity` records to an unlinked file in `directory`.
+    /// Returns an empty queue that spills beyond `capacity` records to an unlinked file in `directory`.
     pub(crate) fn new(capacity: usize, directory: PathBuf) -> Self {
         Self {
             head: VecDeque::new(),
@@ -61,12 +61,12 @@ impl<T: Record> SpillQueue<T> {
         }
     }
 
-    /// Records held, in memory and on disk.
+    /// Returns the number of records in the queue, in memory and on disk.
     pub(crate) fn len(&self) -> u64 {
         self.head.len() as u64 + self.spilled + self.tail.len() as u64
     }
 
-    /// Why the first record was lost that the temporary file could not take or give back.
+    /// Returns the reason why the first record was lost, if the temporary file could not take or return it.
     pub(crate) fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
@@ -87,7 +87,7 @@ impl<T: Record> SpillQueue<T> {
         }
     }
 
-    /// Takes the oldest record.
+    /// Removes and returns the oldest record.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.head.is_empty() {
             if self.spilled > 0
@@ -104,7 +104,7 @@ impl<T: Record> SpillQueue<T> {
         self.head.pop_front()
     }
 
-    /// Moves the tail to the file in one write. On failure the file is as it was.
+    /// Moves the tail to the file in one write. On failure the file stays as it was.
     fn spill(&mut self) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
@@ -158,7 +158,7 @@ impl<T: Record> SpillQueue<T> {
         if self.spilled == 0 {
             self.reset();
         } else if self.read_at - self.punched >= PUNCH {
-            // Not every file system can; then the file just stays larger.
+            // Not every file system can do this; otherwise the file just stays larger.
             use rustix::fs::FallocateFlags as F;
             let _ = rustix::fs::fallocate(
                 file,
@@ -171,7 +171,7 @@ impl<T: Record> SpillQueue<T> {
         Ok(())
     }
 
-    /// Starts the file afresh.
+    /// Starts the file from its beginning again.
     fn reset(&mut self) {
         self.spilled = 0;
         self.read_at = 0;
@@ -185,7 +185,7 @@ impl<T: Record> SpillQueue<T> {
     }
 }
 
-/// Where to spill: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is seldom memory itself.
+/// Returns the directory to spill to: `TMPDIR`, else `/var/tmp`, which unlike `/tmp` is seldom memory itself.
 pub(crate) fn directory() -> PathBuf {
     match std::env::var_os("TMPDIR") {
         Some(directory) if !directory.is_empty() => directory.into(),

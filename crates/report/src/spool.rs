@@ -1,4 +1,4 @@
-//! Records on their way to a file: from the collector, which must never wait, to a reader, which may.
+//! Records on their way to a file, from the collector, which must never wait, to a reader, which may.
 //!
 //! The collector puts records into a bounded inbox under a lock that is held for a few instructions only. A thread
 //! empties the inbox every [`TICK`] (not record by record: waking a thread 10,000 times a second would take the core
@@ -23,12 +23,12 @@ const BATCH_BYTES: usize = 64 * 1024;
 
 /// Turns records into the bytes of the file.
 pub(crate) trait Format<T>: Send + 'static {
-    /// What comes before the first record needs none: it is written as the run begins.
+    /// Whether the header needs no record, and so is written as the run begins.
     const HEADER_ALONE: bool = false;
 
-    /// What comes before the first record of a file. `first` is it, where there is one.
+    /// Appends the header of a file. `first` is the first record, if there is one.
     fn header(&mut self, first: Option<&T>, out: &mut Vec<u8>);
-    /// One record.
+    /// Appends one record.
     fn record(&mut self, record: &T, out: &mut Vec<u8>);
 }
 
@@ -36,27 +36,27 @@ pub(crate) trait Format<T>: Send + 'static {
 pub(crate) struct Limits {
     /// Records kept in memory, in the inbox and again in the backlog.
     pub(crate) records: usize,
-    /// How long [`Spool::finish`] waits for a reader that takes nothing.
+    /// Longest wait of [`Spool::finish`] for a reader that takes nothing.
     pub(crate) patience: Duration,
-    /// What a record is called in notes.
+    /// Name of a record in notes.
     pub(crate) noun: &'static str,
-    /// A reader needs the last record, too: one that goes away before has not had what it wanted.
+    /// Whether a reader needs the last record too. A reader that goes away before has then not had all that it wanted.
     pub(crate) to_the_end: bool,
 }
 
 struct Inbox<T> {
     records: Vec<T>,
     accepted: u64,
-    /// The run has begun, or has failed before: an earlier one's file may go.
+    /// Whether an earlier run's file may be emptied: the run has begun, or has failed before that.
     begun: bool,
-    /// The run has begun: its file is to be there at the end. A refused run takes its new files back.
+    /// Whether the run has begun, so that its file must exist at the end. A refused run removes its new files.
     stays: bool,
     closing: bool,
     abandoned: bool,
-    /// The output has failed: records are only counted.
+    /// Whether the output has failed: records are then only counted.
     failed: bool,
     done: bool,
-    /// The output is a FIFO that nobody has opened.
+    /// Whether the output is a FIFO that nobody has opened.
     unread: bool,
     written: u64,
     progress: u64,
@@ -66,15 +66,15 @@ struct Shared<T> {
     inbox: Mutex<Inbox<T>>,
     /// The thread waits here for work, `finish` for progress.
     wake: Condvar,
-    /// Locked before the inbox where both are.
+    /// Locked before the inbox if both are locked.
     backlog: Mutex<SpillQueue<T>>,
     capacity: usize,
 }
 
-/// Why the thread stopped early.
+/// Reason why the thread stopped early.
 struct Stopped {
     told: String,
-    /// Whoever read it has gone, and had all that was wanted (`| head`).
+    /// Whether the reader has gone after it had all that it wanted (`| head`).
     wanted: bool,
 }
 
@@ -140,12 +140,12 @@ impl<T: Record> Spool<T> {
         })
     }
 
-    /// What went wrong so far, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub(crate) fn notes(&self) -> Notes {
         self.notes.clone()
     }
 
-    /// The run begins: what an earlier one has left in the file goes, not before.
+    /// Records that the run begins. Only then is the file of an earlier run emptied.
     pub(crate) fn begin(&mut self) {
         let mut inbox = self.shared.inbox();
         (inbox.begun, inbox.stays) = (true, true);
@@ -170,7 +170,8 @@ impl<T: Record> Spool<T> {
         }
     }
 
-    /// Waits until everything is written, as long as the reader takes anything; returns what was not.
+    /// Waits until everything is written, as long as the reader takes anything. Returns an error for records that were
+    /// not written.
     pub(crate) fn finish(&mut self) -> Vec<String> {
         let Some(thread) = self.thread.take() else {
             return Vec::new();
@@ -195,7 +196,7 @@ impl<T: Record> Spool<T> {
         }
         let (accepted, noun) = (inbox.accepted, self.limits.noun);
         if !inbox.done {
-            // The thread ends at its next look, or with the program when it hangs in the kernel.
+            // The thread ends at its next check, or with the program if it hangs in the kernel.
             inbox.abandoned = true;
             let left = units::count(accepted - inbox.written);
             let waited = gave_up.unwrap_or(self.limits.patience).as_secs_f64();
@@ -203,7 +204,7 @@ impl<T: Record> Spool<T> {
                 "{}: gave up after nobody read for {waited:.0} s; the last {left} {noun} were not written",
                 self.label
             );
-            // For those who print no summary.
+            // For programs that print no summary.
             self.notes.tell(note.clone());
             self.notes.not_written(note.clone());
             return vec![note];
@@ -215,14 +216,14 @@ impl<T: Record> Spool<T> {
             .unwrap_or_else(|_| Some(Stopped::failed("the writing thread failed".to_owned())));
         let (lost, label) = (units::count(left), &self.label);
         let (note, unwritten) = match failure {
-            // The file is complete, and not where it was asked for.
+            // The file is complete, but not at the requested place.
             Some(Stopped { told, .. }) if left == 0 => {
                 let note = format!("{label}: {told}");
                 (note.clone(), Some(note))
             }
             Some(Stopped { told, wanted }) => {
                 let note = format!("{label}: {told}; the run went on, the remaining {lost} {noun} are not in the file");
-                // Why has been told as it happened.
+                // The reason was reported when it happened.
                 let short = format!(
                     "{label}: {lost} of {} {noun} are not in the file",
                     units::count(accepted)
@@ -255,7 +256,8 @@ impl Stopped {
 
 impl<T> Drop for Spool<T> {
     fn drop(&mut self) {
-        // Without finish (a panic, an early error) what is held still goes out, if nobody has to be waited for.
+        // Without finish (a panic, an early error) the queued records are still written, unless that means to wait for
+        // a reader.
         if self.thread.is_some() {
             let mut inbox = self.shared.inbox();
             inbox.closing = true;
@@ -281,7 +283,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Record> Shared<T> {
-    /// Moves the inbox to the backlog; `empty` becomes the new inbox and is handed back emptied.
+    /// Moves the inbox to the backlog. `empty` becomes the new inbox, and the old one is returned in it, emptied.
     fn absorb(&self, empty: &mut Vec<T>) {
         let mut backlog = self.backlog();
         std::mem::swap(&mut self.inbox().records, empty);
@@ -299,19 +301,19 @@ struct Writer<T, F> {
     label: String,
     noun: &'static str,
     to_the_end: bool,
-    /// Formatted, of which the first `taken` bytes are written.
+    /// Formatted records, of which the first `taken` bytes are written.
     buffer: Vec<u8>,
     taken: usize,
-    /// Where each record in the buffer ends.
+    /// End of each record in the buffer.
     ends: Vec<usize>,
     started: bool,
-    /// How often it was asked that the file be opened again, as far as that was done.
+    /// Number of requests to open the file again that were handled.
     reopened: u32,
     fresh: Vec<T>,
 }
 
 impl<T: Record, F: Format<T>> Writer<T, F> {
-    /// Writes until closed and empty; returns why it stopped early.
+    /// Writes until the inbox is closed and empty. Returns the reason if it stopped early.
     fn run(&mut self) -> Option<Stopped> {
         let failure = match self.write_all() {
             Ok(()) => self.misplaced(),
@@ -330,7 +332,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         failure
     }
 
-    /// Why a reader does not find what was written, if so.
+    /// Returns the reason why a reader does not find the written file, if there is one.
     fn misplaced(&self) -> Option<Stopped> {
         let inbox = self.shared.inbox();
         if !inbox.stays || inbox.abandoned {
@@ -376,7 +378,8 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         }
     }
 
-    /// Goes on in another file where it was asked to, which begins as the first did: each can be read alone.
+    /// Continues in another file if that was requested. The file begins like the first one, so that each can be read
+    /// alone.
     fn follow_name(&mut self) {
         let asked = reopenings();
         if std::mem::replace(&mut self.reopened, asked) != asked {
@@ -423,7 +426,8 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         }
     }
 
-    /// Writes the buffer, taking records in while the reader sleeps. False when nobody waits for it any more.
+    /// Writes the buffer, and takes records in while the reader sleeps. Returns false when nobody waits for the output
+    /// any more.
     fn push_out(&mut self) -> io::Result<bool> {
         while self.taken < self.buffer.len() {
             match self.output.write(&self.buffer[self.taken..], TICK) {
@@ -445,7 +449,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
                     }
                 }
                 Err(error) => {
-                    // Whole rows only: the torn one goes.
+                    // Only whole rows stay: the torn one is removed.
                     let whole = self
                         .ends
                         .iter()
@@ -472,7 +476,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         }
     }
 
-    /// After a failure: forgets what is held, on disk too, and waits for the end.
+    /// Discards all queued records after a failure, on disk too, and waits for the end.
     fn discard(&self) {
         let mut backlog = self.shared.backlog();
         let mut inbox = self.shared.inbox();

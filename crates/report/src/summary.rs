@@ -1,7 +1,8 @@
-//! The summary for people: what was measured, and last, where a terminal shows it, the verdict with its reasons.
+//! The summary for people: the results, then the verdict with its reasons. The verdict comes last, because the last
+//! lines stay visible on a terminal.
 //!
-//! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, where times were taken,
-//! what was measured on what) is shown when asked for, and is in the JSON.
+//! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, places of the time
+//! stamps, circumstances of the measurement) is shown on request, and is in the JSON.
 
 use crate::json::{layer1_bps, workload};
 use crate::live::dumb;
@@ -20,12 +21,12 @@ mod stages;
 mod text;
 mod when;
 
-/// How much of a summary is printed.
+/// Amount of a summary that is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What every run is looked at for.
+    /// The results that every run is read for.
     Brief,
-    /// Also each lane, where times were taken, and what was measured on what.
+    /// Also each lane, the places of the time stamps, and the circumstances of the measurement.
     Full,
 }
 
@@ -39,7 +40,7 @@ pub enum Colour {
 }
 
 impl Colour {
-    /// Colour for a terminal, unless `NO_COLOR` is set (no-color.org) or the terminal is dumb.
+    /// Returns colour for a terminal, unless `NO_COLOR` is set (no-color.org) or the terminal is dumb.
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         if stream.is_terminal() && Self::is_welcome() {
             Self::Always
@@ -48,8 +49,7 @@ impl Colour {
         }
     }
 
-    /// Whether the environment leaves a terminal its colours: no `NO_COLOR` that says something, and a terminal that is
-    /// not dumb.
+    /// Returns whether the environment allows colours: `NO_COLOR` is unset or empty, and the terminal is not dumb.
     pub fn is_welcome() -> bool {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         !no_color && !dumb()
@@ -121,7 +121,7 @@ pub fn print_summary(
         for of in &s.expectations {
             let (code, verdict) = match (of.met, s.valid) {
                 (true, true) => ("32", "met"),
-                // As the exit code has it: a run that is not valid shows nothing.
+                // The same as the exit code: a run that is not valid proves nothing.
                 (true, false) => ("33", "not proven"),
                 (false, _) => ("31", "NOT met"),
             };
@@ -130,10 +130,10 @@ pub fn print_summary(
             sentence(&format!("expected, {}:", colour.paint(code, verdict)), &told, "  ", out)?;
         }
     }
-    // In front of the verdict, which comes last.
+    // Before the verdict, which comes last.
     if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
         writeln!(out)?;
-        // The cause is that of the worst stretch: the line also gives the total.
+        // The cause is that of the worst stretch, so the line also gives the total.
         let (all, what) = match cause.subject {
             Subject::Loss => (s.lost, "lost"),
             Subject::Missed => (s.missed, "missed"),
@@ -156,7 +156,7 @@ pub fn print_summary(
 
 fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let (verdict, ended) = (headline::headline(s, colour), headline::ended(s));
-    // A receiver's time begins with the first packet: it is not for how long it ran.
+    // A receiver's time begins with the first packet, so it is not the length of the run.
     let span = match (s.workload.generates() || s.rx == 0, s.tells_rate()) {
         (true, _) => elapsed(s.duration_ns),
         _ if s.rx == 1 => "one packet".to_owned(),
@@ -173,7 +173,7 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
 
 fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let row = |name: &str, rate: f64, packets: u64| {
-        // Three decimals: a trial is judged by 0.1 %.
+        // Three decimals, because a trial is judged by 0.1 %.
         let share = s
             .share_of_due(packets)
             .map_or_else(String::new, |share| format!("{:.3} %", share * 100.0));
@@ -217,7 +217,7 @@ fn rates(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
 fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let mut parts = Vec::new();
     if matches!(s.workload, Workload::SendRecv | Workload::Drop) {
-        // Nobody knows of which packets those are that this host dropped: a share of 0 would deny them.
+        // It is not known which packets this host dropped: a share of 0 would hide them.
         let lost = match s.host_dropped {
             Some(dropped) if dropped > 0 && s.lost == 0 => {
                 format!("lost 0, beside {} dropped by this host", count(dropped))
@@ -268,7 +268,7 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     Ok(())
 }
 
-/// A count of packets that are not in a file.
+/// Returns a count of packets that are not in a file.
 fn unkept(why: &str, n: u64, colour: Colour) -> String {
     let text = format!("dropped ({why}) {}", count(n));
     if n > 0 { colour.paint("31", &text) } else { text }
@@ -345,7 +345,7 @@ fn latency(s: &Summary, detail: Detail, out: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What came in and went out at each port, and what did not.
+/// Prints the packets that came in and went out at each port, and those that did not.
 fn ports(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.ports.is_empty() {
         return Ok(());

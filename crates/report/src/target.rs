@@ -1,4 +1,4 @@
-//! A file that is written in one piece at the end of a run, though the run must know at its start that it can be.
+//! A file that is written in one piece at the end of a run. The run checks at its start that this is possible.
 
 use crate::error::reason;
 use crate::output::{Output, Progress, Waiting};
@@ -10,28 +10,28 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a pipe's reader may take nothing.
+/// Longest wait for a pipe's reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How to put the bytes there.
+/// Way to write the file.
 #[derive(Debug)]
 enum Way {
-    /// A new file beside it, then renamed over it: readers see the old contents or the new, never half.
+    /// Writes a new file beside it, then renames that over it: readers see the old contents or the new, never half.
     Rename(private::Place),
-    /// Over what is there: nothing can be put beside it, for this reason.
+    /// Writes over the old contents, because no file can be put beside it, for this reason.
     InPlace(private::Place, io::Error),
-    /// A pipe, a device, standard output.
+    /// Writes to a pipe, a device or standard output.
     Stream,
 }
 
-/// A file to be written at the end; that it can be was checked at the start, without touching an earlier file.
+/// A file to be written at the end. The start has checked that it can be written, without touching an earlier file.
 #[derive(Debug)]
 pub struct JsonTarget {
     path: PathBuf,
     way: Way,
-    /// An earlier file, kept from other runs until this one has written.
+    /// An earlier file, locked against other runs until this run has written.
     locked: Option<File>,
-    /// Permissions that the file is given, whatever the umask is and an earlier file had; `None`: as usual.
+    /// Permissions of the file, whatever the umask and an earlier file's permissions are; `None`: the usual ones.
     mode: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ impl JsonTarget {
         Ok(Self { locked, ..target(way) })
     }
 
-    /// The file may be read by everybody: a collector of another user reads it.
+    /// Lets everybody read the file: a collector of another user reads it.
     pub fn for_everybody(self) -> Self {
         Self {
             mode: Some(0o644),
@@ -85,7 +85,8 @@ impl JsonTarget {
         }
     }
 
-    /// Whether somebody else has written the file since [`JsonTarget::prepare`]: writing replaces that.
+    /// Returns whether somebody else has written the file since [`JsonTarget::prepare`]: writing replaces their
+    /// contents.
     pub fn overtaken(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let Way::Rename(place) = &self.way else { return false };
@@ -94,12 +95,13 @@ impl JsonTarget {
         matches!(place.look(), Ok(Some(there)) if ours != Some(there.id))
     }
 
-    /// Whether it is a file: no pipe, no device, and not standard output.
+    /// Returns whether the target is a file: not a pipe, a device, or standard output.
     pub fn is_file(&self) -> bool {
         !matches!(self.way, Way::Stream)
     }
 
-    /// Why readers may see half of it, in place of the old contents or the new; `None`: they never do.
+    /// Returns the reason why readers may see half of the file, in place of the old contents or the new; `None`: they
+    /// never do.
     pub fn halves(&self) -> Option<String> {
         match &self.way {
             Way::Rename(_) => None,
@@ -111,7 +113,7 @@ impl JsonTarget {
     /// Writes the summary of a run.
     ///
     /// # Errors
-    /// When the file can't be written; an earlier file is then as it was, where its directory allows that.
+    /// When the file can't be written. An earlier file then stays as it was, if its directory allows that.
     pub fn write(&self, summary: &mpps_stats::Summary) -> Result<(), ReportError> {
         self.write_bytes(crate::json::text(summary).as_bytes())
     }
@@ -119,16 +121,16 @@ impl JsonTarget {
     /// Writes any text.
     ///
     /// # Errors
-    /// As [`JsonTarget::write`].
+    /// Same as [`JsonTarget::write`].
     pub fn write_text(&self, text: &str) -> Result<(), ReportError> {
         self.write_bytes(text.as_bytes())
     }
 
-    /// Writes a text that is read as what became of a run. Where it finds no room the file goes: what an earlier run
-    /// has left says something else.
+    /// Writes a text that readers take for the state of a run. If there is no room for it, the file is removed: an
+    /// earlier run's text would be wrong.
     ///
     /// # Errors
-    /// As [`JsonTarget::write`].
+    /// Same as [`JsonTarget::write`].
     pub fn write_state(&self, text: &str) -> Result<(), ReportError> {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let written = self.write_text(text);
@@ -136,7 +138,7 @@ impl JsonTarget {
             && matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
             && let Way::Rename(place) | Way::InPlace(place, _) = &self.way
         {
-            // One that can't be removed stays.
+            // If the file can't be removed, it stays.
             let _ = place.remove();
         }
         written
@@ -166,7 +168,7 @@ fn stream(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let (mut rest, mut waiting) = (bytes, Waiting::begin(PATIENCE));
     while !rest.is_empty() {
         let progress = match output.write(rest, Duration::from_millis(100)) {
-            // `| head`: the reader had all that it wanted.
+            // With `| head` the reader has had all that it wanted.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe && path == Path::new("-") => return Ok(()),
             other => other.map_err(error)?,
         };

@@ -9,15 +9,15 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Memory that a trace may take where the host does not tell how much it has, bytes.
+/// Memory that a trace may take if the host does not report how much it has, bytes.
 const MEMORY: u64 = 1 << 30;
-/// What a gzipped file begins with.
+/// First bytes of a gzipped file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The bytes of a trace file: a Perfetto trace, gzipped.
+/// Returns the bytes of a trace file: a Perfetto trace, gzipped.
 pub fn packed_trace(recording: &Recording) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    // Memory takes all that it is given.
+    // Writing to memory does not fail.
     let _ = perfetto::write(recording, &mut packed);
     packed.finish().unwrap_or_default()
 }
@@ -33,15 +33,15 @@ pub fn write_trace(target: &JsonTarget, recording: &Recording) -> Result<(), Rep
 /// Reads a trace that this program wrote, packed or not.
 ///
 /// # Errors
-/// When it can't be read, or is no trace of this program's.
+/// When it can't be read, or is not a trace of this program.
 pub fn read_trace(path: &Path) -> Result<Recording, ReportError> {
     trace_from(path, File::open(path).map_err(|e| ReportError::io("read", path, e))?)
 }
 
-/// As [`read_trace`], from the bytes of a file of that name.
+/// Reads a trace like [`read_trace`], from the bytes of a file of that name.
 ///
 /// # Errors
-/// As [`read_trace`].
+/// Same as [`read_trace`].
 pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportError> {
     let error = |e: io::Error| ReportError::io("read", path, e);
     let mut begin = [0; 2];
@@ -53,14 +53,14 @@ pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportE
         }
     }
     let whole = begin[..read].chain(file);
-    // Tables and pictures are made of it: they want room beside it.
+    // Half of the free memory: tables and pictures of the trace need room too.
     let most = mpps_sys::memory::available().map_or(MEMORY, |there| there.bytes / 2);
-    // Unpacked as it is read: a few bytes that a stranger packed may be gigabytes.
+    // Unpacked while it is read: a few packed bytes from a stranger may become gigabytes.
     let read = match begin == GZIP {
         true => mpps_trace::read_from(&mut BufReader::new(MultiGzDecoder::new(whole)), most),
         false => mpps_trace::read_from(&mut BufReader::new(whole), most),
     };
-    // What could be unpacked of a file that was cut off is no whole trace either.
+    // The part that could be unpacked of a truncated file is not a whole trace either.
     let read = read.map_err(|e| match e.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
             ReportError::malformed(path, format!("it is damaged: {e}"))
@@ -70,11 +70,11 @@ pub fn trace_from(path: &Path, mut file: impl Read) -> Result<Recording, ReportE
     read.map_err(|e| ReportError::malformed(path, e.to_string()))
 }
 
-/// Writes the three traces in the Common Trace Format into a folder that is new or empty; gives how many events each
-/// holds.
+/// Writes the three traces in the Common Trace Format into a folder that is new or empty. Returns the number of events
+/// in each.
 ///
 /// # Errors
-/// When the folder holds something, or can't be written.
+/// When the folder is not empty, or can't be written.
 pub fn write_ctf(folder: &Path, recording: &Recording) -> Result<ctf::Counts, ReportError> {
     let error = |op| move |e: io::Error| ReportError::io(op, folder, e);
     let was_there = folder.symlink_metadata().is_ok();
@@ -95,7 +95,7 @@ pub fn write_ctf(folder: &Path, recording: &Recording) -> Result<ctf::Counts, Re
         mpps_sys::private::create(&path, rustix::fs::OFlags::empty())
     });
     written.map_err(|e| {
-        // Half a trace is none, and would be in the way of the next try.
+        // An incomplete trace is useless, and would block the next attempt.
         let at = made.last().map_or(folder, PathBuf::as_path).to_owned();
         made.iter().rev().for_each(|path| _ = mpps_sys::private::remove(path));
         let folders = made.iter().filter_map(|path| path.parent());

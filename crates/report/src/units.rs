@@ -4,8 +4,8 @@ pub use mpps_trace::{count, time};
 
 use mpps_trace::four_digits;
 
-/// A rate or any other quantity with SI prefix and four significant digits: `1.234 Mpps`, `999.9 kpps`, `0 pps`.
-/// What is not a finite number is `-`.
+/// Returns a rate or any other quantity with SI prefix and four significant digits: `1.234 Mpps`, `999.9 kpps`,
+/// `0 pps`. A value that is not a finite number becomes `-`.
 pub fn si(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -27,17 +27,17 @@ pub fn si(value: f64, unit: &str) -> String {
     format!("{sign}{} {prefix}{unit}", four_digits(scaled))
 }
 
-/// A packet rate: `1.234 Mpps`.
+/// Returns a packet rate: `1.234 Mpps`.
 pub fn pps(rate: f64) -> String {
     si(rate, "pps")
 }
 
-/// A bit rate: `9.876 Gbps`.
+/// Returns a bit rate: `9.876 Gbps`.
 pub fn bps(rate: f64) -> String {
     si(rate, "bps")
 }
 
-/// A long time given in ns, to 0.1 s below a minute: `12.3 s`, `2 min 03 s`, `1 h 02 min 03 s`.
+/// Returns a long time given in ns, to 0.1 s below a minute: `12.3 s`, `2 min 03 s`, `1 h 02 min 03 s`.
 pub fn elapsed(ns: u64) -> String {
     let tenths = ns.saturating_add(50_000_000) / 100_000_000;
     if tenths < 600 {
@@ -52,7 +52,7 @@ pub fn elapsed(ns: u64) -> String {
     }
 }
 
-/// A ratio in percent: `0 %` only when it is 0, `1.234 %`, `0.0012 %`, `1.2e-7 %`.
+/// Returns a ratio in percent: `0 %` only when it is 0, `1.234 %`, `0.0012 %`, `1.2e-7 %`.
 pub fn percent(ratio: f64) -> String {
     let value = ratio * 100.0;
     if !value.is_finite() {

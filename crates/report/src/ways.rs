@@ -1,14 +1,14 @@
-//! Runs in which packets go in two ways at the same time: files of each way beside those of both.
+//! Runs with packets in two directions at the same time: files of each direction beside those of both.
 
 use mpps_stats::{Event, Sink, Wants};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What the files of each way have in their names: `run.a-to-b.csv` beside `run.csv`.
+/// Names of the directions in file names: `run.a-to-b.csv` beside `run.csv`.
 pub const WAYS: [&str; 2] = ["a-to-b", "b-to-a"];
 
-/// The file of a way ([`WAYS`]) beside `path`; `None` where there is no place beside it: standard output, a FIFO, a
-/// device.
+/// Returns the file of a direction ([`WAYS`]) beside `path`; `None` if there is no place beside it: standard output, a
+/// FIFO, a device.
 pub fn of_way(path: &Path, way: &str) -> Option<PathBuf> {
     let elsewhere = path == Path::new("-") || std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     let stem = path.file_stem().filter(|_| !elsewhere)?;
@@ -22,7 +22,7 @@ pub fn of_way(path: &Path, way: &str) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// The place of the way of which `path` is a file, and the file of both, which is beside it.
+/// Returns the index of the direction that `path` is a file of, and the file of both directions, which is beside it.
 pub(crate) fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
     let stem = path.file_stem()?.to_str()?;
     let (way, both) = WAYS.iter().enumerate().find_map(|(way, name)| {
@@ -37,11 +37,11 @@ pub(crate) fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
     Some((way, path.with_file_name(name)))
 }
 
-/// Gives a sink the rows and histograms of one way, as if there were no other.
+/// Gives a sink the rows and histograms of one direction, as if there were no other.
 pub struct OfWay<S> {
-    /// The place of the way.
+    /// Index of the direction.
     pub way: usize,
-    /// What takes them.
+    /// Sink that receives them.
     pub sink: S,
 }
 

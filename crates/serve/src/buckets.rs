@@ -1,4 +1,4 @@
-//! Latencies by buckets of 1, 2 and 5, as Prometheus has its histograms.
+//! Latencies in buckets of 1, 2 and 5, as in Prometheus' histograms.
 
 /// Upper ends of the buckets, ns: 1 µs to 10 s.
 pub(crate) const ENDS: [u64; 22] = {
@@ -14,14 +14,14 @@ pub(crate) const ENDS: [u64; 22] = {
     ends
 };
 
-/// How many packets had which latency.
+/// Number of packets per range of latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Buckets {
-    /// Above the end before, up to this end.
+    /// Packets above the previous end, up to this end.
     counts: [u64; ENDS.len()],
-    /// All of them, those above the last end included.
+    /// All packets, those above the last end included.
     pub(crate) count: u64,
-    /// Their sum, ns.
+    /// Sum of all latencies, ns.
     pub(crate) sum_ns: f64,
 }
 
@@ -37,7 +37,7 @@ impl Buckets {
         }
     }
 
-    /// Each end, ns, with the packets up to it.
+    /// Returns each end, ns, with the number of packets up to it.
     pub(crate) fn up_to(&self) -> impl Iterator<Item = (u64, u64)> {
         let sums = self.counts.iter().scan(0, |sum, count| {
             *sum += count;

@@ -1,26 +1,26 @@
-//! The rows so far, bounded: the newest as they came, older ones several to a point.
+//! The rows so far, in bounded memory: the newest as they came, older ones several to a point.
 
 use mpps_stats::{Latency, Row};
 
-/// Points kept, at the most.
+/// Most points kept.
 pub(crate) const MOST: usize = 1200;
-/// Of these the oldest that are thinned when there are too many.
+/// Number of oldest points that are thinned when there are too many.
 const THINNED: usize = 800;
 
-/// One row, or several that follow one another.
+/// One row, or several consecutive rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Point {
     /// Number of the trial, from 1.
     pub(crate) trial: u64,
     /// Number of its first row among all rows of all trials, from 1.
     pub(crate) first: u64,
-    /// And of its last one.
+    /// Number of its last row.
     pub(crate) last: u64,
-    /// Since the first trial began, ns.
+    /// Start, ns since the first trial began.
     pub(crate) start_ns: u64,
-    /// Time of its rows together, ns.
+    /// Total time of its rows, ns.
     pub(crate) length_ns: u64,
-    /// Packets.
+    /// Packets sent, and (`rx`) received.
     pub(crate) tx: u64,
     pub(crate) rx: u64,
     pub(crate) lost: i64,
@@ -29,11 +29,11 @@ pub(crate) struct Point {
     pub(crate) dropped: u64,
     /// Time for which the host kept lanes from running, ns over all lanes.
     pub(crate) wait_ns: u64,
-    /// Rate asked for, packets/s.
+    /// Requested rate, packets/s.
     pub(crate) intended_pps: Option<f64>,
-    /// Lowest and highest rate sent of the points that it was made of, packets/s.
+    /// Lowest and highest send rate of the points that were merged into this one, packets/s.
     pub(crate) tx_pps: [f64; 2],
-    /// p50, p99, p99.9 and largest latency, ns; of several the highest of each.
+    /// p50, p99, p99.9 and largest latency, ns; with several rows the highest of each.
     pub(crate) latency: [Option<u64>; 4],
 }
 
@@ -71,8 +71,8 @@ impl Point {
         }
     }
 
-    /// Takes in the one that follows. Its rows are part of the same stretch: `row`, that of rows too short to stand
-    /// alone, whose rates are those of the sum.
+    /// Adds the next point to this one. `row`: the next point is a row too short to stand alone, so the rates of the
+    /// result are those of the sum.
     pub(crate) fn take(&mut self, next: &Self, row: bool) {
         self.last = next.last;
         self.length_ns += next.length_ns;
@@ -94,7 +94,7 @@ impl Point {
     }
 }
 
-/// The points so far.
+/// All points so far.
 #[derive(Debug, Default)]
 pub(crate) struct History(Vec<Point>);
 
@@ -106,7 +106,7 @@ impl History {
         self.0.push(point);
     }
 
-    /// Makes one of two neighbours of one trial, among the oldest.
+    /// Merges pairs of neighbours of one trial, among the oldest points.
     fn thin(&mut self) {
         let newer = self.0.split_off(THINNED);
         let mut older: Vec<Point> = Vec::with_capacity(MOST);
@@ -123,7 +123,7 @@ impl History {
                 }
             }
         }
-        // So many trials of a point or two each: the oldest go.
+        // So many trials have only one or two points each: the oldest points are dropped.
         let over = (older.len() + newer.len() + MOST / 8).saturating_sub(MOST);
         older.drain(..over.min(older.len()));
         older.extend(newer);

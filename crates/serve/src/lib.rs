@@ -1,11 +1,11 @@
-//! What a run tells while it goes on: metrics for Prometheus, a live page, and a full-screen view on the terminal.
+//! Output of a run while it is running: metrics for Prometheus, a live page, and a full-screen view on the terminal.
 //!
-//! A [`Watcher`] reads the run's events on the collector's thread and publishes what it knows (a [`Board`]) four times
-//! a second; it never waits for whoever reads. One thread serves all connections ([`Server`]) from the newest that was
-//! published, and sleeps meanwhile; another draws it ([`Screen`]). Neither asks a lane anything, so no request and no
-//! terminal can hold up the run.
+//! A [`Watcher`] reads the run's events on the collector's thread and publishes the state (a [`Board`]) four times a
+//! second. It never waits for a reader. One thread serves all connections ([`Server`]) from the newest published state,
+//! and sleeps in between; another thread draws that state ([`Screen`]). Neither of them asks a lane anything, so no
+//! request and no terminal can hold up the run.
 //!
-//! What comes in is hostile: [`request`] reads it, with the host that it names checked before anything else.
+//! Input may be hostile: [`request`] reads it, and checks the host name in it before anything else.
 
 #![forbid(unsafe_code)]
 

@@ -10,10 +10,10 @@ use mpps_stats::fields::{FAULTS, Fault};
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
-/// What the text is, for `Content-Type`: exactly so, as Prometheus 3 refuses another.
+/// Value of `Content-Type`, exactly so: Prometheus 3 refuses any other.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics: name, type, and what each tells. One for each of [`FAULTS`] comes to them.
+/// Metrics: name, type and help text. One more per entry of [`FAULTS`] is added to them.
 const NAMES: &[(&str, &str, &str)] = &[
     (
         "mpps_run_info",
@@ -135,7 +135,7 @@ const NAMES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// All metrics: name, type, and what each tells.
+/// Returns all metrics: name, type and help text.
 pub fn metrics() -> Vec<(String, &'static str, String)> {
     let owned = |(name, kind, help): &(&str, &'static str, &str)| (name.to_string(), *kind, help.to_string());
     let mut all: Vec<_> = NAMES.iter().map(owned).collect();
@@ -149,7 +149,7 @@ pub fn metrics() -> Vec<(String, &'static str, String)> {
     all
 }
 
-/// The metric of a fault.
+/// Returns the metric of a fault.
 fn metric(fault: &Fault) -> String {
     format!("mpps_{}_total", fault.column)
 }
@@ -162,24 +162,25 @@ const STATES: [Phase; 5] = [
     Phase::Ended,
 ];
 
-/// The text of all metrics.
+/// Returns the text of all metrics.
 pub fn text(state: &State) -> String {
     text_of(state, &[])
 }
 
-/// The same with further labels of every metric, name and value, that differ from run to run: texts of several runs can
-/// be read together, as the textfile collector of the node exporter does, which refuses all of them if two have a
-/// metric of the same labels.
+/// Returns the same text with further labels on every metric, name and value, that differ from run to run. So texts of
+/// several runs can be read together: the textfile collector of the node exporter refuses all of them if two have a
+/// metric with the same labels.
 pub(crate) fn text_of(state: &State, of_run: &[(&str, String)]) -> String {
     text_with(state, of_run, |_| true)
 }
 
-/// The same of a run that failed: what it was, and that it is over and not valid. It measured nothing that stays.
+/// Returns the same text for a run that failed: its labels, and that it is over and not valid. No measurements are
+/// kept.
 pub(crate) fn text_of_failed(about: About, of_run: &[(&str, String)]) -> String {
     text_without_result(about, Phase::Ended, Some(false), of_run)
 }
 
-/// What is told of a run that has not opened anything so far.
+/// Returns the text of a run that has not opened anything so far.
 pub(crate) fn text_of_begun(about: About, of_run: &[(&str, String)]) -> String {
     text_without_result(about, Phase::Waiting, None, of_run)
 }
@@ -202,7 +203,7 @@ fn text_with(state: &State, of_run: &[(&str, String)], wanted: impl Fn(&str) -> 
     };
     for (name, kind, help) in metrics().into_iter().filter(|(name, ..)| wanted(name)) {
         let before = all.text.len();
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = write!(all.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         let head = all.text.len();
         put(&mut all, &name, state);
@@ -256,7 +257,7 @@ impl Text<'_> {
     }
 }
 
-/// A label's value: backslash first. What a terminal would obey is not shown.
+/// Returns a label's value with escapes, backslashes first. Characters that a terminal would obey are replaced.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     mpps_sys::text::plain(&text, '\u{fffd}')

@@ -1,8 +1,8 @@
 //! The live page: its files, and the stream of events that fills it.
 //!
-//! Events are `rows` (points of the history after those that the page has; their `id` is the number of the last row,
-//! so that a page that lost its connection goes on there), `state`, and at last `end`, the result. All that the page
-//! shows it takes as text.
+//! Events are `rows` (points of the history that the page does not have yet), `state`, and at last `end`, the result.
+//! The `id` of `rows` is the number of the last row, so that a page that lost its connection continues there. The page
+//! shows all of this as text, never as markup.
 
 use crate::board::Board;
 use crate::history::Point;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::LazyLock;
 
-/// The stream's name.
+/// Name of the stream.
 pub(crate) const EVENTS: &str = "events";
 
 /// uPlot with its licence.
 static CHARTS: LazyLock<String> = LazyLock::new(|| format!("/*\n{UPLOT_LICENCE}*/\n{UPLOT}"));
 
-/// A file of the page, and its type.
+/// Returns a file of the page, and its type.
 pub(crate) fn file(name: &str) -> Option<(&'static str, &'static str)> {
     const SCRIPT: &str = "text/javascript; charset=utf-8";
     const STYLE: &str = "text/css; charset=utf-8";
@@ -35,10 +35,10 @@ pub(crate) fn file(name: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What a page gets, in order.
+/// Events for one page, in order.
 pub struct Feed {
     board: Board,
-    /// The last row that it has.
+    /// Number of the last row that the page has.
     row: Option<u64>,
     version: Option<u64>,
 }
@@ -52,13 +52,13 @@ impl Feed {
         }
     }
 
-    /// Adds what is new; whether that was the last.
+    /// Adds new events. Returns whether the last event was among them.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>) -> bool {
         let version = self.board.version();
         if self.version == Some(version) {
             return false;
         }
-        // A Vec takes everything.
+        // Writing to a Vec does not fail.
         if self.version.is_none() {
             let _ = write!(out, "retry: 1000\n\n");
         }
@@ -78,7 +78,7 @@ impl Feed {
     }
 }
 
-/// Numbers of a point, in the order that `live.js` knows.
+/// Returns the numbers of a point, in the order that `live.js` expects.
 fn point(of: &Point) -> Value {
     let seconds = of.length_ns.max(1) as f64 / 1e9;
     json!([

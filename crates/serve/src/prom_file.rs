@@ -10,11 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the file is written while the run goes on.
+/// Interval of writing the file during the run.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A file that is replaced, in one step, once a second and at the end. The thread that makes it starts the one that
-/// writes.
+/// A file that is replaced in one step, once a second and at the end. A thread of its own writes it.
 pub struct PromFile {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<(), ReportError>>>,
@@ -22,10 +21,10 @@ pub struct PromFile {
 }
 
 impl PromFile {
-    /// Checks that it can be written, and starts to. `ready` is called by the thread first.
+    /// Checks that the file can be written, and starts the thread that writes it. The thread calls `ready` first.
     ///
     /// # Errors
-    /// When it can't be written, or not in one step.
+    /// When the file can't be written, or can't be replaced in one step.
     pub fn create(path: &Path, board: Board, ready: impl FnOnce() + Send + 'static) -> Result<Self, ReportError> {
         let target = JsonTarget::prepare(path)?.for_everybody();
         if let Some(why) = target.halves() {
@@ -50,31 +49,32 @@ impl PromFile {
         })
     }
 
-    /// Says of a run that it waits for its first packet, in place of what an earlier one has left.
+    /// Writes the state of a run that waits for its first packet, in place of an earlier run's.
     ///
     /// # Errors
-    /// As [`PromFile::create`], when it can't be written.
+    /// Same as [`PromFile::create`], when the file can't be written.
     pub fn begun(path: &Path, about: About) -> Result<(), ReportError> {
         once(path, metrics::text_of_begun(about, &labels_of(path)))
     }
 
-    /// Says of a run that it failed: `mpps_run_valid` is 0. One that failed before it began leaves no older state.
+    /// Writes the state of a run that failed: `mpps_run_valid` is 0. If the run failed before it began, no older state
+    /// stays.
     ///
     /// # Errors
-    /// As [`PromFile::create`], when it can't be written.
+    /// Same as [`PromFile::create`], when the file can't be written.
     pub fn failed(path: &Path, about: About) -> Result<(), ReportError> {
         once(path, metrics::text_of_failed(about, &labels_of(path)))
     }
 
-    /// What goes wrong while writing, as it happens.
+    /// Returns the board of notes about write errors. Each error appears there when it happens.
     pub fn notes(&self) -> Notes {
         self.notes.clone()
     }
 
-    /// Writes it for the last time.
+    /// Writes the file for the last time.
     ///
     /// # Errors
-    /// When that could not be written.
+    /// When it could not be written.
     pub fn finish(mut self) -> Result<(), ReportError> {
         self.ended()
     }
@@ -89,13 +89,13 @@ impl PromFile {
 }
 
 impl Drop for PromFile {
-    /// Whoever drops it may write the file next.
+    /// Ends the writing thread, so that others may write the file next.
     fn drop(&mut self) {
         let _ = self.ended();
     }
 }
 
-/// Over what is there, where it can't be replaced in one step.
+/// Writes the file once, over its old contents if it can't be replaced in one step.
 fn once(path: &Path, text: String) -> Result<(), ReportError> {
     let target = JsonTarget::prepare(path)?.for_everybody();
     match target.is_file() {
@@ -104,7 +104,8 @@ fn once(path: &Path, text: String) -> Result<(), ReportError> {
     }
 }
 
-/// Labels of the file's metrics: files that are read together differ in their names, or lie in several folders.
+/// Returns the labels of the file's metrics. Files that are read together differ in their names, or lie in several
+/// folders.
 fn labels_of(path: &Path) -> [(&'static str, String); 2] {
     let run = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let whole = std::path::absolute(path).unwrap_or_default();
@@ -120,11 +121,11 @@ fn write(
 ) -> Result<(), ReportError> {
     let mut seen = None;
     loop {
-        // What an earlier run has left is no state of this one.
+        // The state that an earlier run has left does not belong to this one, so the first write does not wait.
         let wait = if seen.is_none() { Duration::ZERO } else { EVERY };
         let over = !matches!(ended.recv_timeout(wait), Err(RecvTimeoutError::Timeout));
         let version = board.version();
-        // Nothing new is nothing to write.
+        // Without a new state there is nothing to write.
         if !over && seen == Some(version) {
             continue;
         }
@@ -136,7 +137,8 @@ fn write(
         if let Err(error) = written {
             notes.tell(format!("prom: {error}"));
         }
-        // A lock is of the file that is there: a run that fails leaves that of one which goes on alone.
+        // A lock belongs to the file that exists now. So a run that fails does not touch the file of one that
+        // continues.
         if let Ok(again) = JsonTarget::prepare(path) {
             target = again.for_everybody();
         }

@@ -1,61 +1,61 @@
-//! Requests: what is taken of HTTP/1.1, and what is refused.
+//! Requests: the accepted part of HTTP/1.1, and the refusals.
 //!
-//! The host that a request names is checked first. A page of somebody else's may have its name lead to this address
-//! (DNS rebinding) and would then be allowed to read the answers; the browser still says by which name it came.
+//! The host name of a request is checked first. Somebody else's page may let its name resolve to this address (DNS
+//! rebinding), and would then be allowed to read the answers. The browser still sends the name that it used.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Bytes of the longest request.
+/// Longest request, bytes.
 pub const LONGEST: usize = 8 << 10;
-/// Header lines, at the most.
+/// Most header lines.
 const MOST_HEADERS: usize = 64;
 
 /// A request that is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Only the head of the answer is wanted.
+    /// Whether only the head of the answer is requested.
     pub head: bool,
-    /// What is asked for, without a query.
+    /// Requested path, without a query.
     pub path: String,
-    /// `Last-Event-ID`: what a stream goes on after.
+    /// `Last-Event-ID`: number after which a stream continues.
     pub last_event: Option<u64>,
 }
 
-/// Why a request is not answered.
+/// Reason why a request is not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No HTTP, or HTTP that nobody needs.
+    /// The request is not HTTP, or uses a part of it that is not needed here.
     Bad,
-    /// The host that it names is not this one: the name, as far as it is one.
+    /// The request names another host: the name, if it is valid.
     ForeignHost(Option<HostName>),
-    /// Neither GET nor HEAD.
+    /// The method is neither GET nor HEAD.
     Method,
-    /// It did not come in time.
+    /// The request did not arrive in time.
     TooSlow,
-    /// Its header is too long.
+    /// The header is too long.
     TooLong,
 }
 
-/// What has come so far.
+/// State of a request that is being read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// More is to come.
+    /// More bytes are needed.
     Partial,
-    /// All of it.
+    /// The request is complete.
     Whole(Request),
-    /// It is not answered.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// The name or address of a host, as a request has it: of letters, digits and `.-_`, in lower case, without the dot of
-/// the root, or an IP address without brackets.
+/// Name or address of a host in a request: letters, digits and `.-_`, in lower case, without the dot of the root, or an
+/// IP address without brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName(String);
 
 impl HostName {
-    /// The longest, in bytes, as the DNS has it.
+    /// Longest name in bytes, as in the DNS.
     const LONGEST: usize = 253;
 }
 
@@ -63,7 +63,7 @@ impl FromStr for HostName {
     type Err = &'static str;
 
     /// # Errors
-    /// What is wanted, where the text is none.
+    /// A description of valid names, if the text is not one.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>()
@@ -86,16 +86,16 @@ impl fmt::Display for HostName {
     }
 }
 
-/// The names by which a socket answers.
+/// Names that a socket accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'n> {
-    /// The address that the connection came to.
+    /// Address that the connection came to.
     pub local: IpAddr,
-    /// Further ones, by which proxies and users know it.
+    /// Further names that proxies and users use.
     pub allowed: &'n [HostName],
 }
 
-/// Reads what has come so far, to a socket of these names.
+/// Parses the bytes so far of a request to a socket with these names.
 pub fn parse(bytes: &[u8], names: Names<'_>) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -132,7 +132,7 @@ fn answered(request: &httparse::Request<'_, '_>, names: Names<'_>) -> Result<Req
         Some("HEAD") => true,
         _ => return Err(Refusal::Method),
     };
-    // A proxy's form has a host of its own, which nobody has checked.
+    // The form for proxies contains a host of its own, which nobody has checked.
     let target = request.path.filter(|path| path.starts_with('/')).ok_or(Refusal::Bad)?;
     let last = of("last-event-id").next();
     Ok(Request {
@@ -142,10 +142,10 @@ fn answered(request: &httparse::Request<'_, '_>, names: Names<'_>) -> Result<Req
     })
 }
 
-/// The name in a `Host`, without the port: that is whatever led here, such as one of an SSH tunnel.
+/// Returns the name in a `Host`, without the port: the port may be that of an SSH tunnel or the like.
 fn name_of(host: &[u8]) -> Option<HostName> {
     let host = std::str::from_utf8(host).ok()?;
-    // The colons of an IPv6 address stand in brackets.
+    // An IPv6 address has its colons in brackets.
     let end = host.find(']').map_or(0, |at| at + 1);
     let (name, port) = host.split_at(host[end..].find(':').map_or(host.len(), |at| end + at));
     let digits = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -153,8 +153,8 @@ fn name_of(host: &[u8]) -> Option<HostName> {
     fits.then(|| name.parse().ok()).flatten()
 }
 
-/// Whether a name is this host's: `localhost`, a loopback address, the address that the connection came to, or one that
-/// the user allows.
+/// Returns whether a name belongs to this host: `localhost`, a loopback address, the address that the connection came
+/// to, or a name that the user allows.
 fn is_ours(name: &HostName, names: Names<'_>) -> bool {
     let ip = || {
         name.0
@@ -181,7 +181,7 @@ mod tests {
         parse(text.as_bytes(), NAMES)
     }
 
-    /// The answer to a request of a host.
+    /// Returns the answer to a request with this host.
     fn host(host: &str, names: Names<'_>) -> Result<(), Option<String>> {
         match parse(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes(), names) {
             Parsed::Whole(_) => Ok(()),
@@ -244,7 +244,7 @@ mod tests {
         };
         assert_eq!(host("192.0.2.7:1", at("192.0.2.7")), Ok(()));
         assert!(host("192.0.2.7:1", at("192.0.2.8")).is_err());
-        // The host comes before what is asked for.
+        // The host is checked before the request itself.
         let foreign = of("DELETE /x HTTP/1.1\r\nHost: example.com\r\n\r\n");
         assert!(matches!(foreign, Parsed::Refused(Refusal::ForeignHost(_))));
     }

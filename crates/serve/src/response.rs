@@ -2,8 +2,8 @@
 
 use crate::request::Refusal;
 
-/// On every answer. A page of ours may use what comes from here and nothing else, and nobody may frame it; there is no
-/// `Access-Control-Allow-Origin`, so other pages may read nothing.
+/// Headers of every answer. A page from here may use only what comes from here, and nobody may frame it. There is no
+/// `Access-Control-Allow-Origin`, so other pages can't read anything.
 const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
     X-Content-Type-Options: nosniff\r\n\
@@ -12,28 +12,28 @@ const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'sel
     Cross-Origin-Resource-Policy: same-origin\r\n\
     Connection: close\r\n";
 
-/// The head of a stream of events, which ends with the connection.
+/// Returns the head of a stream of events, which ends with the connection.
 pub(crate) fn stream() -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{SAFE}\r\n").into_bytes()
 }
 
-/// An answer with a body; of HEAD without.
+/// Returns an answer with a body; for HEAD without one.
 pub(crate) fn whole(content_type: &str, body: &[u8], head: bool) -> Vec<u8> {
     of("200 OK", content_type, "", body, head)
 }
 
-/// That there is nothing of this name, and where something is.
+/// Returns the answer to an unknown path, with a hint where something is.
 pub(crate) fn not_found(elsewhere: &str, head: bool) -> Vec<u8> {
     let body = format!("nothing here\n{elsewhere}");
     of("404 Not Found", PLAIN, "", body.as_bytes(), head)
 }
 
-/// That there are too many connections.
+/// Returns the answer when there are too many connections.
 pub(crate) fn busy() -> Vec<u8> {
     of("503 Service Unavailable", PLAIN, "", b"too many connections\n", false)
 }
 
-/// Why a request is not answered.
+/// Returns the reason why a request is not answered.
 pub(crate) fn refused(refusal: &Refusal) -> Vec<u8> {
     let (status, more, why) = match refusal {
         Refusal::Bad => ("400 Bad Request", "", "no request that is answered here".to_owned()),

@@ -1,12 +1,12 @@
 //! One thread that serves all connections.
 //!
-//! It never waits for one of them: sockets don't block, each has a time by which something must have come or gone, and
-//! what a connection may hold is bounded. A stream is given something new only when it has taken what it was given, so
-//! a reader that is slow gets less, and one that takes nothing is let go.
+//! The thread never waits for a connection: sockets don't block, each has a deadline for the next byte in or out, and
+//! the memory of a connection is bounded. A stream gets new data only when it has taken the data before. So a slow
+//! reader gets less, and a reader that takes nothing is closed.
 //!
-//! Streams stay for as long as the run, so there may be fewer of them than connections: what is left is for requests
-//! that are answered and gone. One stream too many takes the place of another, and is not refused: a browser takes up
-//! again a stream that has ended, but none that was refused.
+//! Streams stay for as long as the run, so there may be fewer streams than connections: the rest is for requests that
+//! are answered and gone. One stream too many replaces another, and is not refused: a browser reopens a stream that has
+//! ended, but not one that was refused.
 
 use crate::page::Feed;
 use crate::request::{HostName, LONGEST, Names, Parsed, Refusal, parse};
@@ -19,22 +19,22 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What a connection may take.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections of a listener at a time.
+    /// Most connections of a listener at a time.
     pub connections: usize,
-    /// Streams among them.
+    /// Most streams among them.
     pub streams: usize,
     /// Time for the whole request.
     pub request: Duration,
-    /// Time in which a client must have taken something of what is for it.
+    /// Time in which a client must have taken some of its data.
     pub write: Duration,
-    /// Time for a whole answer that is no stream.
+    /// Time for a whole answer that is not a stream.
     pub answer: Duration,
 }
 
-/// What is used.
+/// Limits in use.
 pub const LIMITS: Limits = Limits {
     connections: 16,
     streams: 12,
@@ -43,20 +43,20 @@ pub const LIMITS: Limits = Limits {
     answer: Duration::from_secs(10),
 };
 
-/// How often streams are given what is new.
+/// Interval at which streams get new data.
 const TICK: Duration = Duration::from_millis(250);
-/// How long the rest of a request that was refused is read and forgotten, so that the answer arrives.
+/// Time for which the rest of a refused request is read and dropped, so that the answer arrives.
 const DRAIN: Duration = Duration::from_millis(300);
-/// Bytes of it.
+/// Most bytes of that rest.
 const MOST_DRAINED: usize = 64 << 10;
-/// How long the end waits for clients to take what is for them.
+/// Longest wait at the end for clients to take their data.
 const LAST: Duration = Duration::from_secs(1);
-/// Bytes of a client's that the kernel keeps for it.
+/// Bytes that the kernel keeps for a client that does not read.
 const UNREAD: usize = 64 << 10;
-/// How long nobody is let in where there was no room.
+/// Time without new connections after there was no room for one.
 const FULL: Duration = Duration::from_millis(500);
 
-/// A socket that listens, and what is there.
+/// A listening socket, and its site.
 pub struct Listener {
     socket: TcpListener,
     site: Box<dyn Site>,
@@ -64,10 +64,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// What is at this socket, and by which names it may be asked for beside its own.
+    /// Returns a listener for this socket with its site, and the names that it accepts besides its own.
     ///
     /// # Errors
-    /// When it can't be made one that does not block.
+    /// When the socket can't be made non-blocking.
     pub fn new(socket: TcpListener, site: impl Site + 'static, allowed: Vec<HostName>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {
@@ -78,7 +78,7 @@ impl Listener {
     }
 }
 
-/// The thread, which serves until [`Server::finish`].
+/// Handle of the thread, which serves until [`Server::finish`].
 #[derive(Debug)]
 pub struct Server {
     wake: UnixStream,
@@ -86,7 +86,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the thread. It calls `ready` first and serves when that has returned; where that fails, never.
+    /// Starts the thread. It calls `ready` first and serves when that has returned; if that fails, it never serves.
     ///
     /// # Errors
     /// When the thread can't be started.
@@ -116,22 +116,22 @@ impl Server {
         Ok(Self { wake, ended })
     }
 
-    /// Ends it: streams are given what is left, for a second at the most.
+    /// Ends the thread. Streams get their remaining data, for a second at most.
     pub fn finish(self) {
-        // The thread hears that the other end has gone.
+        // The thread notices that the other end is closed.
         drop(self.wake);
         let _ = self.ended.recv_timeout(LAST + TICK);
     }
 }
 
 enum State {
-    /// The request comes.
+    /// The request is being read.
     Reading(Vec<u8>),
-    /// The answer goes.
+    /// The answer is being written.
     Writing,
-    /// A stream of events.
+    /// The connection is a stream of events.
     Streaming(Box<Feed>),
-    /// The answer has gone; what still comes is forgotten.
+    /// The answer was sent; further bytes of the client are dropped.
     Draining(usize),
     /// To be closed.
     Over,
@@ -139,17 +139,17 @@ enum State {
 
 struct Connection {
     socket: TcpStream,
-    /// The number of its listener.
+    /// Index of its listener.
     listener: usize,
     state: State,
-    /// What is to be written, and how much of it has been.
+    /// Bytes to write, and (`at`) the number already written.
     out: Vec<u8>,
     at: usize,
-    /// By when something must have come or gone.
+    /// Deadline for the next byte in or out.
     deadline: Instant,
-    /// By when all must be over; `None`: never.
+    /// Deadline for the whole connection; `None`: none.
     last: Option<Instant>,
-    /// When it last took something of what is for it.
+    /// Time when the client last took some of its data.
     taken: Instant,
 }
 
@@ -158,19 +158,20 @@ struct Serving {
     limits: Limits,
     connections: Vec<Connection>,
     woken: UnixStream,
-    /// Nobody is let in until then: there was no room, such as for a descriptor, and who waits would wake it at once.
+    /// Time until which no connection is accepted, because there was no room, such as for a descriptor. Waiting
+    /// connections would otherwise wake the thread at once.
     full_until: Option<Instant>,
-    /// It is ending, by then.
+    /// Deadline for the end, once the server is ending.
     last: Option<Instant>,
 }
 
-/// Says that there is no room, where the client can still hear it.
+/// Answers that there is no room, if the client can still receive that.
 fn turn_away(mut socket: &TcpStream) {
     let _ = socket.write(&response::busy());
     let _ = socket.shutdown(Shutdown::Write);
 }
 
-/// What became of a read or write.
+/// Returns the result of a read or write; `None` if it has to be tried again.
 fn done(result: io::Result<usize>) -> Option<io::Result<usize>> {
     match result {
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
@@ -188,7 +189,7 @@ impl Serving {
             let ready = self.wait(now);
             let now = Instant::now();
             if ready[0] && self.last.is_none() && matches!((&self.woken).read(&mut [0; 8]), Ok(0)) {
-                // Who has come by now is served.
+                // Connections that have arrived by now are still served.
                 self.accept_all(now);
                 self.last = Some(now + LAST);
             }
@@ -203,10 +204,10 @@ impl Serving {
         }
     }
 
-    /// Sleeps until something can be done; which of all descriptors are ready.
+    /// Sleeps until something can be done. Returns which of all descriptors are ready.
     fn wait(&self, now: Instant) -> Vec<bool> {
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
-        // While it ends nobody new is served.
+        // While the server ends, no new connections are served.
         let full_until = self.full_until.filter(|until| now < *until);
         let more = match self.last.or(full_until) {
             None => PollFlags::IN,
@@ -244,9 +245,9 @@ impl Serving {
         (0..self.listeners.len()).for_each(|listener| self.accept(listener, now));
     }
 
-    /// Takes in who waits at a listener.
+    /// Accepts waiting connections of a listener.
     fn accept(&mut self, listener: usize, now: Instant) {
-        // A crowd does not keep those from being served who are in.
+        // A crowd of new connections must not keep accepted ones from being served.
         for _ in 0..self.limits.connections {
             let socket = match self.listeners[listener].socket.accept() {
                 Ok((socket, _)) => socket,
@@ -265,7 +266,7 @@ impl Serving {
                 turn_away(&socket);
                 continue;
             }
-            // What a client may leave unread is held by us, and the kernel doubles this.
+            // The kernel keeps what a client leaves unread, and doubles this number.
             let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, UNREAD);
             self.connections.push(Connection {
                 socket,
@@ -280,8 +281,8 @@ impl Serving {
         }
     }
 
-    /// Turns away who has been in longest without having said what it wants, or else who has been answered and stays:
-    /// neither crowd keeps anybody out. False: all who are in are being answered.
+    /// Closes the connection that has been open longest without a complete request, or else one that was answered and
+    /// stays open: neither crowd keeps others out. Returns false if all connections are being answered.
     fn makes_room(&mut self, listener: usize) -> bool {
         let first = |is: fn(&State) -> bool| {
             let mut all = self.connections.iter();
@@ -298,9 +299,9 @@ impl Serving {
         true
     }
 
-    /// Ends a stream where the one that has just begun is one too many: that which has taken nothing for longest, of
-    /// several the oldest. Streams that nobody reads give way in time to those that are read; a page whose stream ends
-    /// comes back a second later, and goes on where it was.
+    /// Ends a stream if the one that has just begun is one too many. The one that has taken nothing for longest is
+    /// ended, and of several equal ones the oldest. So unread streams give way in time to streams that are read. A page
+    /// whose stream ends comes back a second later, and goes on where it was.
     fn limit_streams(&mut self, newest: usize) {
         let listener = self.connections[newest].listener;
         let same = |of: &&mut Connection| of.listener == listener && of.is_stream();
@@ -308,13 +309,13 @@ impl Serving {
             return;
         }
         let others = self.connections.iter_mut().enumerate().filter(|(at, _)| *at != newest);
-        // The first of several that are equal: connections are in the order in which they came.
+        // Of equal ones the first is taken: connections are in the order of arrival.
         if let Some(stale) = others.map(|(_, of)| of).filter(same).min_by_key(|of| of.taken) {
             stale.state = State::Over;
         }
     }
 
-    /// Goes on with each connection as far as that goes without waiting.
+    /// Advances each connection as far as possible without waiting.
     fn serve(&mut self, now: Instant) {
         let ending = self.last.is_some();
         for at in 0..self.connections.len() {
@@ -341,7 +342,7 @@ impl Connection {
             self.read(listener, limits, now);
         }
         if let State::Streaming(feed) = &mut self.state {
-            // Whoever reads a stream has nothing more to say: it has gone, or is up to something.
+            // A reader of a stream sends nothing more: any input means that it has gone, or misbehaves.
             if done(self.socket.read(&mut [0; 1])).is_some() {
                 self.state = State::Over;
                 return;
@@ -396,7 +397,7 @@ impl Connection {
                 return;
             }
         };
-        // It is looked at when it may be whole, not byte by byte.
+        // Parsed only when it may be complete, not for each byte.
         let tail = &request[before.saturating_sub(3)..];
         let end = tail.windows(2).any(|two| two == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n");
         if !end && !ended && request.len() < LONGEST {
@@ -406,7 +407,7 @@ impl Connection {
             .socket
             .local_addr()
             .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |at| at.ip());
-        // An IPv4 client of an IPv6 socket came to an IPv4 address.
+        // An IPv4 client of an IPv6 socket connects to an IPv4 address.
         let names = Names {
             local: local.to_canonical(),
             allowed: &listener.allowed,
@@ -451,7 +452,7 @@ impl Connection {
             self.state = State::Draining(0);
             self.deadline = now + DRAIN;
         } else {
-            // It has all that there is.
+            // The client has everything.
             self.deadline = now + Duration::from_secs(3600);
         }
     }

@@ -1,4 +1,4 @@
-//! What there is to be had: metrics at one address, the page at another.
+//! The contents of the server: metrics at one address, the page at another.
 
 use crate::board::Board;
 use crate::metrics;
@@ -7,25 +7,25 @@ use crate::request::Request;
 use crate::response;
 use std::io::{self, Read};
 
-/// What a request is answered with.
+/// Answer to a request.
 pub(crate) enum Answer {
-    /// These bytes, and the end.
+    /// These bytes; the connection then ends.
     Whole(Vec<u8>),
-    /// A stream.
+    /// A stream of events.
     Stream(Box<Feed>),
 }
 
-/// What is at an address.
+/// Contents at an address.
 pub trait Site: Send {
     /// Answers a request whose host was checked.
     #[doc(hidden)]
     fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)>;
 
-    /// Text at every address where there is nothing: where something is.
+    /// Returns the text for paths without contents: a hint where something is.
     #[doc(hidden)]
     fn elsewhere(&self) -> &'static str;
 
-    /// The stream of this request, if it is one.
+    /// Returns the stream for this request, if it asks for one.
     #[doc(hidden)]
     fn stream(&self, _request: &Request) -> Option<Box<Feed>> {
         None
@@ -57,12 +57,12 @@ impl Site for MetricsSite {
     }
 }
 
-/// A word of the page's address that nobody can guess: a host is often shared.
+/// A word in the page's address that nobody can guess, because a host is often shared.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// A new one.
+    /// Returns a new word.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
@@ -72,12 +72,12 @@ impl Token {
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The path of the page.
+    /// Returns the path of the page.
     pub fn path(&self) -> String {
         format!("/t/{}/", self.0)
     }
 
-    /// What comes behind the path of the page, in as much time whatever is wrong about it.
+    /// Returns the part after the path of the page. The check of the word takes the same time however wrong it is.
     fn file<'p>(&self, path: &'p str) -> Option<&'p str> {
         let rest = path.strip_prefix("/t/")?;
         let (word, file) = rest.split_once('/')?;
@@ -104,7 +104,7 @@ pub struct PageSite {
 }
 
 impl PageSite {
-    /// Of what is on this board.
+    /// Returns the page of this board.
     pub fn new(board: Board, token: Token) -> Self {
         Self { board, token }
     }
@@ -116,7 +116,7 @@ impl Site for PageSite {
         Some((content_type, text.as_bytes().to_vec()))
     }
 
-    /// The word of the address is for those who see the terminal of the run.
+    /// Returns a text without the address: its word is only for people who see the terminal of the run.
     fn elsewhere(&self) -> &'static str {
         "The live page of this run is at an address that nobody can guess, /t/WORD/. The run has printed it on \
          standard error: \"mpps: live page: http://...\".\n"

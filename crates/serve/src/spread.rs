@@ -1,21 +1,21 @@
-//! Latencies of a run in buckets fine enough for percentiles: each is 1/32 of a power of two wide, so what is read off
-//! is within 1.6 % of the exact value. One is 8 KiB; a state has two, which are copied four times a second.
+//! Latencies of a run in buckets fine enough for percentiles. Each is 1/32 of a power of two wide, so a value read from
+//! them is within 1.6 % of the exact value. One spread is 8 KiB; a state has two, which are copied four times a second.
 
 /// Buckets of each power of two: 2^5.
 const BITS: u32 = 5;
 const PARTS: u64 = 1 << BITS;
-/// Above 2^36 ns, 69 s, all is one.
+/// Power of two above which all latencies share one bucket: 2^36 ns, 69 s.
 const POWERS: u32 = 36;
 const COUNT: usize = ((POWERS - BITS + 1) as usize) << BITS;
 
-/// How many packets had which latency.
+/// Number of packets per range of latency.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Spread {
-    /// Empty until there is one.
+    /// Counts per bucket; empty until there is a packet.
     counts: Vec<u64>,
-    /// All of them.
+    /// Number of all packets.
     pub(crate) count: u64,
-    /// The largest, ns.
+    /// Largest latency, ns.
     pub(crate) max: u64,
 }
 
@@ -28,7 +28,7 @@ fn place(ns: u64) -> usize {
     ((u64::from(shift + 1) * PARTS + part) as usize).min(COUNT - 1)
 }
 
-/// The first value of a bucket, ns.
+/// Returns the first value of a bucket, ns.
 fn first(place: usize) -> u64 {
     let (shift, part) = (place as u64 >> BITS, place as u64 & (PARTS - 1));
     match shift {
@@ -42,7 +42,7 @@ fn middle(place: usize) -> u64 {
 }
 
 impl Spread {
-    /// Latencies, ns, and how many packets had each.
+    /// Adds latencies, ns, each with its number of packets.
     pub(crate) fn add(&mut self, buckets: &[(u64, u64)]) {
         if buckets.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl Spread {
         }
     }
 
-    /// The latency that so large a part of the packets had at the most, ns; `None` where there is none.
+    /// Returns the latency that this part of the packets did not exceed, ns; `None` if there are no packets.
     pub(crate) fn at(&self, part: f64) -> Option<u64> {
         let rank = ((part * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -66,9 +66,9 @@ impl Spread {
         Some(middle(place).min(self.max))
     }
 
-    /// The whole in at most `most` parts, the first and the last of which are not empty: upper end, ns, and packets.
-    /// Ends are 1, 1.5, 2, 3, 5 and 7 of each power of ten, or fewer of these where so many find no room; of latencies
-    /// that lie close together, ends of buckets.
+    /// Returns the whole spread in at most `most` parts: upper end, ns, and packets. The first and the last part are
+    /// not empty. Ends are 1, 1.5, 2, 3, 5 and 7 of each power of ten, or fewer of these if so many do not fit. For
+    /// latencies that lie close together, the ends are those of buckets.
     pub(crate) fn parts(&self, most: usize) -> Vec<(u64, u64)> {
         const STEPS: [&[u64]; 3] = [&[10, 15, 20, 30, 50, 70], &[10, 20, 50], &[10]];
         if self.count == 0 || most == 0 {
@@ -76,11 +76,11 @@ impl Spread {
         }
         let mut parts = Vec::new();
         for steps in STEPS {
-            // From 10 ns on, since 1.5 is none.
+            // From 10 ns on, because 1.5 ns can't be an end.
             let ends = (0..=9).flat_map(|power| steps.iter().map(move |step| step * 10u64.pow(power)));
             parts = self.parts_by(ends);
             if parts.len() * 2 <= most {
-                // Half of the room would stay empty.
+                // Otherwise half of the room would stay empty.
                 let close =
                     (0..BITS).map(|merged| self.parts_by((1..=COUNT >> merged).map(|at| first(at << merged) - 1)));
                 return close.into_iter().find(|close| close.len() <= most).unwrap_or(parts);
@@ -89,14 +89,14 @@ impl Spread {
                 return parts;
             }
         }
-        // The lowest of so many powers of ten are told together.
+        // The lowest parts share one row if there are too many powers of ten.
         let over = parts.len() - most;
         let low: u64 = parts.drain(..over).map(|(_, packets)| packets).sum();
         parts[0].1 += low;
         parts
     }
 
-    /// The parts with these upper ends, ns.
+    /// Returns the parts with these upper ends, ns.
     fn parts_by(&self, mut ends: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut end = ends.next().unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! What is known of a run, or of the trials of a method, at one time.
+//! The known state of a run, or of the trials of a method, at one time.
 
 use crate::buckets::Buckets;
 use crate::spread::Spread;
@@ -8,13 +8,13 @@ use mpps_trace::Stage;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// By how much of a second departures may be late at the end of a row: twice what --catch-up allows by default.
+/// Lateness of departures that is allowed at the end of a row, s: twice what --catch-up allows by default.
 const LATE_S: f64 = 0.01;
 
-/// What is known before the first packet.
+/// Facts about a run that are known before the first packet.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// Of mpps.
+    /// Version of mpps.
     pub version: String,
     /// The command: `sendrecv`, `ndr`, ….
     pub workload: String,
@@ -24,47 +24,47 @@ pub struct About {
     pub device: String,
     /// The command line.
     pub command: Vec<String>,
-    /// It has one trial, which is all of it.
+    /// Whether there is a single trial, which is the whole run.
     pub single: bool,
 }
 
-/// What a trial of a method is for.
+/// Purpose of a method's trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialAbout {
     /// `search`, `latency`, ….
     pub phase: String,
-    /// With FCS, bytes.
+    /// Frame size with FCS, bytes.
     pub frame_size: usize,
-    /// Packets per second; `None`: as fast as can be.
+    /// Packets per second; `None`: as fast as possible.
     pub load_pps: Option<u64>,
 }
 
-/// A rate that is searched for, as far as it is known.
+/// State of the search for a rate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Goal {
-    /// The loss that is allowed.
+    /// Loss that is allowed.
     pub name: String,
-    /// With FCS, bytes.
+    /// Frame size with FCS, bytes.
     pub frame_size: usize,
     /// Highest rate that has passed, packets per second.
     pub lower: Option<u64>,
-    /// Lowest rate that has not.
+    /// Lowest rate that has not passed, packets per second.
     pub upper: Option<u64>,
 }
 
-/// How far a run is.
+/// Phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It has not begun.
+    /// The run has not begun.
     #[default]
     Waiting,
     /// A trial sends, or receives.
     Running,
     /// A trial waits for packets that are under way.
     Settling,
-    /// A trial is over; others may come.
+    /// A trial is over; others may follow.
     Between,
-    /// All is over.
+    /// The whole run is over.
     Ended,
 }
 
@@ -87,14 +87,14 @@ pub(crate) struct Counts {
     pub(crate) rx: u64,
     pub(crate) settled_tx: u64,
     pub(crate) settled_lost: i64,
-    /// As [`FAULTS`].
+    /// Packets of each fault, in the order of [`FAULTS`].
     pub(crate) faults: [u64; FAULTS.len()],
     pub(crate) host_dropped: Option<u64>,
     pub(crate) host_wait_ns: u64,
 }
 
 impl Counts {
-    /// How many there are of the fault of this key.
+    /// Returns the number of packets of the fault with this key.
     pub(crate) fn fault(&self, key: &str) -> u64 {
         let of = FAULTS.iter().zip(self.faults).find(|(fault, _)| fault.key == key);
         of.map_or(0, |(_, packets)| packets)
@@ -116,7 +116,7 @@ impl Counts {
     }
 }
 
-/// A lane.
+/// State of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaneState {
     pub(crate) queue: usize,
@@ -125,21 +125,22 @@ pub(crate) struct LaneState {
     pub(crate) refused: u64,
     pub(crate) dropped: Option<u64>,
     pub(crate) not_running_ns: Option<u64>,
-    /// Share of the newest stretch that it spent in loops that moved something.
+    /// Share of the newest interval that the lane spent in loops that moved something.
     pub(crate) busy: Option<f64>,
-    /// Its device was down in the newest stretch.
+    /// Whether its device was down in the newest interval.
     pub(crate) down: bool,
-    /// Rates of the newest stretch, packets/s.
+    /// Rates of the newest interval, packets/s.
     pub(crate) tx_pps: f64,
     pub(crate) rx_pps: f64,
-    /// Share of its receive rings that was taken in the newest stretch, on average; `None`: nobody looked.
+    /// Average fill of its receive rings in the newest interval, as a share; `None`: nobody looked.
     pub(crate) fill: Option<f64>,
-    /// The highest share since the reading before.
+    /// Highest fill since the reading before.
     pub(crate) highest_fill: f64,
 }
 
 impl LaneState {
-    /// With what was counted in earlier trials. `before`: so many ns before `now`.
+    /// Returns the state of a lane, with the counts of earlier trials added. `before` was read `passed_ns` ns before
+    /// `now`.
     pub(crate) fn of(now: &LiveLane, (before, passed_ns): (&LiveLane, u64), base: &Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
@@ -165,7 +166,7 @@ impl LaneState {
     }
 }
 
-/// What is known of a run. Counts are over all of its trials, of which a method has many.
+/// The known state of a run. Counts are over all of its trials; a method has many.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub(crate) about: Arc<About>,
@@ -174,54 +175,54 @@ pub struct State {
     pub(crate) trial: u64,
     pub(crate) trial_about: Option<TrialAbout>,
     pub(crate) goals: Vec<Goal>,
-    /// Of the newest trial.
+    /// Start of the newest trial.
     pub(crate) start: Start,
     pub(crate) elapsed_ns: u64,
     pub(crate) planned_ns: Option<u64>,
-    /// Time of the rows that have closed, ns since the start.
+    /// End of the rows that have closed, ns since the start.
     pub(crate) closed_ns: u64,
     pub(crate) counts: Counts,
-    /// As `counts`, of the newest trial alone.
+    /// Counts of the newest trial alone.
     pub(crate) of_trial: Counts,
     pub(crate) tx_pps: f64,
     pub(crate) rx_pps: f64,
     pub(crate) recent_loss: f64,
     pub(crate) latency: Buckets,
     pub(crate) scheduled: Buckets,
-    /// The same, for percentiles.
+    /// Latencies as spreads, for percentiles.
     pub(crate) latency_spread: Spread,
     pub(crate) scheduled_spread: Spread,
-    /// Of the newest row that had any; of all packets once a single run has ended.
+    /// Latency of the newest row that had any; after a single run has ended, of all packets.
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,
     pub(crate) lanes: Vec<LaneState>,
-    /// What the lanes did in the last second: the share of each stage.
+    /// Share of each stage in the lanes' time of the last second.
     pub(crate) stages: [f64; Stage::COUNT],
     pub(crate) ways: Vec<WaySnapshot>,
-    /// What the user was told, the oldest first.
+    /// Notes to the user, the oldest first.
     pub(crate) notes: Vec<Arc<str>>,
-    /// The numbers can be believed; once it is over.
+    /// Whether the numbers can be trusted; `None` until the run is over.
     pub(crate) valid: Option<bool>,
-    /// What was expected, and whether it was met; once it is over.
+    /// Demands and whether each was met; empty until the run is over.
     pub(crate) expectations: Vec<(String, bool)>,
-    /// The result as the page shows it, once it is over.
+    /// Result in the form that the page shows; `None` until the run is over.
     pub(crate) end: Option<Arc<Value>>,
 }
 
 impl State {
-    /// Whether all is over.
+    /// Returns whether the whole run is over.
     pub(crate) fn ended(&self) -> bool {
         self.phase == Phase::Ended
     }
 
-    /// What speaks against the trial at hand so far. The verdict, at the end, looks at more than this.
+    /// Returns the reasons so far against the current trial. The verdict at the end checks more than these.
     pub(crate) fn against(&self) -> Vec<String> {
         let (of, mut all) = (&self.of_trial, Vec::new());
         let due = self
             .start
             .due_by(self.closed_ns.min(self.planned_ns.unwrap_or(u64::MAX)));
         if let Some(due) = due.filter(|due| *due >= 1.0 && self.start.workload.generates()) {
-            // What left a little late is in the next row: it is behind, and not missing.
+            // Packets that left a little late are in the next row: they are behind schedule, not missing.
             let behind = self.start.intended_at(self.closed_ns).unwrap_or(0.0) * LATE_S;
             let missing = (due - of.settled_tx as f64 - behind).max(of.fault("missed") as f64);
             if missing > self.start.tolerance * due && missing > self.lanes.len().max(1) as f64 + 1.0 {

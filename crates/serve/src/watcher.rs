@@ -1,4 +1,4 @@
-//! Reads the events of a run, on the collector's thread, and publishes what is known four times a second.
+//! Reads the events of a run on the collector's thread, and publishes the state four times a second.
 
 use crate::board::Board;
 use crate::history::Point;
@@ -10,43 +10,43 @@ use mpps_stats::{Event, LanesSoFar, LiveLane, Period, Row, Sink, Snapshot, Start
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Notes that are kept, the newest of them.
+/// Most notes kept, the newest ones.
 const MOST_NOTES: usize = 50;
-/// Rows shorter than this are told together, ns.
+/// Shortest point, ns. Shorter rows are merged.
 const SHORTEST_POINT_NS: u64 = 100_000_000;
 
 type OnStart = Box<dyn FnOnce() + Send>;
 
-/// Knows a run; clones share it. Its sinks are those of one trial after another.
+/// Collects the state of a run; clones share it. Its sinks are those of one trial after another.
 #[derive(Clone)]
 pub struct Watcher(Arc<Mutex<Inner>>);
 
 struct Inner {
     board: Board,
     state: State,
-    /// Of the trials before.
+    /// Counts of the trials before.
     base: Counts,
     lanes_base: Vec<LaneState>,
-    /// The newest reading, and that of the last publication.
+    /// Newest reading, and (`lanes_before`) the one at the last publication.
     lanes: Vec<LiveLane>,
     lanes_before: Vec<LiveLane>,
-    /// When these were read, ns since the start.
+    /// Times of these readings, ns since the start.
     lanes_at_ns: u64,
     lanes_before_ns: u64,
-    /// The point that rows are still added to, and those that wait for a place in the history.
+    /// Point that rows are still added to, and (`points`) points that wait for a place in the history.
     open: Option<Point>,
     points: Vec<Point>,
-    /// Rows of all trials.
+    /// Number of rows of all trials.
     rows: u64,
-    /// When the first trial began, and this one after it, ns.
+    /// Time when the first trial began, and (`began_ns`) the start of this trial after that, ns.
     zero_ns: u64,
     began_ns: u64,
-    /// Done when the first trial begins.
+    /// Functions that run when the first trial begins.
     on_start: Vec<OnStart>,
 }
 
 impl Watcher {
-    /// Of this run; what it publishes is on the board.
+    /// Returns a watcher of this run, which publishes on the board.
     pub fn new(about: About, board: Board) -> Self {
         let state = State {
             about: Arc::new(about),
@@ -75,22 +75,22 @@ impl Watcher {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something when the first trial begins: every thread has given up its privileges then.
+    /// Runs `what` when the first trial begins: every thread has given up its privileges then.
     pub fn when_begun(&self, what: impl FnOnce() + Send + 'static) {
         self.inner().on_start.push(Box::new(what));
     }
 
-    /// A reader of one trial's events.
+    /// Returns a reader of one trial's events.
     pub fn sink(&self) -> WatcherSink {
         WatcherSink(self.clone())
     }
 
-    /// A method begins a trial.
+    /// Records that a method begins a trial.
     pub fn trial(&self, about: TrialAbout) {
         self.inner().state.trial_about = Some(about);
     }
 
-    /// A search has come so far: in place of what it told of these frames before.
+    /// Records the progress of a search. It replaces the progress recorded before for the same frame sizes.
     pub fn search(&self, goals: Vec<Goal>) {
         let inner = &mut *self.inner();
         let sizes: Vec<usize> = goals.iter().map(|goal| goal.frame_size).collect();
@@ -99,19 +99,19 @@ impl Watcher {
         inner.board.publish(&inner.state);
     }
 
-    /// The user is told something.
+    /// Adds a note to the user.
     pub fn note(&self, text: &str) {
         let inner = &mut *self.inner();
         inner.note(text);
         inner.board.publish(&inner.state);
     }
 
-    /// What the user was told, the oldest first.
+    /// Returns the notes to the user, the oldest first.
     pub fn notes(&self) -> Vec<Arc<str>> {
         self.inner().state.notes.clone()
     }
 
-    /// A method is over, with this result.
+    /// Records that a method is over, with this result.
     pub fn done(&self, document: &Document) {
         let complete = document.complete;
         self.inner()
@@ -191,7 +191,7 @@ impl Inner {
         self.state.scheduled.add(period.scheduled);
         self.state.latency_spread.add(period.buckets);
         self.state.scheduled_spread.add(period.scheduled);
-        // Rows too short for percentiles have those of the period that they lie in.
+        // Rows too short for percentiles show those of their period.
         let all: u64 = period.buckets.iter().map(|(_, packets)| packets).sum();
         let at = |part: f64| {
             let rank = (part * all as f64).ceil() as u64;
@@ -237,7 +237,7 @@ impl Inner {
     }
 
     fn take_lanes(&mut self) {
-        // At the end there may be no newer reading: the rates that were are the newest.
+        // At the end there may be no newer reading: the last rates then stay the newest.
         let passed_ns = self.lanes_at_ns.saturating_sub(self.lanes_before_ns);
         if passed_ns == 0 && self.lanes_before_ns > 0 {
             return;
@@ -255,7 +255,7 @@ impl Inner {
         }
     }
 
-    /// What is counted goes up only: a lane's count of a packet that turns out to be late stands.
+    /// Keeps counts from falling: a packet counted by a lane stays counted even if it turns out to be late.
     fn sum(&mut self) {
         let (before, mut now) = (self.state.counts, self.base.plus(&self.state.of_trial));
         (now.tx, now.rx) = (now.tx.max(before.tx), now.rx.max(before.rx));
@@ -277,7 +277,7 @@ impl Inner {
             self.board.add(&mut self.points);
             return self.board.publish(&self.state);
         }
-        // The latency of a run that has ended is that of all its packets, as its other numbers are.
+        // After a run has ended, its latency is that of all its packets, like its other numbers.
         if summary.latency.count > 0 {
             self.state.recent = Some(summary.latency);
             self.state.recent_scheduled = summary.latency_scheduled.or(self.state.recent_scheduled);

@@ -1,4 +1,4 @@
-//! What the user wrote, checked: address and the options that all paths over sockets have. Opens nothing.
+//! The user's settings, checked: address and the options that all paths over sockets have. Opens nothing.
 
 use mpps_io::{PortSpec, Roles, SpecError, SpecOptions};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -9,12 +9,12 @@ pub const DEFAULT_PORT: u16 = 9000;
 /// File descriptors left to the rest of the program when the number of sockets is capped.
 const SPARE_DESCRIPTORS: usize = 64;
 
-/// What a port over sockets takes, checked and ready to be opened.
+/// Settings of a port over sockets, checked and ready to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Local address; `None` when none was given: loopback for listeners, the source address for senders.
     pub address: Option<IpAddr>,
-    /// Interface that a link-local address is on, where it was written: `fe80::1%eth1`.
+    /// Interface that a link-local address is on, if it was written: `fe80::1%eth1`.
     pub zone: Option<String>,
     /// UDP port to listen on, 1 to 65535; `None` when none was given ([`DEFAULT_PORT`]).
     pub port: Option<u16>,

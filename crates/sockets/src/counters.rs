@@ -20,8 +20,7 @@ impl Counter {
     }
 }
 
-/// What one lane counts itself. A cache line or two of its own, so
-/// that lanes do not share lines.
+/// Counters that one lane keeps itself. They fill a cache line or two of their own, so that lanes do not share lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct LaneCounters {
@@ -33,9 +32,9 @@ pub struct LaneCounters {
     pub icmp_errors: Counter,
     /// Transmissions put off because the socket buffer or the device queue was full.
     pub tx_again: Counter,
-    /// Of `tx_failed`: by a firewall rule (`EPERM`).
+    /// Part of `tx_failed`: refused by a firewall rule (`EPERM`).
     pub blocked: Counter,
-    /// Of `tx_failed`: no route back to the sender of a received datagram, or it can't be answered.
+    /// Part of `tx_failed`: no route back to the sender of a received datagram, or it can't be answered.
     pub unreachable: Counter,
     /// Datagrams longer than the largest frame, cut on receipt.
     pub rx_truncated: Counter,

@@ -1,11 +1,11 @@
-//! What the kernel's errors mean when datagrams are sent and received, whatever way the kernel was called.
+//! Meaning of the kernel's errors when datagrams are sent and received, whatever way the kernel was called.
 
 use crate::counters::LaneCounters;
 use crate::pool::SocketFrame;
 use mpps_io::{Error, ErrorKind, Obstacle};
 use std::io;
 
-/// What becomes of a message that the kernel did not send.
+/// Reason why the kernel did not send a message, and what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// The socket buffer is full: try again when the socket is writable.
@@ -14,11 +14,11 @@ pub enum Unsent {
     Busy,
     /// Interrupted: try again.
     Again,
-    /// It was told of an earlier packet's ICMP error, which is thereby cleared: try again.
+    /// Instead of sending, the kernel reported an earlier packet's ICMP error, which is thereby cleared: try again.
     Pending,
-    /// The state of the route, or a pending ICMP error of the same name: a second try tells.
+    /// The state of the route, or a pending ICMP error of the same name: a second try shows which.
     Route,
-    /// Refused for good, and counted: its own affair. Go on with the next.
+    /// Refused for good, and counted: only this message is concerned. Go on with the next.
     Refused,
     /// The run can't go on: [`send_error`].
     Fatal,
@@ -45,16 +45,16 @@ pub fn unsent(error: &io::Error, listening: bool, frames: u64, counters: &LaneCo
             counters.blocked.add(frames);
             Unsent::Refused
         }
-        // The answer to one sender can't be sent: its own affair, whatever the cause. A made-up source address or
-        // port must not stop the answers to the others.
+        // The answer to one sender can't be sent: only this answer is concerned, whatever the cause. A made-up source
+        // address or port must not stop the answers to the others.
         Some(
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EINVAL | libc::EACCES | libc::EMSGSIZE,
         ) if listening => {
             counters.unreachable.add(frames);
             Unsent::Refused
         }
-        // By number the state of a route, an address that went, a lower MTU and an ICMP error of an earlier packet are
-        // the same.
+        // The error number is the same for the state of a route, an address that went, a lower MTU and an ICMP error of
+        // an earlier packet.
         Some(
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EMSGSIZE | libc::EINVAL | libc::EADDRNOTAVAIL,
         ) => Unsent::Route,
@@ -62,7 +62,7 @@ pub fn unsent(error: &io::Error, listening: bool, frames: u64, counters: &LaneCo
     }
 }
 
-/// What the error of a receive call means.
+/// Meaning of the error of a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreceived {
     /// Nothing was there.
@@ -101,7 +101,7 @@ pub fn unreceived(error: &io::Error, counters: &LaneCounters) -> Unreceived {
     }
 }
 
-/// The error of a datagram of `len` bytes that can't be sent, as far as its number tells:
+/// Returns the error of a datagram of `len` bytes that can't be sent, as far as its number shows the cause:
 /// [`Sockets::explain`](crate::Sockets::explain) looks closer.
 #[cold]
 pub fn send_error(error: &io::Error, len: usize) -> Error {

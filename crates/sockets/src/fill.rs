@@ -4,7 +4,8 @@ use crate::sockets::{Lane, Sockets};
 use mpps_io::{RoomUnit, RxRoom};
 use std::time::Duration;
 
-/// How often the fill of sockets is looked at, at most: each look is a system call or, of several sockets, some.
+/// How often the fill of sockets is looked at, at most: each look is a system call, or some if there are several
+/// sockets.
 const LOOK_AT_FILL: Duration = Duration::from_millis(1);
 /// Sockets that one look asks, in turn.
 const SOCKETS_A_LOOK: usize = 4;
@@ -17,7 +18,7 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// What the buffers hold at most. The kernel grants all sockets of a port the same.
+    /// Returns the number and size of a lane's receive buffers. The kernel grants all sockets of a port the same size.
     pub fn room(sockets: &Sockets, lane: &Lane) -> Option<RxRoom> {
         let (_, size) = sockets.filled(*lane.rx.first()?)?;
         Some(RxRoom {
@@ -28,7 +29,7 @@ impl Fill {
         })
     }
 
-    /// Bytes taken in the fullest of the buffers that this look asks for.
+    /// Returns the bytes taken in the fullest of the buffers that this look reads.
     pub fn look(&mut self, sockets: &Sockets, lane: &Lane) -> Option<u64> {
         let looks = lane.rx.len().min(SOCKETS_A_LOOK);
         let fill = |i: usize| {

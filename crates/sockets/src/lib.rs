@@ -1,10 +1,10 @@
 //! UDP sockets as packet paths use them: opened and dealt to lanes, with the lanes' packet memory and the form that
 //! datagrams have in system calls.
 //!
-//! Two paths carry the same packets by the same sockets and differ in how they call the kernel: `udp` in batched
-//! system calls, `io_uring` in rings. Whatever does not depend on that is here once: addresses and options, the set-up
-//! of sockets and their division among lanes ([`Sockets`]), buffers and frames ([`Pool`]), control messages and
-//! segmentation ([`message`]), what the kernel's errors mean ([`failure`]).
+//! Two paths carry the same packets by the same sockets and differ in how they call the kernel: `udp` in batched system
+//! calls, `io_uring` in rings. All that does not depend on that is here once: addresses and options, the set-up of
+//! sockets and their division among lanes ([`Sockets`]), buffers and frames ([`Pool`]), control messages and
+//! segmentation ([`message`]), the meaning of the kernel's errors ([`failure`]).
 
 pub mod address;
 pub mod config;

@@ -14,13 +14,13 @@ use std::os::fd::RawFd;
 pub const COPY_UP_TO: usize = 768;
 /// Bytes of one piece of the staging memory.
 pub const LINE: usize = 64;
-/// Bursts in a row whose first packet wants another time to live than the socket gives, before the socket gives that
-/// one.
+/// Number of bursts in a row whose first packet wants another time to live than the socket gives, before the socket is
+/// set to it.
 const OTHERS: u32 = 8;
 
 const _: () = assert!(COPY_UP_TO.is_multiple_of(LINE));
 
-/// What the sockets of a lane are like.
+/// Properties of the sockets of a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// Not connected: keep the sender of each datagram.
@@ -34,7 +34,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Whether what is received comes with control messages.
+    /// Whether received packets come with control messages.
     pub fn needs_control(self) -> bool {
         self.gro || self.wildcard || self.answers
     }
@@ -51,25 +51,25 @@ pub struct Gso {
     pub largest: usize,
 }
 
-/// Where a message is written: memory that nobody else uses until the kernel has read it.
+/// Memory in which a message is written: nobody else uses it until the kernel has read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Its header.
+    /// Header of the message.
     pub header: *mut libc::msghdr,
     /// Room for a vector per frame.
     pub vectors: *mut libc::iovec,
-    /// Its control messages.
+    /// Control messages of the message.
     pub control: *mut Control,
     /// Room for [`COPY_UP_TO`] bytes per frame of a run; unused for a single frame.
     pub staging: *mut u8,
 }
 
-/// What a message has filled of its place.
+/// Parts of its place that a message has filled.
 #[derive(Clone, Copy, Debug)]
 pub struct Filled {
-    /// Vectors.
+    /// Number of vectors.
     pub vectors: usize,
-    /// Pieces of [`LINE`] bytes of the staging memory.
+    /// Number of pieces of [`LINE`] bytes of the staging memory.
     pub lines: usize,
 }
 
@@ -96,8 +96,8 @@ pub fn run_length(frames: &[SocketFrame<'_>], gso: Gso, listening: bool) -> usiz
     n
 }
 
-/// Writes one message that sends `frames` (one, or a run of [`run_length`]); to whom they came from when `listening`.
-/// Its time to live is the socket's (`socket_ttl`; 0: the system's) or, for an answer, its own.
+/// Writes one message that sends `frames` (one, or a run of [`run_length`]); when `listening`, to the sender that they
+/// came from. The message's time to live is the socket's (`socket_ttl`; 0: the system's) or, for an answer, its own.
 ///
 /// # Safety
 /// The place is not in use and has the room that [`Place`] says; what is written holds pointers to it and to the
@@ -138,7 +138,7 @@ pub unsafe fn write(place: Place, frames: &[SocketFrame<'_>], listening: bool, s
 /// Copies the bytes of `frames`, none longer than [`COPY_UP_TO`], into the staging memory as one vector.
 ///
 /// # Safety
-/// As [`write`].
+/// The same as for [`write`].
 unsafe fn copy(place: Place, frames: &[SocketFrame<'_>]) -> Filled {
     let mut used = 0;
     for frame in frames {
@@ -163,7 +163,7 @@ unsafe fn copy(place: Place, frames: &[SocketFrame<'_>]) -> Filled {
 /// packet do).
 ///
 /// # Safety
-/// As [`write`].
+/// The same as for [`write`].
 unsafe fn gather(place: Place, frames: &[SocketFrame<'_>]) -> Filled {
     let mut n = 0;
     let mut end: *mut u8 = std::ptr::null_mut();
@@ -219,8 +219,8 @@ fn answer_ttl(meta: &Meta) -> u8 {
     meta.ttl.saturating_sub(1)
 }
 
-/// The time to live that a socket gives what has none of its own. Setting it where most packets want the same costs a
-/// call now and then, saying it with each packet costs time for all of them.
+/// The time to live that a socket gives to packets without one of their own. If most packets want the same, setting it
+/// costs a call now and then; passing it with each packet costs time for all of them.
 #[derive(Debug, Default)]
 pub struct SocketTtl {
     /// 0: the system's.
@@ -230,13 +230,13 @@ pub struct SocketTtl {
 }
 
 impl SocketTtl {
-    /// What the socket gives; 0: the system's.
+    /// Returns the time to live that the socket gives; 0: the system's.
     #[inline]
     pub fn given(&self) -> u8 {
         self.given
     }
 
-    /// Lets the socket give the time to live that its answers want, where all have wanted the same for a while.
+    /// Sets the socket to the time to live that its answers want, if all have wanted the same for a while.
     pub fn follow(&mut self, fd: RawFd, frames: &[SocketFrame<'_>]) {
         let Some(meta) = frames.first().map(SocketFrame::meta) else {
             return;
@@ -264,7 +264,7 @@ impl SocketTtl {
     }
 }
 
-/// Writes control messages: segment size (0: none), and where asked for source address and time to live; returns their
+/// Writes control messages: segment size (0: none), and, if asked for, source address and time to live; returns their
 /// length in bytes.
 ///
 /// # Safety
@@ -361,7 +361,7 @@ pub unsafe fn read_control(header: *const libc::msghdr, meta: *mut Meta) -> usiz
                     (&mut (*meta).local)[..4].copy_from_slice(&info.ipi_spec_dst.s_addr.to_ne_bytes());
                     (*meta).interface = info.ipi_ifindex as u32;
                     (*meta).has_local = true;
-                    // What was sent to one host was sent to the address that answers (`fib_compute_spec_dst`).
+                    // A packet to one host was sent to the address that answers (`fib_compute_spec_dst`).
                     (*meta).to_group = info.ipi_addr.s_addr != info.ipi_spec_dst.s_addr;
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {

@@ -24,8 +24,8 @@ const SNDBUF: usize = 256 << 10;
 const SNDBUF_GSO: usize = 4 << 20;
 /// Largest UDP payload over IPv4: 65535 less IP and UDP header.
 const MAX_PAYLOAD: usize = 65_507;
-/// How long an end that is held is asked for again. Measured on Linux 6.18: a killed ring's sockets are gone after
-/// 34 to 64 ms.
+/// How long binding is tried again while the address is in use. Measured on Linux 6.18: a killed ring's sockets are
+/// gone after 34 to 64 ms.
 const LAST_HELD: Duration = Duration::from_millis(500);
 
 /// How the sockets are used.
@@ -44,9 +44,9 @@ pub enum Mode {
 /// Opens the sockets of a port of the path `path`.
 ///
 /// # Errors
-/// [`ErrorKind::InUse`] naming address and port that another program holds, [`ErrorKind::NotFound`] for an address
-/// that this host does not have, [`ErrorKind::Permission`] for an option that needs privilege,
-/// [`ErrorKind::Unsupported`] for what can't be had (more sockets than `RLIMIT_NOFILE`, no flows, no lanes).
+/// [`ErrorKind::InUse`] naming address and port that another program holds, [`ErrorKind::NotFound`] for an address that
+/// this host does not have, [`ErrorKind::Permission`] for an option that needs privilege, [`ErrorKind::Unsupported`]
+/// for what is not available (more sockets than `RLIMIT_NOFILE`, no flows, no lanes).
 pub fn open(path: &'static str, config: Config, mode: Mode, roles: &[Roles]) -> Result<Sockets> {
     if roles.is_empty() {
         return Err(unsupported(format!("{path} port"), "no lanes"));
@@ -150,7 +150,8 @@ fn connected(
     )
 }
 
-/// Why a socket could not be connected: by the state of the interface and the kernel's routes where these tell.
+/// Explains why a socket could not be connected, by the state of the interface and the kernel's routes if these show
+/// it.
 fn unconnected(error: &io::Error, (local, peer): (SocketAddr, SocketAddr), iface: Option<&NetDev>) -> Error {
     let error = Error::os("connect", format!("{local} to {peer}"), error);
     let route = way(local.ip(), peer.ip(), iface.map_or(0, |i| i.ifindex));
@@ -166,7 +167,7 @@ fn unconnected(error: &io::Error, (local, peer): (SocketAddr, SocketAddr), iface
     Error::new(error.op, error.object, cause, kind)
 }
 
-/// Sources of more than one flow: their sockets are told apart by what they are connected to.
+/// Returns the sources of more than one flow: their sockets are distinguished by the peers that they are connected to.
 fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
     let mut seen = HashSet::new();
     flows
@@ -377,8 +378,8 @@ fn new_socket(v6: bool, wanted: usize) -> Result<Socket> {
     })
 }
 
-/// An end that is held is asked for again for a while: the kernel takes down the rings of a killed program, and with
-/// them their registered sockets, only tens of milliseconds after the program has gone.
+/// Binds a socket, and tries again for a while if the address is in use: the kernel takes down the rings of a killed
+/// program, and with them their registered sockets, only tens of milliseconds after the program has gone.
 fn bind(socket: &Socket, address: SocketAddr, scope: u32) -> Result<()> {
     let raw = RawAddr::new(address.ip(), address.port(), scope);
     let since = Instant::now();
@@ -392,7 +393,7 @@ fn bind(socket: &Socket, address: SocketAddr, scope: u32) -> Result<()> {
     }
 }
 
-/// What may have been meant by an IPv6 address that ends like one with a port behind it: `fd00::1:9000`.
+/// Returns a hint for an IPv6 address that ends like one with a port behind it: `fd00::1:9000`.
 fn meant_port(ip: IpAddr) -> String {
     let text = ip.to_string();
     let split = text.rsplit_once(':').filter(|_| ip.is_ipv6());

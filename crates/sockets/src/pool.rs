@@ -22,7 +22,7 @@ const SUPER_BYTES: usize = 65_536;
 /// Address information of one buffer.
 #[derive(Clone, Copy)]
 pub struct Meta {
-    /// Where the packet came from; the kernel writes it.
+    /// Address that the packet came from; the kernel writes it.
     pub peer: RawAddr,
     /// Local address that it was sent to, IPv4 in the first four bytes; used on wildcard sockets only.
     pub local: [u8; 16],
@@ -30,7 +30,7 @@ pub struct Meta {
     pub interface: u32,
     /// `local` is valid.
     pub has_local: bool,
-    /// It was sent to a group or to everybody.
+    /// The packet was sent to a group or to everybody.
     pub to_group: bool,
     /// Time to live, or hop limit, that it came with; 0: not known.
     pub ttl: u8,
@@ -273,7 +273,7 @@ impl Pool {
         self.holders.len() as u32
     }
 
-    /// How often each buffer is held: by frames, by the kernel, by whoever took it. 0: it is free.
+    /// Returns how often a buffer is held: by frames, by the kernel, by code that took its number. 0: it is free.
     pub fn holders(&self, buffer: u32) -> u32 {
         self.holders[buffer as usize].get()
     }
@@ -321,7 +321,7 @@ pub struct SocketFrame<'p> {
 }
 
 impl SocketFrame<'_> {
-    /// The buffer, held once by whoever has its number now; it is to be released ([`Pool::release`]).
+    /// Returns the number of the buffer. The caller holds the buffer once, and must release it ([`Pool::release`]).
     #[inline]
     pub fn into_buffer(self) -> u32 {
         let buffer = self.buffer;

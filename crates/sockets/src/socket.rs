@@ -72,7 +72,7 @@ impl Socket {
         self.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)
     }
 
-    /// Its descriptor.
+    /// Descriptor of the socket.
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
@@ -121,7 +121,7 @@ impl Socket {
         }
     }
 
-    /// Sets a buffer size, past the system's limit where privilege allows; returns the size that the kernel now
+    /// Sets a buffer size, past the system's limit if privilege allows; returns the size that the kernel now
     /// counts with (twice what was asked for, since it counts its own overhead, socket(7)).
     pub(crate) fn set_buffer(&self, receive: bool, bytes: usize) -> io::Result<usize> {
         let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
@@ -136,7 +136,7 @@ impl Socket {
         Ok(self.get(libc::SOL_SOCKET, plain)?.max(0) as usize)
     }
 
-    /// Sets `SO_BUSY_POLL`, and `SO_PREFER_BUSY_POLL` where the kernel knows it.
+    /// Sets `SO_BUSY_POLL`, and `SO_PREFER_BUSY_POLL` if the kernel knows it.
     pub(crate) fn set_busy_poll(&self, usecs: u32) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_BUSY_POLL, usecs as libc::c_int)?;
         match self.set(libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, libc::c_int::from(usecs > 0)) {
@@ -145,13 +145,13 @@ impl Socket {
         }
     }
 
-    /// Sends only datagrams that fit the link, unfragmented: a datagram is a packet here, and what does not fit is an
-    /// error to tell. `PROBE` rather than `DO`: no forged ICMP can shrink the packets of a test (ip(7)).
+    /// Sends only datagrams that fit the link, unfragmented: a datagram is a packet here, and one that does not fit is
+    /// an error to report. `PROBE` rather than `DO`: no forged ICMP can shrink the packets of a test (ip(7)).
     pub(crate) fn forbid_fragments(&self, v6: bool) -> io::Result<()> {
         if v6 {
             self.set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
         }
-        // Of IPv4 that a socket of both families carries, too.
+        // The same for IPv4 packets, which a socket of both families carries, too.
         self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
     }
 
@@ -165,20 +165,20 @@ impl Socket {
         self.get(level, name).ok().and_then(|mtu| usize::try_from(mtu).ok())
     }
 
-    /// Datagrams dropped at this socket since it was made; wraps at 2^32. Zero where the kernel does not tell
-    /// (before 4.12).
+    /// Datagrams dropped at this socket since it was made; wraps at 2^32. Zero if the kernel does not report it (before
+    /// 4.12).
     pub(crate) fn drops(&self) -> u32 {
         self.memory().map_or(0, |values| values[SK_MEMINFO_DROPS])
     }
 
-    /// Bytes that received datagrams take, and how many they may; `None` where the kernel does not tell.
+    /// Bytes that received datagrams take, and how many they may take; `None` if the kernel does not report it.
     pub(crate) fn filled(&self) -> Option<(u64, u64)> {
         let values = self.memory()?;
         let [taken, most] = [SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF].map(|at| u64::from(values[at]));
         (most > 0).then_some((taken, most))
     }
 
-    /// What the kernel tells of the socket's memory.
+    /// Reads the kernel's numbers on the socket's memory.
     fn memory(&self) -> Option<[u32; SK_MEMINFO_VARS]> {
         let mut values = [0u32; SK_MEMINFO_VARS];
         let mut len = size_of_val(&values) as libc::socklen_t;

@@ -20,10 +20,10 @@ const SOCKETS_A_READING: usize = 64;
 
 /// How long an answer of the kernel's tables is used for errors that follow.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long after an answer an error may still be of what it said.
+/// How long after an answer an error may still have the cause that the answer named.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Result of the last lookup of what stood in the way of sending.
+/// Result of the last look for an obstacle to sending.
 pub(crate) struct Seen {
     socket: u32,
     by_number: Obstacle,
@@ -32,21 +32,21 @@ pub(crate) struct Seen {
     cause: Arc<str>,
 }
 
-/// What one lane serves.
+/// Sockets and counters of one lane.
 pub struct Lane {
-    /// Sockets that it sends by, as indices into the port's.
+    /// Sockets that the lane sends by, as indices into the port's.
     pub tx: Box<[u32]>,
-    /// Sockets that it receives from.
+    /// Sockets that the lane receives from.
     pub rx: Box<[u32]>,
-    /// What it counts itself.
+    /// Counters that the lane keeps itself.
     pub counters: LaneCounters,
     pub(crate) taken: AtomicBool,
-    /// Of its receiving sockets the one whose drops are asked for next.
+    /// Index of the receiving socket whose drop counter is read next.
     pub(crate) next_asked: AtomicUsize,
 }
 
 impl Lane {
-    /// Another queue may have the lane now ([`Sockets::take_lane`]).
+    /// Gives the lane back, so that another queue may take it ([`Sockets::take_lane`]).
     pub fn give_back(&self) {
         self.taken.store(false, Ordering::Release);
     }
@@ -56,16 +56,16 @@ impl Lane {
 pub struct Endpoint {
     pub(crate) socket: Socket,
     pub(crate) local: SocketAddr,
-    /// Where a connected socket sends.
+    /// Address that a connected socket sends to.
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// What the kernel granted, for the report.
+/// Buffer sizes that the kernel granted, and the interface that the sockets use; for the report.
 pub(crate) struct Got {
     pub(crate) rcvbuf: usize,
     pub(crate) sndbuf: usize,
     pub(crate) interface: Option<String>,
-    /// Its index; 0: not known.
+    /// Index of the interface; 0: not known.
     pub(crate) ifindex: u32,
     pub(crate) mtu: Option<usize>,
 }
@@ -100,12 +100,12 @@ impl Sockets {
         &self.config
     }
 
-    /// What a path over these sockets can do.
+    /// Returns the capabilities of a path over these sockets.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// As [`Sockets::capabilities`], for a path that can do more or less.
+    /// Returns the same capabilities for changes: a path over these sockets may be able to do more or less.
     pub fn capabilities_mut(&mut self) -> &mut Capabilities {
         &mut self.capabilities
     }
@@ -116,19 +116,19 @@ impl Sockets {
         self.endpoints[socket as usize].socket.fd()
     }
 
-    /// Bytes that datagrams in the receive buffer of a socket take, and how many they may; `None` where the kernel does
-    /// not tell.
+    /// Bytes that datagrams in the receive buffer of a socket take, and how many they may take; `None` if the kernel
+    /// does not report it.
     pub fn filled(&self, socket: u32) -> Option<(u64, u64)> {
         self.endpoints[socket as usize].socket.filled()
     }
 
-    /// What frames received from this socket say their flow is.
+    /// Returns the flow that frames received from this socket carry.
     #[inline]
     pub fn flow_of(&self, socket: u32) -> u32 {
         if self.kind.listening { NO_FLOW } else { socket }
     }
 
-    /// What the sockets are like.
+    /// Returns the properties of the sockets.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -143,7 +143,7 @@ impl Sockets {
     /// The socket that a frame of `lane` goes out by, as an index into the port's sockets.
     ///
     /// # Errors
-    /// A frame that no socket can send: of a flow that is not there, or (listening) to nobody.
+    /// When no socket can send the frame: its flow is not there, or (listening) it has no receiver.
     #[inline]
     pub fn socket_of(&self, lane: &Lane, frame: &SocketFrame<'_>) -> Result<u32> {
         if self.kind.listening {
@@ -162,8 +162,8 @@ impl Sockets {
         Err(no_flow(frame, flows))
     }
 
-    /// Adds to an error of sending on `socket` between which addresses it was, and what stands in the way by the
-    /// kernel's tables: an error's number does not tell a route from an address. Looked up anew after [`LOOK_AGAIN`].
+    /// Adds to an error of sending on `socket` the addresses, and the obstacle between them by the kernel's tables: an
+    /// error's number does not distinguish a route from an address. The tables are read again after [`LOOK_AGAIN`].
     #[cold]
     pub fn explain(&self, socket: u32, mut error: Error) -> Error {
         let endpoint = &self.endpoints[socket as usize];
@@ -180,7 +180,8 @@ impl Sockets {
             |seen: &&Seen| (seen.socket, seen.by_number) == (socket, by_number) && seen.at.elapsed() < LOOK_AGAIN;
         if last.as_ref().filter(fresh).is_none() {
             let (kind, cause) = self.obstacle(endpoint.local.ip(), peer.ip(), by_number, &error.cause);
-            // Errors of io_uring come after what they are of: where the way is there by now, what stood in it before.
+            // io_uring reports an error after its cause: if the way is there by now, the obstacle of the look before is
+            // named.
             let before = last
                 .as_ref()
                 .filter(|seen| (seen.socket, seen.by_number) == (socket, by_number) && seen.at.elapsed() < LATE)
@@ -203,7 +204,7 @@ impl Sockets {
         error
     }
 
-    /// Looks up what stands in the way from `src` to `dst` after the kernel has refused with an error of this meaning.
+    /// Looks up the obstacle between `src` and `dst` after the kernel has refused with an error of this meaning.
     fn obstacle(&self, src: IpAddr, dst: IpAddr, by_number: Obstacle, cause: &str) -> (ErrorKind, String) {
         let device = NetDev::by_index(self.got.ifindex).ok();
         let name = self.got.interface.as_deref().unwrap_or("the interface");
@@ -214,7 +215,7 @@ impl Sockets {
         let mtu_fell = device
             .as_ref()
             .is_some_and(|device| self.got.mtu.is_some_and(|mtu| device.mtu < mtu));
-        // With segmentation too long a datagram is EINVAL.
+        // With segmentation, a datagram that is too long is EINVAL.
         if by_number == Obstacle::TooLong || by_number == Obstacle::Unknown && self.gso.is_some() && mtu_fell {
             let now = match (&device, way(src, dst, self.got.ifindex)) {
                 (Some(device), _) if mtu_fell => {
@@ -241,7 +242,7 @@ impl Sockets {
                 let cause = format!("{cause}: with gso=on a datagram must fit the MTU: try gso=off");
                 (ErrorKind::Unsupported, cause)
             }
-            // The way is there by now, or the tables don't tell.
+            // The way is there by now, or the tables don't show the obstacle.
             _ => no_way(by_number, cause.to_owned()),
         }
     }
@@ -250,7 +251,7 @@ impl Sockets {
         format!("{} queue {queue}", self.capabilities.path)
     }
 
-    /// What the lane of queue `queue` serves.
+    /// Returns the lane of queue `queue`.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]: no such queue.
@@ -261,10 +262,10 @@ impl Sockets {
         })
     }
 
-    /// As [`Sockets::lane`], for one queue at a time, until [`Lane::give_back`].
+    /// Does the same as [`Sockets::lane`], for one queue at a time, until [`Lane::give_back`].
     ///
     /// # Errors
-    /// As there, and [`ErrorKind::InUse`].
+    /// The same as for [`Sockets::lane`], and [`ErrorKind::InUse`].
     pub fn take_lane(&self, queue: usize) -> Result<&Lane> {
         let lane = self.lane(queue)?;
         if lane.taken.swap(true, Ordering::Acquire) {
@@ -274,7 +275,7 @@ impl Sockets {
         Ok(lane)
     }
 
-    /// Asks a socket for its drops; returns all of it so far.
+    /// Reads the drop counter of a socket; returns all of its drops so far.
     fn drops_of(&self, socket: u32, drops: &mut [u64]) -> u64 {
         let total = &mut drops[socket as usize];
         let now = self.endpoints[socket as usize].socket.drops();
@@ -304,7 +305,8 @@ impl Sockets {
         }
     }
 
-    /// Of the counters of queue `queue` what the kernel dropped. Of many sockets a few are asked at a time, in turn.
+    /// Returns the number of datagrams of queue `queue` that the kernel dropped. If a lane has many sockets, each call
+    /// asks a few of them, in turn.
     pub fn rx_dropped(&self, queue: usize) -> Option<u64> {
         let lane = self.lanes.get(queue)?;
         let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,10 +318,10 @@ impl Sockets {
         Some(lane.rx.iter().map(|&socket| drops[socket as usize]).sum())
     }
 
-    /// Watches of the interfaces that the sockets send by: those of the ways of their flows, of their own address, or,
-    /// where they listen on all, of all there are.
+    /// Returns watches of the interfaces that the sockets send by: those on the routes of their flows and that of their
+    /// own address, or, if they listen on all addresses, all interfaces.
     pub fn watches(&self) -> Vec<Box<dyn Watch>> {
-        /// Interfaces that are watched, and flows whose way is asked for, at the most.
+        /// Most interfaces that are watched, and most flows whose routes are looked up.
         const MOST: usize = 8;
         const MOST_FLOWS: usize = 64;
         let mut devices: Vec<NetDev> = Vec::new();
@@ -336,7 +338,8 @@ impl Sockets {
             }
         }
         if !self.kind.wildcard {
-            // Packets come back to the address that they were sent from; without a way out it is all that is known.
+            // Packets come back to the address that they were sent from; without a route this address is all that is
+            // known.
             add(NetDev::by_index(self.got.ifindex).ok());
         } else {
             interface_names()
@@ -353,7 +356,7 @@ impl Sockets {
                 arrivals: false,
                 kernel: place == 0,
                 addresses: addresses.clone(),
-                // With several ways the lost carrier of one does not concern all flows.
+                // If the routes use several interfaces, the lost carrier of one does not concern all flows.
                 blind: !self.kind.listening && devices.len() == 1,
                 only_queues: self.kind.wildcard,
                 path: path.filter(|_| place == 0),
@@ -363,7 +366,7 @@ impl Sockets {
         devices.iter().enumerate().map(watch).collect()
     }
 
-    /// What is to be reported of the sockets.
+    /// Returns the facts on the sockets, for the report.
     pub fn facts(&self) -> Vec<Fact> {
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
         let mode = if self.kind.listening { "listening" } else { "connected" };

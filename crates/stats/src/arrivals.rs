@@ -1,6 +1,6 @@
-//! Packets by the row in which they arrived, beside the rows in which they were sent.
+//! Counts packets by the row in which they arrived, beside the rows in which they were sent.
 //!
-//! A burst arrives at once, so this costs a lane a comparison and an addition per burst: they are added up here, and
+//! A burst arrives at once, so this costs a lane a comparison and an addition per burst. Arrivals are added up here and
 //! moved to the ring when a packet arrives in another row, or when rows close.
 
 use crate::series::Recorder;
@@ -9,7 +9,7 @@ use crate::series::Recorder;
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     packets: u64,
-    /// Of the row, ns. Where both are 0, the first arrival finds its row.
+    /// Start of the row, ns. If start and end are both 0, the first arrival finds its row.
     from_ns: u64,
     to_ns: u64,
 }
@@ -34,8 +34,8 @@ impl Recorder<'_> {
         self.arrivals.to_ns = from_ns + timing.interval_ns;
     }
 
-    /// Moves arrivals to their row; to the oldest open one where that has closed, as it may for a path that takes the
-    /// time of arrival itself and hands packets over much later.
+    /// Moves arrivals to their row, or to the oldest open row if their row has closed. That happens with a path that
+    /// takes the time of arrival itself and hands packets over much later.
     pub(crate) fn flush_arrivals(&mut self) {
         if self.arrivals.packets > 0 {
             let row = self.timing().row_of(self.arrivals.from_ns).max(self.closed);

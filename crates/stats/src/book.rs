@@ -1,5 +1,5 @@
-//! One book of a run: its rows, totals and histograms. Most runs have one; where packets go in two ways at the same
-//! time, each has its own, and their sum has one as well.
+//! One book of a run: its rows, totals and histograms. Most runs have one book. If packets go in two ways at the same
+//! time, each way has its own book, and their sum has one as well.
 
 use crate::collector::Totals;
 use crate::histogram::{Histogram, Moments};
@@ -8,14 +8,14 @@ use crate::tally::Tally;
 use crate::{Latency, Row, RowFill, Timing, Wants, Workload};
 use std::collections::VecDeque;
 
-/// What rows are made of, and what they add up to.
+/// Rows of a run in the making, and their totals.
 #[derive(Debug)]
 pub(crate) struct Book {
     timing: Timing,
     workload: Workload,
     paced: bool,
     corrections_seen: u64,
-    /// Packets that rows have as sent and that were not, after all: the next rows have as many less.
+    /// Packets that rows counted as sent but that were not sent: the next rows are reduced by this number.
     owed: u64,
     pub(crate) totals: Totals,
     pub(crate) wants: Wants,
@@ -23,12 +23,12 @@ pub(crate) struct Book {
     scheduled_total: Histogram,
     pub(crate) latency_period: Histogram,
     scheduled_period: Histogram,
-    /// (sampled at, since the sample before: ns of host wait, ns of this program's own threads).
+    /// (time of the sample, then since the sample before: ns of host wait, ns of this program's own threads).
     host_waits: VecDeque<(u64, u64, u64)>,
     host_wait_known: bool,
-    /// Lanes send themselves, and tell when they can't.
+    /// Whether lanes send themselves and so know when they can't.
     pub(crate) sees_blocked: bool,
-    /// Of `sendrecv`: who receives tells when.
+    /// Whether the receiver knows the time of arrival (`sendrecv` only).
     pub(crate) sees_arrivals: bool,
     pub(crate) recent: Option<Latency>,
     loss: Stretching,
@@ -36,12 +36,12 @@ pub(crate) struct Book {
     drops: HostDrops,
 }
 
-/// What this host dropped, as noted.
+/// Packets that this host dropped, as noted.
 #[derive(Debug, Default)]
 struct HostDrops {
     /// Newest reading: ns since the start, and the packets dropped until then.
     read: Option<(u64, u64)>,
-    /// (row, packets): not handed on yet.
+    /// (row, packets) not yet handed on.
     waiting: VecDeque<(u64, u64)>,
     stretches: Stretching,
 }
@@ -78,8 +78,8 @@ impl Book {
         }
     }
 
-    /// As [`crate::Collector::note_host_drops`]; rows up to `next_row` were handed on, and `last_row` is the last where
-    /// the end is known.
+    /// As [`crate::Collector::note_host_drops`]; rows below `next_row` were handed on, and `last_row` is the last row
+    /// once the end is known.
     pub(crate) fn note_host_drops(&mut self, now_ns: u64, total: u64, (next_row, last_row): (u64, Option<u64>)) {
         let at = now_ns.saturating_sub(self.timing.start_ns);
         let (before, had) = self.drops.read.unwrap_or((0, 0));
@@ -92,12 +92,13 @@ impl Book {
         self.drops.read = Some((at, total));
     }
 
-    /// Packets that this host dropped so far, as last noted.
+    /// Returns the packets that this host dropped so far, as last noted.
     pub(crate) fn host_dropped(&self) -> Option<u64> {
         self.drops.read.map(|(_, total)| total)
     }
 
-    /// Histograms of a period are kept apart from the totals only where somebody looks at them.
+    /// Whether latency and scheduled latency keep a histogram of the period apart from the totals: only if a sink wants
+    /// it.
     fn keeps_periods(&self) -> [bool; 2] {
         let rows = self.timing.rows_per_period() == 1;
         let latency = self.wants.histograms || (rows && self.wants.percentiles);
@@ -105,7 +106,7 @@ impl Book {
         [latency, scheduled]
     }
 
-    /// Where latencies of the period at hand are counted: from sending, and from the scheduled time.
+    /// Returns the histograms that count the current period: latency from sending, and from the scheduled time.
     pub(crate) fn histograms(&mut self) -> (&mut Histogram, &mut Histogram) {
         let [latency, scheduled] = self.keeps_periods();
         let latency = if latency {
@@ -121,13 +122,13 @@ impl Book {
         (latency, scheduled)
     }
 
-    /// The latencies of the period at hand from the scheduled time, where there is one and somebody looks at them.
+    /// Returns the current period's latencies from the scheduled time; empty when not paced or if no sink wants them.
     pub(crate) fn scheduled(&self) -> Vec<(u64, u64)> {
         let kept = self.paced.then(|| self.scheduled_period.buckets());
         kept.into_iter().flatten().collect()
     }
 
-    /// The histograms of the period at hand have been handed on: they go into the totals.
+    /// Merges the histograms of the current period into the totals. Call after they were handed on.
     pub(crate) fn close_period(&mut self) {
         for (of_period, total) in [
             (&mut self.latency_period, &mut self.latency_total),
@@ -141,7 +142,7 @@ impl Book {
     }
 
     /// Turns the tally of row `index` into a [`Row`]. `corrections`: packets so far that came back after their row had
-    /// closed; `last_row`: the last of the run, where that is known.
+    /// closed; `last_row`: the last row of the run, if it is known.
     pub(crate) fn row(
         &mut self,
         index: u64,
@@ -214,7 +215,7 @@ impl Book {
         row
     }
 
-    /// The totals, once the last row was handed on.
+    /// Returns the totals. Call after the last row was handed on.
     pub(crate) fn end(&mut self, distance_max: u64) -> Totals {
         let mut totals = self.totals.clone();
         totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
@@ -243,7 +244,7 @@ impl Book {
         dropped
     }
 
-    /// Waits of the host and work of own threads sampled by `end_ns` and in no row yet, ns.
+    /// Returns the host wait and the work of own threads, ns, sampled by `end_ns` and not in a row yet.
     fn host_wait_until(&mut self, end_ns: u64) -> Option<(u64, u64)> {
         let mut sum = (0, 0);
         while let Some(&(at, waited, own)) = self.host_waits.front() {

@@ -1,20 +1,20 @@
-//! Booking what somebody else has counted: whole rows and histogram buckets instead of packets.
+//! Books counts that another program has made: whole rows and histogram buckets instead of packets.
 //!
 //! Programs in the kernel keep rows of their own. A lane that reads them hands them on through its [`Recorder`], so
-//! that collector, sinks and verdict need not know who counted. A row is booked here once it can change no more at its
-//! source, and before the recorder itself closes it: [`Timing::closable`] is the limit of both.
+//! collector, sinks and verdict need not know who counted. A row is booked here once its source can't change it any
+//! more, and before the recorder itself closes it: [`Timing::closable`] is the limit of both.
 
 use crate::series::{PeriodSlot, Recorder, Timing};
 use crate::tally::Tally;
 
 impl Recorder<'_> {
-    /// How time is cut.
+    /// Returns how time is cut into rows.
     pub fn timing(&self) -> Timing {
         self.series.timing
     }
 
-    /// Adds all of `tally` to row `row`. Where that row has closed, or the ring is full, it counts in the totals only,
-    /// as [`Recorder::book_out_of_place`] has it.
+    /// Adds all of `tally` to row `row`. If that row has closed, or the ring is full, it counts in the totals only, as
+    /// with [`Recorder::book_out_of_place`].
     pub fn book(&mut self, row: u64, tally: &Tally) {
         let open = self.enter_row(row);
         if open && self.in_ring {
@@ -25,22 +25,22 @@ impl Recorder<'_> {
         }
     }
 
-    /// Adds all of `tally` to the totals, in no particular row; the summary warns of it.
+    /// Adds all of `tally` to the totals, in no particular row; the summary warns about that.
     pub fn book_out_of_place(&mut self, tally: &Tally) {
         self.series.overflow.add(tally);
         self.series.overflowed.add(1);
     }
 
-    /// Adds `n` to bucket `bucket` (of [`crate::bucket_of`]) of the latencies of the period in which row `row` falls.
-    /// Dropped where that period has closed or the ring is full: percentiles then rest on the others. The moments are
-    /// the tally's.
+    /// Adds `n` to bucket `bucket` (of [`crate::bucket_of`]) of the latencies of the period that contains row `row`.
+    /// The count is dropped if that period has closed or the ring is full: percentiles then rest on the other packets.
+    /// The moments are part of the tally.
     pub fn book_latency(&mut self, row: u64, bucket: usize, n: u64) {
         if let Some(slot) = self.open_period(row) {
             slot.latency.add_bucket(bucket, n as u32);
         }
     }
 
-    /// As [`Recorder::book_latency`], of the latencies from the scheduled send time.
+    /// As [`Recorder::book_latency`], for the latencies from the scheduled send time.
     pub fn book_scheduled(&mut self, row: u64, bucket: usize, n: u64) {
         if let Some(slot) = self.open_period(row) {
             slot.scheduled.add_bucket(bucket, n as u32);

@@ -1,4 +1,5 @@
-//! The collector: merges the lanes' rows once all have closed them, and hands them on. Runs on a thread of its own.
+//! The collector: merges the rows of the lanes once all lanes have closed them, and hands them on. Runs on a thread of
+//! its own.
 
 use crate::book::Book;
 use crate::histogram::Histogram;
@@ -12,7 +13,7 @@ use crate::{Event, Latency, Period, Sink, Timing, Wants, Workload};
 pub struct Totals {
     /// Sums of the plain counts.
     pub tally: Tally,
-    /// Lost (signed as in the rows; the sum is not negative for a run that has ended).
+    /// Packets lost (signed as in the rows; the sum is not negative for a run that has ended).
     pub lost: i64,
     /// Largest distance of a reordered packet.
     pub distance_max: u64,
@@ -26,43 +27,43 @@ pub struct Totals {
     pub unranked: u64,
     /// Rows handed on.
     pub rows: u64,
-    /// When packets were lost.
+    /// Times when packets were lost.
     pub loss: Stretches,
-    /// When departures were missed.
+    /// Times when departures were missed.
     pub missed: Stretches,
-    /// Packets that this host dropped, where that was noted.
+    /// Packets that this host dropped; `None` if that was not noted.
     pub host_dropped: Option<u64>,
-    /// When.
+    /// Times when this host dropped packets.
     pub host_drops: Stretches,
 }
 
 /// Merges lanes' series into rows.
 ///
-/// Where packets go in several ways at the same time ([`Collector::of_ways`]), each has rows and totals of its own, and
-/// their sum has them, too: that is what all that names no way is about.
+/// If packets go in several ways at the same time ([`Collector::of_ways`]), each way has rows and totals of its own,
+/// and so does their sum. Methods that name no way are about the sum.
 #[derive(Debug)]
 pub struct Collector<'s> {
-    /// By way, then by lane.
+    /// Series by way, then by lane.
     ways: Vec<Vec<&'s LaneSeries>>,
     timing: Timing,
     next_row: u64,
     /// The last row of the run, once the end is known.
     last_row: Option<u64>,
     end_ns: u64,
-    /// That of all ways, and behind it, where there are several, those of each.
+    /// Book of all ways. If there are several ways, the book of each follows.
     books: Vec<Book>,
-    /// What was drained of a way, on its way to two books.
+    /// Histograms drained from one way, before they are merged into two books.
     drained: Option<Box<[Histogram; 2]>>,
     wants: Wants,
-    /// By way, once all has ended.
+    /// Totals by way, once all lanes have ended.
     ended: Vec<Totals>,
 }
 
 impl<'s> Collector<'s> {
-    /// A collector over the series of all lanes. `paced` says whether scheduled send times are known.
+    /// Creates a collector over the series of all lanes. `paced` says whether scheduled send times are known.
     ///
     /// # Panics
-    /// When the lanes don't share one [`Timing`], or there are none.
+    /// When the lanes don't share one [`Timing`], or there are no lanes.
     pub fn new(lanes: Vec<&'s LaneSeries>, workload: Workload, paced: bool) -> Self {
         Self::of_ways(vec![lanes], workload, paced)
     }
@@ -92,8 +93,8 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// The kernel sends and receives, not a lane: for how long it could not send is not known, and when packets arrived
-    /// only as often as its counters are read.
+    /// Notes that the kernel sends and receives, not a lane. The time for which it could not send is then not known,
+    /// and arrivals are known only as often as its counters are read.
     pub fn kernel_sends(&mut self) {
         for book in &mut self.books {
             book.sees_blocked = false;
@@ -101,40 +102,41 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Works out no more than is wanted from now on. The totals stay whole.
+    /// Sets what is wanted from now on; nothing else is computed. The totals stay whole.
     pub fn set_wants(&mut self, wants: Wants) {
         self.wants = wants;
         self.books.iter_mut().for_each(|book| book.wants = wants);
     }
 
-    /// Whether rows tell what kept lanes from running: short ones do not.
+    /// Whether rows show what kept lanes from running: short rows do not.
     pub fn tells_host_wait(&self) -> bool {
         self.timing.has_long_rows()
     }
 
     /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this
-    /// program's own threads have worked for `own_ns`: of no way more than of another.
+    /// program's own threads have worked for `own_ns`. Both count for every way alike.
     pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
         for book in &mut self.books {
             book.note_host_wait(now_ns, waited_ns, own_ns);
         }
     }
 
-    /// When the run begins, ns on the clock of the lanes.
+    /// Returns the start of the run, ns on the clock of the lanes.
     pub fn start_ns(&self) -> u64 {
         self.timing.start_ns
     }
 
-    /// When the path's counters are to be read next after `now_ns`: at the end of a row, or of as many as are 100 ms.
+    /// Returns when the path's counters are to be read next after `now_ns`: at the end of a histogram period, which is
+    /// one row or as many rows as make up 100 ms.
     pub fn next_reading_ns(&self, now_ns: u64) -> u64 {
         let step = self.timing.rows_per_period() * self.timing.interval_ns;
         let since_start = now_ns.saturating_sub(self.timing.start_ns);
         self.timing.start_ns + (since_start / step + 1) * step
     }
 
-    /// Notes that by `now_ns` this host has dropped so many packets since the start, by way; where that is known of
-    /// all, it is of their sum. They stand in the row at whose end the reading was due, or, where that was handed on,
-    /// in the next; once the end is known, in the last.
+    /// Notes how many packets this host has dropped by `now_ns` since the start, by way. If the number is known of all
+    /// ways, their sum is noted as well. The packets count in the row at whose end the reading was due, in the next row
+    /// if that row was handed on, or in the last row once the end is known.
     pub fn note_host_drops(&mut self, now_ns: u64, totals: &[Option<u64>]) {
         let rows = (self.next_row, self.last_row);
         for (book, total) in self.books[1..].iter_mut().zip(totals) {
@@ -147,12 +149,12 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Packets that this host dropped so far, as last noted.
+    /// Returns the packets that this host dropped so far, as last noted.
     pub fn host_dropped(&self) -> Option<u64> {
         self.books[0].host_dropped()
     }
 
-    /// Tells when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
+    /// Sets when sending (or, on a receiver, receiving) ended. What is booked later belongs to the last row.
     pub fn set_end(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
         self.last_row = Some(
@@ -169,7 +171,7 @@ impl<'s> Collector<'s> {
     /// Hands on every row that has closed.
     pub fn poll(&mut self, sinks: &mut [Box<dyn Sink>]) {
         let closed = self.lanes().map(|lane| lane.closed()).min().unwrap_or(0);
-        // Lanes that have all ended close every row there could be: which is the last, only the end tells.
+        // When all lanes have ended, they have closed every possible row: only the end says which row is the last.
         let Some(limit) = self.last_row.or((closed != u64::MAX).then_some(u64::MAX)) else {
             return;
         };
@@ -189,7 +191,8 @@ impl<'s> Collector<'s> {
         );
         self.poll(sinks);
         let last = self.last_row.expect("the end is known");
-        // Everything booked after the end of sending goes to the last row: that is what may still be in the ring.
+        // Everything booked after the end of sending goes to the last row, which takes all that may still be in the
+        // ring.
         let highest = last + self.lanes().map(|lane| lane.capacity()).max().unwrap_or(0);
         let period = last / self.timing.rows_per_period();
         let count = highest / self.timing.rows_per_period() - period;
@@ -222,34 +225,34 @@ impl<'s> Collector<'s> {
         all
     }
 
-    /// The totals of each way, where there are several and all has ended.
+    /// Returns the totals of each way, if there are several ways and all lanes have ended.
     pub fn totals_of_ways(&mut self) -> Vec<Totals> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Sums over the rows so far: packets sent, lost.
+    /// Returns the sums over the rows so far: packets sent, packets lost.
     pub fn so_far(&self) -> (u64, i64) {
         (self.books[0].totals.tally.tx, self.books[0].totals.lost)
     }
 
-    /// As [`Collector::so_far`], of each way where there are several.
+    /// As [`Collector::so_far`], for each way if there are several.
     pub fn so_far_of_ways(&self) -> impl Iterator<Item = (u64, i64)> {
         self.books[1..]
             .iter()
             .map(|book| (book.totals.tally.tx, book.totals.lost))
     }
 
-    /// How far rows have been handed on, ns since the start.
+    /// Returns the time up to which rows have been handed on, ns since the start.
     pub fn closed_ns(&self) -> u64 {
         self.next_row * self.timing.interval_ns
     }
 
-    /// Latency of the newest row that had any.
+    /// Returns the latency of the newest row that had any.
     pub fn recent_latency(&self) -> Option<Latency> {
         self.books[0].recent
     }
 
-    /// Places of the books that have what comes of a way.
+    /// Returns the indices of the books that count the packets of a way.
     fn books_of(&self, way: usize) -> impl Iterator<Item = usize> + use<> {
         let own = (self.books.len() > 1).then_some(1 + way);
         [Some(0), own].into_iter().flatten()
@@ -301,8 +304,8 @@ impl<'s> Collector<'s> {
         }
     }
 
-    /// Turns what `take` takes of each lane into row `next_row` of each book, hands it on, and frees its place in the
-    /// rings.
+    /// Turns what `take` takes of each lane into row `next_row` of each book, hands the row on, and frees its place in
+    /// the rings.
     fn emit(&mut self, take: impl Fn(&LaneSeries, u64) -> Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
         let index = self.next_row;
         let rows = self.timing.rows_per_period();

@@ -17,7 +17,7 @@ impl Counter {
             .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Raises the value to `n` where that is larger. For the single writer only.
+    /// Raises the value to `n` if `n` is larger. For the single writer only.
     #[inline]
     pub fn raise(&self, n: u64) {
         if n > self.0.load(Ordering::Relaxed) {
@@ -31,20 +31,20 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// Replaces the value; all that the writer wrote before is visible to whoever reads it by
+    /// Replaces the value. All that the writer wrote before is visible to a thread that reads the value by
     /// [`Counter::get_published`].
     #[inline]
     pub fn publish(&self, n: u64) {
         self.0.store(n, Ordering::Release);
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The value, with all that its writer wrote before publishing it.
+    /// Returns the value; all that its writer wrote before publishing it is then visible.
     #[inline]
     pub fn get_published(&self) -> u64 {
         self.0.load(Ordering::Acquire)

@@ -1,59 +1,59 @@
-//! What happens in a run, in order: the one stream that files, views and other programs read.
+//! Events of a run, in order. Files, views and other programs all read this one stream.
 
 use crate::{BurstSizes, LaneCounters, Latency, Row, Started, Summary, Workload};
 use mpps_trace::Stage;
 use serde::{Deserialize, Serialize};
 
-/// Something that happens in a run.
+/// One event of a run.
 ///
-/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and one [`Event::End`]:
-/// none of them where the run did not begin. Rows come in order, without gaps. What nobody wants ([`Wants`]) may be
-/// missing.
+/// A stream is [`Event::Start`], any number of the others in the order in which they happen, and one [`Event::End`]. If
+/// the run did not begin, there are no events at all. Rows come in order, without gaps. Events that no sink wants
+/// ([`Wants`]) may be missing.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The run begins.
     Start(Start),
-    /// A row has closed. Where packets go in several ways it is the sum of their rows.
+    /// A row has closed. If packets go in several ways, it is the sum of their rows.
     Row(&'a Row),
-    /// Where packets go in several ways: a row of one of them, before the row of all.
+    /// A row of one of several ways has closed; sent before the row of all ways.
     RowOfWay(usize, &'a Row),
     /// A period's latencies are complete.
     Period(Period<'a>),
-    /// As [`Event::Period`], of one of several ways, after that of all.
+    /// As [`Event::Period`], for one of several ways; sent after that of all ways.
     PeriodOfWay(usize, Period<'a>),
-    /// What the lanes have done so far, read at the end of a row, or of as many rows as are 100 ms, and at the end of
+    /// Counters of the lanes so far, read at the end of a row, or of as many rows as make up 100 ms, and at the end of
     /// the run.
     Lanes(LanesSoFar<'a>),
-    /// How it stands, about every 250 ms.
+    /// State of the run, about every 250 ms.
     Live(&'a Snapshot),
-    /// Something that the user is to know at once: a device down, a disk full. Each is told once; what the summary's
-    /// warnings say of the whole run is more.
+    /// Message that the user needs at once: a device is down, a disk is full. Each is sent once. The summary's warnings
+    /// say more, as they cover the whole run.
     Note(&'a str),
-    /// The run is over, and this is its result. Where a lane has panicked it is not valid, holds no more than the
-    /// packets sent and received until then, and the run's error tells the same.
+    /// The run is over, and this is its result. If a lane has panicked, the result is not valid and holds only the
+    /// packets sent and received until then; the run returns an error as well.
     End(&'a Summary),
 }
 
-/// What a run is, and when it begins.
+/// Kind and start of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Start {
-    /// What it does.
+    /// Workload of the run.
     pub workload: Workload,
-    /// The ways in which packets go at the same time, by name; none where they go in one.
+    /// Names of the ways in which packets go at the same time; empty if they go in one way.
     pub ways: &'static [&'static str],
-    /// When.
+    /// Start of the run.
     pub started: Started,
     /// Rate asked for, packets/s over all ways; `None` when not paced.
     pub intended_pps: Option<f64>,
-    /// Another rate, packets/s, from a time after the start on, ns.
+    /// Second rate: the time after the start from which it applies, ns, and the rate, packets/s.
     pub then_pps: Option<(u64, f64)>,
-    /// How far the offered rate of a valid run may be off the intended one, part of it.
+    /// Largest deviation of the offered rate from the intended rate in a valid run, as a share of the latter.
     pub tolerance: f64,
 }
 
 impl Start {
-    /// Rate asked for at a time after the start, packets/s.
+    /// Returns the rate asked for at a time after the start, packets/s.
     pub fn intended_at(&self, elapsed_ns: u64) -> Option<f64> {
         match self.then_pps {
             Some((at_ns, pps)) if elapsed_ns >= at_ns => Some(pps),
@@ -61,7 +61,7 @@ impl Start {
         }
     }
 
-    /// Packets that were to be sent by a time after the start.
+    /// Returns the packets that are due by a time after the start.
     pub fn due_by(&self, elapsed_ns: u64) -> Option<f64> {
         let first = self.intended_pps?;
         let (at_ns, then) = self.then_pps.unwrap_or((u64::MAX, 0.0));
@@ -73,36 +73,37 @@ impl Start {
 /// The latencies of one period: 100 ms, or a row if that is longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Period<'a> {
-    /// From the start of the run, ns.
+    /// Start of the period, ns since the start of the run.
     pub start_ns: u64,
-    /// ns.
+    /// Length of the period, ns.
     pub length_ns: u64,
-    /// Latency, ns, and how many packets had it; none is empty.
+    /// Latency, ns, and number of packets with that latency; no entry has 0 packets.
     pub buckets: &'a [(u64, u64)],
-    /// The same of the latency from the scheduled time; empty where nobody wants that, and where it is not paced.
+    /// The same for the latency from the scheduled time; empty if no sink wants that, or if the run is not paced.
     pub scheduled: &'a [(u64, u64)],
 }
 
-/// What the lanes have counted since the start.
+/// Counters of the lanes since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct LanesSoFar<'a> {
-    /// When they were read, ns since the start: those of one lane after those of another.
+    /// Time of the reading, ns since the start. The lanes are read one after another.
     pub at_ns: u64,
-    /// In their order.
+    /// Counters of each lane, in the order of the lanes.
     pub lanes: &'a [LiveLane],
     /// Time that scheduler and hypervisor kept lanes from running, over all lanes, ns: the sum of
-    /// [`LiveLane::not_running_ns`] and what the hypervisor took; `None`: nobody wanted it.
+    /// [`LiveLane::not_running_ns`] and what the hypervisor took. `None` if no sink wanted it.
     pub host_wait_ns: Option<u64>,
 }
 
-/// What a lane has counted so far: see [`LaneCounters`].
+/// Counters of one lane so far: see [`LaneCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLane {
     /// Frames received, the test's or not.
     pub rx_packets: u64,
     /// Receive calls that gave frames.
     pub rx_bursts: u64,
-    /// Those by how many frames they gave: 1, 2 to 3, 4 to 7, and so on to 128 to 255, and 256.
+    /// Receive calls that gave frames, by number of frames: 1, 2 to 3, 4 to 7, and so on to 128 to 255, and 256 or
+    /// more.
     pub rx_bursts_by_power: [u64; BurstSizes::POWERS],
     /// Receive calls that gave none.
     pub rx_empty_polls: u64,
@@ -114,9 +115,9 @@ pub struct LiveLane {
     pub tx_bursts: u64,
     /// Transmit calls that took none, and allocations that gave none.
     pub tx_full: u64,
-    /// Times asleep.
+    /// Times that the lane went to sleep.
     pub waits: u64,
-    /// Time in which packets were to be sent and the path took none, ns.
+    /// Time in which the lane had packets to send and the path took none, ns.
     pub blocked_ns: u64,
     /// Time in which the device was down, ns.
     pub down_ns: u64,
@@ -126,23 +127,25 @@ pub struct LiveLane {
     pub busy_ns: u64,
     /// Time in loops, ns.
     pub loop_ns: u64,
-    /// Looks at its receive rings.
+    /// Looks at the lane's receive rings.
     pub rx_fill_looks: u64,
-    /// Sum of the shares of them that were found taken, ppm.
+    /// Sum of the shares of the rings that the looks found in use, ppm.
     pub rx_fill_sum_ppm: u64,
-    /// The highest share since the reading before, ppm; of [`Event::Lanes`] only.
+    /// Highest share since the reading before, ppm; set in [`Event::Lanes`] only.
     pub rx_fill_highest_ppm: u64,
-    /// Packets that this host dropped before the lane could take them, as last read; `None`: not read, or the path
-    /// can't tell.
+    /// Packets that this host dropped before the lane could take them, as last read; `None` if not read, or if the path
+    /// can't report them.
     pub rx_dropped: Option<u64>,
-    /// Its number among the lanes of the same ports: that of its queue. Of [`Event::Lanes`] only, as what follows.
+    /// Number of the lane among the lanes of the same ports: the number of its queue. This field and the next are set
+    /// in [`Event::Lanes`] only.
     pub queue: usize,
-    /// Time for which the scheduler kept it from running, ns; `None` where nobody asked, or the host does not tell.
+    /// Time for which the scheduler kept the lane from running, ns; `None` if no sink wanted it, or if the host does
+    /// not report it.
     pub not_running_ns: Option<u64>,
 }
 
 impl LiveLane {
-    /// What was counted after the reading `before`. `rx_fill_highest_ppm` and `queue` are as they are.
+    /// Returns the counts since the reading `before`. `rx_fill_highest_ppm` and `queue` stay as they are.
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: u64, before: u64| now.saturating_sub(before);
         let less_of = |now: Option<u64>, before: Option<u64>| now.map(|now| less(now, before.unwrap_or(0)));
@@ -202,14 +205,14 @@ impl From<&LaneCounters> for LiveLane {
     }
 }
 
-/// Totals so far: sent and received at once, loss and latency from the newest closed row.
+/// Totals so far: packets sent and received up to now, loss and latency from the newest closed row.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Since the start, ns.
+    /// Time since the start, ns.
     pub elapsed_ns: u64,
     /// Planned length of the sending phase, ns; `None` when it runs until interrupted.
     pub planned_ns: Option<u64>,
-    /// Only receiving now: the settle time runs.
+    /// Whether the settle time runs: packets are only received now.
     pub settling: bool,
     /// Packets sent since the start.
     pub tx: u64,
@@ -219,7 +222,7 @@ pub struct Snapshot {
     pub tx_pps: f64,
     /// Receive rate since the last snapshot, packets/s.
     pub rx_pps: f64,
-    /// Rows have closed up to here, ns since the start: of what was sent later it is not known what became of it.
+    /// End of the closed rows, ns since the start. Packets sent later may still come back.
     pub closed_ns: u64,
     /// Sum over the closed rows: packets sent.
     pub closed_tx: u64,
@@ -227,23 +230,23 @@ pub struct Snapshot {
     pub closed_lost: i64,
     /// Loss of the rows closed since the last snapshot: lost / tx.
     pub recent_loss_ratio: f64,
-    /// Packets that this host dropped so far; `None` where the path can't tell.
+    /// Packets that this host dropped so far; `None` if the path can't report them.
     pub host_dropped: Option<u64>,
     /// Latency of the newest closed period that had any.
     pub recent_latency: Option<Latency>,
     /// Each lane's own counters so far.
     pub lanes: Vec<LiveLane>,
-    /// What the lanes did with their time in the last second: the share of each stage, in the order of
-    /// [`Stage::ALL`]; all 0 where that is not known.
+    /// Time of the lanes in the last second: the share of each stage, in the order of [`Stage::ALL`]; all 0 if it is
+    /// not known.
     pub stage_shares: [f64; Stage::COUNT],
-    /// Of each way, where packets go in two ways at the same time; else empty.
+    /// State of each way, if packets go in two ways at the same time; else empty.
     pub ways: Vec<WaySnapshot>,
 }
 
-/// One of the ways, for the live view: totals so far, as of a [`Snapshot`].
+/// State of one way for the live view: totals so far, as in a [`Snapshot`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WaySnapshot {
-    /// From which port to which.
+    /// Ports of the way: from which port to which.
     pub name: &'static str,
     /// Packets sent since the start.
     pub tx: u64,
@@ -259,8 +262,8 @@ pub struct WaySnapshot {
     pub closed_lost: i64,
 }
 
-/// The events that a sink wants. The collector usually shares its core with a lane, so it works out nothing that no
-/// sink wants.
+/// Events that a sink wants. The collector usually shares its core with a lane, so it computes nothing that no sink
+/// wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Rows as they close ([`Event::Row`]).
@@ -269,7 +272,7 @@ pub struct Wants {
     pub percentiles: bool,
     /// Percentiles in the latency from the scheduled time, too.
     pub scheduled_percentiles: bool,
-    /// What kept lanes from running in each row.
+    /// Time for which lanes were kept from running, in each row.
     pub host_wait: bool,
     /// [`Event::Period`].
     pub histograms: bool,
@@ -280,7 +283,7 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Everything.
+    /// All events.
     pub const ALL: Self = Self {
         rows: true,
         percentiles: true,
@@ -291,7 +294,7 @@ impl Wants {
         lanes: true,
     };
 
-    /// The events that at least one of two sinks wants.
+    /// Returns the events that at least one of two sinks wants.
     pub fn and(self, other: Self) -> Self {
         Self {
             rows: self.rows | other.rows,
@@ -305,19 +308,19 @@ impl Wants {
     }
 }
 
-/// Reads the events of a run, on the collector's thread, so it must not block for long. A reader that may block gets a
-/// thread of its own, as files do.
+/// Reads the events of a run. A sink runs on the collector's thread, so it must not block for long. A reader that may
+/// block gets a thread of its own, as files do.
 pub trait Sink: Send {
-    /// The events that it wants; asked once, before the run. It may get others, too.
+    /// Returns the events that the sink wants. Called once, before the run. The sink may get other events, too.
     fn wants(&self) -> Wants {
         Wants::ALL
     }
 
-    /// Something has happened.
+    /// Handles one event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// All but [`Event::End`] has come. Returns notes for the summary's warnings (a file that could not be written
-    /// whole).
+    /// Ends the sink's work after all events but [`Event::End`] have come. Returns notes for the summary's warnings,
+    /// such as a file that could not be written whole.
     fn finish(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -1,18 +1,18 @@
-//! What a report says of the host, the port and the plan.
+//! Facts of a report about the host, the port and the plan.
 
-/// One line of what was measured on what.
+/// One fact about the surroundings of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFact {
     /// Short snake_case name, unit in the name (`rcvbuf_bytes`).
     pub name: String,
     /// Value, as text.
     pub value: String,
-    /// The screen has it, too, when it shows a summary in full; the JSON has every fact.
+    /// Whether the screen shows the fact, too, when it shows a summary in full. The JSON has every fact.
     pub shown: bool,
 }
 
 impl HostFact {
-    /// A fact for the JSON.
+    /// Creates a fact for the JSON only.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -21,7 +21,7 @@ impl HostFact {
         }
     }
 
-    /// A fact for the screen, too.
+    /// Creates a fact for the screen, too.
     pub fn shown(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             shown: true,

@@ -1,4 +1,4 @@
-//! How full a lane's receive rings are, as looked at now and then.
+//! Fill of a lane's receive rings, looked at now and then.
 
 use crate::counter::Counter;
 use serde::{Deserialize, Serialize};
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A whole ring in the unit of shares: parts per million.
 pub const WHOLE_PPM: u64 = 1_000_000;
 
-/// What is counted in rings and sockets.
+/// Unit of a ring's or buffer's fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FillUnit {
     /// Packets: places of a ring.
     #[default]
     Packets,
-    /// Bytes of the kernel's memory, its own overhead for each packet counted.
+    /// Bytes of the kernel's memory, including its overhead for each packet.
     Bytes,
 }
 
 impl FillUnit {
-    /// Its name.
+    /// Returns the name of the unit.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Packets => "packets",
@@ -27,53 +27,53 @@ impl FillUnit {
     }
 }
 
-/// The looks at one receive ring, or at the buffer of a socket, of a lane; the lane writes, anyone reads.
+/// Looks at one receive ring of a lane, or at the buffer of a socket; the lane writes, any thread reads.
 #[derive(Debug, Default)]
 pub struct FillGauge {
-    /// What it holds at most; 0: it can't be told how full it is.
+    /// Capacity of the ring or buffer; 0 if its fill is not known.
     pub size: Counter,
-    /// How many there are of that size: then each look is at the fullest.
+    /// Number of rings of that size. If there are several, each look takes the fullest.
     pub rings: Counter,
-    /// That is bytes (1), not packets (0).
+    /// Unit of size and fill: 1 for bytes, 0 for packets.
     pub in_bytes: Counter,
-    /// Looks.
+    /// Number of looks.
     pub looks: Counter,
-    /// Sum of what was found.
+    /// Sum of the fills found.
     pub sum: Counter,
-    /// The most that was found.
+    /// Highest fill found.
     pub highest: Counter,
     /// Sum of the shares found, ppm.
     pub sum_ppm: Counter,
-    /// The highest share since somebody last asked, ppm.
+    /// Highest share since the last call of [`FillGauge::take_recent_ppm`], ppm.
     recent_ppm: AtomicU64,
-    /// What packets took, where a look found some and all of them were received right after it; and how many that were.
+    /// Sum of the fills found by looks right after which all packets were received. See [`taken_by`](Self::taken_by).
     pub taken: Counter,
-    /// As [`taken`](Self::taken).
+    /// Packets received right after those looks. See [`taken`](Self::taken).
     pub taken_by: Counter,
 }
 
 impl FillGauge {
-    /// A look found so much; returns its share of the whole, ppm. For the single writer only.
+    /// Notes a look that found `fill`; returns its share of the whole, ppm. For the single writer only.
     pub fn look(&self, fill: u64) -> u64 {
         let ppm = share_ppm(fill, self.size.get());
         self.looks.add(1);
         self.sum.add(fill);
         self.highest.raise(fill);
         self.sum_ppm.add(ppm);
-        // Beside a reader that has just asked it stands in that one's time or in the next.
+        // If a reader takes the value at the same moment, this look counts in that reading or in the next.
         if ppm > self.recent_ppm.load(Ordering::Relaxed) {
             self.recent_ppm.store(ppm, Ordering::Relaxed);
         }
         ppm
     }
 
-    /// The highest share since this was last asked, ppm. For one reader.
+    /// Returns the highest share since the last call, ppm. For one reader.
     pub fn take_recent_ppm(&self) -> u64 {
         self.recent_ppm.swap(0, Ordering::Relaxed)
     }
 
-    /// What was found; `None` where nobody looked. `rate` is that of the packets which came, a second: to each ring its
-    /// part.
+    /// Returns the fill over the run; `None` if nobody looked. `rate` is the rate at which packets came, packets/s,
+    /// over all rings: each ring gets an equal part.
     pub fn told(&self, port: Option<String>, rate: f64) -> Option<RingFill> {
         let (looks, size) = (self.looks.get(), self.size.get());
         if looks == 0 || size == 0 {
@@ -104,52 +104,53 @@ impl FillGauge {
     }
 }
 
-/// So much of a whole, ppm, no more than all of it: a socket takes the packet with which it exceeds its limit.
+/// Returns `fill` as a share of `size`, ppm, at most the whole: a socket takes the packet with which it exceeds its
+/// limit.
 pub fn share_ppm(fill: u64, size: u64) -> u64 {
     (u128::from(fill) * u128::from(WHOLE_PPM) / u128::from(size.max(1))).min(u128::from(WHOLE_PPM)) as u64
 }
 
-/// How full a receive ring was over a run, or the buffer of a socket; of several that a lane has of one port, the
-/// fullest at each look.
+/// Fill of a receive ring or of a socket's buffer over a run. If a lane has several for one port, each look takes the
+/// fullest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RingFill {
-    /// The port that it is of, where the report tells ports apart.
+    /// Port of the ring, if the report distinguishes ports.
     pub port: Option<String>,
-    /// What it holds at most.
+    /// Capacity of the ring.
     pub size: u64,
-    /// How many there are of that size.
+    /// Number of rings of that size.
     pub rings: u64,
-    /// What that is counted in.
+    /// Unit of size and fill.
     pub unit: FillUnit,
-    /// Looks.
+    /// Number of looks.
     pub looks: u64,
-    /// The most that a look found.
+    /// Highest fill that a look found.
     pub highest: u64,
-    /// Mean over the looks.
+    /// Mean fill over the looks.
     pub mean: f64,
-    /// What a packet takes, on average; `None` where that was not seen.
+    /// Mean room that a packet takes; `None` if that was not seen.
     pub of_packet: Option<f64>,
-    /// For how long packets could come, at the mean rate at which they were received, until an empty one was full, ns;
-    /// `None` where none came, or it is not known what a packet takes.
+    /// Time for which packets could come, at the mean rate at which they were received, until an empty ring was full,
+    /// ns; `None` if no packet came, or if the room that a packet takes is not known.
     pub lasts_ns: Option<u64>,
 }
 
 impl RingFill {
-    /// The most that a look found, as a share of the whole.
+    /// Returns the highest fill as a share of the whole.
     pub fn highest_ratio(&self) -> f64 {
         share_ppm(self.highest, self.size) as f64 / WHOLE_PPM as f64
     }
 
-    /// The mean, as a share of the whole.
+    /// Returns the mean fill as a share of the whole.
     pub fn mean_ratio(&self) -> f64 {
         (self.mean / self.size.max(1) as f64).min(1.0)
     }
 }
 
-/// How full receive rings were in a row, over all lanes.
+/// Fill of the receive rings in a row, over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowFill {
-    /// The highest share that a look found, ppm.
+    /// Highest share that a look found, ppm.
     pub highest_ppm: u64,
     /// Mean share over the looks, ppm.
     pub mean_ppm: u64,

@@ -1,33 +1,33 @@
-//! Gaps in a thread's own time: when it did not come back to its clock though it should have.
+//! Gaps in a thread's own time: times when the thread did not come back to its clock though it should have.
 
 use crate::counter::Counter;
 
-/// The longest gaps are kept one by one.
+/// Number of gaps that are kept one by one: the longest.
 const KEPT: usize = 16;
 
 /// A gap, ns on the lanes' clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// When the thread should have been back.
+    /// Time when the thread should have been back.
     pub from_ns: u64,
-    /// When it was.
+    /// Time when the thread was back.
     pub to_ns: u64,
 }
 
 impl Gap {
-    /// Its length, ns.
+    /// Returns the length, ns.
     pub fn ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 
-    /// How long both last at the same time, ns.
+    /// Returns the time for which both gaps last at the same time, ns.
     pub fn common_ns(&self, other: &Self) -> u64 {
         let (from, to) = (self.from_ns.max(other.from_ns), self.to_ns.min(other.to_ns));
         to.saturating_sub(from)
     }
 }
 
-/// The gaps of one thread. The thread writes; others read once it has ended.
+/// Gaps of one thread. The thread writes; others read once it has ended.
 #[derive(Debug, Default)]
 pub struct GapLog {
     count: Counter,
@@ -53,17 +53,17 @@ impl GapLog {
         }
     }
 
-    /// How many there were.
+    /// Returns the number of gaps.
     pub fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// Their lengths together, ns.
+    /// Returns the total length of all gaps, ns.
     pub fn total_ns(&self) -> u64 {
         self.total_ns.get()
     }
 
-    /// The longest ones, longest first.
+    /// Returns the longest gaps, longest first.
     pub fn longest(&self) -> Vec<Gap> {
         let gap = |(from, to): &(Counter, Counter)| Gap {
             from_ns: from.get(),

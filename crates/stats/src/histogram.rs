@@ -9,16 +9,16 @@ use crate::{Latency, Percentiles};
 
 /// Values below this have a bucket each.
 const LINEAR: u64 = 2048;
-/// Buckets a power of two above that.
+/// Buckets per power of two above that.
 const SUB: u64 = 1024;
-/// Largest value kept apart, ns (about 137 s); larger ones count in the last bucket.
+/// Largest value with a bucket of its own, ns (about 137 s); larger values count in the last bucket.
 const MAX_VALUE: u64 = (1 << 37) - 1;
 /// Buckets looked at together.
 const STRIDE: usize = 16;
 /// Number of buckets.
 pub const BUCKETS: usize = (LINEAR + (37 - 11) * SUB) as usize;
 
-/// The bucket of `value` ns.
+/// Returns the bucket of `value` ns.
 #[inline]
 pub fn bucket_of(value: u64) -> usize {
     let v = value.min(MAX_VALUE);
@@ -29,7 +29,7 @@ pub fn bucket_of(value: u64) -> usize {
     (LINEAR + (exponent - 11) * SUB + ((v >> (exponent - 10)) - SUB)) as usize
 }
 
-/// The middle of bucket `index`, ns.
+/// Returns the middle of bucket `index`, ns.
 pub fn value_of(index: usize) -> u64 {
     let i = index as u64;
     if i < LINEAR {
@@ -41,7 +41,7 @@ pub fn value_of(index: usize) -> u64 {
     (SUB + sub) * width + width / 2
 }
 
-/// A histogram that one lane writes and the collector drains once the lane has gone on to a later period.
+/// A histogram that one lane writes. The collector drains it once the lane has gone on to a later period.
 #[derive(Debug)]
 pub(crate) struct SharedHistogram {
     buckets: Box<[Counter32]>,
@@ -66,7 +66,7 @@ impl SharedHistogram {
         self.add_bucket(bucket_of(value), n);
     }
 
-    /// Counts values whose moments these are: their ends are looked at once.
+    /// Counts `values`, whose moments are `moments`: they give the lowest and the highest bucket at once.
     #[inline]
     pub(crate) fn record_each(&self, values: impl Iterator<Item = u64>, moments: &Moments) {
         for value in values {
@@ -79,7 +79,7 @@ impl SharedHistogram {
         }
     }
 
-    /// Adds `n` to a bucket; numbers beyond the last count there.
+    /// Adds `n` to a bucket; an index beyond the last bucket counts in the last.
     #[inline]
     pub(crate) fn add_bucket(&self, index: usize, n: u32) {
         let index = index.min(BUCKETS - 1);
@@ -95,7 +95,7 @@ impl SharedHistogram {
             return;
         }
         let low = (u64::MAX - self.lowest_complement.get()) as usize;
-        // Latencies lie close together: most of the span is empty, and is stepped over in strides.
+        // Latencies lie close together: most of the span is empty, and is skipped in strides.
         for (stride, counters) in self.buckets[low..high].chunks(STRIDE).enumerate() {
             if counters.iter().fold(0, |any, counter| any | counter.get()) == 0 {
                 continue;
@@ -124,8 +124,8 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         let mut counts = Vec::with_capacity(BUCKETS);
-        // Zeros that the compiler does not see: it would ask for memory that is zero already, page by page, as the
-        // values come in, in the midst of a run.
+        // Zeros that the compiler does not recognize. Otherwise it would request memory that is zero already, and the
+        // pages would be touched one by one as the values come in, in the middle of a run.
         counts.resize_with(BUCKETS, || std::hint::black_box(0));
         Self {
             counts: counts.into_boxed_slice(),
@@ -151,7 +151,7 @@ impl Histogram {
         }
     }
 
-    /// Adds `n` to bucket `index` (of [`bucket_of`]; numbers beyond the last count there).
+    /// Adds `n` to bucket `index` (of [`bucket_of`]); an index beyond the last bucket counts in the last.
     #[inline]
     pub fn add_bucket(&mut self, index: usize, n: u64) {
         if n == 0 {
@@ -182,20 +182,20 @@ impl Histogram {
         (self.total, self.low, self.high) = (0, BUCKETS, 0);
     }
 
-    /// Values counted.
+    /// Returns the number of values counted.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// Non-empty buckets, ascending: middle of the bucket in ns, and count.
+    /// Returns the non-empty buckets, ascending: middle of the bucket in ns, and count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (self.low..self.high)
             .map(|i| (value_of(i), self.counts[i]))
             .filter(|&(_, n)| n != 0)
     }
 
-    /// The value below or at which `ratio` (0 to 1) of all values lie, ns: the smallest bucket that reaches the rank
-    /// `ceil(ratio · count)`. 0 when empty.
+    /// Returns the value below or at which `ratio` (0 to 1) of all values lie, ns: that of the smallest bucket that
+    /// reaches the rank `ceil(ratio · count)`. 0 when empty.
     pub fn value_at(&self, ratio: f64) -> u64 {
         self.values_at([ratio])[0]
     }
@@ -224,7 +224,7 @@ impl Histogram {
         values
     }
 
-    /// 50th, 90th, 99th and 99.9th percentile; `None` when empty.
+    /// Returns the 50th, 90th, 99th and 99.9th percentile; `None` when empty.
     pub fn percentiles(&self) -> Option<Percentiles> {
         if self.total == 0 {
             return None;
@@ -234,21 +234,22 @@ impl Histogram {
     }
 }
 
-/// Count, sum, least and largest of a set of latencies: exact, cheap to merge.
+/// Count, sum, smallest and largest of a set of latencies: exact, cheap to merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// Values.
+    /// Number of values.
     pub count: u64,
     /// Sum, ns.
     pub sum: u64,
-    /// Least, complemented, so that all zeros means "none".
+    /// Smallest value, complemented, so that all zeros means "none".
     pub(crate) min_complement: u64,
-    /// Largest, ns.
+    /// Largest value, ns.
     pub max: u64,
 }
 
 impl Moments {
-    /// The moments of `count` values that somebody else has counted; `min` and `max` mean nothing where there are none.
+    /// Creates the moments of `count` values that another program has counted; `min` and `max` mean nothing if `count`
+    /// is 0.
     pub fn new(count: u64, sum: u64, min: u64, max: u64) -> Self {
         match count {
             0 => Self::default(),
@@ -276,7 +277,7 @@ impl Moments {
         self.max = self.max.max(value);
     }
 
-    /// Those of `values`, ns.
+    /// Returns the moments of `values`, ns.
     #[inline]
     pub(crate) fn of(values: impl Iterator<Item = u64>) -> Self {
         let mut moments = Self::default();
@@ -292,7 +293,7 @@ impl Moments {
         self.max = self.max.max(other.max);
     }
 
-    /// Least, ns; 0 when nothing was counted.
+    /// Returns the smallest value, ns; 0 if nothing was counted.
     pub fn min(&self) -> u64 {
         if self.count == 0 {
             0
@@ -301,7 +302,8 @@ impl Moments {
         }
     }
 
-    /// As the report wants it. Percentiles come from `histogram`, held within the exact least and largest value.
+    /// Returns the latency as the report needs it. Percentiles come from `histogram`, limited to the exact smallest and
+    /// largest value.
     pub fn latency(&self, histogram: Option<&Histogram>) -> Latency {
         let hold = |v: u64| v.clamp(self.min(), self.max);
         let percentiles = histogram.and_then(Histogram::percentiles).map(|p| Percentiles {

@@ -5,7 +5,7 @@
 pub enum KnownKind {
     /// A queueing discipline of this host dropped packets.
     QueueDropped,
-    /// One that imitates a path (`netem`) did.
+    /// A queueing discipline that imitates a path (`netem`) dropped packets.
     PathImitated,
     /// A device of this host dropped packets instead of sending them.
     DeviceDropped,
@@ -17,24 +17,24 @@ pub enum KnownKind {
     AddressMissing,
     /// The next host on the way did not answer requests for its MAC address.
     NoNeighbor,
-    /// This host had no way for packets.
+    /// Packets could not leave this host although the device was up: there was no route, for example.
     NoWay,
     /// The MTU of an interface was changed.
     MtuChanged,
     /// A router reported that packets are too long.
     TooLong,
-    /// A router reported that packets had gone through too many.
+    /// A router reported that packets had passed too many routers.
     TimeExceeded,
     /// A host or router reported that the destination can't be reached.
     Unreachable,
-    /// The destination reported that nobody listens.
+    /// The destination reported that nothing listens on the port.
     NobodyListens,
     /// The reverse path filter of this host dropped packets.
     ReversePathFilter,
 }
 
 impl KnownKind {
-    /// Its name in the JSON.
+    /// Returns the name in the JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::QueueDropped => "queue_dropped",
@@ -54,8 +54,8 @@ impl KnownKind {
         }
     }
 
-    /// A time in which an interface of this host moved nothing, not from its address, or no packets of the test's
-    /// length.
+    /// Whether this is a time in which an interface of this host moved nothing, had lost its address, or moved no
+    /// packets of the test's length.
     pub fn is_outage(self) -> bool {
         matches!(
             self,
@@ -63,7 +63,7 @@ impl KnownKind {
         )
     }
 
-    /// Packets that this host dropped, by a counter: they were not lost on the way.
+    /// Whether a counter shows that this host dropped packets: such packets were not lost on the way.
     pub fn dropped_here(self) -> bool {
         matches!(self, Self::QueueDropped | Self::DeviceDropped | Self::ReversePathFilter)
     }
@@ -72,21 +72,23 @@ impl KnownKind {
 /// One piece of evidence, with its number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// Its subject.
+    /// Subject of the evidence.
     pub kind: KnownKind,
-    /// A clause that says it: `eth1 had no carrier for 2.000 s`.
+    /// Clause that states the evidence: `eth1 had no carrier for 2.000 s`.
     pub sentence: String,
-    /// Packets that it accounts for, at the most; `None`: it has no number of them.
+    /// Most packets that this evidence accounts for; `None` if it has no number.
     pub packets: Option<u64>,
-    /// It may be about packets of others, and nothing tells them from those of the test.
+    /// Whether the evidence may be about packets of other programs, which nothing distinguishes from those of the test.
     pub of_others: bool,
-    /// When, each time, ns since the start of the run: from and to. Empty: over the whole run, or not known.
+    /// Times in ns since the start of the run: from and to. Empty if it is about the whole run, or if the times are not
+    /// known.
     pub when_ns: Vec<(u64, u64)>,
 }
 
 impl Known {
-    /// It may be why packets are lost that were counted as sent. Without a way none is counted; an MTU matters while
-    /// packets of the test are longer, and what was tried again is not lost.
+    /// Whether this may be why packets that were counted as sent are lost. While packets can't leave the host, none is
+    /// counted as sent. A changed MTU matters only while packets of the test are longer. Packets that were sent again
+    /// are not lost.
     pub fn may_lose(&self) -> bool {
         match self.kind {
             KnownKind::NoWay => false,
@@ -95,7 +97,7 @@ impl Known {
         }
     }
 
-    /// For how long it was within a stretch of the run, ns.
+    /// Returns how long the times in `when_ns` overlap a stretch of the run, ns.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         let common = |&(from, to): &(u64, u64)| to.min(to_ns).saturating_sub(from.max(from_ns));
         self.when_ns.iter().map(common).sum()

@@ -1,14 +1,14 @@
-//! What a lane counts about itself, independent of the rows: the basis of the live view and a check on the rows.
+//! Counters of a lane about itself, independent of the rows: the basis of the live view and a check on the rows.
 
 use crate::counter::Counter;
 use crate::fill::FillGauge;
 use crate::gaps::GapLog;
 use crate::stages::StageTable;
 
-/// Frames of the largest burst that is told apart from larger ones.
+/// Largest burst, in frames, that has a counter of its own; larger bursts share the last counter.
 const LARGEST: usize = 256;
 
-/// How many receive calls gave how many frames.
+/// Number of receive calls by the number of frames that they gave.
 #[derive(Debug)]
 pub struct BurstSizes(Box<[Counter; LARGEST + 1]>);
 
@@ -19,22 +19,22 @@ impl Default for BurstSizes {
 }
 
 impl BurstSizes {
-    /// Ranges of sizes of which [`BurstSizes::by_power`] tells: 1, 2 to 3, 4 to 7, …, 128 to 255, 256.
+    /// Number of size ranges of [`BurstSizes::by_power`]: 1, 2 to 3, 4 to 7, …, 128 to 255, and 256 or more.
     pub const POWERS: usize = 9;
 
-    /// A call gave so many frames. For the lane only.
+    /// Counts a receive call that gave `frames` frames. For the lane only.
     #[inline]
     pub fn add(&self, frames: usize) {
         self.0[frames.min(LARGEST)].add(1);
     }
 
-    /// Sizes that there were, from the smallest on, each with its calls.
+    /// Returns the sizes that occurred, ascending, each with its number of calls.
     pub fn all(&self) -> Vec<(u32, u64)> {
         let all = self.0.iter().zip(0..).map(|(calls, frames)| (frames, calls.get()));
         all.filter(|(_, calls)| *calls > 0).collect()
     }
 
-    /// Calls by size, a range for each power of two.
+    /// Returns the calls by size, in one range per power of two.
     pub fn by_power(&self) -> [u64; Self::POWERS] {
         let mut powers = [0; Self::POWERS];
         for (frames, calls) in self.0.iter().enumerate().skip(1) {
@@ -47,7 +47,7 @@ impl BurstSizes {
 /// Number of reasons why packets can't leave though the device is there.
 pub const NO_WAYS: usize = 7;
 
-/// Totals of one lane; the lane writes, anyone reads. Each lane's are on cache lines of their own.
+/// Totals of one lane; the lane writes, any thread reads. Each lane has cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LaneCounters {
@@ -57,11 +57,11 @@ pub struct LaneCounters {
     pub rx_bursts: Counter,
     /// Receive calls that gave none.
     pub rx_empty_polls: Counter,
-    /// Those that gave frames, by how many.
+    /// Receive calls that gave frames, by number of frames.
     pub rx_burst_sizes: BurstSizes,
-    /// When the first burst was received, ns on the lanes' clock; 0: none was.
+    /// Time of the first received burst, ns on the lanes' clock; 0 if there was none.
     pub first_rx_ns: Counter,
-    /// When the newest burst was received.
+    /// Time of the newest received burst, ns on the lanes' clock.
     pub last_rx_ns: Counter,
     /// Test packets counted as received.
     pub rx_test: Counter,
@@ -79,7 +79,7 @@ pub struct LaneCounters {
     pub down_ns: Counter,
     /// Time in which packets could not leave for another reason, ns: by the number of the reason.
     pub no_way_ns: [Counter; NO_WAYS],
-    /// Times asleep.
+    /// Times that the lane went to sleep.
     pub waits: Counter,
     /// Time in loops that moved something, ns.
     pub busy_ns: Counter,
@@ -89,11 +89,11 @@ pub struct LaneCounters {
     pub thread: Counter,
     /// 1 once the lane only receives (settling), 2 once it has ended.
     pub phase: Counter,
-    /// When it was not back at its clock in time.
+    /// Times that the lane was not back at its clock when it should have been.
     pub away: GapLog,
-    /// How full its receive ring is; of a lane that forwards, that of each port of its pair.
+    /// Fill of the lane's receive ring; of a lane that forwards, fill of the ring of each port of its pair.
     pub fill: [FillGauge; 2],
-    /// What it did with its time.
+    /// Time of the lane by stage.
     pub stages: StageTable,
 }
 

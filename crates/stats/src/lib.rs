@@ -24,7 +24,7 @@ mod tally;
 mod window;
 mod withheld;
 
-/// Kept apart so that `tests/orders.rs` can put loom's types in their place.
+/// A module of its own so that `tests/orders.rs` can replace these types by loom's.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }

@@ -18,7 +18,7 @@ pub struct Latency {
     pub min: u64,
     /// Mean, ns; exact.
     pub mean: f64,
-    /// Percentiles, ns; within 0.05 % of the value. `None` where no histogram was kept (intervals below 100 ms).
+    /// Percentiles, ns; within 0.05 % of the value. `None` if no histogram was kept (intervals below 100 ms).
     pub percentiles: Option<Percentiles>,
     /// Largest, ns; exact.
     pub max: u64,
@@ -37,7 +37,7 @@ pub struct Percentiles {
     pub p999: u64,
 }
 
-/// What the run does, as far as its rows and summary are concerned.
+/// Kind of a run. It decides what the rows and the summary count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workload {
     /// Sends and receives back: rows by the interval of sending.
@@ -51,18 +51,19 @@ pub enum Workload {
     Reflect,
     /// Takes frames from one port to another: rows by the interval of arrival.
     Forward,
-    /// Keeps packets in a file: rows by the interval of arrival; sent are those that the filter took, received those
-    /// that were handed to the writer, lost those that it had no room for.
+    /// Keeps packets in a file: rows by the interval of arrival. Sent counts the packets that the filter took, received
+    /// those handed to the writer, and lost those that the writer had no room for.
     Capture,
 }
 
 impl Workload {
-    /// It makes packets of its own, and knows from that what was sent: `sendrecv`, `send`.
+    /// Whether the workload makes packets itself and so knows what was sent: `sendrecv`, `send`.
     pub fn generates(self) -> bool {
         matches!(self, Self::SendRecv | Self::Send)
     }
 
-    /// It sends what others have sent it: `reflect`, `forward`. What it can't take is loss to those.
+    /// Whether the workload sends on packets of another sender: `reflect`, `forward`. A packet that it can't take is a
+    /// loss for that sender.
     pub fn passes_on(self) -> bool {
         matches!(self, Self::Reflect | Self::Forward)
     }
@@ -84,8 +85,8 @@ pub struct Row {
     pub tx: u64,
     /// Packets received: each once, intact, within the settle time.
     pub rx: u64,
-    /// Packets received in this interval, whenever they were sent; of the last row, those of the settle time, too.
-    /// `None` where nobody counts them, and where nothing is received.
+    /// Packets received in this interval, whenever they were sent. The last row includes the packets of the settle
+    /// time. `None` if nothing counts arrivals, or if the workload receives nothing.
     pub rx_by_arrival: Option<u64>,
     /// Packets lost.
     pub lost: i64,
@@ -97,7 +98,7 @@ pub struct Row {
     pub reordered: u64,
     /// Packets whose checksum or data was wrong; their originals count as lost. By the interval of arrival.
     pub corrupt: u64,
-    /// Packets that are none of this test's. By the interval of arrival.
+    /// Packets that are not of this test. By the interval of arrival.
     pub foreign: u64,
     /// Departures that were due but not sent, because the generator had fallen too far behind.
     pub missed: u64,
@@ -105,41 +106,41 @@ pub struct Row {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
-    /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes,
-    /// where the host tells (rows of 100 ms or longer).
+    /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes.
+    /// `None` if the host does not report it, or if rows are shorter than 100 ms.
     pub host_wait_ns: Option<u64>,
-    /// Packets that this host dropped before mpps could take them, seen at the reading of the path's counters that
-    /// belongs to this row: all since the reading before, whichever row that belongs to. `None`: no reading does.
+    /// Packets that this host dropped before mpps could take them: all since the previous reading of the path's
+    /// counters, even if that reading belongs to an earlier row. `None` if no reading belongs to this row.
     pub host_dropped: Option<u64>,
-    /// Processor time in this interval of this program's own threads beside the lanes, ns, as the host wait: at most so
-    /// much of it is not the host's doing.
+    /// CPU time in this interval of this program's threads other than the lanes, ns. At most this much of
+    /// `host_wait_ns` is this program's own doing. `None` when `host_wait_ns` is.
     pub own_threads_ns: Option<u64>,
-    /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None`
-    /// where the kernel sends.
+    /// Time in this interval for which lanes had packets to send and the path took none, ns over all lanes; `None` if
+    /// the kernel sends.
     pub blocked_ns: Option<u64>,
-    /// How full the receive rings of the lanes were; `None` where nobody looked in this row, or no path can tell.
+    /// Fill of the lanes' receive rings; `None` if nobody looked in this row, or if no path can report it.
     pub rx_fill: Option<RowFill>,
 }
 
-/// What one lane did; packets by its own count, independent of the rows.
+/// Results of one lane; packets by its own count, independent of the rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LaneSummary {
     /// Number of the lane.
     pub lane: usize,
     /// Queue of the port that it drives.
     pub queue: usize,
-    /// Core that it is pinned to.
+    /// Core that the lane is pinned to.
     pub core: Option<usize>,
-    /// It receives.
+    /// Whether the lane receives.
     pub rx_role: bool,
-    /// It transmits.
+    /// Whether the lane transmits.
     pub tx_role: bool,
     /// Frames received (all, the test's or not).
     pub rx_packets: u64,
     /// Receive calls that gave at least one frame.
     pub rx_bursts: u64,
-    /// Sizes that these had, from the smallest on, each with how many had it; 256 stands for larger ones, too. Empty
-    /// where that is not known.
+    /// Burst sizes that occurred, ascending, each with its number of receive calls; 256 includes larger bursts. Empty
+    /// if unknown.
     pub rx_burst_sizes: Vec<(u32, u64)>,
     /// Receive calls that gave none.
     pub rx_empty_polls: u64,
@@ -149,31 +150,34 @@ pub struct LaneSummary {
     pub tx_bursts: u64,
     /// Transmit calls that took none.
     pub tx_full: u64,
-    /// Its packets by reason, as [`Summary::reasons`].
+    /// Packets of the lane by reason, as [`Summary::reasons`].
     pub reasons: Vec<(String, u64)>,
     /// Times that the lane went to sleep.
     pub waits: u64,
-    /// Time for which it had packets to send and the path took none, ns; `None` where no thread of ours sends.
+    /// Time for which the lane had packets to send and the path took none, ns; `None` if no thread of this process
+    /// sends.
     pub blocked_ns: Option<u64>,
-    /// Time for which its device was down, ns.
+    /// Time for which the lane's device was down, ns.
     pub link_down_ns: u64,
-    /// Time over which its waiting for a core was measured, ns: that of the settle time is in it.
+    /// Time over which the lane's waiting for a core was measured, ns. The settle time is included.
     pub measured_ns: u64,
-    /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` where it never looped.
+    /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` if it never looped.
     pub busy_ratio: Option<f64>,
-    /// That time, ns; `None` also where the summary is of one of the two ways that it serves.
+    /// Time that the lane spent in loops that moved something, ns. `None` if it never looped, and in the summary of one
+    /// of two directions.
     pub busy_ns: Option<u64>,
-    /// When the lane was away from its clock; `None` where no thread of ours looks at one.
+    /// Times that the lane was away from its clock; `None` if no thread of this process reads a clock.
     pub away: Option<AwaySummary>,
-    /// The longest of these times, since the start of the run.
+    /// Longest times that the lane was away, since the start of the run.
     pub gaps: Vec<Gap>,
-    /// Time on the run queue but not running, ns (other threads had the core), where the kernel tells.
+    /// Time on the run queue but not running, ns (other threads had the core); `None` if the kernel does not report it.
     pub run_delay_ns: Option<u64>,
-    /// Involuntary context switches, where the kernel tells.
+    /// Involuntary context switches; `None` if the kernel does not report them.
     pub preempted: Option<u64>,
     /// Kernel's drops on this queue.
     pub rx_dropped: u64,
-    /// How full its receive ring was, or that of each port; none where the path can't tell, or nobody looked.
+    /// Fill of the lane's receive ring, or of the ring of each port; empty if the path can't report it, or if nobody
+    /// looked.
     pub rx_rings: Vec<RingFill>,
     /// Packets taken by the path that the kernel then refused.
     pub tx_failed: u64,
@@ -182,11 +186,11 @@ pub struct LaneSummary {
 }
 
 impl LaneSummary {
-    /// Packets per second that the lane would receive and send if it were busy all the time, and if each packet took as
-    /// much of its time as in this run, thus at these burst sizes.
+    /// Returns the packets per second that the lane would receive and send if it were busy all the time. Assumes the
+    /// same time per packet as in this run, and thus the same burst sizes.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The reason why the rates are not known.
     pub fn at_full_load(&self) -> Result<[f64; 2], &'static str> {
         match self.busy_ns {
             None if self.busy_ratio.is_some() => Err("its time is that of both ways"),
@@ -201,17 +205,17 @@ impl LaneSummary {
 /// Times for which a lane did not come back to its clock though it should have, each of more than 1 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AwaySummary {
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// For how long in all, ns.
+    /// Total time away, ns.
     pub total_ns: u64,
-    /// The longest, ns.
+    /// Longest time away, ns.
     pub longest_ns: u64,
-    /// When the longest began, ns since the start of the run.
+    /// Start of the longest time away, ns since the start of the run.
     pub longest_at_ns: u64,
 }
 
-/// What was forwarded at one port, over all lanes.
+/// Frames forwarded at one port, over all lanes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortSummary {
     /// The port, as the user wrote it.
@@ -244,13 +248,14 @@ pub struct ReorderDistance {
 /// Distribution of the gaps between departures, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gaps {
-    /// Gap that the schedule asks for on average over all lanes' packets of one lane, ns; 0 when not paced.
+    /// Mean gap that the schedule asks for between packets of one lane, ns, averaged over the packets of all lanes; 0
+    /// when not paced.
     pub intended_mean: f64,
-    /// As measured between consecutive packets of one lane. Packets of one burst leave with gap 0.
+    /// Gaps measured between consecutive packets of one lane. Packets of one burst leave with gap 0.
     pub measured: Latency,
 }
 
-/// What became of the packets of a capture: `taken = written + dropped_ring + dropped_write`.
+/// Counts of a capture: `taken = written + dropped_ring + dropped_write`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureSummary {
     /// Most bytes kept of a packet.
@@ -259,7 +264,7 @@ pub struct CaptureSummary {
     pub received: u64,
     /// Packets that the filter took.
     pub taken: u64,
-    /// Packets in the files, those since removed included.
+    /// Packets written to files, including files removed since.
     pub written: u64,
     /// Packets dropped because the ring to the writer was full.
     pub dropped_ring: u64,
@@ -267,27 +272,26 @@ pub struct CaptureSummary {
     pub dropped_write: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// The files that are there, oldest first.
+    /// Files that still exist, oldest first.
     pub files: Vec<String>,
-    /// Files removed because there were more than to be kept.
+    /// Files removed because there were more than the limit.
     pub files_removed: u64,
-    /// Why writing ended early.
+    /// Error that ended writing early.
     pub failure: Option<String>,
 }
 
-/// Counts of the sample that a run has kept, one of every so many frames: `received + sent = written + dropped_ring +
-/// dropped_write`.
+/// Counts of the sample of frames that a run has kept: `received + sent = written + dropped_ring + dropped_write`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleSummary {
-    /// Frames of a lane for each that is kept.
+    /// Sampling interval: one of this many frames of a lane is kept.
     pub every: u64,
     /// Most bytes kept of a frame.
     pub snap_len: u64,
-    /// Received frames to keep.
+    /// Received frames chosen for the sample.
     pub received: u64,
-    /// Sent frames to keep.
+    /// Sent frames chosen for the sample.
     pub sent: u64,
-    /// Frames of both in the file.
+    /// Received and sent frames in the file.
     pub written: u64,
     /// Frames dropped because the ring to the writer was full.
     pub dropped_ring: u64,
@@ -295,27 +299,27 @@ pub struct SampleSummary {
     pub dropped_write: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// The file.
+    /// Path of the file.
     pub file: String,
-    /// Why writing ended early.
+    /// Error that ended writing early.
     pub failure: Option<String>,
 }
 
-/// Processor time of this program's threads beside the lanes: the collector, what writes files, what reads from the
-/// kernel.
+/// CPU time of this program's threads other than the lanes: the collector, the writers of files, the readers of kernel
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Housekeeping {
-    /// While the lanes ran, ns over all of them.
+    /// CPU time while the lanes ran, ns over all of these threads.
     pub cpu_ns: u64,
-    /// For how long that was, ns.
+    /// Time for which the lanes ran, ns.
     pub run_ns: u64,
-    /// The collector's longest stretch of work between two sleeps, ns of processor time.
+    /// Longest stretch of the collector's work between two sleeps, ns of CPU time.
     pub longest_ns: u64,
-    /// By thread: name, and time, ns.
+    /// CPU time by thread: name, and time in ns.
     pub threads: Vec<(String, u64)>,
 }
 
-/// When a run began: the zero of its rows' times, by two clocks.
+/// Start of a run by two clocks: the zero of its rows' times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     /// `CLOCK_MONOTONIC`, ns: the clock of the lanes.
@@ -324,40 +328,40 @@ pub struct Started {
     pub utc_ns: u64,
 }
 
-/// When the first and the last packet left that were lost, and what came then; ns since the start of the run.
+/// Times of the first and the last lost packet, ns since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossTimes {
     /// Departure of the first packet that was lost.
     pub first_ns: u64,
     /// Departure of the last one.
     pub last_ns: u64,
-    /// Arrival of the first packet after the last one; `None`: none came.
+    /// Arrival of the first packet after the last loss; `None` if none came.
     pub received_after_ns: Option<u64>,
 }
 
-/// The longest time without a packet of the test between two that came (RFC 6201); ns since the start of the run.
+/// Longest time without an arriving test packet, between two that arrived (RFC 6201); ns since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outage {
-    /// Arrival of the last packet before.
+    /// Arrival of the last packet before the outage.
     pub from_ns: u64,
-    /// Arrival of the first packet after.
+    /// Arrival of the first packet after the outage.
     pub to_ns: u64,
-    /// Packets lost that left after the one and before the other; `None` where that is not known.
+    /// Lost packets that left after the former packet and before the latter; `None` if not known.
     pub lost: Option<u64>,
 }
 
-/// All that a run has measured.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// What was run.
+    /// Workload of the run.
     pub workload: Workload,
-    /// When it began.
+    /// Start of the run.
     pub started: Started,
-    /// Number of the run, at random: all trials of one have the same.
+    /// Random number of the run; all trials of one run have the same.
     pub run_id: u64,
-    /// The command line; empty where it was no command that ran it.
+    /// Command line; empty if no command started the run.
     pub command: Vec<String>,
-    /// The run as a value, JSON text; `None` where it was no plan that was run.
+    /// Plan of the run as JSON text; `None` if the run had no plan.
     pub plan: Option<String>,
     /// Length of the sending (or, on a receiver, receiving) phase in ns, as measured.
     pub duration_ns: u64,
@@ -367,35 +371,35 @@ pub struct Summary {
     pub rx: u64,
     /// Packets lost: `tx - rx - late`.
     pub lost: u64,
-    /// When they were lost, by rows.
+    /// Times when packets were lost, by rows.
     pub loss_stretches: Stretches,
-    /// When the first and the last of them left; `None` where none was lost or that is not known.
+    /// Send times of the first and the last lost packet; `None` if no packet was lost, or if the times are not known.
     pub loss_times: Option<LossTimes>,
-    /// The longest time in which nothing came; `None` where fewer than two bursts came, or that is not known.
+    /// Longest time in which no packet came; `None` if fewer than two bursts came, or if it is not known.
     pub longest_outage: Option<Outage>,
-    /// Packets that this host dropped before mpps could take them; `None` where the path can't tell. Exactly the sum
-    /// over the rows.
+    /// Packets that this host dropped before mpps could take them: exactly the sum over the rows. `None` if the path
+    /// can't report drops.
     pub host_dropped: Option<u64>,
-    /// When, by readings of the path's counters.
+    /// Times when this host dropped packets, by readings of the path's counters.
     pub host_drop_stretches: Stretches,
     /// Lost packets that the kernel of this host dropped, in any of its network namespaces, by the kernel's own
-    /// reasons; `None`: without a trace, or not seen.
+    /// reasons. `None` without a trace, or if none was seen.
     pub kernel_drops: Option<Vec<(String, u64)>>,
-    /// Came back after the settle time.
+    /// Packets that came back after the settle time.
     pub late: u64,
-    /// Further copies.
+    /// Further copies of packets already counted.
     pub duplicates: u64,
-    /// Arrived after a later packet of their flow.
+    /// Packets that arrived after a later packet of their flow.
     pub reordered: u64,
-    /// Distance of the reordered ones.
+    /// Distance of the reordered packets.
     pub reorder_distance: ReorderDistance,
-    /// Wrong checksum or data.
+    /// Packets with a wrong checksum or wrong data.
     pub corrupt: u64,
-    /// None of this test's.
+    /// Packets that are not of this test.
     pub foreign: u64,
-    /// Due but not sent.
+    /// Departures that were due but not sent.
     pub missed: u64,
-    /// When, by rows: a departure is missed when the lane comes back to its schedule.
+    /// Times when departures were missed, by rows. A departure is missed when the lane comes back to its schedule.
     pub missed_stretches: Stretches,
     /// Frame length in bytes with FCS as the rates count it (0: unknown).
     pub frame_size: usize,
@@ -413,83 +417,84 @@ pub struct Summary {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
-    /// Where latency was taken, or why there is none; one sentence.
+    /// Place where latency was taken, or why there is no latency; one sentence.
     pub latency_note: String,
     /// Departure gaps; `None` on a receiver.
     pub gaps: Option<Gaps>,
-    /// Why frames were left alone or dropped by reason (reflect, drop): snake_case reason and count.
+    /// Frames left alone or dropped (reflect, drop), by reason: snake_case reason and count.
     pub reasons: Vec<(String, u64)>,
-    /// Whether the numbers can be believed.
+    /// Whether the numbers can be trusted.
     pub valid: bool,
-    /// The one reason why not, where it is one of these.
+    /// Only reason why the run is not valid, if it is one of these.
     pub shortfall: Option<Shortfall>,
-    /// Why not; one sentence each.
+    /// Reasons why the run is not valid; one sentence each.
     pub invalid_reasons: Vec<String>,
-    /// What kept the lanes from their cores; `None`: nothing did for long enough to be named.
+    /// Main cause that kept the lanes from their cores; `None` if no cause lasted long enough to be named.
     pub kept_off: Option<KeptOff>,
-    /// What the reader should know though the numbers stand.
+    /// Warnings: facts that the reader should know although the numbers are valid.
     pub warnings: Vec<String>,
-    /// CPU time that a quota of the control groups withheld; `None`: nothing was withheld, or nothing shows it.
+    /// CPU time that a quota of the control groups withheld; `None` if none was withheld, or if no counter shows it.
     pub withheld: Option<Withheld>,
-    /// A control group whose CPU quota can't be read: whether it withheld time is not known.
+    /// Control group whose CPU quota can't be read. Whether that group withheld time is not known.
     pub unread_quota: Option<String>,
-    /// Ended by a signal.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
-    /// No end was asked for: the run goes on until a signal ends it.
+    /// Whether the run had no planned end and goes on until a signal ends it.
     pub open_ended: bool,
-    /// CPU time of the threads beside the lanes, where the kernel tells.
+    /// CPU time of the threads other than the lanes; `None` if the kernel does not report it.
     pub housekeeping: Option<Housekeeping>,
-    /// What became of the packets of a capture; `None` for other workloads.
+    /// Counts of a capture; `None` for other workloads.
     pub capture: Option<CaptureSummary>,
-    /// Counts of the sample (`--sample-pcap`); `None`: there is none.
+    /// Counts of the sample (`--sample-pcap`); `None` if there is no sample.
     pub sample: Option<SampleSummary>,
-    /// Of each way, where packets went in two ways at the same time; else empty. The other fields are then of both:
-    /// counts and rates are sums, latency is over the packets of both, and it is valid if both are.
+    /// Summary of each direction, if packets went in two directions at the same time; else empty. The other fields then
+    /// cover both directions: counts and rates are sums, latency is over the packets of both, and the run is valid if
+    /// both are.
     pub directions: Vec<Direction>,
-    /// Per lane and queue.
+    /// Results per lane and queue.
     pub lanes: Vec<LaneSummary>,
-    /// What the lanes did with their time, by lane and stage; empty where no lane goes through a loop, and of one of
-    /// two ways, as a lane's time is of both.
+    /// Time of the lanes by lane and stage. Empty if no lane runs a loop, and in the summary of one of two directions,
+    /// as a lane's time covers both.
     pub stages: Vec<StageRow>,
-    /// What it cost to know that.
+    /// Cost of measuring the stages.
     pub stage_cost: Option<StageCost>,
-    /// What programs in the kernel took, where that was counted.
+    /// CPU time of programs in the kernel, if it was measured.
     pub programs: Vec<ProgramRow>,
-    /// The bursts that took longest, the longest first: 100 of each lane at the most.
+    /// Bursts that took longest, the longest first: at most 100 per lane.
     pub slowest: Vec<SlowBurst>,
-    /// The packets that came latest, the latest first: 100 of each lane at the most.
+    /// Packets that came latest, the latest first: at most 100 per lane.
     pub latest: Vec<LatePacket>,
-    /// Why packets were lost or late, and bursts slow: the worst first of each; as far as somebody has found out.
+    /// Causes of lost packets, late packets and slow bursts, the worst of each kind first. Only causes that were found.
     pub causes: Vec<Cause>,
-    /// Evidence on the run's surroundings.
+    /// Evidence on the surroundings of the run.
     pub known: Vec<Known>,
-    /// What the run was to reach, and whether it did; in the order in which it was asked for.
+    /// Expectations of the run with their results, in the order in which the user gave them.
     pub expectations: Vec<Expectation>,
-    /// What the flight recorders kept, where there were any.
+    /// Records that the flight recorders kept; `None` if there were no recorders.
     pub kept: Option<Kept>,
-    /// Per port (forward; else empty).
+    /// Results per port (forward; else empty).
     pub ports: Vec<PortSummary>,
     /// Host, device and plan of the run: snake_case name and value, in order (version, kernel, CPU, clock, path, port
     /// facts, plan).
     pub host: Vec<HostFact>,
 }
 
-/// What a run was to reach, and what came of it.
+/// Result that a run was expected to reach, and whether it did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectation {
-    /// As it was asked for: `loss<0.01%`.
+    /// Expectation as the user wrote it: `loss<0.01%`.
     pub expected: String,
-    /// What was measured, in packets, parts of one, ns, packets/s or bits/s; `None`: it was not.
+    /// Measured value in packets, parts of one, ns, packets/s or bits/s; `None` if it was not measured.
     pub measured: Option<f64>,
-    /// The same for people, with its unit.
+    /// Measured value as text, with its unit.
     pub told: String,
-    /// Whether that is enough.
+    /// Whether the measured value meets the expectation.
     pub met: bool,
-    /// Why it shows less than it seems to, though it is met.
+    /// Reason why an expectation that is met shows less than it seems to.
     pub note: Option<String>,
 }
 
-/// Why fewer packets left than were due, where this host did all that it could.
+/// Reason why fewer packets left than were due, although this host did all that it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortfall {
     /// The path did not take them: a ring, buffer or queue was full.
@@ -498,27 +503,27 @@ pub enum Shortfall {
     Outpaced,
 }
 
-/// What kept the lanes from their cores.
+/// Cause that kept the lanes from their cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptOff {
-    /// Its kind.
+    /// Kind of the cause.
     pub by: KeptOffBy,
-    /// A clause that says it: `other threads kept the lanes from running for 9.0 % of the time (…)`.
+    /// Clause that names the cause: `other threads kept the lanes from running for 9.0 % of the time (…)`.
     pub sentence: String,
-    /// A reason or a warning on missed or dropped packets names it as the cause; else it is a warning by itself.
+    /// Whether a reason or a warning on missed or dropped packets names this cause; else it is a warning by itself.
     pub named: bool,
 }
 
 /// Kinds of [`KeptOff`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptOffBy {
-    /// Threads of other programs, as far as is known.
+    /// Threads of other programs, as far as known.
     OtherThreads,
-    /// Lanes of this run or of another one of `mpps`, or this program's own threads, alone or among others.
+    /// Lanes of this run or of another `mpps`, or other threads of this program, alone or among others.
     OwnThreads,
     /// The CPU quota of a control group.
     CpuQuota,
-    /// A control group's limit of real-time threads, or such threads: nothing counts which.
+    /// Limit of a control group for real-time threads, or real-time threads themselves: no counter separates the two.
     RealTime,
     /// The hypervisor.
     Hypervisor,
@@ -536,7 +541,7 @@ impl KeptOffBy {
         Self::NotKnown,
     ];
 
-    /// Its name in the JSON.
+    /// Returns the name in the JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OtherThreads => "other_threads",
@@ -548,36 +553,38 @@ impl KeptOffBy {
         }
     }
 
-    /// Returns the kind of a name in the JSON.
+    /// Returns the kind with a given name in the JSON.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == name)
     }
 }
 
-/// One of the ways in which packets went at the same time.
+/// One of two directions in which packets went at the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
-    /// From which port to which: "A to B" is from the first to the second.
+    /// Ports of the direction: "A to B" is from the first port to the second.
     pub name: &'static str,
-    /// What was measured in it.
+    /// Results of this direction.
     pub summary: Summary,
 }
 
-/// A sender that is interrupted earlier has sent a burst or two, and tells no rate, ns.
+/// Shortest sending time, ns, from which an interrupted run has a rate. Before that, a sender has sent only a burst or
+/// two.
 pub const LEAST_NS: u64 = 100_000_000;
-/// Packets that came within a shorter time are one burst, which tells no rate, ns.
+/// Shortest time between the first and the last packet, ns, from which a receiver has a rate. A shorter time is one
+/// burst.
 const LEAST_SPAN_NS: u64 = 1_000_000;
 
 impl Summary {
-    /// The longest outage and the packets lost in it, if these are most of the lost packets.
+    /// Returns the longest outage and the packets lost in it, if these are most of the lost packets.
     pub fn outage_of_loss(&self) -> Option<(Outage, u64)> {
         let outage = self.longest_outage?;
         let lost = outage.lost.filter(|lost| lost * 2 > self.lost)?;
         Some((outage, lost))
     }
 
-    /// Whether the run lasted long enough to tell a rate: a sender as long as the user had asked for, or for a while.
-    /// The time of a receiver is that between its first and last packets: one has none, nor has a single burst.
+    /// Whether the run lasted long enough for a rate. A sender needs the time that the user asked for, or [`LEAST_NS`].
+    /// The time of a receiver is that between its first and last packets: one packet or a single burst gives no rate.
     pub fn tells_rate(&self) -> bool {
         if self.workload.generates() {
             return !(self.interrupted && self.duration_ns < LEAST_NS);
@@ -585,7 +592,7 @@ impl Summary {
         self.tx.max(self.rx) != 1 && self.duration_ns >= LEAST_SPAN_NS
     }
 
-    /// Share of the departures due that left, of all if `packets` are those received; `None` when not paced.
+    /// Returns `packets` as a share of the departures due: packets sent, or packets received. `None` when not paced.
     pub fn share_of_due(&self, packets: u64) -> Option<f64> {
         let due = self.due.filter(|due| *due > 0)?;
         Some(packets as f64 / due as f64)

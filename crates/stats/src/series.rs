@@ -12,54 +12,56 @@ use crate::counter::Counter;
 use crate::histogram::{Histogram, Moments, SharedHistogram};
 use crate::tally::{Slot, Tally};
 
-/// Rows shorter than this carry nothing that is sampled, as host waits are: that happens more slowly.
+/// Shortest row, ns, that carries sampled values such as host waits: sampling is too slow for shorter rows.
 const LONG_ROW_NS: u64 = 100_000_000;
 
-/// How time is cut into rows, and for how long a row stays open.
+/// Division of time into rows, and the time for which a row stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Start of the run, ns on the clock of the lanes.
     pub start_ns: u64,
     /// Length of a row, ns; 100,000 or more.
     pub interval_ns: u64,
-    /// How long after sending a packet may come back and count as received, ns.
+    /// Longest time after sending within which a packet may come back and count as received, ns.
     pub settle_ns: u64,
 }
 
-/// Extra time for which rows stay open beyond the settle time, for paths that take the time of reception themselves
-/// and hand the frame over later, and for those whose packets the kernel counts: a program there books by a reading of
-/// the clock that is older by what it has handled since, and by however long its core was taken from it.
+/// Extra time for which rows stay open beyond the settle time. Some paths take the time of reception themselves and
+/// hand the frame over later. On others the kernel counts packets: a program there books by an older reading of the
+/// clock, older by the time of the packets handled since, and by the time for which its core was taken from it.
 const GRACE_NS: u64 = 50_000_000;
 
-/// Room in the ring beyond the settle time: how long the collector may be kept from running.
+/// Room in the ring beyond the settle time, ns: the longest time for which the collector may be kept from running.
 const SLACK_NS: u64 = 4_000_000_000;
 
 /// Least length of a histogram period, ns.
 pub const MIN_PERIOD_NS: u64 = 100_000_000;
 
 impl Timing {
-    /// Rows that make up one histogram period.
+    /// Returns how many rows make up one histogram period.
     pub fn rows_per_period(&self) -> u64 {
         MIN_PERIOD_NS.div_ceil(self.interval_ns).max(1)
     }
 
-    /// Whether rows tell what is sampled, such as what kept lanes from running: too slowly for short ones.
+    /// Whether rows show sampled values, such as what kept lanes from running. Short rows do not, as sampling is too
+    /// slow for them.
     pub fn has_long_rows(&self) -> bool {
         self.interval_ns >= LONG_ROW_NS
     }
 
-    /// The row in which `at` ns falls; 0 before the start.
+    /// Returns the row of the time `at_ns`; 0 before the start.
     #[inline]
     pub fn row_of(&self, at_ns: u64) -> u64 {
         at_ns.saturating_sub(self.start_ns) / self.interval_ns
     }
 
-    /// Rows below this can change no more by `now_ns`: their settle time is over, and the grace beyond it.
+    /// Returns the number below which rows can't change any more by `now_ns`: their settle time is over, and the grace
+    /// beyond it.
     pub fn closable(&self, now_ns: u64) -> u64 {
         self.row_of(now_ns.saturating_sub(self.keep_ns()))
     }
 
-    /// For how long after its end a row stays open.
+    /// Returns the time for which a row stays open after its end, ns.
     fn keep_ns(&self) -> u64 {
         self.settle_ns + GRACE_NS
     }
@@ -89,10 +91,10 @@ pub struct LaneSeries {
     pub(crate) late_after_close: Counter,
     /// Largest distance of a reordered packet. Written by the lane.
     pub(crate) distance_max: Counter,
-    /// Booked out of place because the ring was full: running totals, written by the lane.
+    /// Counts booked out of place because the ring was full: running totals, written by the lane.
     pub(crate) overflow: Slot,
     pub(crate) overflowed: Counter,
-    /// One recorder, ever.
+    /// Whether the recorder was taken: there is only one, ever.
     taken: std::sync::atomic::AtomicBool,
 }
 
@@ -100,7 +102,7 @@ pub struct LaneSeries {
 const ENDED: u64 = u64::MAX;
 
 impl LaneSeries {
-    /// Bytes that [`LaneSeries::new`] takes with the same arguments, all of them touched.
+    /// Returns the bytes that [`LaneSeries::new`] takes with the same arguments, all of them touched.
     pub fn bytes(timing: Timing, receives: bool) -> u64 {
         let capacity = timing.open_rows().next_power_of_two();
         let periods = if receives {
@@ -112,8 +114,8 @@ impl LaneSeries {
         capacity * size_of::<Slot>() as u64 + periods * (size_of::<PeriodSlot>() as u64 + histograms)
     }
 
-    /// A series for one lane. Memory: about 256 bytes per row open at once (settle time + 4 s), and 230 kB a histogram
-    /// period for lanes that receive, touched as used.
+    /// Creates a series for one lane. Memory: about 256 bytes per row open at once (settle time + 4 s), and 230 kB per
+    /// histogram period for lanes that receive, touched as used.
     pub fn new(timing: Timing, receives: bool) -> Self {
         let capacity = timing.open_rows().next_power_of_two();
         let mut rows = Vec::new();
@@ -140,8 +142,9 @@ impl LaneSeries {
         }
     }
 
-    /// Makes it the series of another run, whose start is set later; false where that needs room of another size. The
-    /// memory is there, touched, and zero once a collector has finished: no page is asked for again.
+    /// Turns this series into that of another run, whose start is set later. Returns false if the other run needs room
+    /// of another size. The memory is there, touched, and zero once a collector has finished: no page is requested
+    /// again.
     pub fn renew(&mut self, timing: Timing) -> bool {
         let periods = self.capacity() / timing.rows_per_period() + 2;
         let fits = self.capacity() == timing.open_rows().next_power_of_two()
@@ -162,7 +165,7 @@ impl LaneSeries {
         fits
     }
 
-    /// The writer; there is only one.
+    /// Returns the writer; there is only one.
     ///
     /// # Panics
     /// When it was taken before: a second writer would lose counts.
@@ -195,12 +198,12 @@ impl LaneSeries {
         self.timing.start_ns = start_ns;
     }
 
-    /// How time is cut.
+    /// Returns how time is cut into rows.
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// Rows below this are closed; `u64::MAX` once the lane has ended.
+    /// Returns the number below which rows are closed; `u64::MAX` once the lane has ended.
     pub(crate) fn closed(&self) -> u64 {
         self.closed.get_published()
     }
@@ -233,7 +236,7 @@ impl LaneSeries {
         self.overflowed.get()
     }
 
-    /// The packets that found no row, once the lane has ended.
+    /// Returns the counts that found no row, once the lane has ended.
     pub(crate) fn take_overflow(&self) -> Tally {
         self.overflow.take()
     }
@@ -243,7 +246,7 @@ impl LaneSeries {
     }
 }
 
-/// The lane's hand on its series. Adds up within a burst; [`Recorder::flush`] at the end of each.
+/// Writer of a lane's series. Adds up within a burst; call [`Recorder::flush`] at the end of each burst.
 #[derive(Debug)]
 pub struct Recorder<'s> {
     pub(crate) series: &'s LaneSeries,
@@ -260,7 +263,7 @@ pub struct Recorder<'s> {
 }
 
 impl Recorder<'_> {
-    /// The row of a packet sent (or an event) at `at_ns`. False: that row has closed.
+    /// Enters the row of a packet sent (or an event) at `at_ns`. Returns false if that row has closed.
     #[inline]
     fn enter(&mut self, at_ns: u64) -> bool {
         if at_ns >= self.row_lo && at_ns < self.row_hi {
@@ -307,15 +310,15 @@ impl Recorder<'_> {
         }
     }
 
-    /// End of the row in which `at_ns` lies, ns.
+    /// Returns the end of the row that contains `at_ns`, ns.
     pub fn row_end_ns(&self, at_ns: u64) -> u64 {
         let timing = self.series.timing;
         timing.start_ns + (timing.row_of(at_ns) + 1) * timing.interval_ns
     }
 
-    /// Books a packet received intact for the first time, sent at `sent_ns`; `slip_ns` is how much later than
-    /// scheduled it was sent, where known. `distance` is not 0 when it was reordered. True when it was in time, false
-    /// when it counts as late.
+    /// Books a packet received intact for the first time, sent at `sent_ns`. `slip_ns` is how much later than scheduled
+    /// it was sent, if known. `distance` is not 0 if it was reordered. Returns true if it was in time, false if it
+    /// counts as late.
     #[inline]
     pub fn received(&mut self, sent_ns: u64, received_ns: u64, slip_ns: Option<u64>, distance: u64) -> bool {
         let in_time = self.received_n(sent_ns, received_ns, 1, slip_ns.as_slice());
@@ -326,7 +329,7 @@ impl Recorder<'_> {
     }
 
     /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order.
-    /// `slips_ns` are those that are known, at most `n`.
+    /// `slips_ns` are the known slips, at most `n`.
     #[inline]
     pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
         debug_assert!(slips_ns.len() <= n as usize);
@@ -347,7 +350,7 @@ impl Recorder<'_> {
         true
     }
 
-    /// Books the latencies, by their schedule, of packets that slipped by so much.
+    /// Books the latencies, by their schedule, of packets that slipped by `slips_ns`.
     #[inline]
     fn scheduled(&mut self, latency: u64, slips_ns: &[u64]) {
         let moments = Moments::of(slips_ns.iter().map(|slip| latency + slip));
@@ -358,7 +361,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// The histograms of the period at hand; `None` while the ring is full, or where none are kept.
+    /// Returns the histograms of the current period; `None` while the ring is full, or if none are kept.
     #[inline]
     pub(crate) fn period_slot(&self) -> Option<&PeriodSlot> {
         self.series.periods.get(self.period).filter(|_| self.in_ring)
@@ -381,7 +384,7 @@ impl Recorder<'_> {
         self.series.distance_max.raise(distance);
     }
 
-    /// Books a packet received on a receiver without a sender, at the time of arrival; its latency where the clocks
+    /// Books a packet received on a receiver without a sender, at the time of arrival, with its latency if the clocks
     /// allow one.
     #[inline]
     pub fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
@@ -391,7 +394,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Books `n` packets received at `at_ns`, in order; the latency that each had, where one is taken.
+    /// Books `n` packets received at `at_ns`, in order, with the latency that each had, if it was taken.
     #[inline]
     pub fn arrived_n(&mut self, at_ns: u64, n: u32, latency_ns: Option<u64>) {
         self.enter(at_ns);
@@ -411,8 +414,8 @@ impl Recorder<'_> {
         self.tally.expected += n;
     }
 
-    /// Books events by their time: applies `change` to the tally of the row of `at_ns` (or, when that has closed, of
-    /// the oldest open one). For rare events.
+    /// Books events by their time: applies `change` to the tally of the row of `at_ns`, or of the oldest open row if
+    /// that row has closed. For rare events.
     pub fn event(&mut self, at_ns: u64, change: impl FnOnce(&mut Tally)) {
         if !self.enter(at_ns) {
             let timing = self.series.timing;
@@ -422,7 +425,7 @@ impl Recorder<'_> {
         self.dirty = true;
     }
 
-    /// Books that the lane has waited for room to send until `until_ns`, for `ns`: each row gets its part.
+    /// Books that the lane has waited for room to send for `ns` until `until_ns`: each row gets its part.
     #[cold]
     pub fn blocked(&mut self, until_ns: u64, ns: u64) {
         let (timing, mut at) = (
@@ -437,21 +440,21 @@ impl Recorder<'_> {
         }
     }
 
-    /// Books a look at a receive ring at `at_ns`, which found such a share of it taken, ppm.
+    /// Books a look at a receive ring at `at_ns`, which found the share `ppm` of it in use.
     #[cold]
     pub fn filled(&mut self, at_ns: u64, ppm: u64) {
         let row = self.series.timing.row_of(at_ns).max(self.closed);
         self.slot(row).add_fill(ppm);
     }
 
-    /// Whether the place of an open row in the ring is free, and those of its whole period: the last period's rows may
-    /// be consumed one by one.
+    /// Whether the ring has a free place for an open row and for all rows of its period: the last period's rows may be
+    /// consumed one by one.
     fn has_room(&self, row: u64) -> bool {
         let per = self.series.timing.rows_per_period();
         (row / per + 1) * per <= self.series.consumed.get_published() + self.series.capacity()
     }
 
-    /// Where an open row is counted: in the ring, or in the overflow row where that has no room.
+    /// Returns the place where an open row is counted: in the ring, or in the overflow row if the ring has no room.
     pub(crate) fn slot(&self, row: u64) -> &Slot {
         let rows = &self.series.rows;
         match self.has_room(row) {
@@ -460,7 +463,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Moves what was added up to the ring. Call once per burst.
+    /// Moves the counts of the burst to the ring. Call once per burst.
     #[inline]
     pub fn flush(&mut self) {
         if self.dirty {
@@ -476,7 +479,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Tells the collector how far the lane has come: rows whose settle time is over by `now_ns` close. Call once a
+    /// Informs the collector how far the lane has come: rows whose settle time is over by `now_ns` close. Call once per
     /// loop, with the time read before the last receive or earlier.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
@@ -498,7 +501,7 @@ impl Recorder<'_> {
         self.close_at = timing.start_ns + (self.closed + 1) * timing.interval_ns + timing.keep_ns();
     }
 
-    /// The lane has ended: every row is closed.
+    /// Ends the lane's series: every row is closed.
     pub fn end(mut self) {
         self.flush();
         self.flush_arrivals();

@@ -1,55 +1,55 @@
-//! What a lane did with its time, by [`Stage`]: the counters behind the stage table.
+//! Time of a lane by [`Stage`]: the counters behind the stage table.
 //!
-//! The lane's time is told apart exactly, by readings of the clock that its loop takes anyway: rounds that moved
-//! packets, rounds that found nothing, sleep. How the first two divide into stages is measured in the rounds that are
-//! timed, and scaled to these sums. So the shares of a lane add up to 1, however few rounds are timed.
+//! The loop reads the clock anyway, so the lane's time divides exactly into rounds that moved packets, rounds that
+//! found nothing, and sleep. How the first two divide into stages is measured in the rounds that are timed, and scaled
+//! to these sums. So the shares of a lane add up to 1, however few rounds are timed.
 
 use crate::LaneCounters;
 use crate::counter::{Counter, Counter32};
 use mpps_trace::{Stage, StageRow, standard_deviation};
 
-/// Buckets a power of two; times below this have a bucket each.
+/// Buckets per power of two; times below this have a bucket each.
 const SUB: u64 = 16;
 /// Powers of two above that: up to 2^34 ns, some 17 s.
 const OCTAVES: u64 = 30;
-/// Buckets of a stage.
+/// Buckets per stage.
 const BUCKETS: usize = (SUB + OCTAVES * SUB) as usize;
 
-/// The stage table of a lane; the lane writes, anyone reads.
+/// Stage table of a lane; the lane writes, any thread reads.
 #[derive(Debug)]
 pub struct StageTable {
-    /// Time of the stages in the timed rounds that moved something, ns times the rounds that each stands for.
+    /// Time of the stages in the timed rounds that moved something: ns times the number of rounds that each stands for.
     busy: [Counter; Stage::COUNT],
-    /// The same of those that moved nothing.
+    /// The same for the timed rounds that moved nothing.
     idle: [Counter; Stage::COUNT],
     timed: [Counter; Stage::COUNT],
     max_ns: [Counter; Stage::COUNT],
     histogram: Box<[Counter32]>,
-    /// Time in rounds that moved something, without that in which the lane was away, ns.
+    /// Time in rounds that moved something, ns, without the time away.
     pub busy_ns: Counter,
-    /// Time awake in rounds that moved nothing, as above, ns.
+    /// Time awake in rounds that moved nothing, ns, without the time away.
     pub idle_ns: Counter,
-    /// Time asleep, as above, ns.
+    /// Time asleep, ns, without the time away.
     pub asleep_ns: Counter,
-    /// Time away that was found where it fell, ns.
+    /// Time away whose place is known, ns: the times above do not include it.
     pub away_ns: Counter,
-    /// Time away of which it is not known where it fell, ns: it is still in one of the others.
+    /// Time away whose place is not known, ns: one of the other times still includes it.
     pub unplaced_ns: Counter,
     /// Rounds that moved something.
     pub rounds: Counter,
     /// Rounds that moved nothing and did not end in sleep.
     pub spins: Counter,
-    /// Sleeps in rounds that moved something: waits for room.
+    /// Sleeps in rounds that moved something: the lane waited for room.
     pub naps: Counter,
     /// Bursts that the lane wrote.
     pub written_bursts: Counter,
-    /// Their packets.
+    /// Packets of these bursts.
     pub written_packets: Counter,
-    /// Readings of the clock for the table alone.
+    /// Clock readings made only for the table.
     pub readings: Counter,
-    /// What a reading takes, ps.
+    /// Time that a clock reading takes, ps.
     pub reading_ps: Counter,
-    /// What one takes with all that is booked for it, ps.
+    /// Time that a clock reading takes with all that is booked for it, ps.
     pub mark_ps: Counter,
 }
 
@@ -81,7 +81,7 @@ impl Default for StageTable {
 }
 
 impl StageTable {
-    /// A call of a stage took so long. For the single writer only, as the next.
+    /// Counts a call of a stage that took `ns`. For the single writer only, as is [`StageTable::part`].
     #[inline]
     pub fn call(&self, stage: Stage, ns: u64) {
         let at = stage.index();
@@ -90,20 +90,20 @@ impl StageTable {
         self.histogram[at * BUCKETS + bucket_of(ns)].add(1);
     }
 
-    /// The time of a stage in a timed round that stands for `weight` rounds.
+    /// Adds the time of a stage in a timed round that stands for `weight` rounds.
     #[inline]
     pub fn part(&self, stage: Stage, ns: u64, weight: u64, busy: bool) {
         let sums = if busy { &self.busy } else { &self.idle };
         sums[stage.index()].add(ns.wrapping_mul(weight));
     }
 
-    /// The lane's time so far, ns.
+    /// Returns the lane's time so far, ns.
     pub fn wall_ns(&self) -> u64 {
         let all = [&self.busy_ns, &self.idle_ns, &self.asleep_ns, &self.away_ns];
         all.iter().map(|time| time.get()).sum()
     }
 
-    /// Time of each stage so far, ns, in the order of [`Stage::ALL`]; together [`StageTable::wall_ns`].
+    /// Returns the time of each stage so far, ns, in the order of [`Stage::ALL`]; the sum is [`StageTable::wall_ns`].
     pub fn times_ns(&self) -> [f64; Stage::COUNT] {
         let mut times = [0.0; Stage::COUNT];
         times[Stage::Asleep.index()] = self.asleep_ns.get() as f64;
@@ -126,8 +126,8 @@ impl StageTable {
         times
     }
 
-    /// Takes the time away that fell in no known place from where a lane gives up its core, or waits for it, most
-    /// often; where that is not enough, from all.
+    /// Moves the time away that belongs to no known place to [`Stage::Away`]. It is taken from the stages in which a
+    /// lane most often gives up its core or waits for it; if they have less, from all stages.
     fn place_the_rest(&self, times: &mut [f64; Stage::COUNT]) {
         let away = Stage::Away.index();
         let mut left = self.unplaced_ns.get() as f64;
@@ -145,7 +145,7 @@ impl StageTable {
         }
     }
 
-    /// Standard deviation of the timed calls, ns: each counts as the middle of its bucket.
+    /// Returns the standard deviation of the timed calls, ns. Each call counts as the middle of its bucket.
     fn sd_ns(&self, stage: Stage) -> Option<u64> {
         let buckets = self.histogram[stage.index() * BUCKETS..][..BUCKETS].iter().enumerate();
         let most = self.max_ns[stage.index()].get();
@@ -153,7 +153,7 @@ impl StageTable {
         standard_deviation(called).map(|ns| ns.round() as u64)
     }
 
-    /// How long the call took that `of` out of 1 took no longer than, ns, within 4 %.
+    /// Returns the time that the share `of` (0 to 1) of the calls did not exceed, ns, within 4 %.
     fn percentile_ns(&self, stage: Stage, of: f64) -> u64 {
         let buckets = &self.histogram[stage.index() * BUCKETS..][..BUCKETS];
         let all: u64 = buckets.iter().map(|bucket| u64::from(bucket.get())).sum();
@@ -170,8 +170,8 @@ impl StageTable {
 }
 
 impl LaneCounters {
-    /// The stage table of the lane, which has number `lane`: a row for each stage that took time or was called. None
-    /// where no thread of ours goes through a loop.
+    /// Returns the stage table of lane number `lane`: one row per stage that took time or was called. Empty if no
+    /// thread of this process runs a loop.
     pub fn stage_rows(&self, lane: u32) -> Vec<StageRow> {
         let times = self.stages.times_ns();
         let wall: f64 = times.iter().sum();
@@ -199,7 +199,7 @@ impl LaneCounters {
         rows.filter(|row| row.calls > 0 || row.total_ns > 0).collect()
     }
 
-    /// Calls of a stage and their packets.
+    /// Returns the calls of a stage and their packets.
     fn calls_of(&self, stage: Stage) -> (u64, u64) {
         let table = &self.stages;
         let received = (self.rx_bursts.get(), self.rx_packets.get());
@@ -212,7 +212,7 @@ impl LaneCounters {
             Stage::Asleep => (self.waits.get() + table.naps.get(), 0),
             Stage::Spinning => (table.spins.get(), 0),
             Stage::Rest => (table.rounds.get(), 0),
-            // As often as it was seen.
+            // Number of times that the stage was seen.
             Stage::Flush | Stage::Away => (table.timed[stage.index()].get(), 0),
         }
     }
@@ -227,7 +227,7 @@ fn bucket_of(ns: u64) -> usize {
     (at as usize).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket, ns.
+/// Returns the middle of a bucket, ns.
 fn value_of(bucket: usize) -> u64 {
     let at = bucket as u64;
     if at < SUB {
@@ -275,7 +275,7 @@ mod tests {
         };
         assert!((share(Stage::Transmit) - 0.525).abs() < 1e-9);
         assert!((share(Stage::EmptyPolls) - 0.2).abs() < 1e-9);
-        // It comes from where the lane was idle, and only then from elsewhere.
+        // The time away comes from stages where the lane was idle first, and only then from the others.
         table.unplaced_ns.add(380);
         assert!((share(Stage::Away) - 0.4).abs() < 1e-9);
         assert!((share(Stage::Asleep) + share(Stage::EmptyPolls)).abs() < 1e-9);
@@ -300,7 +300,7 @@ mod tests {
         near(0.5, 500.0);
         near(0.99, 990.0);
         near(1.0, 1000.0);
-        // So far are 1 to 1000 apart in the mean square.
+        // Values from 1 to 1000 have this root mean square distance from their mean.
         let sd = lane.stages.sd_ns(Stage::Receive).expect("timed calls") as f64;
         assert!((sd / 288_675.0 - 1.0).abs() < 0.01, "{sd} ns");
         assert_eq!(lane.stages.sd_ns(Stage::Write), None);

@@ -1,62 +1,61 @@
-//! What sequence numbers tell a receiver that knows nothing of the sender: how many packets were sent, and which came.
+//! Sequence numbers on a receiver that knows nothing of the sender: how many packets were sent, and which came.
 //!
 //! A flow's numbers go up by one, and its stamps' times with them. A gap is loss until its packets come after all. But
 //! a single packet could claim any loss: a forged one, or one that was damaged before its checksum was made. So a jump
-//! counts once [`PROOF`] packets bear it out:
+//! counts only once [`PROOF`] packets confirm it:
 //!
-//! - A **gap** of more than [`NEAR`] numbers is left open at first. Its packet is received, but the numbers that it
-//!   skips
-//!   are in no count. They become lost when further packets follow above it with none of the gap between them. Packets
-//!   of the gap that come in the meantime are just received.
+//! - A **gap** of more than [`NEAR`] numbers is left open at first. The packet after it is received, but the numbers
+//!   that it skips are in no count. They become lost when further packets follow above the gap and none of the gap
+//!   comes between them. Packets of the gap that come in the meantime are just received.
 //! - A packet that begins **another stream** (a lower number with a later time: a sender that was started again), or
-//!   that
-//!   is out of the window's reach, is held aside. It counts when as many more follow beside it, and none that
-//!   continues the stream as it was.
+//!   that is out of the window's reach, is held aside. It counts when as many more packets follow beside it, and none
+//!   that continues the stream as it was.
 //!
-//! - A smaller gap is lost at once, and so is a larger one that others bore out; but they are remembered as a **leap**
-//!   until
-//!   packets follow without a gap. When the stream goes on where it was before the leap, those that leapt were none of
-//!   it: what they skipped is lost no longer. Its numbers are open again where the stream fills them, or, where it took
-//!   another stream to see it, in [`Doubts::contested_gap`].
+//! - A smaller gap is lost at once, and so is a larger one that other packets confirmed. But such gaps are remembered
+//!   as a **leap** until packets follow without a gap. If the stream then goes on from where it was before the leap,
+//!   the packets that leapt were not of the stream: the numbers that they skipped are lost no longer. Those numbers are
+//!   open again if the stream itself fills them. If it took another stream to see it, they are in
+//!   [`Doubts::contested_gap`].
 //!
-//! Each packet is received, a duplicate, aside or beyond the window: in one of these counts. At the end [`Doubts`] says
-//! what was never borne out. Three forged packets in a row without a gap between them, and with none of the sender's,
-//! are believed; of a stream that then goes on where it was, the numbers between are left open, too.
+//! Each packet is in one of these counts: received, a duplicate, aside or beyond the window. At the end [`Doubts`]
+//! reports what was never confirmed. Three forged packets in a row are believed if no gap and no packet of the sender
+//! is between them. If the stream then goes on from where it was, the numbers between are left open, too.
 
 use crate::window::{Arrival, SequenceWindows};
 
-/// A gap of up to so many numbers is believed at once.
+/// Largest gap, in numbers, that is believed at once.
 pub const NEAR: u64 = 64;
-/// Packets that bear each other out.
+/// Number of packets that confirm each other.
 pub const PROOF: usize = 3;
-/// A leap of more gaps is believed: so long a chain is a way that loses much.
+/// Most gaps of a leap that can be undone. A leap of more gaps is believed: so long a chain is a path that loses much.
 const MAX_GAPS: u32 = 255;
-/// Packets of another stream are within so many numbers of each other.
+/// Largest distance, in numbers, between packets of another stream.
 const MAX_STEP: u64 = 1 << 20;
-/// No sender is faster, packets a ns: a larger jump is another stream.
+/// Highest rate of a sender, packets per ns: a larger jump is another stream.
 const MAX_RATE_PER_NS: u64 = 1;
 
-/// What is counted of one packet.
+/// Contribution of one packet to the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// One-way latency, ns, where the caller gave one.
+    /// One-way latency, ns; `None` if the caller gave none.
     pub latency: Option<u64>,
-    /// As of [`Arrival::Reordered`]; 0: in order.
+    /// Distance as in [`Arrival::Reordered`]; 0 if the packet is in order.
     pub distance: u64,
-    /// By how many the packets grew that the numbers say were sent. Negative where a gap is believed no longer.
+    /// Increase of the number of packets that the sequence numbers say were sent. Negative if a gap is no longer
+    /// believed.
     pub expected: i64,
 }
 
-/// What the arrival of a packet comes to.
+/// Result of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is received.
+    /// The packet is received.
     Counted(Counted),
-    /// A copy of one that came before.
+    /// The packet is a copy of one that came before.
     Duplicate,
-    /// It is in no count but [`Doubts`], until others bear it out.
+    /// The packet is in no count but [`Doubts`], until others confirm it.
     Aside,
-    /// It and those that were held with it are received, in the order of their arrival.
+    /// The packet and those that were held with it are received, in the order of their arrival.
     Believed([Counted; PROOF]),
 }
 
@@ -67,20 +66,22 @@ pub struct Doubts {
     pub aside: u64,
     /// Packets above an open gap, which are received.
     pub jumps: u64,
-    /// Numbers that open gaps skip. Not counted as lost.
+    /// Numbers that open gaps skip. They do not count as lost.
     pub open_gap: u64,
-    /// Numbers that were lost until the stream went on where it had been before they were skipped. Not counted as lost.
+    /// Numbers that were lost until the stream went on from where it was before they were skipped. They do not count as
+    /// lost.
     pub contested_gap: u64,
-    /// Numbers counted as lost between the first packet or two of a flow, which nothing bore out, and what came next.
+    /// Numbers counted as lost between the first packet or two of a flow, which no packet confirmed, and the next
+    /// packet.
     pub after_first: u64,
-    /// Packets from before the window; in no count.
+    /// Packets from before the window; they are in no other count.
     pub beyond_window: u64,
-    /// Streams that began in the middle of a flow, and were believed.
+    /// Streams that began in the middle of a flow and were believed.
     pub restarts: u64,
 }
 
 impl Doubts {
-    /// Packets whose number jumps.
+    /// Returns the number of packets whose number jumps.
     pub fn implausible(&self) -> u64 {
         self.aside + self.jumps
     }
@@ -96,11 +97,11 @@ struct Stream {
     base: u64,
     /// Send time of the highest sequence number.
     newest_ns: u64,
-    /// When a packet of the stream was last received.
+    /// Time when a packet of the stream was last received.
     heard_ns: u64,
-    /// A packet was received.
+    /// Whether a packet was received.
     known: bool,
-    /// [`HELD`], [`GAP`] and [`LEAP`]: what of [`Doubt`] is in use.
+    /// Parts of [`Doubt`] that are in use: [`HELD`], [`GAP`] and [`LEAP`].
     doubt: u8,
 }
 
@@ -109,20 +110,20 @@ struct Held {
     seq: u64,
     time_ns: u64,
     latency: Option<u64>,
-    /// It counts in [`Doubts::beyond_window`], not in [`Doubts::aside`].
+    /// Whether the packet counts in [`Doubts::beyond_window`] instead of [`Doubts::aside`].
     too_old: bool,
 }
 
-/// Gaps that were counted as lost, with no two packets in a row above them so far.
+/// Gaps that were counted as lost, while no two packets in a row have followed above them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leap {
-    /// The number that was expected before the first of them.
+    /// Number that was expected before the first of these gaps.
     first: u64,
-    /// Send time of the highest number before.
+    /// Send time of the highest number before the leap.
     time_ns: u64,
-    /// The number that the stream would go on with, if it had not leapt.
+    /// Number with which the stream would go on if it had not leapt.
     low: u64,
-    /// Numbers from `first` on that are counted as lost, and have not come.
+    /// Numbers from `first` on that are counted as lost and have not come.
     lost: u64,
     gaps: u32,
     /// Packets in order since the last gap.
@@ -132,42 +133,43 @@ struct Leap {
 }
 
 impl Leap {
-    /// Whether a packet goes on with the stream that began at `base` from where it was before the leap. Of the numbers
-    /// below, one or two may have been forged. One that begins at the base again is a sender that was started again.
+    /// Whether a packet continues the stream that began at `base` from where it was before the leap. One or two of the
+    /// numbers below may have been forged. A packet that begins at the base again is a sender that was started again.
     fn goes_on(&self, base: u64, packet: &Held) -> bool {
         let low = self.low.saturating_sub(PROOF as u64 - 1).max(base + 1);
         packet.time_ns >= self.time_ns && (low..=self.low.saturating_add(NEAR)).contains(&packet.seq)
     }
 }
 
-/// An open gap, a leap and packets held aside, one of each a flow: memory is bounded whatever is sent.
+/// An open gap, a leap and packets held aside: one of each per flow, so memory is bounded whatever is sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubt {
     held: [Held; PROOF - 1],
     count: u8,
-    /// The gap lies below the stream's first packet, not above its highest.
+    /// Whether the gap lies below the stream's first packet, not above its highest.
     below: bool,
-    /// Packets that bear the gap out so far.
+    /// Number of packets that confirm the gap so far.
     support: u8,
     /// Packets above the gap that [`Doubts::jumps`] counts.
     jumps: u32,
-    /// The numbers of the gap, of which `open` have not come.
+    /// Start and end of the gap's numbers, of which `open` have not come.
     low: u64,
     high: u64,
     open: u64,
-    /// Where the flow's stream was before the one at hand was believed; 0: it was the first.
+    /// Number that was expected next in the flow's stream before the current one was believed; 0 if the current one is
+    /// the first.
     former: u64,
     leap: Leap,
 }
 
 impl Doubt {
-    /// Whether number `seq` continues the stream of before.
+    /// Whether number `seq` continues the earlier stream.
     fn goes_back(&self, seq: u64) -> bool {
         self.former != 0 && (self.former..=self.former.saturating_add(NEAR)).contains(&seq)
     }
 }
 
-/// The streams of flows, numbered from 0.
+/// Streams of the flows, numbered from 0.
 #[derive(Debug)]
 pub struct Streams {
     windows: SequenceWindows,
@@ -176,11 +178,11 @@ pub struct Streams {
     doubted: Doubts,
 }
 
-/// Bytes that a flow takes beside its window.
+/// Bytes per flow in addition to its window.
 pub const STREAM_BYTES: usize = size_of::<Stream>() + size_of::<Doubt>();
 
 impl Streams {
-    /// Streams over windows: see [`SequenceWindows::new`].
+    /// Creates streams over windows: see [`SequenceWindows::new`].
     pub fn new(windows: SequenceWindows) -> Self {
         let flows = windows.flows();
         Self {
@@ -197,13 +199,13 @@ impl Streams {
         self.streams[flow].known
     }
 
-    /// Jumps that no later packet has confirmed so far.
+    /// Returns the jumps that no later packet has confirmed so far.
     pub fn doubts(&self) -> Doubts {
         self.doubted
     }
 
-    /// Notes packet `seq` of `flow`, as [`Streams::record`] does, where it is the next and nothing is in doubt: most
-    /// are, and there is nothing to find out about them. False: it is not, and nothing was noted.
+    /// Notes packet `seq` of `flow`, as [`Streams::record`] does, if it is the next and nothing is in doubt. Most
+    /// packets are such, and need no further checks. Returns false if it is not, and then notes nothing.
     ///
     /// # Panics
     /// When there is no such flow.
@@ -241,7 +243,7 @@ impl Streams {
         self.record_other(flow, packet, now_ns)
     }
 
-    /// A packet that is not the next of a flow without doubts.
+    /// Handles a packet that is not the next of a flow without doubts.
     #[inline(never)]
     fn record_other(&mut self, flow: usize, packet: Held, now_ns: u64) -> Outcome {
         let (stream, next) = (self.streams[flow], self.windows.next(flow));
@@ -249,7 +251,7 @@ impl Streams {
         if !stream.known {
             return self.received(flow, packet, now_ns, true);
         }
-        // Numbers and times rise together: else it is of another stream, or none.
+        // Numbers and times rise together: else the packet is of another stream, or of none.
         let another = match seq >= next {
             true => seq - next > self.windows.span() / 2 || (seq > next && time_ns < stream.newest_ns),
             false => time_ns > stream.newest_ns,
@@ -258,7 +260,7 @@ impl Streams {
             return self.hold(flow, packet, now_ns);
         }
         if seq >= next && stream.doubt & HELD != 0 {
-            // The stream goes on, so what is held belongs to none.
+            // The stream goes on, so the held packets belong to no stream.
             let doubt = &mut self.doubts[flow];
             for held in &doubt.held[..usize::from(doubt.count).min(PROOF - 1)] {
                 if held.seq >= doubt.leap.low && held.seq - doubt.leap.low <= NEAR {
@@ -271,7 +273,7 @@ impl Streams {
         self.received(flow, packet, now_ns, false)
     }
 
-    /// Notes a packet of the stream at hand. `sure`: what it skips is believed.
+    /// Notes a packet of the current stream. `sure`: the gap before it is believed.
     fn received(&mut self, flow: usize, packet: Held, now_ns: u64, sure: bool) -> Outcome {
         let next = self.windows.next(flow);
         let Held { seq, latency, .. } = packet;
@@ -281,7 +283,7 @@ impl Streams {
             Arrival::Duplicate => {
                 let (stream, doubt) = (&self.streams[flow], &mut self.doubts[flow]);
                 if seq + 1 == next && packet.time_ns != stream.newest_ns {
-                    // No copy, so the one at the top was forged: this is the packet of that number.
+                    // Not a copy, so the packet at the top was forged: this is the packet of that number.
                     if stream.doubt & GAP != 0 && !doubt.below && seq == doubt.high {
                         self.doubted.jumps -= u64::from(doubt.jumps);
                         doubt.jumps = 0;
@@ -307,7 +309,7 @@ impl Streams {
         })
     }
 
-    /// A new highest number; `next` was expected. Returns how many more packets were sent.
+    /// Handles a new highest number; `next` was expected. Returns how many more packets were sent.
     fn risen(&mut self, flow: usize, seq: u64, next: u64, time_ns: u64, sure: bool) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         let before_ns = std::mem::replace(&mut stream.newest_ns, time_ns);
@@ -344,7 +346,7 @@ impl Streams {
             if gap > 0 {
                 doubt.high = seq;
                 doubt.open += gap;
-                // One that is beyond this count stays in the sum.
+                // A packet beyond the range of this count stays in the sum.
                 doubt.jumps = doubt.jumps.saturating_add(1);
                 self.doubted.jumps += 1;
                 self.doubted.open_gap += gap;
@@ -354,18 +356,18 @@ impl Streams {
             expected += gap as i64;
             doubt.leap.lost += gap;
         } else {
-            // One gap at a time: one below the first packet stays open for ever.
+            // One gap at a time: a gap below the first packet stays open for ever.
             self.open_gap(flow, next, seq, false);
         }
         expected
     }
 
-    /// A new number below the highest. Returns how many more packets were sent.
+    /// Handles a new number below the highest. Returns how many more packets were sent.
     fn behind(&mut self, flow: usize, seq: u64) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         doubt.leap.run = 0;
         if stream.doubt & GAP != 0 && (doubt.low..doubt.high).contains(&seq) {
-            // None is open: this one was counted as lost.
+            // No number is open: this one was counted as lost.
             let mut expected = 0;
             if doubt.open > 0 {
                 doubt.open -= 1;
@@ -395,14 +397,15 @@ impl Streams {
         }
         if stream.doubt & GAP == 0 {
             stream.base = seq;
-            // Nothing bore the first packets out so far: then it is they that jump.
+            // Nothing has confirmed the first packets so far: then they are the ones that jump.
             let below = self.windows.next(flow) - base >= PROOF as u64;
             self.open_gap(flow, seq + 1, base, below);
         }
         1
     }
 
-    /// The stream goes on below the gap: what it skipped there is lost. Returns how many more packets were sent.
+    /// Fills the gap from below, where the stream goes on: the numbers that it skipped there are lost. Returns how many
+    /// more packets were sent.
     fn fill_gap(&mut self, flow: usize, seq: u64) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         let mut missing = 0;
@@ -413,14 +416,15 @@ impl Streams {
             self.doubted.open_gap -= missing;
         }
         if doubt.open == 0 {
-            // All of it came or is lost: those above were only early.
+            // All numbers of the gap have come or are lost: the packets above it were only early.
             self.doubted.jumps -= u64::from(doubt.jumps);
             stream.doubt &= !GAP;
         }
         missing as i64
     }
 
-    /// The same below a leap. Once [`PROOF`] packets have done so, what was leapt over is open, and no longer lost.
+    /// Does the same below a leap. Once [`PROOF`] packets have come there, the numbers of the leap are open and no
+    /// longer lost.
     fn fill_leap(&mut self, flow: usize, seq: u64) -> i64 {
         let (next, stream, doubt) = (self.windows.next(flow), &mut self.streams[flow], &mut self.doubts[flow]);
         let leap = &mut doubt.leap;
@@ -463,7 +467,7 @@ impl Streams {
         self.doubted.open_gap += high - low;
     }
 
-    /// One more packet bears the gap out. Returns how many packets it now says were sent.
+    /// Counts one more packet that confirms the gap. Returns how many more packets are then known to be sent.
     fn support(&mut self, flow: usize) -> i64 {
         let doubt = &mut self.doubts[flow];
         doubt.support += 1;
@@ -473,12 +477,12 @@ impl Streams {
         self.close_gap(flow)
     }
 
-    /// The gap is believed: what has not come of it was sent.
+    /// Believes the gap: its numbers that have not come were sent. Returns how many.
     fn close_gap(&mut self, flow: usize) -> i64 {
         let (stream, doubt) = (&mut self.streams[flow], &mut self.doubts[flow]);
         stream.doubt &= !GAP;
         if !doubt.below && doubt.goes_back(doubt.high) {
-            // The earlier stream goes on, so the one in between was none. Gaps that it left open stay open.
+            // The earlier stream goes on, so the stream in between was not one. Gaps that it left open stay open.
             doubt.former = 0;
             return 0;
         }
@@ -487,7 +491,7 @@ impl Streams {
         }
         self.doubted.jumps -= u64::from(doubt.jumps);
         self.doubted.open_gap -= doubt.open;
-        // Of a leap that began within the gap, only some.
+        // If the leap began within the gap, only some of the gap's numbers belong to the leap.
         if !doubt.below && stream.doubt & LEAP != 0 && doubt.low >= doubt.leap.first {
             doubt.leap.lost += doubt.open;
         }
@@ -502,7 +506,7 @@ impl Streams {
         if others.any(|held| held.seq == packet.seq && held.time_ns == packet.time_ns) {
             return Outcome::Duplicate;
         }
-        // Within the window, so that all of them have a place in it.
+        // Within the window, so that each of them has a place in it.
         let most = MAX_STEP.min(self.windows.span() / 2);
         let beside = |held: &Held| held.seq != packet.seq && held.seq.abs_diff(packet.seq) <= most;
         if count > 0 && !doubt.held[..count].iter().all(beside) {
@@ -522,7 +526,8 @@ impl Streams {
         self.believe(flow, packet, now_ns)
     }
 
-    /// A packet bears out those that are held: they are of the stream, beyond a long gap, or of another one.
+    /// Believes the packets that are held, as `last` confirms them: they are of this stream, beyond a long gap, or of
+    /// another.
     #[cold]
     fn believe(&mut self, flow: usize, last: Held, now_ns: u64) -> Outcome {
         let next = self.windows.next(flow);
@@ -556,7 +561,7 @@ impl Streams {
         }
         let mut counted = [Counted::default(); PROOF];
         for (i, packet) in packets.into_iter().enumerate() {
-            // They are numbers of their own, and the window has room for them: each is received.
+            // Their numbers differ, and the window has room for them: each is received.
             if let Outcome::Counted(one) = self.received(flow, packet, now_ns, i == 0) {
                 counted[i] = one;
             }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Streams of one flow, and what was counted.
+/// Streams of one flow, and the counts so far.
 struct Receiver {
     streams: Streams,
     now: u64,
@@ -30,13 +30,13 @@ impl Receiver {
         self.reordered += u64::from(one.distance > 0);
     }
 
-    /// A packet with this number and this time, µs.
+    /// Receives a packet with this number and this time, µs.
     fn hear(&mut self, seq: u64, time: u64) {
         self.now += 1000;
         self.take(seq, time * 1000);
     }
 
-    /// The same with a time in ns.
+    /// As [`Receiver::hear`], with a time in ns and without moving the clock.
     fn take(&mut self, seq: u64, time_ns: u64) {
         match self.streams.record(1, seq, time_ns, self.now, Some(seq)) {
             Outcome::Counted(one) => {
@@ -49,7 +49,7 @@ impl Receiver {
         }
     }
 
-    /// Numbers that a sender numbers by their time.
+    /// Receives packets with these numbers; the sender's times go up with the numbers.
     fn run(&mut self, numbers: impl IntoIterator<Item = u64>) {
         numbers.into_iter().for_each(|n| self.hear(n, 5000 + n));
     }
@@ -62,7 +62,7 @@ impl Receiver {
         self.streams.doubts()
     }
 
-    /// Numbers, and after each: those spanned, from 0 on, are each received, lost or open.
+    /// Receives packets with these numbers. Checks after each that every number from 0 on is received, lost or open.
     fn run_spanned(&mut self, numbers: impl IntoIterator<Item = u64>) {
         for n in numbers {
             self.run([n]);
@@ -73,21 +73,21 @@ impl Receiver {
     }
 }
 
-/// The numbers from 0 on in the order in which they come where each is `delay` places late.
+/// Returns the numbers from 0 on in the order in which they come if each is `delay` places late.
 fn delayed(numbers: u64, mut delay: impl FnMut(u64) -> u64) -> Vec<u64> {
     let mut order: Vec<_> = (0..numbers).map(|n| (n + delay(n), n)).collect();
     order.sort_unstable();
     order.into_iter().map(|(_, n)| n).collect()
 }
 
-/// Below `end`, the same for each `n`.
+/// Returns a number below `end`, the same for each `n`.
 fn dice(seed: u64, n: u64, end: u64) -> u64 {
     let mut x = (seed ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ x >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (x ^ x >> 29) % end
 }
 
-/// Packets that nobody of the run sent: number and time, at every place of a stream of 900.
+/// Returns packets that the sender did not send: number and time, at every place of a stream of 900.
 fn forged() -> impl Iterator<Item = (u64, u64)> {
     let numbers = [
         0,
@@ -229,7 +229,7 @@ fn a_loss_after_the_first_packet_is_counted_and_told_apart() {
 
 #[test]
 fn packets_that_overtake_by_thousands_are_counted_exactly() {
-    // As of a way that delays all packets but some: those come 3000 numbers early, from the first on.
+    // A path delays all packets but some: these come 3000 numbers early, from the first on.
     for every in [2, 4, 50, 700] {
         let (mut r, all) = (Receiver::new(), 30_000u64);
         let mut seen = HashSet::new();
@@ -307,7 +307,7 @@ proptest! {
     }
 }
 
-/// A stream whose packets are so late, `loss` % of which are lost, and whose ends are in order.
+/// Receives a stream whose packets are late by `delay`, of which `loss` % are lost, and whose ends are in order.
 fn jittered(seed: u64, delay: impl Fn(u64) -> u64, loss: u64) -> Result<(), TestCaseError> {
     const ALL: u64 = 6000;
     let order = delayed(ALL, |n| if n < 3 { 0 } else { 3 + delay(n) });
@@ -328,8 +328,8 @@ fn jittered(seed: u64, delay: impl Fn(u64) -> u64, loss: u64) -> Result<(), Test
 }
 
 proptest! {
-    /// A way that loses, doubles and reorders within its window: what is counted is what happened, as long as three
-    /// packets follow.
+    /// A path that loses, doubles and reorders within its window: the counts are exact, as long as three packets
+    /// follow.
     #[test]
     fn what_a_way_did_is_counted_exactly(
         start in prop_oneof![Just(0u64), 0u64..100_000],
@@ -360,7 +360,7 @@ proptest! {
         prop_assert_eq!(r.doubts(), Doubts::default());
     }
 
-    /// Whatever comes, and also where it is close together, so that copies and gaps meet.
+    /// Any packets, some of them close together, so that copies and gaps meet.
     #[test]
     fn every_packet_is_in_exactly_one_count_whatever_comes(
         packets in proptest::collection::vec(

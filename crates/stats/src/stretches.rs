@@ -1,43 +1,43 @@
-//! When packets were lost: neighbouring rows with loss as one stretch of time.
+//! Times when packets were lost: neighbouring rows with loss make one stretch of time.
 //!
-//! A run of hours has as many stretches as it likes, so only the largest few are kept by their time; of the others
-//! their number and their packets. The sum stays exact: it is `largest + more_packets - found_later`.
+//! A run of hours has many stretches, so only the largest are kept with their times. The others are kept as a number of
+//! stretches and of packets. The sum stays exact: it is `largest + more_packets - found_later`.
 
 use mpps_trace::LostTimes;
 
-/// How many stretches are kept by their time: each has a cause.
+/// Number of stretches that are kept with their times. Each gets a cause.
 const KEPT: usize = 100;
-/// How many of them a report names.
+/// Number of stretches that a report names.
 const NAMED: usize = 5;
-/// Loss after a pause shorter than this goes on with the stretch before: short rows have gaps by chance.
+/// Loss after a pause shorter than this extends the stretch before: short rows without loss occur by chance.
 const BRIDGE_NS: u64 = 100_000_000;
 
 /// Packets lost within one stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// Its begin, ns since the start of the run.
+    /// Start of the stretch, ns since the start of the run.
     pub from_ns: u64,
-    /// Its end, ns since the start of the run.
+    /// End of the stretch, ns since the start of the run.
     pub to_ns: u64,
-    /// Packets lost in it.
+    /// Packets lost in the stretch.
     pub packets: u64,
 }
 
-/// When packets were lost. The total is that of `largest`, plus `more_packets`, less `found_later`.
+/// Times when packets were lost. The total is the sum of `largest`, plus `more_packets`, less `found_later`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretches {
-    /// The stretches that lost the most, by their time.
+    /// Stretches that lost the most, in the order of time.
     pub largest: Vec<Stretch>,
-    /// How many others there were.
+    /// Number of other stretches.
     pub more: u64,
-    /// Packets lost in the others.
+    /// Packets lost in the other stretches.
     pub more_packets: u64,
-    /// Packets that counted as lost in a stretch and came after it had ended.
+    /// Packets that counted as lost in a stretch and came after that stretch had ended.
     pub found_later: u64,
 }
 
 impl Stretches {
-    /// As a report names them: the largest five by their time, and the others together.
+    /// Returns the stretches as a report names them: the largest five in the order of time, and the others together.
     pub fn named(&self) -> Self {
         let mut named = self.clone();
         while named.largest.len() > NAMED {
@@ -48,8 +48,8 @@ impl Stretches {
         named
     }
 
-    /// When these packets may have been dropped, in a run that began at `start_ns` of the host's clock and sent for
-    /// `duration_ns`.
+    /// Returns the times when these packets may have been dropped, in a run that began at `start_ns` of the host's
+    /// clock and sent for `duration_ns`.
     pub fn lost_times(&self, start_ns: u64, duration_ns: u64) -> LostTimes {
         let end_ns = start_ns + duration_ns;
         let stretches = self.largest.iter();
@@ -61,20 +61,20 @@ impl Stretches {
         }
     }
 
-    /// Packets lost in all, less those found later.
+    /// Returns all packets lost, less those found later.
     pub fn packets(&self) -> u64 {
         let largest: u64 = self.largest.iter().map(|stretch| stretch.packets).sum();
         (largest + self.more_packets).saturating_sub(self.found_later)
     }
 }
 
-/// Takes the least of them; of equals the earliest is kept.
+/// Removes and returns the smallest stretch; of equal ones the latest.
 fn take_least(stretches: &mut Vec<Stretch>) -> Stretch {
     let least = (0..stretches.len()).rev().min_by_key(|&i| stretches[i].packets);
     stretches.remove(least.unwrap_or(0))
 }
 
-/// Makes stretches of counts that come in the order of time.
+/// Makes stretches from counts that come in the order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Stretching {
     open: Option<Stretch>,
@@ -82,7 +82,7 @@ pub(crate) struct Stretching {
 }
 
 impl Stretching {
-    /// `packets` were lost between two times, ns since the start; a negative number came after all.
+    /// Adds `packets` lost between two times, ns since the start. A negative number is packets that came after all.
     pub(crate) fn add(&mut self, from_ns: u64, to_ns: u64, packets: i64) {
         if packets < 0 {
             let mut found = packets.unsigned_abs();
@@ -132,7 +132,7 @@ impl Stretching {
         }
     }
 
-    /// All of them.
+    /// Returns all stretches.
     pub(crate) fn end(mut self) -> Stretches {
         self.close();
         self.ended
@@ -167,7 +167,7 @@ mod tests {
                 stretch(600_000_000, 700_000_000, 1)
             ]
         );
-        // Rows of 1 ms: holes of less than 100 ms do not part.
+        // Rows of 1 ms: a pause of less than 100 ms does not split a stretch.
         let found = stretches(&[(3, 5), (50, 7), (200, 1)], 1_000_000);
         assert_eq!(
             found.largest,

@@ -1,41 +1,41 @@
-//! What is counted in a row: in plain memory within a burst, in counters between the lane and the collector.
+//! Counts of a row: in plain memory within a burst, in counters between the lane and the collector.
 
 use crate::counter::Counter;
 use crate::histogram::Moments;
 
-/// What is counted in a row.
+/// Counts of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets sent.
     pub tx: u64,
     /// Departures missed.
     pub missed: u64,
-    /// Received intact, once, in time.
+    /// Packets received intact, once, in time.
     pub rx: u64,
     /// The same packets, in the row in which they arrived.
     pub arrived: u64,
-    /// Came back after the settle time.
+    /// Packets that came back after the settle time.
     pub late: u64,
-    /// Further copies.
+    /// Further copies of packets already counted.
     pub duplicates: u64,
-    /// Behind a later one of their flow.
+    /// Packets that arrived after a later packet of their flow.
     pub reordered: u64,
-    /// Sum of the distances of the reordered ones, packets.
+    /// Sum of the distances of the reordered packets, packets.
     pub distance_sum: u64,
-    /// Wrong checksum or data.
+    /// Packets with a wrong checksum or wrong data.
     pub corrupt: u64,
-    /// Not of this test.
+    /// Packets that are not of this test.
     pub foreign: u64,
-    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative where a gap that an
-    /// earlier row has is believed no longer.
+    /// Packets that the sequence numbers say were sent (receivers without a sender). Negative if a gap that was counted
+    /// in an earlier row is no longer believed.
     pub expected: i64,
     /// Time for which lanes waited for room to send, ns.
     pub blocked_ns: u64,
     /// Looks at receive rings.
     pub fill_looks: u64,
-    /// Sum of the shares that they found taken, ppm.
+    /// Sum of the shares of the rings that the looks found in use, ppm.
     pub fill_sum_ppm: u64,
-    /// The highest of them, ppm.
+    /// Highest of these shares, ppm.
     pub fill_highest_ppm: u64,
     /// Latency from the actual send time.
     pub latency: Moments,
@@ -102,14 +102,14 @@ impl MomentCells {
     }
 }
 
-/// Places of the plain counters in a row.
+/// Number of plain counters in a row.
 const PLAIN: usize = 10;
 
 /// One row of the ring: a [`Tally`] in counters.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     plain: [Counter; PLAIN],
-    /// Apart from the others, as the next four: they are added to outside of the packet path.
+    /// Apart from the plain counters, as the next four: these five are added to outside of the packet path.
     arrived: Counter,
     blocked_ns: Counter,
     fill_looks: Counter,
@@ -120,7 +120,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Adds all of `t` but arrivals, the time blocked and the fill of rings, which have [`Slot::add_arrived`],
+    /// Adds all of `t` except arrivals, the time blocked and the fill of rings. For these see [`Slot::add_arrived`],
     /// [`Slot::add_blocked`] and [`Slot::add_fill`]. For the single writer only.
     #[inline]
     pub(crate) fn add(&self, t: &Tally) {
@@ -155,14 +155,14 @@ impl Slot {
         self.blocked_ns.add(ns);
     }
 
-    /// Adds a look at a receive ring that found such a share taken. For the single writer only.
+    /// Adds a look at a receive ring that found the share `ppm` in use. For the single writer only.
     pub(crate) fn add_fill(&self, ppm: u64) {
         self.fill_looks.add(1);
         self.fill_sum_ppm.add(ppm);
         self.fill_highest_ppm.raise(ppm);
     }
 
-    /// Takes the counts and leaves zeros. Only while the writer is elsewhere.
+    /// Returns the counts and leaves zeros. Only while the writer is at another row.
     pub(crate) fn take(&self) -> Tally {
         let [
             tx,

@@ -4,17 +4,17 @@
 //! bits; the memory of all flows together is bounded, and with many flows each window gets its share. In order, a
 //! packet touches one word of bits and one number of its flow.
 
-/// What the arrival of a sequence number means.
+/// Meaning of the arrival of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The highest of its flow so far.
+    /// Highest number of its flow so far.
     InOrder,
-    /// New, but a later one of its flow has been seen: by how many sequence numbers it is behind the highest (1 or
-    /// more; RFC 4737's reordering, RFC 5236's displacement).
+    /// New, but a later number of its flow has been seen. The value is how many sequence numbers it is behind the
+    /// highest (1 or more; RFC 4737's reordering, RFC 5236's displacement).
     Reordered(u64),
     /// Seen before.
     Duplicate,
-    /// So far behind the highest that the window can't tell new from seen.
+    /// So far behind the highest that the window can't distinguish new from seen.
     TooOld,
 }
 
@@ -33,8 +33,8 @@ pub struct SequenceWindows {
 }
 
 impl SequenceWindows {
-    /// Windows for `flows` flows of at least `span` sequence numbers each where `max_bytes` allows, never less than
-    /// [`MIN_WINDOW`].
+    /// Creates windows for `flows` flows of at least `span` sequence numbers each if `max_bytes` allows, never less
+    /// than [`MIN_WINDOW`].
     pub fn new(flows: usize, span: u64, max_bytes: usize) -> Self {
         let flows = flows.max(1);
         let words = Self::words(flows as u64, span, max_bytes);
@@ -45,7 +45,7 @@ impl SequenceWindows {
         }
     }
 
-    /// Words of the window of each flow.
+    /// Returns the words of the window of each flow.
     fn words(flows: u64, span: u64, max_bytes: usize) -> u64 {
         let affordable = (max_bytes as u64 * 8 / flows).max(MIN_WINDOW);
         let wanted = (span + 2 * WORD_BITS).max(MIN_WINDOW).min(affordable);
@@ -55,34 +55,34 @@ impl SequenceWindows {
         bits / WORD_BITS
     }
 
-    /// Bytes that [`SequenceWindows::new`] takes with the same arguments.
+    /// Returns the bytes that [`SequenceWindows::new`] takes with the same arguments.
     pub fn bytes(flows: u64, span: u64, max_bytes: usize) -> u64 {
         let flows = flows.max(1);
         flows.saturating_mul((Self::words(flows, span, max_bytes) + 1) * 8)
     }
 
-    /// How far behind the highest a sequence number may be and still be told new from seen.
+    /// Returns how far behind the highest a sequence number may be so that the window still knows whether it was seen.
     pub fn span(&self) -> u64 {
         (self.words - 1) * WORD_BITS
     }
 
-    /// Number of flows.
+    /// Returns the number of flows.
     pub fn flows(&self) -> usize {
         self.next.len()
     }
 
-    /// The highest sequence number seen in `flow` + 1; 0 when none was.
+    /// Returns the highest sequence number seen in `flow` + 1; 0 if none was seen.
     #[inline]
     pub fn next(&self, flow: usize) -> u64 {
         self.next[flow]
     }
 
-    /// Whether number `seq` of `flow`, below [`SequenceWindows::next`], is told new from seen.
+    /// Whether the window knows if number `seq` of `flow`, below [`SequenceWindows::next`], was seen.
     pub fn reaches(&self, flow: usize, seq: u64) -> bool {
         self.next[flow] / WORD_BITS - seq / WORD_BITS < self.words
     }
 
-    /// How many numbers of `flow` from `from` to below `to` have not been seen, where the window reaches `from`.
+    /// Returns how many numbers of `flow` from `from` to below `to` have not been seen. The window must reach `from`.
     pub fn missing(&self, flow: usize, from: u64, to: u64) -> u64 {
         let base = flow * self.words as usize;
         let seen =
@@ -90,12 +90,12 @@ impl SequenceWindows {
         (from..to).map(|seq| 1 - seen(seq)).sum()
     }
 
-    /// By flow, the number that is expected next: the highest that came + 1; 0: none came.
+    /// Returns the number that is expected next, by flow: the highest that came + 1; 0 if none came.
     pub fn into_next(self) -> Box<[u64]> {
         self.next
     }
 
-    /// Forgets what was seen of `flow` (its sender has begun anew).
+    /// Forgets what was seen of `flow`, for example when its sender has started again.
     pub fn reset(&mut self, flow: usize) {
         let words = self.words as usize;
         self.bits[flow * words..(flow + 1) * words].fill(0);
@@ -125,8 +125,8 @@ impl SequenceWindows {
         self.record_other(flow, seq)
     }
 
-    /// Notes the arrival of the next `n` sequence numbers of `flow`, from [`SequenceWindows::next`] on: what
-    /// [`SequenceWindows::record`] does with each, all of them in order.
+    /// Notes the arrival of the next `n` sequence numbers of `flow`, from [`SequenceWindows::next`] on: the same as
+    /// [`SequenceWindows::record`] for each, all of them in order.
     ///
     /// # Panics
     /// As [`SequenceWindows::record`].
@@ -145,7 +145,7 @@ impl SequenceWindows {
         self.next[flow] = end;
     }
 
-    /// What is not the next of its flow.
+    /// Notes a number that is not the next of its flow.
     #[inline(never)]
     fn record_other(&mut self, flow: usize, seq: u64) -> Arrival {
         let next = self.next[flow];

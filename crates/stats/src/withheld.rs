@@ -1,4 +1,4 @@
-//! CPU time that a quota of the process's control groups withheld, with the times when.
+//! CPU time that a quota of the process's control groups withheld, and the times when.
 
 /// Time withheld between two looks at the kernel's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct WithheldTime {
     pub ns: u64,
 }
 
-/// CPU time that the quota of a control group withheld from its processes during a run, this one among them.
+/// CPU time that the quota of a control group withheld during a run from its processes. This process is among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Withheld {
     /// Path of the group.
@@ -20,18 +20,19 @@ pub struct Withheld {
     pub granted_us: Option<(u64, u64)>,
     /// Periods in which the group's threads ran.
     pub periods: u64,
-    /// Of these, periods in which the quota was used up.
+    /// Periods in which the quota was used up; part of `periods`.
     pub throttled: u64,
     /// Time withheld, ns: the sum over cores.
     pub ns: u64,
     /// Cores of the host that are online; `None`: not known.
     pub cores: Option<u64>,
-    /// When, by looks at the counters.
+    /// Times when time was withheld, by looks at the counters.
     pub times: Vec<WithheldTime>,
 }
 
 impl Withheld {
-    /// Time withheld in a stretch of the run, ns. Of looks that lie partly in it as much as of their length.
+    /// Returns the time withheld in a stretch of the run, ns. If only part of the time between two looks lies in the
+    /// stretch, the same part of the time withheld counts.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         let part = |time: &WithheldTime| {
             let common = time.to_ns.min(to_ns).saturating_sub(time.from_ns.max(from_ns));
@@ -41,9 +42,10 @@ impl Withheld {
         self.times.iter().map(part).sum()
     }
 
-    /// Most of `ns`, a part of the time withheld, that the quota can have withheld from `lanes` threads. The count is
-    /// the sum over all cores and all threads of the group. One thread lost no more than the rest of each period in
-    /// which the quota was used up, and that takes as long as all cores need for it together.
+    /// Returns the most of `ns`, a part of the time withheld, that the quota can have withheld from `lanes` threads.
+    /// The kernel's count is the sum over all cores and all threads of the group. One thread lost no more than the rest
+    /// of each period in which the quota was used up. The quota is used up at the soonest when all cores use it
+    /// together.
     pub fn from_lanes(&self, ns: u64, lanes: usize) -> u64 {
         let Some((quota_us, period_us)) = self.granted_us else {
             return ns;
@@ -57,7 +59,7 @@ impl Withheld {
         }
     }
 
-    /// The quota in words: `the CPU quota of control group /x (20 ms of CPU time per 100 ms)`.
+    /// Returns the quota in words: `the CPU quota of control group /x (20 ms of CPU time per 100 ms)`.
     pub fn name(&self) -> String {
         let ms = |us: u64| us as f64 / 1e3;
         let granted = self
@@ -112,7 +114,7 @@ mod tests {
         assert_eq!((of.from_lanes(S, 1), of.from_lanes(S, 4)), (62_500_000, 250_000_000));
         assert_eq!(of.from_lanes(S / 5, 1), 12_500_000);
         assert_eq!(of.from_lanes(S, 16), S);
-        // Cores or quota that can't be read bound less.
+        // Without the number of cores or the quota, the limit is weaker.
         let unread = Withheld {
             cores: None,
             ..of.clone()
@@ -125,7 +127,7 @@ mod tests {
             ..unread
         };
         assert_eq!(unread.from_lanes(4 * S, 1), 4 * S);
-        // More than all cores can use: nothing is left of a period.
+        // The quota is more than all cores can use: nothing is left of a period.
         let more = Withheld {
             granted_us: Some((1_700_000, 100_000)),
             ..of

@@ -75,7 +75,7 @@ impl Level {
         self.text(file)?.trim().parse().ok()
     }
 
-    /// As [`Quota::granted_us`].
+    /// Returns quota and period, µs, as [`Quota::granted_us`] does.
     fn granted_us(&self) -> Option<(u64, u64)> {
         match self.version {
             // -1 is no quota, and no number of this type.
@@ -120,12 +120,12 @@ pub struct Pids {
 }
 
 impl Groups {
-    /// Those on this host.
+    /// Returns the groups of this process on this host.
     pub fn live() -> Self {
         Self::of(Path::new("/"))
     }
 
-    /// Those on a host whose files lie under `root`.
+    /// Returns the groups of this process on a host whose files lie under `root`.
     pub fn of(root: &Path) -> Self {
         let text = |file: &str| read_to_string(root.join(file)).unwrap_or_default();
         Self {
@@ -191,7 +191,7 @@ impl Groups {
         Vec::new()
     }
 
-    /// What the group with the least memory left leaves; `None`: no limit is known.
+    /// Returns the memory left by the group that leaves the least; `None`: no limit is known.
     pub fn memory(&self) -> Option<Memory> {
         let of = |level: Level| {
             let [file, used, cached] = match level.version {
@@ -249,7 +249,7 @@ impl Groups {
         levels.filter_map(of).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// The least time that a group grants threads of real-time priority, where the kernel has such a limit per group
+    /// The least time that a group grants threads of real-time priority, if the kernel has such a limit per group
     /// (version 1, `CONFIG_RT_GROUP_SCHED`).
     pub fn real_time(&self) -> Option<RealTimeLimit> {
         let of = |level: Level| {
@@ -339,14 +339,14 @@ pub struct Quota {
 pub struct Throttled {
     /// Periods in which its threads ran.
     pub periods: u64,
-    /// Of these, periods in which the quota was used up.
+    /// Number of those periods in which the quota was used up.
     pub throttled: u64,
     /// Time withheld, ns: the sum over cores.
     pub ns: u64,
 }
 
 impl Throttled {
-    /// What was added since `before`.
+    /// Returns the increase since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -364,7 +364,7 @@ impl Quota {
         this.read().map(|_| this)
     }
 
-    /// What it counts now; `None`: the kernel does not report it (of the topmost group, for one).
+    /// Reads the counters; `None`: the kernel does not report them (of the topmost group, for one).
     pub fn read(&self) -> Option<Throttled> {
         let mut text = [0; 1024];
         let length = self.stat.read_at(&mut text, 0).ok()?;

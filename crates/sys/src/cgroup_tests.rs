@@ -89,7 +89,7 @@ fn a_container_finds_its_group_below_what_is_mounted_there() {
     ]);
     let told = host.groups().memory().expect("a limit");
     assert_eq!((told.group.as_str(), told.left), ("/docker/7", 500));
-    // It was moved out of what it sees.
+    // The process was moved out of the groups that it sees.
     host.put("proc/self/cgroup", "4:memory:/elsewhere");
     assert_eq!(host.groups().memory(), None);
 }

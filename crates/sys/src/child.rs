@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// Where and how a program is to run. Programs that it starts inherit all of it but the end with this process.
+/// Conditions under which a program runs. Programs that it starts inherit all of them except [`Place::ends_with_us`].
 #[derive(Debug, Default)]
 pub struct Place {
     /// The `cgroup.procs` of the groups that it joins, open for writing.
@@ -28,7 +28,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Has the program that `command` starts begin there. Starting it fails where the kernel refuses any of it.
+    /// Makes the program that `command` starts begin there. Starting it fails if the kernel refuses any of it.
     pub fn of(self, command: &mut Command) {
         let mut set = CpuSet::new();
         self.cores
@@ -38,7 +38,7 @@ impl Place {
         let parent = rustix::process::getpid();
         let begin = move || {
             for group in &self.groups {
-                // The group of whoever writes it.
+                // Writing 0 moves the process that writes it into the group.
                 rustix::io::write(group, b"0")?;
             }
             if !self.cores.is_empty() {
@@ -67,8 +67,8 @@ impl Place {
     }
 }
 
-/// Has the program that `command` starts begin in a session of its own, without a terminal: no key reaches it, nor what
-/// ends with the terminal. Starting it fails where the kernel refuses.
+/// Makes the program that `command` starts begin in a session of its own, without a terminal: no key reaches it, nor
+/// what ends with the terminal. Starting it fails if the kernel refuses.
 pub fn own_session(command: &mut Command) {
     let begin = || {
         // A leader of a process group may not: a new process is none, unless `process_group(0)` has made it one.
@@ -79,7 +79,7 @@ pub fn own_session(command: &mut Command) {
     unsafe { command.pre_exec(begin) };
 }
 
-/// Has the calling thread get all signals: a program inherits what its parent has blocked. Async-signal-safe.
+/// Makes the calling thread get all signals: a program inherits what its parent has blocked. Async-signal-safe.
 fn unblock_all() -> io::Result<()> {
     // SAFETY: a zeroed set is overwritten by sigemptyset; the pointers are to it and outlive the calls.
     let error = unsafe {
@@ -107,7 +107,7 @@ pub struct Came {
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
-/// What [`Signals::wait`] has waited for.
+/// Event that ended a [`Signals::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// A signal has come.
@@ -117,8 +117,8 @@ pub enum Happened {
 }
 
 impl Signals {
-    /// Of the calling thread, and of threads and programs that it starts from now on, but for those with a [`Place`].
-    /// To be called before there are other threads.
+    /// Blocks these signals for the calling thread, and for threads and programs that it starts from now on, except
+    /// programs with a [`Place`]. Must be called before there are other threads.
     ///
     /// # Errors
     /// The kernel's.

@@ -70,7 +70,7 @@ pub fn utc_ns(monotonic_ns: u64) -> u64 {
     monotonic_ns.saturating_add_signed(utc_offset_ns().0)
 }
 
-/// For how long the host has been suspended since it was started, ns: by so much `CLOCK_BOOTTIME` is ahead.
+/// Returns how long the host was suspended since it started, ns: `CLOCK_BOOTTIME` is ahead by as much.
 pub fn suspended_ns() -> u64 {
     let before = monotonic_ns();
     let offset = namespace::offsets().map_or(0, |offsets| offsets.boottime_ns);
@@ -115,7 +115,7 @@ impl Pair {
 const STEADY_NS: u64 = 100_000_000;
 /// And while they don't.
 const CLOSE_NS: u64 = 20_000_000;
-/// Pairs closer than this tell no rate: their own error is some 50 ns.
+/// Shortest distance of two pairs from which a rate is computed: the pairs' own error is some 50 ns.
 const LEAST_BASE_NS: u64 = 10_000_000;
 /// The rate is measured over this long while it stays the same.
 const BASE_NS: u64 = 1_000_000_000;
@@ -149,7 +149,7 @@ impl Follower {
         }
     }
 
-    /// Takes note of a new pair; when the next one is wanted.
+    /// Records a new pair and returns the time until the next one is wanted.
     fn follow(&mut self, now: Pair) -> Duration {
         if now.ns.saturating_sub(self.last.ns) < LEAST_BASE_NS {
             return Duration::from_nanos(LEAST_BASE_NS);
@@ -168,7 +168,7 @@ impl Follower {
             self.line.scale
         } else {
             if !agrees {
-                // The rate has changed: what was measured before tells nothing.
+                // The rate has changed: earlier pairs say nothing about it.
                 self.base = self.last;
             }
             let rate = scale_between(self.base, now);
@@ -201,7 +201,7 @@ pub struct ClockSource {
 }
 
 impl ClockSource {
-    /// Calibrates for about 20 ms where the counter is the kernel's own clock source; else every read is a system call.
+    /// Calibrates for about 20 ms if the counter is the kernel's own clock source; else every read is a system call.
     pub fn new() -> Self {
         if !counter::is_sound() {
             return Self {
@@ -242,8 +242,8 @@ impl ClockSource {
         clock
     }
 
-    /// Takes a new pair and publishes the line that follows from it; tells when it is to be called again. From one
-    /// thread.
+    /// Takes a new pair and publishes the line that follows from it. Returns the time until the next call. Only one
+    /// thread may call it.
     pub fn discipline(&mut self) -> Duration {
         let (Some(p), Some(follower)) = (&self.published, &mut self.follower) else {
             return Duration::from_nanos(STEADY_NS);

@@ -1,5 +1,5 @@
-//! What tells apart why a thread did not run: that the process was stopped and continued, whose threads used how much
-//! of the processor, and which threads of other processes ran meanwhile.
+//! Evidence of why a thread did not run: when the process was stopped and continued, which threads of other processes
+//! ran meanwhile, and how much of the processor they used.
 
 use crate::clock::monotonic_in_handler_ns;
 use rustix::process::Pid;
@@ -21,7 +21,7 @@ extern "C" fn on_continue(_: libc::c_int) {
     crate::terminal::continued();
 }
 
-/// Notes from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.
+/// Records from now on when the process goes on after it was stopped (Ctrl-Z, SIGSTOP): the kernel sends SIGCONT then.
 pub fn watch_continues() {
     // The handler can't read the offset of a time namespace.
     crate::clock::monotonic_ns();
@@ -36,14 +36,14 @@ pub fn watch_continues() {
     }
 }
 
-/// How many times the process was told to continue so far.
+/// Returns how many times the process received SIGCONT so far.
 pub fn continued() -> usize {
     CONTINUED.load(Ordering::Relaxed)
 }
 
-/// When the process was continued, ns of the lanes' clock: the newest 64 times. The handler runs on a thread that has
-/// to get a core first, so each may be some ms late. One that had not been stopped is told, too: `timeout` does so
-/// after each signal that it sends.
+/// Returns when the process was continued, ns of the lanes' clock: the newest 64 times. The handler runs on a thread
+/// that has to get a core first, so each time may be some ms late. A SIGCONT to a process that was not stopped is
+/// included, too: `timeout` sends one after each signal that it sends.
 pub fn continues() -> Vec<u64> {
     let known = CONTINUED.load(Ordering::Relaxed).min(REMEMBERED);
     TIMES[..known].iter().map(|time| time.load(Ordering::Relaxed)).collect()
@@ -52,35 +52,35 @@ pub fn continues() -> Vec<u64> {
 /// A thread of another process that has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// Its process.
+    /// Number of the process.
     pub process: u32,
     /// The name of the process.
     pub program: String,
-    /// Its thread.
+    /// Number of the thread.
     pub thread: u32,
     /// The thread's name.
     pub name: String,
     /// The core that it ran on last.
     pub core: usize,
-    /// It may run on that core only, so all of its time was there.
+    /// The thread may run on that core only, so all of its time was there.
     pub bound: bool,
     /// Time that it has run meanwhile, ns.
     pub ran_ns: u64,
 }
 
 impl Rival {
-    /// It is a lane of another `mpps`.
+    /// Returns whether the thread is a lane of another `mpps`.
     pub fn is_lane(&self) -> bool {
         self.program == "mpps" && self.name.starts_with("lane")
     }
 }
 
-/// For how long the threads of other processes had run at a time. What can't be read is passed over.
+/// Times that the threads of other processes had run by one moment. What can't be read is left out.
 #[derive(Clone, Debug, Default)]
 pub struct OthersRan(HashMap<(u32, u32), u64>);
 
 impl OthersRan {
-    /// As it is now. Goes through all of `/proc`, one file for each thread (some 7 µs): for before a run.
+    /// Reads the present times. Goes through all of `/proc`, one file for each thread (some 7 µs): for before a run.
     pub fn now() -> Self {
         let threads = others().filter_map(|(process, thread, path)| Some(((process, thread), ran_ns(&path)?)));
         Self(threads.collect())
@@ -127,13 +127,13 @@ fn threads_of(process: u32) -> impl Iterator<Item = (u32, u32, String)> {
     threads.into_iter().map(path)
 }
 
-/// For how long a thread has run since it began, ns.
+/// Returns how long a thread has run since it began, ns.
 fn ran_ns(path: &str) -> Option<u64> {
     let ran = fs::read_to_string(format!("{path}/schedstat")).ok()?;
     ran.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Whether a thread may run on one core only; no where that can't be read.
+/// Returns whether a thread may run on one core only; false if that can't be read.
 fn may_run_on_one_core(thread: u32) -> bool {
     let thread = i32::try_from(thread).ok().and_then(Pid::from_raw);
     thread.is_some_and(|thread| sched_getaffinity(Some(thread)).is_ok_and(|cores| cores.count() == 1))
@@ -175,7 +175,7 @@ mod tests {
                 let _ = self.0.wait();
             }
         }
-        // It ends with this test, even one that is killed.
+        // The shell ends with this test, even if the test is killed.
         let spinner = std::process::Command::new("sh")
             .args(["-c", "while [ -d /proc/$PPID ]; do :; done"])
             .spawn()

@@ -1,4 +1,4 @@
-//! Files that say what a process has changed on the host, so that a later one puts it back where this one was killed.
+//! Files that say what a process has changed on the host, so that a later one puts it back if this one was killed.
 //!
 //! Each is written before the change and locked for as long as its process lives: the kernel drops the lock however the
 //! process ends. A file that is there and not locked belongs to a process that was killed.
@@ -31,10 +31,10 @@ impl Entry {
         Ok(Self { path, file })
     }
 
-    /// Has it say something else, in one step: after a kill it says the one or the other.
+    /// Replaces the text in one step: after a kill the file has either the old text or the new.
     ///
     /// # Errors
-    /// When it can't be written: it says what it said.
+    /// When it can't be written: the old text stays.
     pub fn replace(&mut self, text: &str) -> io::Result<()> {
         let own = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         self.file = put(self.folder(), &own, text, &self.path)?;
@@ -55,7 +55,7 @@ impl Entry {
         (file.metadata().ok()?.nlink() > 0).then_some(Self { path, file })
     }
 
-    /// What it says now. A kill may have cut its end off within a character, which is then none.
+    /// Returns the text of the file. A character that a kill has cut in two is replaced by U+FFFD.
     ///
     /// # Errors
     /// When it can't be read.
@@ -66,10 +66,10 @@ impl Entry {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Adds to its end, in one write.
+    /// Adds text to the end of the file, in one write.
     ///
     /// # Errors
-    /// When it can't be written: it says what it said, so that what is added later stands on a line of its own.
+    /// When it can't be written: the old text stays, so that a later addition stands on a line of its own.
     pub fn append(&mut self, text: &str) -> io::Result<()> {
         let end = self.file.seek(io::SeekFrom::End(0))?;
         self.file.write_all(text.as_bytes()).inspect_err(|_| {
@@ -77,12 +77,12 @@ impl Entry {
         })
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder that it lies in.
+    /// Returns the folder of the file.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
@@ -113,8 +113,8 @@ fn put(folder: &Path, own: &str, text: &str, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Why a file is none that this program has written for this user; `None`: it may be. What it says is done with all
-/// rights of whoever reads it.
+/// Returns why this program can't have written a file for this user; `None`: it may have. Whatever the file says is
+/// done with all rights of the process that reads it.
 fn stranger(file: &Metadata) -> Option<String> {
     let me = rustix::process::geteuid().as_raw();
     match file {
@@ -138,14 +138,14 @@ pub fn files(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     own.map(|(path, _)| path).collect()
 }
 
-/// What has such a name and is no journal, with the reason: nobody undoes anything by it.
+/// Returns files of such a name that are no journal, each with the reason. Nothing is undone by them.
 pub fn foreign(folder: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     named(folder, prefix)
         .filter_map(|(path, file)| Some((path, stranger(&file)?)))
         .collect()
 }
 
-/// Those of processes that were killed; they are this process's from now on.
+/// Takes over the files of processes that were killed; they are this process's from now on.
 pub fn abandoned(folder: &Path, prefix: &str) -> Vec<Entry> {
     files(folder, prefix).into_iter().filter_map(Entry::take).collect()
 }

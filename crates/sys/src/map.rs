@@ -1,5 +1,5 @@
-//! Array maps of BPF programs in our memory: what programs in the kernel count is read, and what they are told is
-//! written, without a system call.
+//! Array maps of BPF programs, mapped into our memory: counters of the programs in the kernel are read, and settings
+//! for them written, without a system call.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -81,7 +81,7 @@ impl<T: Shared> std::ops::Deref for Mapping<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: the mapping holds `count` elements until it is dropped, begins at a page, and any bytes are a value
-        // of a `Shared` type, whoever changes them.
+        // of a `Shared` type, no matter who changes them.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
     }
 }

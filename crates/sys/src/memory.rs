@@ -1,21 +1,21 @@
-//! How much memory this process may still take, and one plain line where it gets none.
+//! Memory that this process may still take, and one plain line if it gets none.
 
 use crate::cgroup::Groups;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::read_to_string;
 use std::io::Write;
 
-/// Memory that may still be taken, and by what it is limited.
+/// Memory that may still be taken, and the source of its limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     /// Bytes.
     pub bytes: u64,
-    /// What says so: "this host has", …
+    /// Source of the limit, as the start of a sentence: "this host has", …
     pub who: String,
 }
 
-/// The least of what the host has available, what its control groups leave, and `RLIMIT_AS` (`ulimit -v`). `None` where
-/// nothing tells.
+/// Returns the least of the memory that the host has available, the memory that its control groups leave, and
+/// `RLIMIT_AS` (`ulimit -v`). `None` if none of them is known.
 pub fn available() -> Option<Available> {
     let of = |bytes: Option<u64>, who: &str| {
         let who = who.to_owned();
@@ -49,13 +49,13 @@ fn address_space() -> Option<u64> {
     Some(most.saturating_sub(pages * rustix::param::page_size() as u64))
 }
 
-/// The system's allocator, which says in one line that there is no memory and ends the program with exit code 1, where
+/// The system's allocator. If there is no memory it reports that in one line and ends the program with exit code 1;
 /// Rust would end it by a signal.
 #[derive(Debug)]
 pub struct Plain;
 
 // SAFETY: every method passes its arguments on to the system's allocator, whose contract is the same, and returns what
-// that returned; where that is null the process ends.
+// that returned; if that is null the process ends.
 unsafe impl GlobalAlloc for Plain {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -90,12 +90,12 @@ fn given(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Says so without an allocation, and ends the program.
+/// Reports without an allocation that memory was refused, and ends the program.
 #[cold]
 fn refused(size: usize) -> ! {
     let mut line = [0; 160];
     let mut rest = &mut line[..];
-    // It fits.
+    // The text fits into the line.
     let _ = writeln!(
         rest,
         "mpps: out of memory: {size} bytes more were refused: want fewer flows, lanes or buffers, or a higher limit"

@@ -1,8 +1,8 @@
-//! Samples of where a thread is, taken by the kernel some hundred times a second of its running
+//! Samples of a thread's position in the code, taken by the kernel some hundred times per second of its running time
 //! (`perf_event_open(2)`, event `cpu-clock`).
 //!
-//! The event is opened by another thread than the sampled one, which notices nothing of it but the interrupt. Records
-//! go into a ring that both sides map; what is in them is told by [`record`].
+//! The event is opened by another thread than the sampled one, which notices nothing but the interrupt. Records go into
+//! a ring that both sides map; [`record`] decodes them.
 
 pub(crate) mod event;
 pub mod record;
@@ -32,9 +32,9 @@ impl Sampler {
     /// Samples thread `tid`, `hz` times a second of its running; `kernel`: also while it is in the kernel.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` where that is not allowed (`kernel.perf_event_paranoid`, CAP_PERFMON), or the ring is more
-    /// than the user may lock; `EINVAL` where `hz` is more than `kernel.perf_event_max_sample_rate`; `ESRCH` where
-    /// there is no such thread; `ENOENT` or `ENOSYS` where the kernel has none of this.
+    /// `EACCES` or `EPERM` if that is not allowed (`kernel.perf_event_paranoid`, CAP_PERFMON), or the ring is more
+    /// than the user may lock; `EINVAL` if `hz` is more than `kernel.perf_event_max_sample_rate`; `ESRCH` where
+    /// there is no such thread; `ENOENT` or `ENOSYS` if the kernel has none of this.
     pub fn open(tid: i32, hz: u32, kernel: bool) -> io::Result<Self> {
         let mut attr = Attr {
             kind: TYPE_SOFTWARE,
@@ -48,7 +48,7 @@ impl Sampler {
             ..Attr::default()
         };
         let event = match open(&attr, tid) {
-            // Whoever has made `perf_event_max_stack` less than it comes with.
+            // Somebody has set `perf_event_max_stack` below its default.
             Err(e) if e.raw_os_error() == Some(libc::EOVERFLOW) => {
                 attr.sample_max_stack = 0;
                 open(&attr, tid)?
@@ -61,9 +61,8 @@ impl Sampler {
         })
     }
 
-    /// Puts what has come since the last call at the end of `into`: whole records, for
-    /// [`Records`](record::Records). Whether all was there: else the cursors made no sense, and what lay between them
-    /// is left out.
+    /// Puts what has come since the last call at the end of `into`: whole records, for [`Records`](record::Records).
+    /// Returns false if the cursors made no sense: then what lay between them is left out.
     pub fn read(&mut self, into: &mut Vec<u8>) -> bool {
         self.ring.read(into)
     }

@@ -70,8 +70,8 @@ pub fn is_own_folder(path: &Path) -> bool {
         .is_ok_and(|stat| kind(&stat) == FileType::Directory && stat.st_uid == me() && stat.st_mode & OTHERS_WRITE == 0)
 }
 
-/// Where this user's sockets, locks and the like lie: `/run/mpps` for root, else `mpps` in the user's own folder of the
-/// session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`.
+/// Returns the folder of this user's sockets, locks and the like: `/run/mpps` for root, else `mpps` in the user's own
+/// folder of the session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`.
 pub fn runtime_path() -> PathBuf {
     let uid = me();
     if uid == 0 {
@@ -86,7 +86,7 @@ pub fn runtime_path() -> PathBuf {
     }
 }
 
-/// [`runtime_path`], made where it is missing.
+/// [`runtime_path`], made if it is missing.
 ///
 /// # Errors
 /// When it does not belong to the user alone.
@@ -108,7 +108,7 @@ pub fn create(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens `path` for writing, made where it is missing; a file that is there keeps what is in it.
+/// Opens `path` for writing, made if it is missing; a file that is there keeps what is in it.
 ///
 /// In a folder where others may make files, links and files of theirs are refused: regular files, FIFOs, and files with
 /// a second name. Under sudo, files (not links) of the user who called it are that user's own. Devices and what `/proc`
@@ -126,8 +126,8 @@ pub fn open(path: &Path, more: OFlags) -> io::Result<File> {
     }
 }
 
-/// Where a file is or is to be: a folder, kept open, and a name in it that is no link. Nobody can lead elsewhere what
-/// is done with it by moving folders or putting links in the way.
+/// Place of a file that exists or is to be made: a folder, kept open, and a name in it that is no link. Nobody can
+/// redirect what is done with the file by moving folders or putting links in the way.
 #[derive(Debug)]
 pub struct Place {
     folder: OwnedFd,
@@ -136,7 +136,7 @@ pub struct Place {
     shared: bool,
 }
 
-/// What lies at a [`Place`].
+/// File that exists at a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct There {
     /// A regular file.
@@ -165,7 +165,8 @@ impl Place {
         Ok(Some(Self { folder, name, shared }))
     }
 
-    /// The file `name` in an open folder. A link of that name is followed by nobody, whoever has made it.
+    /// Returns the place of the file `name` in an open folder. A link of that name is never followed, no matter who
+    /// made it.
     ///
     /// # Errors
     /// When the folder can't be looked at.
@@ -175,7 +176,7 @@ impl Place {
         Ok(Self { folder, name, shared })
     }
 
-    /// What lies there; `None`: nothing.
+    /// Returns what exists at the place; `None`: nothing.
     ///
     /// # Errors
     /// When it is a link, or a file of somebody else's where others may put files.
@@ -215,7 +216,7 @@ impl Place {
         self.open_or_make(more).map(|(file, _)| file)
     }
 
-    /// Opens it as [`open`] does, and tells whether it was made.
+    /// Opens the file as [`open`] does, and returns whether it was made.
     ///
     /// # Errors
     /// As [`open`].
@@ -264,7 +265,8 @@ impl Place {
         self.replace_with_mode(bytes, None)
     }
 
-    /// As [`Place::replace`], and the file has this mode then, whatever umask or an earlier file have.
+    /// Replaces the file as [`Place::replace`] does, and gives it this mode, whatever the umask or an earlier file's
+    /// mode.
     ///
     /// # Errors
     /// As [`Place::replace`].
@@ -293,7 +295,7 @@ impl Place {
         Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 
-    /// A new file in the folder, with a name that nobody has, and no more rights than these.
+    /// Makes a new file in the folder, with a name that no file has, and no more rights than these.
     fn draft(&self, mode: u32) -> io::Result<(OsString, File)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -309,7 +311,7 @@ impl Place {
 /// Checks the way to `path` as [`create`] does, for those who open it otherwise: by a rename, or later.
 ///
 /// # Errors
-/// As [`create`], where it is there already; an absent file is no error.
+/// As [`create`], if it is there already; an absent file is no error.
 pub fn check(path: &Path) -> io::Result<()> {
     match Place::find(path)? {
         Some(place) => place.look().map(drop),
@@ -325,12 +327,12 @@ pub fn check(path: &Path) -> io::Result<()> {
 pub fn remove(path: &Path) -> io::Result<()> {
     match Place::find(path)? {
         Some(place) => place.remove(),
-        // What the kernel has links to is nobody's to remove.
+        // The kernel's own links lead to files that are nobody's to remove.
         None => Err(refuse(format!("{} is no file of its own", path.display()))),
     }
 }
 
-/// Opens the folder `path`, which is made where it is missing with those above it; links on the way to it by the rules
+/// Opens the folder `path`, made if it is missing, with those above it; links on the way to it by the rules
 /// of [`create`].
 ///
 /// # Errors
@@ -352,7 +354,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
 }
 
-/// Makes the folder `path`, with those above it where they are missing; links on the way to it by the rules of
+/// Makes the folder `path`, with those above it if they are missing; links on the way to it by the rules of
 /// [`create`].
 ///
 /// # Errors
@@ -405,8 +407,9 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Removes the files of these names in it, links and not what they lead to, and then the folder, unless there is
-    /// more in it or another stands in its place; then those above it that were made for it, by the same rule.
+    /// Removes the files of these names in the folder, links and not what they lead to. Then removes the folder, unless
+    /// there is more in it or another folder has its name now. Last, removes the folders above that were made for it,
+    /// by the same rule.
     pub fn remove(&self, names: &[impl AsRef<OsStr>]) {
         for name in names {
             let _ = rustix::fs::unlinkat(&self.folder, name.as_ref(), AtFlags::empty());
@@ -424,8 +427,8 @@ impl NewFolder {
     }
 }
 
-/// Has no file `name` in a folder, and shows that one can be made there: what is there is removed, a link and not what
-/// it leads to.
+/// Makes sure that a folder has no file `name`, and that one can be made there. What is there is removed: a link, and
+/// not what it leads to.
 ///
 /// # Errors
 /// When it can't be removed or made.
@@ -455,11 +458,11 @@ const LINKS: usize = 40;
 /// File system type of `/proc` (`linux/magic.h`).
 const PROC_SUPER_MAGIC: i128 = 0x9fa0;
 
-/// Where a path leads.
+/// Target of a path.
 enum End {
-    /// To this name in this folder; no link.
+    /// A name in a folder; no link.
     File(OwnedFd, OsString),
-    /// To something open, by a link of the kernel's own: `/proc/self/fd/1`.
+    /// Something open, reached by a link of the kernel's own: `/proc/self/fd/1`.
     Kernel,
 }
 
@@ -506,7 +509,7 @@ fn walk(path: &Path) -> io::Result<End> {
             return Ok(End::Kernel);
         }
         if kernels {
-            // It leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
+            // The link leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
             at = step(&at, &name, OFlags::empty())?;
             continue;
         }

@@ -1,9 +1,9 @@
-//! What this process may do beyond its user, and giving it up.
+//! Privileges that this process has beyond its user's, and how it gives them up.
 //!
 //! Linux keeps credentials per thread. The C library's wrappers change all threads of a process at once, by a signal to
-//! each; what is here changes the calling thread alone, by the system calls themselves, so that a lane gives up its own
-//! when it has opened what it needs, and threads that it makes later are born without. Threads that a library has made
-//! can't be asked to: [`everywhere`] reaches those by a signal.
+//! each. The functions here change the calling thread alone, by the system calls themselves. So a lane gives up its own
+//! privileges when it has opened what it needs, and threads that it makes later are born without. Threads that a
+//! library has made can't be asked to: [`everywhere`] reaches those by a signal.
 
 use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getuid};
 use rustix::thread::{self as raw, CapabilitySets};
@@ -18,7 +18,7 @@ pub use rustix::thread::CapabilitySet;
 /// How long the other threads may take to give up what they hold.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Who a process runs for.
+/// User that a process runs for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     uid: Uid,
@@ -27,7 +27,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user who called this process by `sudo`; `None` where it is not root, or not by sudo, or by root. Source:
+    /// The user who called this process by `sudo`; `None` if it is not root, or not by sudo, or by root. Source:
     /// `SUDO_UID`, `SUDO_GID`, which sudo sets whatever they were before.
     pub fn of_sudo() -> Option<Self> {
         if !getuid().is_root() || !geteuid().is_root() {
@@ -107,7 +107,7 @@ fn groups_are_fixed() -> bool {
     std::fs::read_to_string("/proc/self/setgroups").is_ok_and(|rule| rule.trim() == "deny")
 }
 
-/// The groups of a user, by the host's user database; `None` where it does not tell.
+/// Returns the groups of a user, by the host's user database; `None` if the database does not give them.
 fn groups_of(name: &CStr, gid: u32) -> Option<Vec<Gid>> {
     const MOST: usize = 1024;
     let mut groups = vec![0; MOST];
@@ -118,7 +118,7 @@ fn groups_of(name: &CStr, gid: u32) -> Option<Vec<Gid>> {
     Some(groups[..found.min(MOST)].iter().map(|&g| Gid::from_raw(g)).collect())
 }
 
-/// What the calling thread may make use of.
+/// Returns the capabilities that the calling thread may use.
 pub fn held() -> CapabilitySet {
     raw::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
@@ -175,26 +175,26 @@ pub fn names(set: CapabilitySet) -> String {
     }
 }
 
-/// What a thread keeps.
+/// Privileges that a thread keeps.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    /// Capabilities that it may make use of, of those that it holds.
+    /// Capabilities that the thread may still use, of those that it holds.
     pub held: CapabilitySet,
-    /// Of these, in force; others are made so for the call that needs them.
+    /// Capabilities in force, a part of `held`; the others are put in force for the call that needs them.
     pub in_force: CapabilitySet,
-    /// Who it becomes, for good.
+    /// User that the thread becomes, for good.
     pub user: Option<User>,
 }
 
 impl Keep {
-    /// Nothing.
+    /// No privileges.
     pub const NOTHING: Self = Self {
         held: CapabilitySet::empty(),
         in_force: CapabilitySet::empty(),
         user: None,
     };
 
-    /// Has the calling thread, and those that it makes from then on, keep this and nothing more, for good.
+    /// Makes the calling thread, and those that it makes from then on, keep this and nothing more, for good.
     ///
     /// # Errors
     /// When the kernel refuses: the thread may then have all that it had.
@@ -261,7 +261,7 @@ pub fn aside(user: Option<&User>) -> io::Result<Aside> {
     if let Some(user) = user {
         let before = (geteuid(), getegid(), rustix::process::getgroups()?);
         raw::set_thread_groups(&user.groups)?;
-        // From here on what was changed is put back where the rest fails.
+        // From here on what was changed is put back if the rest fails.
         aside.ids = Some(before);
         effective_ids(user.uid, user.gid)?;
     }
@@ -277,7 +277,7 @@ pub fn aside(user: Option<&User>) -> io::Result<Aside> {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // What is not had again is missed by the call that needs it, which says so.
+        // A privilege that does not come back is missed by the call that needs it, which reports that.
         if let Some((uid, gid, groups)) = self.ids.take() {
             // The user first: without capabilities only the saved user and group may be taken up again.
             let _ = effective_ids(uid, gid);
@@ -325,7 +325,7 @@ pub fn with_reserve<T>(cap: CapabilitySet, work: impl FnOnce() -> T) -> T {
         .ok()
         .filter(|sets| sets.permitted.contains(cap) && !sets.effective.contains(cap));
     let Some(before) = reserve else { return work() };
-    // A refusal is told by the call that then lacks it.
+    // A refusal is reported by the call that then lacks the capability.
     let _ = raw::set_capabilities(
         None,
         CapabilitySets {
@@ -338,7 +338,7 @@ pub fn with_reserve<T>(cap: CapabilitySet, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What [`everywhere`] asks of threads that the signal reaches.
+/// Privileges that [`everywhere`] leaves to threads that the signal reaches.
 static WANTED: AtomicPtr<Keep> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal(_: libc::c_int) {
@@ -364,7 +364,7 @@ fn free_signal() -> Option<libc::c_int> {
     })
 }
 
-/// Has the threads of this process that libraries have made keep `keep`: all whose capabilities or user are more than
+/// Makes the threads of this process that libraries have made keep `keep`: all whose capabilities or user are more than
 /// `most`, which is what the process's own may have kept. Called last, when those have given up theirs.
 ///
 /// # Errors
@@ -431,7 +431,7 @@ fn strays(keep: &Keep, most: CapabilitySet) -> Vec<(i32, String)> {
 }
 
 /// Whether the kernel lets a thread without capabilities run programs and read maps that it has descriptors of. Before
-/// Linux 5.19 it does not where `kernel.unprivileged_bpf_disabled` is set. Asked by a thread that gives up its own.
+/// Linux 5.19 it does not if `kernel.unprivileged_bpf_disabled` is set. Asked by a thread that gives up its own.
 ///
 /// # Errors
 /// When no thread can be started to ask: then it is not known.
@@ -441,7 +441,7 @@ pub fn bpf_needs_none() -> io::Result<bool> {
         if Keep::NOTHING.apply().is_err() {
             return false;
         }
-        // A descriptor that is none: whoever may ask is told so.
+        // An invalid descriptor: a process that may ask gets an error other than EPERM.
         let mut attr = [u32::MAX; 20];
         attr[1..].fill(0);
         // SAFETY: `attr` is readable for the size passed and outlives the call; no field of it is taken for a pointer,

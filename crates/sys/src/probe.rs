@@ -1,7 +1,7 @@
 //! Asking the kernel whether it would serve a path: each probe makes the smallest object of its kind and drops it.
 //!
-//! A version number does not tell: a container's seccomp filter, a sysctl or a build option can refuse what the
-//! version has. Nothing here changes the host.
+//! A version number is not enough: a container's seccomp filter, a sysctl or a build option can refuse what the version
+//! has. Nothing here changes the host.
 
 use crate::privilege::{CapabilitySet, held};
 use std::io;
@@ -36,7 +36,8 @@ pub fn bpf_map() -> io::Result<()> {
     close_or_error(fd)
 }
 
-/// Why BPF is forbidden to this process, whatever capabilities it has; `None`: it is not, or it only lacks these.
+/// Returns why BPF is forbidden to this process whatever its capabilities; `None`: it is not, or only capabilities are
+/// missing.
 pub fn bpf_forbidden() -> Option<String> {
     let error = bpf_map().err()?;
     let may = held().intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN);
@@ -65,7 +66,7 @@ pub fn in_user_namespace() -> Option<bool> {
     Some(!map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
 }
 
-/// Release of the kernel, as `uname -r` prints it. It takes no file, so that it is known where `/proc` is hidden.
+/// Release of the kernel, as `uname -r` prints it. It takes no file, so that it is known even if `/proc` is hidden.
 pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }

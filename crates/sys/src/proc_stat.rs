@@ -1,4 +1,4 @@
-//! What the scheduler and the hypervisor did, read from files of `/proc` that stay open.
+//! Times that the scheduler and the hypervisor account for, read from files of `/proc` that stay open.
 //!
 //! Opening such a file costs several times what reading it does, and allocates. A run opens each once, before its first
 //! packet and before it gives up any right, and then calls the kernel once per reading.
@@ -37,7 +37,7 @@ impl FirstLine {
     }
 }
 
-/// What the scheduler gave a thread and kept from it, since the thread began.
+/// Time that the scheduler ran a thread and kept it waiting, since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// Time on a core, ns.
@@ -53,7 +53,7 @@ pub struct ThreadTimes {
 pub struct ThreadStat(FirstLine);
 
 impl ThreadStat {
-    /// Of thread `tid`; `None` where there is no such thread or the kernel keeps no such times.
+    /// Opens the times of thread `tid`; `None` if there is no such thread or the kernel keeps no such times.
     pub fn open(tid: i32) -> Option<Self> {
         let file = FirstLine::open(&format!("/proc/self/task/{tid}/schedstat"))?;
         let this = Self(file);
@@ -77,8 +77,8 @@ pub fn name_in(folder: &std::path::Path) -> Option<String> {
     Some(shown(name.strip_suffix(b"\n").unwrap_or(&name)))
 }
 
-/// A name, or words, that a program has given itself. Any user may put any bytes there (`PR_SET_NAME`): a terminal
-/// would obey control characters, so others stand in their place.
+/// Returns a name, or words, that a program has given itself, safe to print. Any user may put any bytes there
+/// (`PR_SET_NAME`): a terminal would obey control characters, so they are replaced.
 pub fn shown(name: &[u8]) -> String {
     crate::text::plain(String::from_utf8_lossy(name).trim(), '\u{fffd}')
 }
@@ -107,7 +107,7 @@ pub struct Steal {
 }
 
 impl Steal {
-    /// `None` where the kernel does not tell.
+    /// Opens the file; `None` if the kernel does not report stolen time.
     pub fn open() -> Option<Self> {
         let this = Self {
             stat: FirstLine::open("/proc/stat")?,
@@ -116,8 +116,8 @@ impl Steal {
         this.read_ns().is_some().then_some(this)
     }
 
-    /// Since boot, ns, at the resolution of the kernel's tick. The kernel writes the whole file for each reading, a
-    /// line per core and per interrupt: not for every few milliseconds.
+    /// Returns the time stolen since boot, ns, at the resolution of the kernel's tick. The kernel writes the whole file
+    /// for each reading, a line per core and per interrupt: not for every few milliseconds.
     pub fn read_ns(&self) -> Option<u64> {
         let [_user, _nice, _system, _idle, _iowait, _irq, _softirq, steal] = self.stat.numbers()?;
         Some(steal * self.tick_ns)

@@ -101,7 +101,7 @@ pub fn named(cpuinfo: &str, vendor: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// As Linux writes it on arm64, one of these a core.
+    /// Returns a core's entry as Linux writes it on arm64, one per core.
     fn core(implementer: &str, part: &str) -> String {
         format!(
             "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd\nCPU implementer\t: {implementer}\n\

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Sleeps until one of two descriptors can be read from, until `timeout` has passed, or until a signal; tells which of
-/// them reports an error.
+/// Sleeps until one of two descriptors can be read from, until `timeout` has passed, or until a signal. Returns which
+/// of the two report an error.
 ///
 /// # Errors
 /// When the kernel can't wait.

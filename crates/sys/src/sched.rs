@@ -22,8 +22,8 @@ pub fn own_cores() -> Vec<usize> {
     )
 }
 
-/// Of these cores those that a thread of this process could be given: `taskset` widens what was narrowed by it, and not
-/// what a cpuset allows. `None`: no thread can be started to try.
+/// Returns those of the `wanted` cores that a thread of this process could be given. `taskset` can widen a mask that
+/// was narrowed by `taskset`, but not what a cpuset allows. `None`: no thread can be started to try.
 pub fn possible_cores(wanted: &[usize]) -> Option<Vec<usize>> {
     let mut set = CpuSet::new();
     let named = wanted.iter().filter(|&&core| core < CpuSet::MAX_CPU);
@@ -41,7 +41,7 @@ pub fn denied_core(wanted: &[usize]) -> Option<(usize, Vec<usize>)> {
     Some((core, possible_cores(&all).unwrap_or_default()))
 }
 
-/// Whether a thread of this process could be given a priority now; yes where no thread can be started to try.
+/// Whether a thread of this process could be given a priority now; yes if no thread can be started to try.
 pub fn may_have(priority: Priority) -> bool {
     crate::thread::apart(move || set_priority(priority, Heirs::Normal).is_ok()).unwrap_or(true)
 }
@@ -72,7 +72,7 @@ pub fn keep_on(core: Option<usize>) -> KeptOff {
 #[derive(Debug)]
 pub struct KeptOff(Option<CpuSet>);
 
-/// Keeps the calling thread off `cores`, where it may run on others.
+/// Keeps the calling thread off `cores`, if it may run on others.
 pub fn keep_off(cores: &[usize]) -> KeptOff {
     // Asked for first: it remembers which cores the process may use.
     allowed_cores();
@@ -82,7 +82,7 @@ pub fn keep_off(cores: &[usize]) -> KeptOff {
     let mut set = CpuSet::new();
     let rest = (0..CpuSet::MAX_CPU).filter(|core| before.is_set(*core) && !cores.contains(core));
     let left = rest.map(|core| set.set(core)).count();
-    // Where it can't be done the thread stays where it is: this is a favour to the lanes, not a need.
+    // If the kernel refuses, the thread stays on its cores: this is a favour to the lanes, not a need.
     KeptOff((left > 0 && set != before && sched_setaffinity(None, &set).is_ok()).then_some(before))
 }
 
@@ -110,10 +110,10 @@ pub fn thread_id() -> i32 {
 
 /// Asks the scheduler to serve the calling thread in short slices (0.1 ms, the least that Linux 6.12 and later grant;
 /// others ignore it). A thread that wakes with a shorter slice than the one that is running takes the core at once, and
-/// both alternate by the shorter slice, where they would by milliseconds. It takes no more of the core for that.
+/// both alternate by the shorter slice, not by milliseconds. It takes no more of the core for that.
 pub fn short_slices() {
     let mut attr = SchedAttr::default();
-    // SAFETY: sched_getattr(2) writes at most as many bytes to the struct as it is told that it has, sched_setattr(2)
+    // SAFETY: sched_getattr(2) writes at most as many bytes to the struct as the size that is passed, sched_setattr(2)
     // reads as many as its first field says; both concern the calling thread (0) alone. The struct is
     // SCHED_ATTR_SIZE_VER0.
     unsafe {
@@ -158,7 +158,7 @@ const _: () = assert!(size_of::<SchedAttr>() == 48 && std::mem::offset_of!(Sched
 pub enum Priority {
     /// Nice value, -20 (largest share of the core) to 19.
     Nice(i32),
-    /// `SCHED_FIFO` with this real-time priority, 1 to 99: it runs until it sleeps, whoever of lower rank waits.
+    /// `SCHED_FIFO` with this real-time priority, 1 to 99: it runs until it sleeps, even if threads of lower rank wait.
     Fifo(u32),
 }
 
@@ -174,9 +174,9 @@ impl std::fmt::Display for Priority {
 /// Whether threads and processes that a thread starts have its priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heirs {
-    /// They have.
+    /// The same priority.
     Same,
-    /// They begin with the normal one (`SCHED_FLAG_RESET_ON_FORK`).
+    /// The normal priority (`SCHED_FLAG_RESET_ON_FORK`).
     Normal,
 }
 
@@ -193,7 +193,7 @@ pub fn set_priority(priority: Priority, heirs: Heirs) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     match priority {
-        // Whatever the policy was: a nice value means nothing to SCHED_FIFO. The slice stays.
+        // Leaves any real-time policy, as a nice value means nothing to SCHED_FIFO. The slice stays.
         Priority::Nice(nice) => (attr.policy, attr.priority, attr.nice) = (normal(attr.policy), 0, nice),
         Priority::Fifo(rank) => (attr.policy, attr.priority, attr.nice, attr.runtime_ns) = (POLICY_FIFO, rank, 0, 0),
     }
@@ -232,7 +232,7 @@ fn cores_in(list: &str) -> Option<u64> {
     list.trim().split(',').map(range).sum()
 }
 
-/// What a refused priority lacks, as the end of a sentence: empty where nothing shows it.
+/// Returns what is missing for a refused priority, as the end of a sentence: empty if nothing shows it.
 pub fn lacks_for(priority: Priority, error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
@@ -263,7 +263,7 @@ fn normal(policy: u32) -> u32 {
     }
 }
 
-/// Lets another thread that is ready run on this core; returns at once where there is none.
+/// Lets another thread that is ready run on this core; returns at once if there is none.
 #[inline]
 pub fn yield_core() {
     rustix::thread::sched_yield();

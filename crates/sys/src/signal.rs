@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
-/// When they came: the third ends the program.
+/// Times of the first two signals. The third ends the program.
 static TIMES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Written by the handler: made before the handler is put in place, and never closed.
 static WAKE: OnceLock<Option<Wake>> = OnceLock::new();
 
-/// How often SIGUSR2 came.
+/// Number of times that SIGUSR2 came.
 static REOPEN: AtomicU32 = AtomicU32::new(0);
 
 /// SIGXCPU came.
@@ -90,7 +90,7 @@ fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc:
     }
 }
 
-/// Whether this process ignores SIGHUP: whoever started it wants it to outlive the terminal (`nohup`).
+/// Returns whether this process ignores SIGHUP: then it was started to outlive the terminal (`nohup`).
 pub fn ignores_hang_up() -> bool {
     // SAFETY: a zeroed `sigaction` is a value; the call only writes to it.
     unsafe {
@@ -101,7 +101,7 @@ pub fn ignores_hang_up() -> bool {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Has a write beyond the file size limit (`ulimit -f`) fail with EFBIG from now on, as a write to a full disk fails.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with EFBIG from now on, as a write to a full disk fails.
 /// Without a handler the kernel ends the program by SIGXFSZ. A handler, unlike SIG_IGN, is not handed on to programs
 /// that this one starts.
 ///
@@ -193,7 +193,7 @@ extern "C" fn on_passed(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
     // SAFETY: the kernel hands a siginfo to a handler with SA_SIGINFO. kill(2) is async-signal-safe; errno, which the
     // interrupted code may be about to read, is this thread's and put back.
     unsafe {
-        // What the terminal sends, it sends to the child as well: both are in its foreground.
+        // Signals from the terminal reach the child as well: both processes are in its foreground.
         if child > 0 && (*info).si_code != libc::SI_KERNEL {
             let errno = *libc::__errno_location();
             libc::kill(child, signal);

@@ -1,8 +1,9 @@
-//! When a thread left its core and came back, as the kernel notes it (`perf_event_open(2)` with `context_switch`).
+//! Times when a thread left its core and came back, as the kernel records them (`perf_event_open(2)` with
+//! `context_switch`).
 //!
-//! Unlike programs at tracepoints it needs no privileges where `kernel.perf_event_paranoid` is 2 or less, and tells no
-//! more than that: not who had the core meanwhile. The event counts nothing; a ring that both sides map gets 32 bytes a
-//! switch.
+//! Unlike programs at tracepoints, the event needs no privileges if `kernel.perf_event_paranoid` is 2 or less. It shows
+//! no more than the switches: not who had the core meanwhile. The event counts nothing; a ring that both sides map gets
+//! 32 bytes per switch.
 
 use crate::perf::event::{self, Attr, EXCLUDE_HV, EXCLUDE_KERNEL, Ring, TYPE_SOFTWARE, USE_CLOCKID};
 use rustix::fd::OwnedFd;
@@ -29,11 +30,11 @@ pub struct Switch {
     pub at_ns: u64,
     /// The thread, as this process' namespace numbers it.
     pub tid: i32,
-    /// Its core.
+    /// Core that the thread left or came to.
     pub cpu: u32,
-    /// It left.
+    /// True if the thread left its core, false if it came back.
     pub out: bool,
-    /// It wanted to go on.
+    /// The thread wanted to go on.
     pub preempted: bool,
 }
 
@@ -48,12 +49,12 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Notes the switches of thread `tid` from now on.
+    /// Records the switches of thread `tid` from now on.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` where that is not allowed (`kernel.perf_event_paranoid` is more than 2 and there is no
-    /// CAP_PERFMON), or the ring is more than the user may lock; `ESRCH` where there is no such thread; `ENOENT` or
-    /// `ENOSYS` where the kernel has none of this.
+    /// `EACCES` or `EPERM` if that is not allowed (`kernel.perf_event_paranoid` is more than 2 and there is no
+    /// CAP_PERFMON), or the ring is more than the user may lock; `ESRCH` if there is no such thread; `ENOENT` or
+    /// `ENOSYS` if the kernel has none of this.
     pub fn open(tid: i32) -> io::Result<Self> {
         let attr = Attr {
             kind: TYPE_SOFTWARE,
@@ -73,10 +74,10 @@ impl Switches {
         })
     }
 
-    /// Hands on what came since the last call, by time.
+    /// Calls `each` with the switches since the last call, by time.
     pub fn read(&mut self, mut each: impl FnMut(Switch)) {
         self.bytes.clear();
-        // Where the cursors make no sense nothing is read.
+        // If the cursors make no sense, nothing is read.
         let _ = self.ring.read(&mut self.bytes);
         let mut rest = &self.bytes[..];
         while let Some((record, after)) = next(rest) {
@@ -95,7 +96,7 @@ impl Switches {
     }
 }
 
-/// `kernel.perf_event_paranoid`; `None` where the kernel has no such events.
+/// `kernel.perf_event_paranoid`; `None` if the kernel has no such events.
 pub fn paranoid() -> Option<i32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     text.trim().parse().ok()
@@ -108,7 +109,7 @@ enum Record {
     Other,
 }
 
-/// The first record, and what follows it; `None` at the end, or where a size can't be. The bytes are the kernel's, and
+/// The first record, and what follows it; `None` at the end, or if a size can't be. The bytes are the kernel's, and
 /// are trusted for nothing all the same.
 fn next(bytes: &[u8]) -> Option<(Record, &[u8])> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

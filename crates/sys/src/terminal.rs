@@ -20,7 +20,7 @@ static ALTERNATE: AtomicBool = AtomicBool::new(false);
 static DRAWING: AtomicBool = AtomicBool::new(false);
 /// Nobody takes the screen any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether Ctrl-Z is ours to handle: not where the program was started with it ignored.
+/// Ctrl-Z is ours to handle: the program was not started with it ignored.
 static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Ends a frame that was cut short, resets colours, leaves the alternate screen, shows the cursor.
@@ -46,8 +46,8 @@ const ENDINGS: [libc::c_int; 10] = [
     libc::SIGUSR1,
     libc::SIGVTALRM,
 ];
-/// What was in place for each of [`FAULTS`] before; null: nothing, or the default. What is behind the pointers is never
-/// freed.
+/// Action in place for each of [`FAULTS`] before; null: nothing, or the default. The memory behind the pointers is
+/// never freed.
 static FORMER: [AtomicPtr<libc::sigaction>; FAULTS.len()] = [const { AtomicPtr::new(null_mut()) }; FAULTS.len()];
 /// [`watch_ends`] was called.
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -101,7 +101,7 @@ pub fn taken() -> bool {
     !BEFORE.load(Ordering::Acquire).is_null()
 }
 
-/// Writes to the full screen, as long as it is taken; `None` where it is not. `write` gives how many bytes went out.
+/// Writes to the full screen, as long as it is taken; `None` if it is not. `write` gives how many bytes went out.
 /// Giving the screen back waits for the end of this, a moment at the most.
 pub fn draw<E>(write: impl FnOnce() -> Result<usize, E>) -> Option<Result<usize, E>> {
     struct Drawing;
@@ -123,7 +123,7 @@ pub fn draw<E>(write: impl FnOnce() -> Result<usize, E>) -> Option<Result<usize,
     Some(written)
 }
 
-/// Gives the terminal back, where it is taken. False: it takes nothing now, so the alternate screen stays for the next
+/// Gives the terminal back, if it is taken. False: it takes nothing now, so the alternate screen stays for the next
 /// call to leave.
 pub fn leave() -> bool {
     restore();
@@ -148,8 +148,8 @@ pub fn close() {
 }
 
 /// The calling thread hears no signal from now on: other threads do. One that draws must not be interrupted by a
-/// handler that waits for the drawing to end, and is not stopped where it touches a terminal in the background. A fault
-/// of its own is the exception: where its signal is blocked the kernel ends the program at once.
+/// handler that waits for the drawing to end, and is not stopped when it touches a terminal in the background. A fault
+/// of its own is the exception: if its signal is blocked, the kernel ends the program at once.
 pub fn deaf() {
     // SAFETY: sigfillset fills the set, which lives here; sigdelset changes it, and pthread_sigmask reads it.
     unsafe {
@@ -162,7 +162,7 @@ pub fn deaf() {
     }
 }
 
-/// Writes to the terminal on standard error; false where it takes nothing now. Async-signal-safe.
+/// Writes to the terminal on standard error; false if it takes nothing now. Async-signal-safe.
 fn write(bytes: &[u8]) -> bool {
     if !takes() {
         return false;
@@ -231,8 +231,8 @@ extern "C" fn on_leaving(signal: libc::c_int) {
     unsafe { libc::raise(signal) };
 }
 
-/// As [`on_leaving`], and a fault goes to whoever had it before: the instruction is tried again when this returns, and
-/// Rust's own handler, say, tells of a stack that is full.
+/// Does what [`on_leaving`] does, and leaves a fault to the handler that was in place before. The instruction is tried
+/// again when this returns, and Rust's own handler, say, reports that the stack is full.
 extern "C" fn on_ending(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     give_back();
     // SAFETY: the kernel hands a siginfo to a handler with SA_SIGINFO. sigaction and raise are async-signal-safe, and
@@ -272,7 +272,7 @@ fn watch_ends() {
             let mut before: libc::sigaction = zeroed();
             libc::sigaction(signal, null(), &raw mut before);
             let former = FORMER.get(number);
-            // Whoever has a handler for another signal has a use for it.
+            // A handler for any other signal is there for a purpose of its own.
             let free = before.sa_sigaction == libc::SIG_DFL || former.is_some();
             if before.sa_sigaction == libc::SIG_IGN || !free {
                 continue;
@@ -282,7 +282,7 @@ fn watch_ends() {
             }
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = on_ending as *const () as usize;
-            // SA_ONSTACK: where the fault is that the stack is full.
+            // SA_ONSTACK: the fault may be that the stack is full.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_RESETHAND | libc::SA_ONSTACK;
             libc::sigemptyset(&raw mut action.sa_mask);
             libc::sigaction(signal, &raw const action, null_mut());

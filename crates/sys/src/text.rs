@@ -47,7 +47,7 @@ pub fn comma_in_number(text: &str) -> &'static str {
 /// The text of a file.
 ///
 /// # Errors
-/// What it is instead, in a few words.
+/// The kind of file that it is instead, in a few words.
 pub fn of_bytes(bytes: Vec<u8>) -> Result<String, String> {
     let mark = byte_order_mark(&bytes);
     String::from_utf8(bytes).map_err(|_| match mark {
@@ -74,8 +74,8 @@ pub fn json(text: String) -> String {
     shown
 }
 
-/// Whether who reads this program's words reads UTF-8: by the locale, as every program of a terminal finds it out
-/// (`LC_ALL`, `LC_CTYPE`, `LANG`). Where none is set, as in containers and services, they do.
+/// Returns whether readers of this program's texts read UTF-8: by the locale, as every program of a terminal finds it
+/// out (`LC_ALL`, `LC_CTYPE`, `LANG`). If none is set, as in containers and services, they do.
 pub fn is_utf8() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     let set = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
@@ -85,7 +85,7 @@ pub fn is_utf8() -> bool {
     })
 }
 
-/// Whether a locale's name says so: `C.UTF-8`, `de_DE.utf8@euro`, `UTF-8`.
+/// Returns whether a locale's name says UTF-8: `C.UTF-8`, `de_DE.utf8@euro`, `UTF-8`.
 fn names_utf8(locale: &str) -> bool {
     // Some terminals send the character set alone.
     let codes = locale.split_once('.').map_or(locale, |(_, codes)| codes);
@@ -93,8 +93,8 @@ fn names_utf8(locale: &str) -> bool {
     codes.eq_ignore_ascii_case("UTF-8") || codes.eq_ignore_ascii_case("utf8")
 }
 
-/// Words for who reads: in ASCII where the locale has no UTF-8. Characters that no words of ours have are escaped, as
-/// Rust writes them.
+/// Returns a text for the reader: in ASCII if the locale has no UTF-8. Characters that no text of ours has are escaped,
+/// as Rust writes them.
 pub fn spoken(text: &str) -> Cow<'_, str> {
     match text.is_ascii() || is_utf8() {
         true => Cow::Borrowed(text),
@@ -102,7 +102,7 @@ pub fn spoken(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// As [`spoken`], for a screen of cells: no character of ours takes more columns than before.
+/// Returns a text like [`spoken`], for a screen of cells: no character of ours takes more columns than before.
 pub fn in_cells(text: &str) -> Cow<'_, str> {
     match text.is_ascii() || is_utf8() {
         true => Cow::Borrowed(text),

@@ -63,7 +63,7 @@ fn limit() -> Option<String> {
             full.group, full.most
         ));
     }
-    // The kernel does not apply it to whoever holds one of these.
+    // The kernel does not apply the limit to holders of one of these.
     let exempt = held().intersects(CapabilitySet::SYS_RESOURCE | CapabilitySet::SYS_ADMIN);
     let most = getrlimit(Resource::Nproc).current.filter(|_| !exempt)?;
     Some(format!(
@@ -71,7 +71,7 @@ fn limit() -> Option<String> {
     ))
 }
 
-/// What is said where a filter of system calls refuses `clone3`, by which the C library starts threads.
+/// Returns the explanation if a filter of system calls refuses `clone3`, by which the C library starts threads.
 fn sandbox() -> Option<String> {
     // SAFETY: no struct is passed, and its size is 0: a kernel that is asked refuses that as invalid, and starts
     // nothing.

@@ -1,5 +1,5 @@
-//! What this kernel's io_uring has: asked of the kernel itself, since distributions take features into older kernels,
-//! and a sysctl or seccomp filter can refuse what the version has.
+//! Features of this kernel's io_uring: asked of the kernel itself, since distributions take features into older
+//! kernels, and a sysctl or seccomp filter can refuse what the version has.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -59,7 +59,7 @@ const OP_SEND_ZC: usize = 47;
 const OP_SENDMSG_ZC: usize = 48;
 const OP_RECV_ZC: usize = 58;
 
-/// What a kernel's io_uring has, of what a packet path can use.
+/// Features of a kernel's io_uring that a packet path can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Completions that find no room are kept, not dropped (Linux 5.5).
@@ -108,7 +108,8 @@ impl Features {
             timeout: features & FEAT_EXT_ARG != 0,
             buffer_rings: buffer_rings(&ring).is_ok(),
             coop_taskrun: can(SETUP_COOP_TASKRUN),
-            // It came with the same version, and a request that is not known fails only once it is made.
+            // Multishot receive came with the same version as zero-copy send. An unknown request fails only once it is
+            // made.
             multishot_receive: has(OP_SEND_ZC),
             defer_taskrun: can(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN),
             send_zc: has(OP_SEND_ZC),
@@ -119,7 +120,8 @@ impl Features {
         })
     }
 
-    /// What there is, and what there is not, in a few words each with the version that brought it.
+    /// Returns the features that there are and those that are missing, in a few words each, with the version that
+    /// brought it.
     pub fn told(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         let all = [
             (
@@ -181,7 +183,7 @@ pub fn forbidden() -> Option<String> {
     Some(format!("{call}(2) is answered with \"{error}\": {why}"))
 }
 
-/// Name of the call that makes a ring. Where it is answered the kernel has the other two as well.
+/// Name of the call that makes a ring. If it is answered, the kernel has the other two as well.
 const SETUP: &str = "io_uring_setup";
 
 /// The system call that io_uring is denied by, with the kernel's answer; `None`: none is.
@@ -197,7 +199,7 @@ fn allowed() -> Result<(OwnedFd, u32), (&'static str, io::Error)> {
         error.raw_os_error().is_some_and(|number| denials.contains(&number))
     };
     // SAFETY: neither call is given memory: no entry is submitted and none waited for, and without memory the other is
-    // answered with EFAULT, or EINVAL before Linux 5.6, where it may be made at all.
+    // answered with EFAULT, or EINVAL before Linux 5.6, if it may be made at all.
     let (entered, registered) = unsafe {
         let none = std::ptr::null_mut::<libc::c_void>();
         let entered = libc::syscall(
@@ -297,7 +299,7 @@ mod tests {
                 return;
             }
         };
-        // What came later is not there without what came before.
+        // A later feature is not there without the earlier ones.
         assert!(
             !features.defer_taskrun || features.coop_taskrun && features.buffer_rings,
             "{features:?}"

@@ -19,7 +19,7 @@ impl Wake {
 
     /// Ends the sleep, or the next one. Never waits.
     pub fn wake(&self) {
-        // It fails only after 2^64 wakes that nobody took note of.
+        // Writing fails only after 2^64 wakes that nobody has cleared.
         let _ = write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -29,7 +29,7 @@ impl Wake {
     }
 }
 
-/// To sleep on, beside other descriptors: it can be read once it was woken.
+/// A wake can be polled beside other descriptors: it can be read once it was woken.
 impl AsFd for Wake {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -47,7 +47,7 @@ pub fn sleep(wakes: [&Wake; 2], timeout: Duration) -> io::Result<()> {
     sleep_beside(wakes, std::iter::empty(), timeout)
 }
 
-/// As [`sleep`], or until one of `others` can be read: of the first eight.
+/// Sleeps like [`sleep`], or until one of the first eight of `others` can be read.
 ///
 /// # Errors
 /// When the kernel can't wait.

@@ -1,10 +1,9 @@
-//! Writes a [`Recording`] in the Common Trace Format 1.8, as three traces that Trace Compass opens with the views it
-//! has for them, and babeltrace2 reads as text:
+//! Writes a [`Recording`] in the Common Trace Format 1.8, as three traces. Trace Compass opens them with its views for
+//! them, and babeltrace2 reads them as text:
 //!
 //! - `ust`: the stages of each lane as calls of functions (`lttng_ust_cyg_profile_fast:func_entry`), for Flame Chart,
-//!   Function Durations and the like. A stage's address stands for its name; `functions.nm` tells which.
-//! - `kernel`: what happened on the lanes' cores, under the names of LTTng's kernel tracer, for Control Flow and
-//!   Resources.
+//!   Function Durations and the like. A stage's address stands for its name; `functions.nm` lists the names.
+//! - `kernel`: events on the lanes' cores, under the names of LTTng's kernel tracer, for Control Flow and Resources.
 //! - `dpdk`: each poll of a receive queue and each burst sent, under the names of DPDK's own trace points.
 //!
 //! Each trace has an id of its own (readers merge those of one id). Times are `CLOCK_MONOTONIC`, ns.
@@ -21,25 +20,25 @@ use std::io::{self, Write};
 /// A file of the three traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// `ust/metadata` and so on.
+    /// Path: `ust/metadata` and so on.
     pub path: String,
-    /// Its content.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
-/// Events of the three traces: what a reader has to find.
+/// Numbers of events in the three traces, which a reader must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Of `ust`.
+    /// Events of `ust`.
     pub ust: u64,
-    /// Of `kernel`.
+    /// Events of `kernel`.
     pub kernel: u64,
-    /// Of `dpdk`.
+    /// Events of `dpdk`.
     pub dpdk: u64,
 }
 
 impl Counts {
-    /// Of each trace, by the name of its folder.
+    /// Returns the number of each trace, by the name of its folder.
     pub fn by_trace(&self) -> [(&'static str, u64); 3] {
         [
             (Kind::Ust.folder(), self.ust),
@@ -50,14 +49,15 @@ impl Counts {
 }
 
 const MAGIC: u32 = 0xc1fc_1fc1;
-/// A packet is closed when it is longer, bytes.
+/// Length of a packet, bytes, above which it is closed.
 const PACKET: usize = 1 << 20;
 
-/// Writes the three traces, file by file: `open` is asked for each by its path, as in [`File::path`], and the files
-/// before it are complete by then. They are several times as long as what they are made of, and stand in no memory.
+/// Writes the three traces, file by file: `open` is called for each file with its path, as in [`File::path`]; the
+/// previous files are complete by then. The files are several times as long as the recording, and are never held in
+/// memory.
 ///
 /// # Errors
-/// Those of `open`, and of what it gives.
+/// Errors of `open`, and of the writers that it returns.
 pub fn write<W: Write>(recording: &Recording, open: impl FnMut(&str) -> io::Result<W>) -> io::Result<Counts> {
     let pid = recording.meta.pid;
     let mut out = Out { open };
@@ -79,7 +79,7 @@ pub fn write<W: Write>(recording: &Recording, open: impl FnMut(&str) -> io::Resu
     })
 }
 
-/// All files of the three traces, in memory.
+/// Returns all files of the three traces, in memory.
 pub fn files(recording: &Recording) -> (Vec<File>, Counts) {
     let all: RefCell<Vec<File>> = RefCell::default();
     let open = |path: &str| {
@@ -89,12 +89,12 @@ pub fn files(recording: &Recording) -> (Vec<File>, Counts) {
         });
         Ok(Last(&all))
     };
-    // Memory takes all that it is given.
+    // Writing to memory does not fail.
     let counts = write(recording, open).unwrap_or_default();
     (all.into_inner(), counts)
 }
 
-/// The last of these files.
+/// Writer to the last of these files.
 struct Last<'f>(&'f RefCell<Vec<File>>);
 
 impl Write for Last<'_> {
@@ -109,7 +109,7 @@ impl Write for Last<'_> {
     }
 }
 
-/// Where files go.
+/// Destination of the files.
 struct Out<O> {
     open: O,
 }
@@ -138,7 +138,7 @@ impl Kind {
         }
     }
 
-    /// An id of its own within one recording, the same each time.
+    /// Returns an id that is unique within one recording, and the same each time.
     fn uuid(self, recording: &Recording) -> [u8; 16] {
         uuid(self as u8, recording)
     }
@@ -148,19 +148,19 @@ fn uuid(of: u8, recording: &Recording) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&recording.meta.start_ns.to_be_bytes());
     bytes[8..].copy_from_slice(&recording.meta.utc_offset_ns.to_be_bytes());
-    // Version 4, variant 1, and which of the three.
+    // Version 4, variant 1, and the number of the trace.
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     bytes[15] = bytes[15] & 0xfc | of;
     bytes
 }
 
-/// A trace that is being written: its streams are one a lane, or one a core. A folder without a stream is no trace to
-/// some readers: it is made with the first.
+/// A trace that is being written: it has a stream per lane, or per core. Some readers do not accept a folder without a
+/// stream, so the folder is made with the first stream.
 struct Trace {
     kind: Kind,
     uuid: [u8; 16],
-    /// `None`: it is written.
+    /// Metadata; `None` once they are written.
     metadata: Option<String>,
     events: u64,
 }
@@ -196,7 +196,7 @@ impl Trace {
         let mut packet = Packet::default();
         let mut last = 0;
         for (at, event) in events {
-            // A reader refuses a clock that goes back.
+            // Readers refuse a clock that goes back.
             let at = at.max(last);
             last = at;
             if packet.events.len() > PACKET {

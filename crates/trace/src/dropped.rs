@@ -1,29 +1,29 @@
-//! Packets of the test that the kernel dropped, by its own reasons, and which of them are losses.
+//! Packets of the test that the kernel dropped, by the kernel's own reasons, and which of them are losses.
 
 use crate::why::dropped_by;
 
-/// So many drops more or less than losses mean nothing: they were counted at other times.
+/// Difference of drops and losses, in packets, that means nothing: the two are counted at different times.
 const FEW_PACKETS: u64 = 64;
 
 /// Packets that the kernel dropped for one reason between two looks at its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropping {
-    /// From when to when, ns.
+    /// Time of the earlier look, ns.
     pub from_ns: u64,
-    /// As [`from_ns`](Self::from_ns).
+    /// Time of the later look, ns.
     pub to_ns: u64,
-    /// The kernel's name for the reason.
+    /// Name of the reason in the kernel.
     pub reason: String,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Whether each was a packet of the run, and no copy. If not, some of the run's may be among them.
+    /// Whether each was a packet of the run, and not a copy. If not, some packets of the run may be among them.
     pub sure: bool,
 }
 
 /// Drops that were seen during a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelDrops {
-    /// By time.
+    /// Drops by time.
     pub list: Vec<Dropping>,
     /// Parts of the kernel whose drops were not seen, and why not.
     pub unseen: Vec<(String, String)>,
@@ -32,16 +32,17 @@ pub struct KernelDrops {
 /// Stretches of time in which packets were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostTimes {
-    /// From when to when the packets of each stretch may have been dropped, ns.
+    /// Start and end of the time in which the packets of each stretch may have been dropped, ns.
     pub stretches: Vec<(u64, u64)>,
-    /// Packets lost in all.
+    /// All packets lost.
     pub packets: u64,
     /// Packets of stretches that are not listed.
     pub more_packets: u64,
 }
 
 impl LostTimes {
-    /// A stretch between two times, ns, of a run that ended at `end_ns`: its packets may have been dropped later.
+    /// Returns a stretch between two times, ns, of a run that ended at `end_ns`. Its packets may have been dropped
+    /// later.
     pub fn stretch(from_ns: u64, to_ns: u64, end_ns: u64) -> (u64, u64) {
         (from_ns, dropped_by(to_ns, to_ns >= end_ns))
     }
@@ -51,13 +52,13 @@ impl LostTimes {
     }
 }
 
-/// A drop between two looks may be of any time between them.
+/// Whether a drop may lie in the stretch: a drop between two looks may have happened at any time between them.
 fn within(dropping: &Dropping, (from_ns, to_ns): (u64, u64)) -> bool {
     dropping.to_ns > from_ns && dropping.from_ns < to_ns
 }
 
 impl KernelDrops {
-    /// Packets that were lost because the kernel dropped them, by reason, the most first; without copies.
+    /// Returns the packets that were lost because the kernel dropped them, by reason, the most first; without copies.
     pub fn losses(&self, lost: &LostTimes) -> Vec<(String, u64)> {
         let copies = self.copies(lost);
         let mut sums = sums(self.list.iter().filter(|of| of.sure && lost.holds(of)));
@@ -66,24 +67,25 @@ impl KernelDrops {
         sums
     }
 
-    /// As [`losses`](Self::losses), of one stretch of loss, without the reasons in `copies`.
+    /// As [`losses`](Self::losses), for one stretch of loss, without the reasons in `copies`.
     pub fn losses_in(&self, stretch: (u64, u64), copies: &[&str]) -> Vec<(String, u64)> {
         let within = |of: &&Dropping| of.sure && within(of, stretch) && !copies.contains(&of.reason.as_str());
         sums(self.list.iter().filter(within))
     }
 
-    /// Drops in a stretch of loss that may have been of other packets, or of copies, by reason.
+    /// Returns the drops in a stretch of loss that may have been of other packets, or of copies, by reason.
     pub fn perhaps_in(&self, stretch: (u64, u64)) -> Vec<(String, u64)> {
         sums(self.list.iter().filter(|of| !of.sure && within(of, stretch)))
     }
 
-    /// As [`perhaps_in`](Self::perhaps_in), of all stretches of loss.
+    /// As [`perhaps_in`](Self::perhaps_in), for all stretches of loss.
     pub fn perhaps(&self, lost: &LostTimes) -> Vec<(String, u64)> {
         sums(self.list.iter().filter(|of| !of.sure && lost.holds(of)))
     }
 
-    /// Reasons for which the kernel drops packets that are not lost: it has a copy of each that a packet socket took,
-    /// or a bridge has sent everywhere. Such a reason has drops while nothing is lost, or more drops than losses.
+    /// Returns the reasons for which the kernel drops packets that are not lost: it has a copy of each packet that a
+    /// packet socket took, or that a bridge has sent everywhere. Such a reason has drops while nothing is lost, or more
+    /// drops than losses.
     pub fn copies(&self, lost: &LostTimes) -> Vec<&str> {
         // Packets dropped for each reason while some were lost, and while none were.
         let mut by_reason: Vec<(&str, [u64; 2])> = Vec::new();
@@ -99,7 +101,7 @@ impl KernelDrops {
             }
         }
         let is_copy = |[during, elsewhere]: [u64; 2]| {
-            // Stretches beyond those that are listed are elsewhere.
+            // Stretches that are not listed count as elsewhere.
             elsewhere.saturating_sub(lost.more_packets) > during / 4 + FEW_PACKETS
                 || during > 2 * lost.packets + FEW_PACKETS
         };

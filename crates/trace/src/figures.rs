@@ -1,6 +1,6 @@
 //! Numbers in sentences for people: one way of writing them, for the report's tables and for the verdict's reasons.
 
-/// A count with thousands set apart: `1,234,567`.
+/// Returns a count with thousands separated: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// A short time given in ns, four significant digits: `873 ns`, `12.35 µs`, `1.234 ms`, `2.500 s`.
+/// Returns a short time given in ns, with four significant digits: `873 ns`, `12.35 µs`, `1.234 ms`, `2.500 s`.
 pub fn time(ns: f64) -> String {
     if !ns.is_finite() {
         return "-".to_owned();
@@ -36,7 +36,7 @@ pub fn time(ns: f64) -> String {
     format!("{sign}{} {unit}", four_digits(scaled))
 }
 
-/// Four significant digits of what is below 1000, all digits of what is not.
+/// Returns four significant digits of a value below 1000, and all digits of a larger one.
 pub fn four_digits(value: f64) -> String {
     match value {
         v if v < 9.9995 => format!("{v:.3}"),

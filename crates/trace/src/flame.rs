@@ -1,14 +1,14 @@
 //! Samples as a flame graph: a picture (SVG) and folded stacks (text).
 //!
 //! Each box is a function, on top of the one that called it, as wide as the share of samples in which it was running.
-//! Functions of one caller stand in the order of their names: from left to right is no time. The same samples make the
+//! Functions of one caller are in the order of their names: left to right does not mean time. The same samples make the
 //! same bytes.
 
 use crate::{Frame, Sample, Sampling};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Width of the picture, its margins, height of a row of boxes, of the lines above and below, px.
+/// Width of the picture, its margins, height of a row of boxes, height of the lines above and below, px.
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
 const ROW: f64 = 19.0;
@@ -17,22 +17,22 @@ const BELOW: f64 = 30.0;
 /// Width of a letter of the text in boxes, and room beside the text, px.
 const LETTER: f64 = 7.0;
 const PADDING: f64 = 4.0;
-/// Boxes that are narrower are not drawn, px; the picture says how many samples are in them.
+/// Narrowest box that is drawn, px; the picture states how many samples are in narrower ones.
 const NARROWEST: f64 = 0.3;
-/// Most boxes on top of each other: what is deeper is cut off.
+/// Most boxes on top of each other: deeper ones are cut off.
 const DEEPEST: usize = 256;
 
-/// What is written on a picture.
+/// Texts of a picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caption {
-    /// In large letters: what was sampled.
+    /// Title in large letters: the thing that was sampled.
     pub title: String,
-    /// Below it: how, and what is missing.
+    /// Lines below the title: how it was sampled, and what is missing.
     pub notes: Vec<String>,
 }
 
 impl Caption {
-    /// Of the samples of a run: its command line, how many there are, and what they lack.
+    /// Returns the caption for a run: its command line, the number of samples, and what is missing.
     pub fn of_run(command: &str, samples: &[Sample], sampling: &Sampling) -> Self {
         let missing = sampling.missing();
         let count = sampling.failed.is_none().then(|| sampling.told(samples.len()));
@@ -43,7 +43,7 @@ impl Caption {
     }
 }
 
-/// Whose code a function is.
+/// Origin of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Lane,
@@ -54,7 +54,7 @@ enum Kind {
     Unknown,
 }
 
-/// Class in the style sheet, meaning, colours of box and text: on white, and on black.
+/// Class in the style sheet, meaning, colours of box and text: first on white, then on black.
 const KINDS: [(Kind, &str, &str, [&str; 4]); 6] = [
     (Kind::Lane, "l", "lane", ["#5a6472", "#ffffff", "#aab4c2", "#111111"]),
     (Kind::Own, "o", "program", ["#1f66a8", "#ffffff", "#84bdf2", "#111111"]),
@@ -78,7 +78,7 @@ const KINDS: [(Kind, &str, &str, [&str; 4]); 6] = [
         ["#6a6a55", "#ffffff", "#c6c5a2", "#111111"],
     ),
 ];
-/// Behind the boxes, and of the text there: on white, and on black.
+/// Colours of the background, and of text on it: first light, then dark.
 const PAPER: [&str; 4] = ["#ffffff", "#1a1a1a", "#16181b", "#eaeaea"];
 
 impl Kind {
@@ -99,13 +99,13 @@ impl Kind {
     }
 }
 
-/// Whether a name is only where the function lies.
+/// Whether a name is only the function's address.
 fn is_address(name: &str) -> bool {
     let digits = name.strip_prefix("0x").unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// What a box is of: functions of one name in two files are two.
+/// Name of a box: functions with one name in two files are two.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name<'f> {
     pub(crate) text: String,
@@ -114,7 +114,7 @@ pub(crate) struct Name<'f> {
 }
 
 impl<'f> Name<'f> {
-    /// One name for all functions of a file whose names are not known.
+    /// Returns the name of a frame. All functions of a file whose names are not known share one name.
     fn of(frame: &'f Frame) -> Self {
         let text = match is_address(&frame.name) {
             true => format!("{} (no name)", frame.module),
@@ -128,7 +128,7 @@ impl<'f> Name<'f> {
     }
 }
 
-/// The names of all boxes: of functions as their frames are numbered, and of lanes.
+/// Names of all boxes: of functions as their frames are numbered, and of lanes.
 pub(crate) struct Names<'f> {
     frames: Vec<Name<'f>>,
     lanes: BTreeMap<u32, Name<'f>>,
@@ -147,7 +147,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// All samples as a tree: lanes, then their functions. Numbers of frames that there are not are left out.
+    /// Returns all samples as a tree: lanes, then their functions. Numbers of frames that do not exist are left out.
     pub(crate) fn tree(&self, samples: &[Sample]) -> Node<'_> {
         let mut root = Node::default();
         for sample in samples {
@@ -164,21 +164,21 @@ impl<'f> Names<'f> {
     }
 }
 
-/// A function and those that it called.
+/// A function and the functions that it called.
 #[derive(Default)]
 pub(crate) struct Node<'n> {
-    /// Samples in it and in what it called; those in itself.
+    /// Samples in the function and in the functions that it called; then samples in itself.
     pub(crate) all: u64,
     pub(crate) own: u64,
     pub(crate) called: BTreeMap<&'n Name<'n>, Node<'n>>,
 }
 
-/// Stacks with how often they were seen, one a line: `lane 0;outer;inner 12`, as flamegraph.pl, inferno and speedscope
-/// read them. In the order of the text.
+/// Returns stacks with the number of their samples, one per line: `lane 0;outer;inner 12`, as flamegraph.pl, inferno
+/// and speedscope read them. In the order of the text.
 pub fn folded(samples: &[Sample], frames: &[Frame]) -> String {
     fn walk(node: &Node<'_>, above: &str, stacks: &mut BTreeMap<String, u64>) {
         for (name, called) in &node.called {
-            // What parts the text can't be in it.
+            // A name must not contain characters that separate parts of the text.
             let name: String = name
                 .text
                 .chars()
@@ -202,19 +202,19 @@ pub fn folded(samples: &[Sample], frames: &[Frame]) -> String {
     })
 }
 
-/// How the picture is drawn.
+/// State of drawing the picture.
 struct Drawing {
     boxes: String,
-    /// Samples to px.
+    /// Width of a sample, px.
     scale: f64,
     /// Rows of boxes.
     rows: usize,
-    /// Samples whose innermost boxes are too narrow.
+    /// Samples in boxes that are too narrow to be drawn.
     narrow: u64,
 }
 
 impl Drawing {
-    /// Draws what `node` called, from `x` on in row `row`; `all`: samples of the whole picture.
+    /// Draws the functions that `node` called, from `x` on in row `row`; `all`: samples of the whole picture.
     fn draw(&mut self, node: &Node<'_>, mut x: f64, row: usize, all: u64, top: &dyn Fn(usize) -> f64) {
         for (name, called) in &node.called {
             let width = called.all as f64 * self.scale;
@@ -238,7 +238,7 @@ impl Drawing {
             0 => String::new(),
             own => format!(", {own} of them in itself"),
         };
-        // One pixel of paper between two boxes.
+        // One pixel of background between two boxes.
         let drawn = (width - 1.0).max(width / 2.0);
         let _ = write!(
             self.boxes,
@@ -266,8 +266,8 @@ impl Drawing {
     }
 }
 
-/// As much of a name as so many letters show: the end of a path (`Way::serve` of `mpps_engine::way::Way::serve`), then
-/// its beginning; `None` where that would say nothing.
+/// Returns as much of a name as fits into `room` letters: the end of a path (`Way::serve` of
+/// `mpps_engine::way::Way::serve`), else the beginning of that; `None` if that would be too short to read.
 fn cut(name: &str, room: usize) -> Option<String> {
     let letters = |text: &str| text.chars().count();
     if letters(name) <= room {
@@ -284,7 +284,7 @@ fn cut(name: &str, room: usize) -> Option<String> {
     (room >= 4).then(|| short.chars().take(room - 1).chain(['…']).collect())
 }
 
-/// A name without what stands between `<` and `>`, except where it begins with that.
+/// Returns a name without the text between `<` and `>`, unless the name begins with `<`.
 fn without_generics(name: &str) -> String {
     let (mut depth, mut short) = (0_u32, String::new());
     for c in name.chars() {
@@ -298,7 +298,8 @@ fn without_generics(name: &str) -> String {
     short
 }
 
-/// `text` in XML, as contents: no control characters, and none that turn the direction of writing.
+/// Returns `text` for XML content: without control characters, and without characters that turn the direction of
+/// writing.
 fn escaped(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     for c in text.chars() {
@@ -316,7 +317,7 @@ fn escaped(text: &str) -> String {
     told
 }
 
-/// How many boxes stand on top of each other at most, of those that are wide enough.
+/// Returns the largest number of boxes on top of each other, among boxes that are wide enough.
 fn depth(node: &Node<'_>, scale: f64) -> usize {
     let wide = node
         .called
@@ -325,8 +326,8 @@ fn depth(node: &Node<'_>, scale: f64) -> usize {
     wide.map(|called| 1 + depth(called, scale)).max().unwrap_or(0)
 }
 
-/// The flame graph as one SVG file, without scripts: the name in full, samples and share are shown when the pointer
-/// rests on a box. Light or dark as the reader's screen is.
+/// Returns the flame graph as one SVG file, without scripts. The full name, samples and share are shown when the
+/// pointer rests on a box. Light or dark, as the reader's screen is.
 pub fn flame_svg(samples: &[Sample], frames: &[Frame], caption: &Caption) -> String {
     let names = Names::new(samples, frames);
     let root = names.tree(samples);
@@ -409,7 +410,7 @@ fn style() -> String {
     )
 }
 
-/// What the colours mean, of those that are there.
+/// Draws the meaning of the colours that occur.
 fn legend(svg: &mut String, root: &Node<'_>, y: f64) {
     fn kinds(node: &Node<'_>, found: &mut Vec<Kind>) {
         for (name, called) in &node.called {

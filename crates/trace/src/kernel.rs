@@ -1,100 +1,100 @@
-//! What the kernel and other programs did on the lanes' cores.
+//! Events of the kernel and of other programs on the lanes' cores.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that happened on a core, ns.
+/// An event on a core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelEvent {
-    /// When, ns.
+    /// Time of the event, ns.
     pub at_ns: u64,
-    /// On which core.
+    /// Core of the event.
     pub cpu: u32,
-    /// What.
+    /// Kind of the event, with its data.
     pub event: Event,
 }
 
-/// What happened.
+/// Kind of an event, with its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The core went from one thread to another.
+    /// The core switched from one thread to another.
     Switch {
-        /// The thread that left it. Id 0 is the idle task.
+        /// Thread that left the core. Id 0 is the idle task.
         prev_tid: i32,
-        /// Its name.
+        /// Name of that thread.
         prev_comm: String,
-        /// Its state as the kernel has it (`TASK_RUNNING` is 0: it was preempted).
+        /// State of that thread in the kernel (`TASK_RUNNING` is 0: it was preempted).
         prev_state: i64,
-        /// Its priority (0–99 real time, 120 normal).
+        /// Priority of that thread (0–99 real time, 120 normal).
         prev_prio: i32,
-        /// The thread that got it.
+        /// Thread that got the core.
         next_tid: i32,
-        /// Its name.
+        /// Name of that thread.
         next_comm: String,
-        /// Its priority.
+        /// Priority of that thread.
         next_prio: i32,
     },
     /// A thread was woken.
     Waking {
-        /// Which.
+        /// Thread that was woken.
         tid: i32,
-        /// Its name.
+        /// Name of the thread.
         comm: String,
-        /// The core that it is to run on.
+        /// Core that the thread is to run on.
         target_cpu: u32,
     },
     /// A device's interrupt was handled up to [`at_ns`](KernelEvent::at_ns) and had begun `took_ns` before.
     Irq {
-        /// Its number.
+        /// Number of the interrupt.
         irq: u32,
-        /// Of the device's driver.
+        /// Name of the device's driver.
         name: String,
-        /// For how long, ns.
+        /// Length, ns.
         took_ns: u64,
     },
     /// A soft interrupt, as [`Irq`](Self::Irq): the vector's number (0 HI, 1 TIMER, 2 NET_TX, 3 NET_RX, 4 BLOCK,
     /// 5 IRQ_POLL, 6 TASKLET, 7 SCHED, 8 HRTIMER, 9 RCU).
     Softirq {
-        /// Which.
+        /// Number of the vector.
         vector: u32,
-        /// For how long, ns.
+        /// Length, ns.
         took_ns: u64,
     },
     /// An interrupt of the processor's own, as [`Irq`](Self::Irq): timer, reschedule, function call.
     Vector {
         /// `local_timer`, `reschedule`, `call_function`, `call_function_single`, `irq_work`, …
         name: String,
-        /// For how long, ns.
+        /// Length, ns.
         took_ns: u64,
     },
     /// A signal was delivered to a thread.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
-        /// To whom.
+        /// Thread that got the signal.
         tid: i32,
     },
     /// The kernel dropped a packet (`skb:kfree_skb`).
     Drop(Drop),
-    /// The thread of a lane was switched out (known without the other's name).
+    /// The thread of a lane was switched out. The name of the next thread is not known.
     SwitchedOut {
-        /// Which.
+        /// Thread of the lane.
         tid: i32,
-        /// It wanted to go on.
+        /// Whether the thread wanted to go on.
         preempted: bool,
     },
-    /// It was switched in again.
+    /// The thread of a lane was switched in again.
     SwitchedIn {
-        /// Which.
+        /// Thread of the lane.
         tid: i32,
     },
     /// The kernel polled a device (`napi:napi_poll`).
     Poll {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// Packets that it took.
+        /// Packets that the poll took.
         work: u32,
-        /// As many as it may take.
+        /// Most packets that the poll may take.
         budget: u32,
     },
 }
@@ -102,20 +102,20 @@ pub enum Event {
 /// A packet that the kernel dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drop {
-    /// The kernel's reason, e.g. `SOCKET_RCVBUFF`, `NO_SOCKET`.
+    /// Reason in the kernel's words, for example `SOCKET_RCVBUFF`, `NO_SOCKET`.
     pub reason: String,
-    /// The function that dropped it, where its name is known, else its address in hexadecimal.
+    /// Function that dropped the packet if its name is known, else its address in hexadecimal.
     pub place: String,
-    /// The device on which it was, where known.
+    /// Device that the packet was on, if known.
     pub device: String,
-    /// It is a packet of the test.
+    /// Whether the packet is of the test.
     pub ours: bool,
-    /// How many packets it was, of a super-packet more than one; 0 in files that do not tell.
+    /// Number of packets; more than one for a super-packet. 0 in files that do not have this number.
     #[serde(default)]
     pub packets: u32,
 }
 
-/// Who held a lane's core.
+/// Kind of thing that held a lane's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TakerKind {
@@ -129,44 +129,44 @@ pub enum TakerKind {
     Softirq,
     /// An interrupt of the processor's own.
     Vector,
-    /// Nobody: the lane was stopped by a signal or a debugger.
+    /// Nothing: the lane was stopped by a signal or a debugger.
     Stopped,
-    /// Nobody: the lane slept in the kernel where it did not mean to (a page fault, a lock, a disk).
+    /// Nothing: the lane slept in the kernel without having chosen to (a page fault, a lock, a disk).
     Asleep,
-    /// Nobody: a CPU quota kept the lane off its core.
+    /// Nothing: a CPU quota kept the lane off its core.
     Withheld,
-    /// No event tells: the hypervisor, the firmware or a page fault.
+    /// No event shows it: the hypervisor, the firmware or a page fault.
     Unexplained,
 }
 
 /// A row of the table of what took a core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taker {
-    /// Which core.
+    /// Number of the core.
     pub cpu: u32,
-    /// The lane whose core it is.
+    /// Lane whose core it is.
     pub lane: u32,
-    /// What kind of thing took it.
+    /// Kind of thing that took the core.
     pub kind: TakerKind,
     /// Name of the thread, device, vector.
     pub name: String,
-    /// Thread id ([`thread_number`]); 0 where it is none.
+    /// Thread id ([`thread_number`]); 0 if it is not a thread.
     pub tid: i32,
-    /// Visits.
+    /// Number of visits to the core.
     pub count: u64,
-    /// For how long in all, ns.
+    /// Total time of the visits, ns.
     pub total_ns: u64,
     /// Longest visit, ns.
     pub max_ns: u64,
-    /// When the longest began, ns.
+    /// Start of the longest visit, ns.
     pub max_at_ns: u64,
 }
 
-/// Added to the host's number of a thread that has none in the recorded program's own pid namespace (a container):
-/// above all numbers that there are, so that it is never taken for a thread of that namespace.
+/// Offset added to the host's number of a thread that has no number in the recorded program's own pid namespace (a
+/// container). It is above all numbers in use, so such a thread is never taken for a thread of that namespace.
 pub const OF_HOST: i32 = 1 << 22;
 
-/// A thread's number as users know it: `77`, or `77 of the host`.
+/// Returns a thread's number as users know it: `77`, or `77 of the host`.
 pub fn thread_number(tid: i32) -> String {
     match tid.checked_sub(OF_HOST) {
         Some(number) if number > 0 => format!("{number} of the host"),
@@ -174,7 +174,7 @@ pub fn thread_number(tid: i32) -> String {
     }
 }
 
-/// The cores that have events, in order.
+/// Returns the cores that have events, in order.
 pub(crate) fn cores(events: &[KernelEvent]) -> Vec<u32> {
     let mut cores: Vec<u32> = events.iter().map(|event| event.cpu).collect();
     cores.sort_unstable();

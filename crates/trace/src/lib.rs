@@ -1,8 +1,9 @@
-//! What a run did with its time, as pure logic: what was recorded, what it means, and the formats that viewers read.
+//! Recordings of what a run did with its time, as pure logic: the data, their meaning, and the formats that viewers
+//! read.
 //!
 //! A [`Recording`] is what one run kept: what each lane did and when, what the kernel did on the lanes' cores
-//! meanwhile, samples of where the lanes were, and what came of it all in words. The engine and the leaf crates that
-//! look into the kernel fill one; the program writes it to a file and reads it back. There is no clock here, no I/O and
+//! meanwhile, samples of where the lanes were, and the causes in words. The engine and the leaf crates that look into
+//! the kernel fill a recording; the program writes it to a file and reads it back. There is no clock here, no I/O and
 //! no system call.
 //!
 //! All times are nanoseconds of `CLOCK_MONOTONIC`, as everywhere in `mpps`.

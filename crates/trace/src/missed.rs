@@ -1,52 +1,52 @@
-//! Why departures were missed: what the lanes that send did while these were due.
+//! Causes of missed departures: what the lanes that send did while the departures were due.
 
 use crate::why::{Explain, UNRECORDED, spent};
 use crate::{Cause, Gap, LaneTrace, Part, Stage, Subject, count, time};
 
-/// Parts that are told one by one, at the most.
+/// Most parts that are named one by one.
 const PARTS: usize = 4;
-/// Times in which a lane did not come back to its schedule, from here on, ns.
+/// Shortest time, ns, that counts as a time in which a lane did not come back to its schedule.
 pub const HELD_NS: u64 = 200_000;
 
 /// A stretch in which departures were missed.
 #[derive(Clone, Debug, Default)]
 pub struct Missed {
-    /// From when to when, ns.
+    /// Start, ns.
     pub from_ns: u64,
-    /// As [`from_ns`](Self::from_ns).
+    /// End, ns.
     pub to_ns: u64,
-    /// Departures missed in it.
+    /// Departures missed in the stretch.
     pub packets: u64,
-    /// The lanes that send.
+    /// Lanes that send.
     pub senders: Vec<u32>,
-    /// Departures that each of them has in a second.
+    /// Departures of each of these lanes per second.
     pub lane_pps: f64,
-    /// Times in which nothing could leave.
+    /// Times in which no packet could leave.
     pub stood: Vec<Stood>,
-    /// What is said of those that were due at no time at which a lane is known to have been held.
+    /// Phrase for departures that were due while no lane is known to have been held.
     pub otherwise: String,
 }
 
 /// A time in which no lane could send.
 #[derive(Clone, Debug, Default)]
 pub struct Stood {
-    /// From when to when, ns.
+    /// Start, ns.
     pub from_ns: u64,
-    /// As [`from_ns`](Self::from_ns).
+    /// End, ns.
     pub to_ns: u64,
-    /// Why, as a clause: `eth1 had no carrier`.
+    /// Reason as a clause: `eth1 had no carrier`.
     pub why: String,
 }
 
 impl Stood {
-    /// How long it was within a stretch, ns.
+    /// Returns how long it lasted within a stretch, ns.
     fn within(&self, missed: &Missed) -> u64 {
         let (from, to) = (self.from_ns.max(missed.from_ns), self.to_ns.min(missed.to_ns));
         to.saturating_sub(from)
     }
 }
 
-/// The parts of a time in which something could leave.
+/// Returns the parts of a time in which packets could leave.
 fn without(gap: Gap, stood: &[Stood]) -> Vec<Gap> {
     let mut left = vec![gap];
     for of in stood {
@@ -66,8 +66,8 @@ fn without(gap: Gap, stood: &[Stood]) -> Vec<Gap> {
     left
 }
 
-/// The times in which lanes are known to have been held that reach into a stretch, each once: by their records and
-/// their clocks.
+/// Returns the times that reach into a stretch and in which lanes are known to have been held, each once: by their
+/// records and their clocks.
 fn held(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap]) -> Vec<Gap> {
     let mut all: Vec<Gap> = Vec::new();
     for lane in lanes.iter().filter(|lane| missed.senders.contains(&lane.lane)) {
@@ -101,7 +101,7 @@ fn last_reaches(last: &Gap, next: &Gap) -> bool {
     last.lane == next.lane && last.to_ns >= next.from_ns
 }
 
-/// As a phrase behind a number of departures.
+/// Returns a phrase that can follow a number of departures.
 fn phrase(what: &str) -> String {
     let is_stage = Stage::ALL.iter().any(|stage| stage.name() == what);
     match what {
@@ -111,8 +111,8 @@ fn phrase(what: &str) -> String {
     }
 }
 
-/// Why departures were missed. Each lane has its departures at one rate, so that those due in a stretch are missing for
-/// what it did then. The parts add up to the departures.
+/// Returns why departures were missed. Each lane has its departures at one rate, so departures due in a stretch are
+/// missing because of what the lane did then. The parts add up to the departures.
 pub fn missed(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap], start_ns: u64, explain: &Explain<'_>) -> Cause {
     let held = held(missed, lanes, gaps);
     let held: Vec<Gap> = held.into_iter().flat_map(|gap| without(gap, &missed.stood)).collect();
@@ -137,12 +137,12 @@ pub fn missed(missed: &Missed, lanes: &[LaneTrace], gaps: &[Gap], start_ns: u64,
     }
     times.sort_by_key(|part| std::cmp::Reverse(part.amount));
     let ns: u64 = times.iter().map(|part| part.amount).sum();
-    // What was caught up with later was due then, too.
+    // Departures that were caught up with later were due then, too.
     let due = ((ns as f64 * missed.lane_pps / 1e9).round() as u64).min(missed.packets);
     let mut shares: Vec<(String, u64)> = times.iter().map(|part| (phrase(&part.what), part.amount)).collect();
     let others: u64 = shares.drain(PARTS.min(shares.len())..).map(|(_, ns)| ns).sum();
     shares.push(("for other reasons".to_owned(), others));
-    // Rounded so that they add up: up to the end of each, less what there was until its begin.
+    // Rounded so that the parts add up: each part is the rounded sum up to its end, less the sum before it.
     let (mut until_ns, mut told) = (0, 0);
     let mut parts = Vec::new();
     for (what, took) in shares {
@@ -252,7 +252,7 @@ mod tests {
             "520 departures were missed between 0.000000 s and 0.020000 s: 300 while rustc (thread 99) had the core; \
              200 during transmit; 20 in shorter times (longest time: 5.000 ms of lane 0)."
         );
-        // What was caught up with is not missed.
+        // Departures that were caught up with are not missed.
         let cause = missed(&of(100), &lanes, &gaps, 0, &rustc);
         let amounts: Vec<_> = cause.parts.iter().map(|part| part.amount).collect();
         assert_eq!(amounts, [60, 40]);

@@ -1,29 +1,29 @@
-//! What lanes themselves note of times without their cores: by what the kernel tells each of its own thread, and by its
-//! clock. It names nobody, and is all that a run without a trace has.
+//! Times without a core, as lanes note them: by what the kernel reports to each lane about its own thread, and by the
+//! lane's clock. No culprit is known. A run without a trace has only this.
 
 use crate::{Did, Gap, LaneTrace, Part, Round, SlowBurst};
 
-/// Times of lanes without their cores, as lanes have noted them.
+/// Times of lanes without their cores, as noted by the lanes.
 #[derive(Clone, Debug, Default)]
 pub struct Noted<'n> {
     bursts: &'n [SlowBurst],
-    /// When they were away from their clocks.
+    /// Times when lanes were away from their clocks.
     gaps: &'n [Gap],
 }
 
 impl<'n> Noted<'n> {
-    /// What the kernel told the lane.
+    /// Name of time without the core, as the kernel reports it to the lane.
     pub const NO_CORE: &'static str = "the lane did not have its core";
-    /// What the lane's clock told: whether it had its core is not known.
+    /// Name of time away by the lane's clock: it is not known whether the lane had its core.
     pub const AWAY: &'static str = "the lane was away from its clock";
 
-    /// Of the slowest bursts, and the longest times away.
+    /// Creates this view from the slowest bursts and the longest times away.
     pub fn new(bursts: &'n [SlowBurst], gaps: &'n [Gap]) -> Self {
         Self { bursts, gaps }
     }
 
-    /// What a lane's time between two points went to beside its own work, as far as `named` parts do not tell it
-    /// already. Time away within a burst is the burst's own, where the kernel told nothing.
+    /// Returns what a lane's time between two points went to beside its own work, less the time of the `named` parts.
+    /// Time away within a burst counts for the burst, if the kernel reported nothing.
     pub fn parts(&self, lane: u32, (from_ns, to_ns): (u64, u64), named: &[Part]) -> Vec<Part> {
         let named: u64 = named.iter().map(|part| part.amount).sum();
         let bursts = || self.bursts.iter().filter(|burst| burst.lane == lane);
@@ -47,7 +47,7 @@ impl<'n> Noted<'n> {
             .collect()
     }
 
-    /// A lane with its slowest bursts for records, where it has none.
+    /// Returns a lane whose records are its slowest bursts, if it has no records.
     pub fn recorded(&self, lane: &LaneTrace) -> LaneTrace {
         let mut lane = lane.clone();
         if lane.rounds.is_empty() {
@@ -59,13 +59,13 @@ impl<'n> Noted<'n> {
     }
 }
 
-/// How long both last at the same time, ns.
+/// Returns how long both last at the same time, ns.
 fn common_ns(a: (u64, u64), b: (u64, u64)) -> u64 {
     a.1.min(b.1).saturating_sub(a.0.max(b.0))
 }
 
-/// For how long of a stretch the lane of a burst did not have its core, ns: when within a part is not known, so it is
-/// spread over the part.
+/// Returns the time within a stretch for which the lane of a burst did not have its core, ns. When within a part is not
+/// known, so the time is spread over the part.
 fn without_core_ns(burst: &SlowBurst, from_ns: u64, to_ns: u64) -> u64 {
     let Round { at_ns, parts, did, .. } = burst.round;
     let mut begin = at_ns;

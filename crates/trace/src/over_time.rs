@@ -1,26 +1,26 @@
-//! Rounds of a lane's loop by the millisecond: where the lane did not have its core, or one round took long, there are
-//! few or none.
+//! Rounds of a lane's loop per millisecond. There are few or none while the lane did not have its core, or while one
+//! round took long.
 
 use crate::{Did, LaneTrace, Recording, time};
 use std::fmt::Write as _;
 
 /// A millisecond, ns.
 const MS: u64 = 1_000_000;
-/// A millisecond counts when at least this much of it was kept, ns.
+/// Least time of a millisecond that must be recorded so that the millisecond counts, ns.
 const KEPT: u64 = 950_000;
 /// Columns of a chart.
 const COLUMNS: f64 = 64.0;
 
-/// Milliseconds in a row that are alike.
+/// Milliseconds in a row with the same values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stretch {
-    /// The first, ms since [`Meta::start_ns`](crate::Meta::start_ns).
+    /// First millisecond, ms since [`Meta::start_ns`](crate::Meta::start_ns).
     pub from_ms: u64,
-    /// How many they are.
+    /// Number of milliseconds.
     pub length_ms: u64,
-    /// Rounds in each.
+    /// Rounds in each millisecond.
     pub rounds: f64,
-    /// The lane was asleep most of the time.
+    /// Whether the lane was asleep most of the time.
     pub asleep: bool,
 }
 
@@ -30,15 +30,16 @@ impl Stretch {
     }
 }
 
-/// Rounds of a lane in each millisecond of which the recording has all, by time. A burst counts where it began; the
-/// empty polls of a record, which are 10 ms at most, are spread over it evenly.
+/// Returns the rounds of a lane in each millisecond that is recorded whole, by time. A burst counts at its start. The
+/// empty polls of a record, which covers at most 10 ms, are spread over it evenly.
 pub fn rounds_over_time(recording: &Recording, lane: &LaneTrace) -> Vec<Stretch> {
     let mut sums = Sums::default();
     let mut ended_ns = 0;
     for round in &lane.rounds {
         let since = |ns: u64| ns.saturating_sub(recording.meta.start_ns);
         let (from, to) = (since(round.at_ns).max(ended_ns), since(round.end_ns()));
-        // Time that no record covers lies between two windows, unless all records were kept: then no round was made.
+        // Time that no record covers lies between two windows. If all records were kept, no round was made in that
+        // time.
         if recording.meta.whole && ended_ns > 0 {
             sums.add(ended_ns, from, 0.0, false);
         }
@@ -53,7 +54,7 @@ pub fn rounds_over_time(recording: &Recording, lane: &LaneTrace) -> Vec<Stretch>
     sums.stretches
 }
 
-/// The millisecond at hand, and those before it.
+/// Sums of the current millisecond, and the stretches before it.
 #[derive(Default)]
 struct Sums {
     at_ms: u64,
@@ -64,13 +65,13 @@ struct Sums {
 }
 
 impl Sums {
-    /// A round began.
+    /// Counts a round that began at `at_ns`.
     fn count(&mut self, at_ns: u64) {
         self.go_to(at_ns / MS);
         self.rounds += 1.0;
     }
 
-    /// So many rounds were spread from one time to the other.
+    /// Adds `rounds` rounds, spread evenly from one time to the other.
     fn add(&mut self, from: u64, to: u64, rounds: f64, asleep: bool) {
         let Some(length) = to.checked_sub(from).filter(|length| *length > 0) else {
             return;
@@ -81,7 +82,7 @@ impl Sums {
             self.go_to(at / MS);
             if at.is_multiple_of(MS) && to - at >= MS && self.kept_ns == 0 {
                 let length_ms = (to - at) / MS;
-                // A round may have begun at this very instant, and belongs to the first.
+                // A round may have begun at this very instant: it belongs to the first millisecond.
                 let first = std::mem::take(&mut self.rounds);
                 let alike = per_ns * MS as f64;
                 self.push(1, first + alike, asleep);
@@ -114,7 +115,7 @@ impl Sums {
         }
     }
 
-    /// From [`at_ms`](Self::at_ms) on, which goes on by as many.
+    /// Adds a stretch that starts at [`at_ms`](Self::at_ms), and moves `at_ms` to its end.
     fn push(&mut self, length_ms: u64, rounds: f64, asleep: bool) {
         let from_ms = self.at_ms;
         self.at_ms += length_ms;
@@ -133,7 +134,7 @@ impl Sums {
     }
 }
 
-/// For each lane what its milliseconds were like, and a chart over the run; nothing where no millisecond was kept.
+/// Returns for each lane a line on its milliseconds and a chart over the run; empty if no millisecond was kept.
 pub fn text(recording: &Recording) -> String {
     let lanes = recording.lanes.iter();
     let lanes = lanes.map(|lane| (lane, rounds_over_time(recording, lane)));
@@ -166,7 +167,7 @@ pub fn text(recording: &Recording) -> String {
     text
 }
 
-/// Number of milliseconds, their rounds, and how long there were none.
+/// Returns a text with the number of milliseconds, their rounds, and how long there were none.
 fn in_words(stretches: &[Stretch], second: impl Fn(u64) -> String) -> String {
     let mut sorted: Vec<&Stretch> = stretches.iter().collect();
     sorted.sort_by(|a, b| a.rounds.total_cmp(&b.rounds));
@@ -200,7 +201,7 @@ fn in_words(stretches: &[Stretch], second: impl Fn(u64) -> String) -> String {
     words
 }
 
-/// Mean rounds per ms of each column; `None`: nothing was kept of it.
+/// Returns the mean rounds per ms of each column; `None` if nothing was kept of it.
 fn columns(stretches: &[Stretch], (from, to): (u64, u64), width: f64) -> Vec<Option<f64>> {
     let count = ((to - from) as f64 / width).ceil() as u64;
     let column = |place: u64| {
@@ -218,7 +219,7 @@ fn columns(stretches: &[Stretch], (from, to): (u64, u64), width: f64) -> Vec<Opt
     (0..count).map(column).collect()
 }
 
-/// A column: eighths of the highest; a blank is no round.
+/// Returns the character of a column: eighths of the highest column; a blank for no round.
 fn bar(rounds: Option<f64>, most: f64) -> char {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     match rounds {

@@ -1,7 +1,7 @@
-//! The recording itself, as it goes along in a trace file, and its reader.
+//! Writer and reader of the recording itself, which is included in a trace file.
 //!
-//! A part is a byte that says what it is, and its content: JSON for what is small or has names, numbers of variable
-//! length for the records of lanes, each as the difference from the one before.
+//! A part is a byte for its kind, and its content: JSON for small data and data with names, numbers of variable length
+//! for the records of lanes. Each number there is the difference from the record before.
 
 use crate::perfetto::OWN_FIELD;
 use crate::proto::{FIXED32, FIXED64, LENGTH, Reader, VARINT, put_signed, put_varint};
@@ -11,7 +11,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read};
 
-/// What files of this form are called.
+/// Name of this file format.
 pub const SCHEMA: &str = "mpps.trace/1";
 
 const HEAD: u8 = 0;
@@ -19,28 +19,28 @@ const ROUNDS: u8 = 1;
 const KERNEL: u8 = 2;
 const SAMPLES: u8 = 3;
 
-/// Records, events or samples of a part, at the most.
+/// Most records, events or samples of a part.
 const PART: usize = 4096;
-/// The longest part after the head that is read, bytes: such names as a kernel's are short.
+/// Longest part after the head that is read, bytes: names such as a kernel's are short.
 const LONGEST_PART: u64 = 64 << 20;
-/// What a byte of the head takes in memory, about: texts are shorter there, numbers are longer.
+/// Memory that a byte of the head takes, about: texts are shorter there, numbers are longer.
 const HEAD_IN_MEMORY: u64 = 4;
-/// Lanes of a recording, at the most: a lane's number is its place.
+/// Most lanes of a recording: a lane's number is its place.
 const MAX_LANES: usize = 4096;
 
-/// A file that holds no recording, or only a part of one.
+/// Reason why a file has no recording, or only a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotATrace {
-    /// It is no trace at all, or another program's.
+    /// The file is not a trace, or is a trace of another program.
     #[error("it is no trace of mpps: it has no part of schema {SCHEMA}")]
     Foreign,
-    /// It is one of a newer version.
+    /// The file is of a newer version.
     #[error("its schema is {0}, this version reads {SCHEMA}")]
     Schema(String),
-    /// There is no memory for it, but for so many MiB.
+    /// The recording needs more memory than this limit, MiB.
     #[error("it holds more than {0} MiB of memory can take: want a host with more, or a run with less --trace-memory")]
     TooLarge(u64),
-    /// It ends too early, or was changed.
+    /// The file ends too early, or was changed.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -53,7 +53,7 @@ struct Head {
     frames: Vec<Frame>,
     counters: Vec<Counter>,
     stages: Vec<StageRow>,
-    /// Files of earlier versions have none.
+    /// Programs in the kernel; files of earlier versions have none.
     #[serde(default)]
     programs: Vec<ProgramRow>,
     takers: Vec<Taker>,
@@ -68,7 +68,7 @@ struct LaneHead {
     cpu: Option<u32>,
 }
 
-/// The parts of a recording, the head first.
+/// Returns the parts of a recording, the head first.
 pub(crate) fn parts(recording: &Recording) -> impl Iterator<Item = Vec<u8>> {
     let head = Head {
         schema: SCHEMA.to_owned(),
@@ -103,8 +103,8 @@ impl LaneHead {
 
 fn json(kind: u8, content: &impl Serialize) -> Vec<u8> {
     let mut bytes = vec![kind];
-    // Plain data with names as keys: it can't fail but by memory. Numbers that JSON lacks become null, and are read
-    // as damage.
+    // Plain data with names as keys: writing can only fail for lack of memory. Numbers that JSON lacks become null, and
+    // are read as damage.
     let _ = serde_json::to_writer(&mut bytes, content);
     bytes
 }
@@ -125,7 +125,8 @@ fn rounds_part(place: usize, rounds: &[Round]) -> Vec<u8> {
             Did::Spun => 3,
         };
         bytes.push(did);
-        // What is not known is the most common fill, and lateness of nothing: wrapped round they are one byte.
+        // An unknown fill (`u32::MAX`) is the most common one. Wrapped round it takes one byte, and so does a lateness
+        // of 0.
         let wrapped = [round.fill, round.late_ns].map(|value| value.wrapping_add(1));
         let rest = [round.rx.into(), round.tx.into(), round.polls];
         for value in round.parts.into_iter().chain(rest).chain(wrapped) {
@@ -135,20 +136,20 @@ fn rounds_part(place: usize, rounds: &[Round]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a trace file (not compressed) back.
+/// Reads back a trace file (not compressed).
 ///
 /// # Errors
-/// [`NotATrace`]; whatever the bytes are, it never panics.
+/// [`NotATrace`]; reading never panics, whatever the bytes are.
 pub fn read(mut bytes: &[u8]) -> Result<Recording, NotATrace> {
     // Reading from memory does not fail.
     read_from(&mut bytes, u64::MAX).unwrap_or(Err(NotATrace::Foreign))
 }
 
-/// Reads a trace file (not compressed) as it comes. The recording alone takes memory, about `most` bytes at the most:
-/// what is there for viewers, and what a stranger's file has beside it, does not, however long it is.
+/// Reads a trace file (not compressed) piece by piece. Only the recording takes memory, at most about `most` bytes.
+/// Data for viewers, and other data in a file of unknown origin, take no memory, however long they are.
 ///
 /// # Errors
-/// Those of `input`; then as [`read`].
+/// Errors of `input`; then as [`read`].
 pub fn read_from(input: &mut impl BufRead, most: u64) -> io::Result<Result<Recording, NotATrace>> {
     let mut assembly = Assembly::new(most);
     let mut file = Input { input };
@@ -163,13 +164,13 @@ pub fn read_from(input: &mut impl BufRead, most: u64) -> io::Result<Result<Recor
     }
 }
 
-/// Why a file is not read on.
+/// Reason why a file is not read any further.
 enum Stop {
-    /// It can't be read.
+    /// The file can't be read.
     Io(io::Error),
-    /// It ends.
+    /// The file ends too early.
     Short,
-    /// It is none.
+    /// The file is not a trace.
     Not(NotATrace),
 }
 
@@ -185,12 +186,12 @@ impl From<NotATrace> for Stop {
     }
 }
 
-/// Reads a packet; `false`: the file is over.
+/// Reads a packet; returns `false` at the end of the file.
 fn packet(file: &mut Input<'_, impl BufRead>, assembly: &mut Assembly) -> Result<bool, Stop> {
     if file.is_over()? {
         return Ok(false);
     }
-    // Nothing but packets is in a trace.
+    // A trace consists of packets only.
     let mut left = u64::MAX;
     if file.varint(&mut left)? != Some(FIRST_FIELD_OF_DATA) {
         return Err(assembly.cut().into());
@@ -199,7 +200,7 @@ fn packet(file: &mut Input<'_, impl BufRead>, assembly: &mut Assembly) -> Result
     let mut left = file.varint(&mut left)?.ok_or_else(early)?;
     while left > 0 {
         let tag = file.varint(&mut left)?.ok_or_else(early)?;
-        // There is no field 0: what a bomb is full of ends here.
+        // There is no field 0: the content of a decompression bomb ends here.
         let tag = u32::try_from(tag).ok().filter(|tag| tag >> 3 != 0).ok_or_else(early)?;
         let length = match tag & 7 {
             VARINT => {
@@ -220,7 +221,7 @@ fn packet(file: &mut Input<'_, impl BufRead>, assembly: &mut Assembly) -> Result
     Ok(true)
 }
 
-/// The tag of a trace's packets, and of our parts in them.
+/// Tag of a trace's packets, and tag of our parts in them.
 const FIRST_FIELD_OF_DATA: u64 = 1 << 3 | LENGTH as u64;
 const OWN_PART: u32 = OWN_FIELD << 3 | LENGTH;
 
@@ -239,7 +240,7 @@ impl<R: BufRead> Input<'_, R> {
         self.input.fill_buf()
     }
 
-    /// `None`: it is no number of 64 bits, or longer than what is left of its message.
+    /// Reads a number; `None` if it is not a number of 64 bits, or is longer than the rest of its message.
     fn varint(&mut self, left: &mut u64) -> Result<Option<u64>, Stop> {
         let mut bytes = [0; 10];
         for (place, byte) in bytes.iter_mut().enumerate() {
@@ -279,10 +280,10 @@ impl<R: BufRead> Input<'_, R> {
     }
 }
 
-/// A recording that is put together.
+/// A recording that is being put together.
 struct Assembly {
     recording: Option<Recording>,
-    /// Memory that it may take, bytes, and takes.
+    /// Memory that the recording may take, and memory that it takes, bytes.
     most: u64,
     held: u64,
 }
@@ -303,7 +304,7 @@ impl Assembly {
         }
     }
 
-    /// Notes memory that the recording will take.
+    /// Adds memory that the recording will take; an error if it exceeds the limit.
     fn hold(&mut self, bytes: u64) -> Result<(), NotATrace> {
         self.held = self.held.saturating_add(bytes);
         match self.held > self.most {
@@ -326,7 +327,7 @@ impl Assembly {
             (None, _) => return Err(damaged("a part before the head").into()),
             (Some(_), HEAD) => return Err(damaged("two heads").into()),
             (Some(_), ROUNDS | KERNEL | SAMPLES) => {}
-            // A later version's.
+            // A part of a later version.
             _ => return file.skip(length),
         }
         if length > LONGEST_PART {
@@ -366,7 +367,7 @@ fn head(content: &[u8]) -> Result<Recording, NotATrace> {
     }
     let named: Named = serde_json::from_slice(content).map_err(|_| NotATrace::Damaged("its head"))?;
     if named.schema != SCHEMA {
-        // What a stranger's file says goes to a terminal.
+        // The text comes from a file of unknown origin and is shown on a terminal.
         let plain = named.schema.chars().filter(|c| c.is_ascii_graphic()).take(40).collect();
         return Err(NotATrace::Schema(plain));
     }
@@ -394,7 +395,7 @@ fn head(content: &[u8]) -> Result<Recording, NotATrace> {
     })
 }
 
-/// Bytes that the records of a part take; `None`: it is none.
+/// Adds the records of a part. Returns the bytes that they take; `None` if the content is not valid.
 fn add_rounds(content: &[u8], recording: &mut Recording) -> Option<usize> {
     let mut reader = Reader::new(content);
     let place = usize::try_from(reader.varint()?).ok()?;

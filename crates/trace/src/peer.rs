@@ -1,18 +1,18 @@
-//! What the plug-in of `mpps trace peer` has counted in another DPDK program.
+//! Counts of the plug-in of `mpps trace peer` in another DPDK program.
 //!
-//! The file is the plug-in's, `crates/dpdk-sys/peer/peer.c`, which tells its layout in C. It lies in memory that the
-//! traced program may write to, so it is trusted for nothing: whatever is in it, reading it neither panics nor takes
-//! more memory than the file is long.
+//! The plug-in, `crates/dpdk-sys/peer/peer.c`, writes the file, and its source defines the layout in C. The file lies
+//! in memory that the traced program may write to, so nothing in it is trusted: whatever it contains, reading it
+//! neither panics nor takes more memory than the file is long.
 
 mod told;
 
 use crate::{Did, LaneTrace, LeftOut, Meta, Recording, Round, Stage, StageRow, standard_deviation};
 
-/// Bytes of the head of the file.
+/// Bytes of the file's head.
 pub const HEADER: usize = 4096;
-/// Most lanes (thread × port × queue) that there is room for.
+/// Most lanes (thread × port × queue) in a file.
 pub const SLOTS: usize = 64;
-/// Calls that are kept of each lane, the last ones; a power of two.
+/// Number of calls kept per lane, the last ones; a power of two.
 pub const RING: usize = 1 << 16;
 /// Bytes of a record of a call.
 const RECORD: usize = 32;
@@ -25,23 +25,23 @@ pub const FILE: usize = HEADER + SLOTS * SLOT;
 
 const MAGIC: &[u8; 8] = b"MPPSPEER";
 const VERSION: u32 = 2;
-/// Buckets of a histogram of clocks: eight for each power of two.
+/// Buckets of a histogram of clocks: eight per power of two.
 const BUCKETS: usize = 496;
-/// Place of what the kernel counted of the thread.
+/// Offset of the kernel's counts for the thread.
 const SCHEDULED: usize = 12_672;
-/// Buckets of the histogram of packets a poll.
+/// Buckets of the histogram of packets per poll.
 const BURSTS: usize = 64;
 
-/// Why a file says nothing.
+/// Reason why a file has no results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// It is none of this version.
+    /// The file is not one of this version.
     #[error("the file is not one of this version's plug-in")]
     Foreign,
     /// The program has not loaded the plug-in.
     #[error("the program has not loaded the plug-in: want a program that takes arguments of DPDK's EAL first")]
     NotLoaded,
-    /// The plug-in could not work; it says why.
+    /// The plug-in could not work, for this reason.
     #[error("{0}")]
     Refused(String),
     /// No port was started, or its burst functions were never called.
@@ -51,7 +51,7 @@ pub enum PeerError {
     NoPolls,
 }
 
-/// A head for a new file, which is [`FILE`] bytes long.
+/// Returns a head for a new file, which is [`FILE`] bytes long.
 pub fn header() -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[..8].copy_from_slice(MAGIC);
@@ -62,12 +62,12 @@ pub fn header() -> [u8; HEADER] {
     bytes
 }
 
-/// How many bytes of a file with this head were written, at most [`FILE`].
+/// Returns how many bytes of a file with this head were written, at most [`FILE`].
 pub fn used(header: &[u8]) -> usize {
     HEADER + (Bytes(header).u32(24) as usize).min(SLOTS) * SLOT
 }
 
-/// Numbers at places of bytes; nought beyond their end.
+/// Reader of numbers at offsets in bytes; a number beyond the end is 0.
 #[derive(Clone, Copy)]
 struct Bytes<'b>(&'b [u8]);
 
@@ -89,7 +89,8 @@ impl Bytes<'_> {
         u64::from_ne_bytes(self.at(place))
     }
 
-    /// Text up to a nought, of `len` bytes at most; what is no text, or would act on a terminal, as `?`.
+    /// Reads text up to a zero byte, at most `len` bytes. A byte that is not text, or would act on a terminal, becomes
+    /// `?`.
     fn text(self, place: usize, len: usize) -> String {
         let bytes = self.0.get(place..).unwrap_or_default();
         let bytes = &bytes[..len.min(bytes.len())];
@@ -102,24 +103,24 @@ impl Bytes<'_> {
     }
 }
 
-/// From the processor's counter to `CLOCK_MONOTONIC`.
+/// Conversion from the processor's counter to `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Clock {
     /// Counter and ns at the start.
     start: (u64, u64),
-    /// What the two went on by up to the last look.
+    /// Increase of both up to the last look.
     since: (u64, u64),
 }
 
 impl Clock {
-    /// Clocks in ns.
+    /// Converts clocks to ns.
     fn ns(self, clocks: u64) -> u64 {
         let (counted, ns) = self.since;
         let ns = u128::from(clocks) * u128::from(ns) / u128::from(counted.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A reading of the counter as a time; one before the start is the start.
+    /// Converts a reading of the counter to a time. A reading before the start gives the start.
     fn at(self, reading: u64) -> u64 {
         self.start
             .1
@@ -130,57 +131,57 @@ impl Clock {
 /// Calls of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// Packets that they moved.
+    /// Packets that the calls moved.
     pub packets: u64,
-    /// Their time, ns.
+    /// Time of the calls, ns.
     pub total_ns: u64,
-    /// The longest, ns, and when that began.
+    /// Longest call, ns.
     pub max_ns: u64,
-    /// When the longest began, ns.
+    /// Start of the longest call, ns.
     pub max_at_ns: u64,
-    /// Standard deviation, ns; `None`: there was no call.
+    /// Standard deviation, ns; `None` if there was no call.
     pub sd_ns: Option<u64>,
-    /// Half of them took no longer, ns.
+    /// Median, ns.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, ns.
+    /// 99th percentile, ns.
     pub p99_ns: u64,
 }
 
-/// Counts of the kernel's for a thread, from its first call to 0.1 s before its end at the most.
+/// Counts of the kernel for a thread, from its first call to its end, or up to 0.1 s before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// Context switches by which the thread gave up its core: it slept.
     pub voluntary: u64,
     /// Context switches by which it lost its core to another thread.
     pub involuntary: u64,
-    /// On a core, ns; 0 where the kernel does not count that.
+    /// Time on a core, ns; 0 if the kernel does not count it.
     pub ran_ns: u64,
-    /// Ready while another thread had its core, ns.
+    /// Time ready while another thread had the core, ns.
     pub waited_ns: u64,
 }
 
-/// What one thread did on one queue of one port.
+/// Calls of one thread on one queue of one port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerLane {
-    /// Its number here.
+    /// Number of the lane, given by this crate.
     pub lane: u32,
-    /// The thread, and its name.
+    /// Thread of the lane.
     pub tid: i32,
-    /// The thread's name.
+    /// Name of the thread.
     pub thread: String,
-    /// The core that it was on at its first call.
+    /// Core of the thread at its first call.
     pub cpu: i32,
-    /// The port's number.
+    /// Number of the port.
     pub port: u16,
-    /// The port's name.
+    /// Name of the port.
     pub device: String,
-    /// The queue's number.
+    /// Number of the queue.
     pub queue: u16,
-    /// From its first call to the end of its last, ns.
+    /// Start of the first call, ns.
     pub first_ns: u64,
-    /// The end of its last call, ns.
+    /// End of the last call, ns.
     pub last_ns: u64,
     /// Polls that gave packets.
     pub receive: Calls,
@@ -190,57 +191,57 @@ pub struct PeerLane {
     pub transmit: Calls,
     /// Packets that were handed over to be sent.
     pub offered: u64,
-    /// Between its calls and the thread's next call, ns in all, and the longest.
+    /// Total time between the lane's calls and the thread's next call, ns.
     pub rest_ns: u64,
-    /// The longest stretch between two calls, ns.
+    /// Longest time between two calls, ns.
     pub rest_max_ns: u64,
-    /// Polls that gave `n` packets, at place `n`; the last: that many or more.
+    /// Number of polls that gave `n` packets, at place `n`; the last place counts that many or more.
     pub bursts: Vec<u64>,
-    /// The last calls, by time.
+    /// Last calls, by time.
     pub rounds: Vec<Round>,
-    /// Calls whose records were written over.
+    /// Calls whose records were overwritten.
     pub overwritten: u64,
-    /// Counts of its thread, which may have other lanes; `None`: the kernel did not say.
+    /// Counts of the lane's thread, which may have other lanes; `None` if the kernel gave none.
     pub scheduled: Option<Scheduled>,
 }
 
 impl PeerLane {
-    /// Polls, empty or not.
+    /// Returns the number of polls, empty or not.
     pub fn polls(&self) -> u64 {
         self.receive.calls.saturating_add(self.empty.calls)
     }
 
-    /// As people read it.
+    /// Returns the name for people.
     pub fn name(&self) -> String {
         let queue = format!("port {} queue {}", self.port, self.queue);
         format!("{} ({}), {queue} ({})", self.thread, self.tid, self.device)
     }
 }
 
-/// All that the plug-in has counted.
+/// Counts of the plug-in in a whole program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Peer {
-    /// The program's process.
+    /// Process of the program.
     pub pid: u32,
-    /// Version of its DPDK.
+    /// Version of the program's DPDK.
     pub dpdk: String,
-    /// When counting began, ns.
+    /// Start of counting, ns.
     pub start_ns: u64,
-    /// Its end, ns.
+    /// End of counting, ns.
     pub end_ns: u64,
-    /// By thread, port and queue.
+    /// Lanes by thread, port and queue.
     pub lanes: Vec<PeerLane>,
-    /// Lanes that there was no room for.
+    /// Lanes that the file had no room for.
     pub left_out: u64,
-    /// What one reading of the clock takes, ns. There are two a call.
+    /// Time that one reading of the clock takes, ns. There are two readings per call.
     pub reading_ns: f64,
 }
 
 impl Peer {
-    /// Reads the file, or that part of it that was [`used`].
+    /// Reads the file, or the part of it that was [`used`].
     ///
     /// # Errors
-    /// When it says nothing: why.
+    /// When the file has no results: the reason.
     pub fn read(file: &[u8]) -> Result<Self, PeerError> {
         let head = Bytes(file);
         let numbers = [8, 12, 16, 20].map(|place| head.u32(place));
@@ -281,8 +282,8 @@ impl Peer {
         })
     }
 
-    /// The stage table. The shares of a lane add up to 1: what lies between two calls of a thread belongs to the lane
-    /// of the first.
+    /// Returns the stage table. The shares of a lane add up to 1: the time between two calls of a thread belongs to the
+    /// lane of the first.
     pub fn stages(&self) -> Vec<StageRow> {
         let mut rows = Vec::new();
         for lane in &self.lanes {
@@ -318,7 +319,7 @@ impl Peer {
         rows
     }
 
-    /// What tracing cost, a sentence.
+    /// Returns the cost of tracing, a sentence.
     pub fn cost(&self) -> String {
         let calls = self
             .lanes
@@ -336,7 +337,7 @@ impl Peer {
         )
     }
 
-    /// Threads, and the time that their lanes add up to, ns.
+    /// Returns the threads, and the sum of the times of their lanes, ns.
     pub fn threads(&self) -> Vec<(i32, u64)> {
         let mut threads: Vec<(i32, u64)> = Vec::new();
         for lane in &self.lanes {
@@ -355,8 +356,8 @@ impl Peer {
         threads
     }
 
-    /// As a recording: lanes with their last calls, and the stage table. Who made it (program, host, kernel, command)
-    /// is for the caller to fill in.
+    /// Returns a recording: lanes with their last calls, and the stage table. The caller fills in program, host, kernel
+    /// and command.
     pub fn recording(&self) -> Recording {
         let lost = self.lanes.iter().filter(|lane| lane.overwritten > 0);
         let mut left_out: Vec<_> = lost
@@ -403,7 +404,7 @@ impl Peer {
     }
 }
 
-/// What a bucket of a histogram of clocks holds at most.
+/// Returns the largest value of a bucket of a histogram of clocks.
 fn most_of(bucket: usize) -> u64 {
     if bucket < 8 {
         return bucket as u64;
@@ -413,7 +414,7 @@ fn most_of(bucket: usize) -> u64 {
     u64::try_from(end).unwrap_or(u64::MAX)
 }
 
-/// Standard deviation of calls by clocks, ns: each counts as the middle of its bucket.
+/// Returns the standard deviation of calls by clocks, ns. Each call counts as the middle of its bucket.
 fn spread_ns(hist: &[u64], most: u64, clock: Clock) -> Option<u64> {
     let least_of = |bucket: usize| {
         bucket
@@ -426,7 +427,7 @@ fn spread_ns(hist: &[u64], most: u64, clock: Clock) -> Option<u64> {
     standard_deviation(calls).map(|clocks| clock.ns(clocks.round() as u64))
 }
 
-/// What so many of 100 took at most, in clocks.
+/// Returns the time that `share` of 100 calls did not exceed, in clocks.
 fn percentile(hist: &[u64], share: u64) -> u64 {
     let total: u128 = hist.iter().map(|count| u128::from(*count)).sum();
     let want = (total * u128::from(share)).div_ceil(100).max(1);
@@ -490,7 +491,7 @@ fn lane(slot: Bytes<'_>, clock: Clock) -> PeerLane {
     }
 }
 
-/// The thread's switches and times since the slot was made.
+/// Returns the thread's switches and times since the slot was made.
 fn scheduled(slot: Bytes<'_>) -> Option<Scheduled> {
     let since = |place: usize| {
         slot.u64(SCHEDULED + 40 + place)
@@ -504,7 +505,7 @@ fn scheduled(slot: Bytes<'_>) -> Option<Scheduled> {
     })
 }
 
-/// A record of the ring; `None`: it is none.
+/// Returns a record of the ring; `None` if its kind is not known.
 fn round(slot: Bytes<'_>, place: usize, clock: Clock) -> Option<Round> {
     let (start, packets) = (slot.u64(place), slot.u16(place + 20));
     let took = u32::try_from(clock.ns(slot.u64(place + 8))).unwrap_or(u32::MAX);

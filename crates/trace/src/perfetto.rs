@@ -1,10 +1,10 @@
 //! Writes a [`Recording`] as a Perfetto trace (protocol buffers, `TracePacket`s one after the other).
 //!
-//! What goes where: each lane is a thread with its stages as slices; switches, wake-ups and interrupts are events of
-//! ftrace, so that the viewer shows the lanes' states and who had the cores; samples are call stacks of those threads;
-//! counters are counters; what was slow, late or lost is a track of its own, with the sentence as the slice's name. The
-//! recording itself goes along in a field of our own ([`OWN_FIELD`]), which viewers skip: what is read back is what was
-//! recorded, to the last bit.
+//! Each lane is a thread with its stages as slices. Switches, wake-ups and interrupts are events of ftrace, so that the
+//! viewer shows the lanes' states and which threads had the cores. Samples are call stacks of those threads; counters
+//! are counters. What was slow, late or lost is on a track of its own, with the sentence as the slice's name. The
+//! recording itself is included in a field of our own ([`OWN_FIELD`]), which viewers skip: reading it back gives what
+//! was recorded, to the last bit.
 //!
 //! Numbers of fields are those of `protos/perfetto/trace` of Perfetto's source.
 
@@ -71,7 +71,7 @@ const THREAD_TRACK: u64 = 1 << 32;
 /// Writes the trace.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
     let pid = recording.meta.pid;
     let mut writer = Writer {
@@ -100,7 +100,7 @@ pub fn write(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
 
 struct Writer<'w, W: Write> {
     out: &'w mut W,
-    /// The message that packets are made in, the outer one.
+    /// Outer message, in which packets are made.
     packet: Message,
     boot_offset_ns: i64,
 }
@@ -187,7 +187,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A lane is a thread; where one thread has several lanes, as of another program, each is a track below it.
+    /// Writes the tracks of the lanes: a lane is a thread. If one thread has several lanes, as in another program, each
+    /// lane is a track below the thread.
     fn lane_tracks(&mut self, lanes: &[LaneTrace], pid: i32) -> io::Result<()> {
         let mut shared: Vec<i32> = Vec::new();
         for lane in lanes {
@@ -211,7 +212,7 @@ impl<W: Write> Writer<'_, W> {
                     });
                 })?;
             }
-            // One whose thread is not known is the process's.
+            // A lane whose thread is not known belongs to the process.
             let parent = if tid > 0 { thread } else { PROCESS_TRACK };
             self.track(uuid, |track| {
                 track.uint(5, parent).text(2, &lane.name);
@@ -229,7 +230,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A counter is this from here on.
+    /// Writes the value of a counter from this time on.
     fn value(&mut self, track: u64, at_ns: u64, value: f64) -> io::Result<()> {
         self.send(|packet| {
             packet.uint(packet::SEQUENCE, GLOBAL);
@@ -240,7 +241,7 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    /// A counter made of the lane's records.
+    /// Writes a counter made from the lane's records.
     fn rounds_over_time(&mut self, recording: &Recording, lane: &LaneTrace) -> io::Result<()> {
         let stretches = rounds_over_time(recording, lane);
         let track = ROUNDS_TRACK + u64::from(lane.lane);
@@ -258,7 +259,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A slice or an instant with a name of its own.
+    /// Writes a slice or an instant with a name of its own.
     fn named(&mut self, track: u64, (at_ns, kind): (u64, u64), name: &str, category: &str) -> io::Result<()> {
         self.send(|packet| {
             packet.uint(packet::SEQUENCE, GLOBAL);
@@ -273,7 +274,8 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn causes(&mut self, recording: &Recording) -> io::Result<()> {
-        // Causes overlap, slices of a track nest: each is an instant, and tells its length.
+        // Causes overlap, but slices of a track must nest: so each cause is an instant, and its sentence states the
+        // length.
         for cause in &recording.causes {
             let category = match cause.subject {
                 Subject::Loss => "lost",

@@ -35,7 +35,7 @@ impl Message {
         self
     }
 
-    /// An `int32` or `int64`: negative values take ten bytes.
+    /// Appends an `int32` or `int64`: negative values take ten bytes.
     pub(crate) fn int(&mut self, field: u32, value: i64) -> &mut Self {
         self.uint(field, value as u64)
     }
@@ -57,7 +57,7 @@ impl Message {
         self.data(field, value.as_bytes())
     }
 
-    /// A nested message.
+    /// Appends a nested message.
     pub(crate) fn nest(&mut self, field: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         // One byte of length is enough for most; longer ones move up.
         self.tag(field, LENGTH);
@@ -76,7 +76,7 @@ impl Message {
     }
 }
 
-/// Appends a number, seven bits a byte.
+/// Appends a number, seven bits per byte.
 pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -90,7 +90,7 @@ pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put_varint(bytes, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Reads what was written by the functions above. `None`: it ends too early, or is no number of 64 bits.
+/// Reader of what the functions above have written. Returns `None` if it ends too early, or is not a number of 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'b> {
     left: &'b [u8],
@@ -147,7 +147,7 @@ impl<'b> Reader<'b> {
         Some(bytes)
     }
 
-    /// The next field of a message: its number and value.
+    /// Returns the next field of a message: its number and value.
     #[cfg(test)]
     pub(crate) fn field(&mut self) -> Option<(u32, Value<'b>)> {
         let tag = u32::try_from(self.varint()?).ok()?;

@@ -1,34 +1,34 @@
-//! What one run kept.
+//! Recording of one run.
 
 use crate::{Frame, KernelEvent, ProgramRow, Round, Sample, Sampling, StageRow, Taker};
 use serde::{Deserialize, Serialize};
 
-/// All that a run kept of what happened in it.
+/// All that a run kept of its events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// Which run it is of.
+    /// Run that the recording is of.
     pub meta: Meta,
-    /// The lanes, by number.
+    /// Lanes, by number.
     pub lanes: Vec<LaneTrace>,
-    /// What happened on their cores, by time.
+    /// Events on the lanes' cores, by time.
     pub kernel: Vec<KernelEvent>,
-    /// Where the lanes were, by time.
+    /// Samples of the lanes, by time.
     pub samples: Vec<Sample>,
-    /// The places that samples name.
+    /// Places that samples refer to.
     pub frames: Vec<Frame>,
     /// Values over time.
     pub counters: Vec<Counter>,
-    /// The stage table.
+    /// Stage table.
     pub stages: Vec<StageRow>,
-    /// The table of programs in the kernel.
+    /// Table of programs in the kernel.
     pub programs: Vec<ProgramRow>,
-    /// The table of what took the cores.
+    /// Table of what took the cores.
     pub takers: Vec<Taker>,
-    /// Why bursts were slow, packets late or lost: the worst first within a [`Subject`].
+    /// Causes of slow bursts, late packets and lost packets: the worst first within a [`Subject`].
     pub causes: Vec<Cause>,
 }
 
-/// Which run a recording is of, and what it left out.
+/// Run that a recording is of, and what the recording left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// Program and version.
@@ -39,68 +39,68 @@ pub struct Meta {
     pub host: String,
     /// Kernel release.
     pub kernel: String,
-    /// The process that the lanes are threads of.
+    /// Process whose threads the lanes are.
     #[serde(default)]
     pub pid: i32,
-    /// Time of day, ns since 1970, at nought of the monotonic clock.
+    /// Time of day, ns since 1970, at zero of the monotonic clock.
     pub utc_offset_ns: i64,
-    /// `CLOCK_BOOTTIME` at nought of the monotonic clock, ns: for how long the host was suspended.
+    /// `CLOCK_BOOTTIME` at zero of the monotonic clock, ns: the time for which the host was suspended.
     #[serde(default)]
     pub boot_offset_ns: i64,
-    /// What the hypervisor took from all cores of the host together meanwhile, ns; `None`: that is not known.
+    /// Time that the hypervisor took from all cores of the host together during the run, ns; `None` if it is not known.
     #[serde(default)]
     pub steal_ns: Option<u64>,
-    /// When the run began, ns.
+    /// Start of the run, ns.
     pub start_ns: u64,
-    /// When it ended, ns.
+    /// End of the run, ns.
     pub end_ns: u64,
-    /// Every record from a lane's first to its last is there: no window was cut out, and where no record is the lane
-    /// did none of what is recorded.
+    /// Whether every record from a lane's first to its last is there. Then no window was cut out, and a lane did
+    /// nothing that is recorded at times without a record.
     #[serde(default)]
     pub whole: bool,
-    /// What is not in the file, and why.
+    /// Data that is not in the file, and why.
     pub left_out: Vec<LeftOut>,
-    /// What recording itself cost, a sentence.
+    /// Cost of the recording itself, a sentence.
     pub cost: String,
-    /// How the lanes were sampled, where that was asked for (`--profile`).
+    /// Settings and result of sampling the lanes; `None` if it was not asked for (`--profile`).
     #[serde(default)]
     pub sampling: Option<Sampling>,
 }
 
-/// What a recording does not have.
+/// Data that a recording does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// What: "rounds of lane 0", "kernel events".
+    /// Kind of data: "rounds of lane 0", "kernel events".
     pub what: String,
-    /// How many; 0: not known.
+    /// Number of missing items; 0 if not known.
     pub count: u64,
-    /// Why.
+    /// Reason why they are missing.
     pub why: String,
 }
 
-/// What a lane did.
+/// Records of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LaneTrace {
-    /// Its number.
+    /// Number of the lane.
     pub lane: u32,
-    /// As people read it: `lane 0 (tx, rx)`.
+    /// Name for people: `lane 0 (tx, rx)`.
     pub name: String,
-    /// Its thread.
+    /// Thread of the lane.
     pub tid: i32,
-    /// The core that it is bound to.
+    /// Core that the lane is bound to.
     pub cpu: Option<u32>,
-    /// What was kept of it, by time.
+    /// Records that were kept, by time.
     pub rounds: Vec<Round>,
 }
 
-/// What a counter is in.
+/// Unit of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Packets.
     #[default]
     Packets,
-    /// Packets a second.
+    /// Packets per second.
     PacketsPerSecond,
     /// Bytes.
     Bytes,
@@ -113,17 +113,17 @@ pub enum Unit {
 /// A value over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// What it is: `sent`, `lost`, `fill of the receive ring`.
+    /// Name: `sent`, `lost`, `fill of the receive ring`.
     pub name: String,
-    /// The lane that it is of, where it is of one.
+    /// Lane of the counter; `None` if it is not of one lane.
     pub lane: Option<u32>,
-    /// What its values are in.
+    /// Unit of the values.
     pub unit: Unit,
     /// Time, ns, and value.
     pub points: Vec<(u64, f64)>,
 }
 
-/// What a sentence is about.
+/// Subject of a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -137,31 +137,31 @@ pub enum Subject {
     Missed,
 }
 
-/// Why something was slow, late or lost.
+/// Cause of something that was slow, late or lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// What it is about.
+    /// Subject of the cause.
     pub subject: Subject,
-    /// When it began, ns.
+    /// Start, ns.
     pub at_ns: u64,
-    /// For how long, ns.
+    /// Length, ns.
     pub took_ns: u64,
-    /// The lane where it was seen, where there is one.
+    /// Lane that it was seen on, if there is one.
     pub lane: Option<u32>,
-    /// Packets that it concerns.
+    /// Number of packets concerned.
     pub packets: u64,
-    /// One sentence.
+    /// Cause as one sentence.
     pub sentence: String,
-    /// What it is made of; the parts add up to [`took_ns`](Self::took_ns), or (of a loss, and of departures that were
-    /// missed) to the packets.
+    /// Parts of the cause. They add up to [`took_ns`](Self::took_ns); for a loss and for missed departures they add up
+    /// to the packets.
     pub parts: Vec<Part>,
 }
 
 /// A part of a [`Cause`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// What: `scheduled to sent`, `transmit call`, `path`, `rustc (pid 77) had the core`.
+    /// Name of the part: `scheduled to sent`, `transmit call`, `path`, `rustc (pid 77) had the core`.
     pub what: String,
-    /// ns of a slow burst or a late packet; packets of a loss, departures of those that were missed.
+    /// Size of the part: ns for a slow burst or a late packet, packets for a loss, departures for missed departures.
     pub amount: u64,
 }

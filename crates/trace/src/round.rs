@@ -1,8 +1,8 @@
-//! What a lane's flight recorder keeps: a record for each burst, and one for each stretch without any.
+//! Records of a lane's flight recorder: one for each burst, and one for each stretch without any.
 
 use crate::{LaneTrace, LeftOut, Stage};
 
-/// What a record is of.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Did {
     /// One round of the loop that moved packets.
@@ -18,32 +18,32 @@ pub enum Did {
 
 /// A record, 64 bytes: a cache line.
 ///
-/// The parts of a burst follow each other in the order of [`Round::STAGES`], from [`at_ns`](Self::at_ns) on. What
-/// other stretches took is [`parts`](Self::parts)`[0]`.
+/// The parts of a burst follow each other in the order of [`Round::STAGES`], from [`at_ns`](Self::at_ns) on. Other
+/// stretches have their time in [`parts`](Self::parts)`[0]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// When it began, ns.
+    /// Start, ns.
     pub at_ns: u64,
-    /// Test packets that this lane had sent before it (over its flows).
+    /// Test packets that this lane had sent before the record began (over its flows).
     pub sent_before: u64,
-    /// How long each part took, ns; at most 4.29 s, a longer one is `u32::MAX`.
+    /// Length of each part, ns; at most 4.29 s, a longer one is `u32::MAX`.
     pub parts: [u32; 7],
-    /// Packets received and sent in it.
+    /// Packets received in the record's time.
     pub rx: u16,
-    /// As [`rx`](Self::rx).
+    /// Packets sent in the record's time.
     pub tx: u16,
-    /// Rounds that found nothing, of [`Did::Polled`] and [`Did::Spun`].
+    /// Rounds that found nothing, in [`Did::Polled`] and [`Did::Spun`].
     pub polls: u32,
-    /// The fill of the receive ring or socket as it was seen last, packets; `u32::MAX`: not known.
+    /// Fill of the receive ring or socket as seen last, packets; `u32::MAX` if not known.
     pub fill: u32,
-    /// By how much the worst packet of the burst left after its scheduled time, ns; `u32::MAX` or more is cut off.
+    /// Time after its schedule at which the latest packet of the burst left, ns; a longer time is cut to `u32::MAX`.
     pub late_ns: u32,
-    /// What it is of.
+    /// Kind of the record.
     pub did: Did,
 }
 
 impl Round {
-    /// The stage of each place of [`parts`](Self::parts) of a burst.
+    /// Stage of each place of [`parts`](Self::parts) of a burst.
     pub const STAGES: [Stage; 7] = [
         Stage::Receive,
         Stage::Classify,
@@ -57,7 +57,7 @@ impl Round {
     /// Words of a record as a recorder stores it.
     pub const WORDS: usize = 8;
 
-    /// The record as words.
+    /// Returns the record as words.
     pub fn to_words(&self) -> [u64; Self::WORDS] {
         let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let p = &self.parts;
@@ -73,7 +73,7 @@ impl Round {
         ]
     }
 
-    /// The record that these words are of.
+    /// Returns the record that these words store.
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
         let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
         let [at_ns, sent_before, a, b, c, d, e, f] = words;
@@ -95,17 +95,17 @@ impl Round {
         }
     }
 
-    /// It is of a burst that moved packets.
+    /// Whether the record is of a burst that moved packets.
     pub(crate) fn moved(&self) -> bool {
         self.did == Did::Burst
     }
 
-    /// How long it took, ns.
+    /// Returns the length, ns.
     pub fn took_ns(&self) -> u64 {
         self.parts.iter().map(|&part| u64::from(part)).sum()
     }
 
-    /// When it ended, ns.
+    /// Returns the end, ns.
     pub fn end_ns(&self) -> u64 {
         self.at_ns.saturating_add(self.took_ns())
     }
@@ -114,52 +114,52 @@ impl Round {
 /// A burst that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowBurst {
-    /// The lane that it was of.
+    /// Lane of the burst.
     pub lane: u32,
-    /// What it was. Where only the length of the round is known, all of it is in the last part.
+    /// Record of the burst. If only the length of the round is known, all of it is in the last part.
     pub round: Round,
-    /// Of each part, for how long the lane did not have its core, as the kernel tells its own thread, ns; 0 where it
-    /// does not tell. It is asked after long parts only.
+    /// Time in each part for which the lane did not have its core, ns, as the kernel reports it to the lane's own
+    /// thread; 0 if it does not. It is read after long parts only.
     pub away: [u32; 7],
 }
 
-/// A packet that came late, or the first of several that were sent in one burst and came in one.
+/// A packet that came late, or the first of several late packets that were sent in one burst and received in one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatePacket {
-    /// The lane that received it.
+    /// Lane that received the packet.
     pub lane: u32,
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: u32,
-    /// Its sequence number within its flow.
+    /// Sequence number within the flow.
     pub seq: u64,
-    /// When it was to be sent, ns; `None` without a schedule.
+    /// Scheduled send time, ns; `None` without a schedule.
     pub scheduled_ns: Option<u64>,
-    /// When it was sent, ns: its stamp.
+    /// Actual send time, ns: the packet's stamp.
     pub sent_ns: u64,
-    /// When it arrived, ns: the kernel's stamp where the path has one, else when the lane had taken it.
+    /// Arrival, ns: the kernel's stamp if the path has one, else the time when the lane had taken the packet.
     pub arrived_ns: u64,
-    /// When the lane had taken it from the path and went on to classify it, ns.
+    /// Time when the lane had taken the packet from the path and went on to classify it, ns.
     pub classified_ns: u64,
 }
 
 impl LatePacket {
-    /// When it was due, ns: when it was to be sent, or was, without a schedule.
+    /// Returns the time when the packet was due, ns: the scheduled send time, or the actual one without a schedule.
     pub fn due_ns(&self) -> u64 {
         self.scheduled_ns.unwrap_or(self.sent_ns)
     }
 
-    /// From when it was due to its arrival, ns.
+    /// Returns the time from when the packet was due to its arrival, ns.
     pub fn delay_ns(&self) -> u64 {
         self.arrived_ns.saturating_sub(self.due_ns())
     }
 }
 
-/// What was kept of the flight recorders.
+/// Records that were kept of the flight recorders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// By lane.
+    /// Records by lane.
     pub lanes: Vec<LaneTrace>,
-    /// What was not.
+    /// Records that were not kept.
     pub left_out: Vec<LeftOut>,
 }
 

@@ -4,15 +4,15 @@ use crate::count;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a lane does with its time.
+/// Kind of work that a lane spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Asking the path for packets, where some came.
+    /// Asking the path for packets, if some came.
     Receive,
-    /// Asking the path for packets, where none came.
+    /// Asking the path for packets, if none came.
     EmptyPolls,
-    /// Looking at what came: checks, counts, turning round.
+    /// Looking at received packets: checks, counts, turning round.
     Classify,
     /// Taking frames from the pool or from the path.
     Allocate,
@@ -20,7 +20,7 @@ pub enum Stage {
     Write,
     /// Handing packets to the path.
     Transmit,
-    /// Pushing out what the path holds back.
+    /// Sending the packets that the path holds back.
     Flush,
     /// Asleep until packets or a departure.
     Asleep,
@@ -28,12 +28,12 @@ pub enum Stage {
     Spinning,
     /// Not on its core though it wanted to be: other threads, interrupts, the hypervisor.
     Away,
-    /// The rest of the loop: its own book-keeping.
+    /// Rest of the loop: its own book-keeping.
     Rest,
 }
 
 impl Stage {
-    /// All, in the order in which a loop goes through them.
+    /// All stages, in the order in which a loop goes through them.
     pub const ALL: [Self; 11] = [
         Self::Receive,
         Self::EmptyPolls,
@@ -48,16 +48,16 @@ impl Stage {
         Self::Rest,
     ];
 
-    /// How many there are.
+    /// Number of stages.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns the place in [`ALL`](Self::ALL).
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// As people read it.
+    /// Returns the name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Receive => "receive",
@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// The stage of that name.
+    /// Returns the stage with that name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
     }
@@ -83,92 +83,92 @@ impl Stage {
 /// A row of the stage table: one stage of one lane, over a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRow {
-    /// The lane's number.
+    /// Number of the lane.
     pub lane: u32,
-    /// What it did.
+    /// Stage of the row.
     pub stage: Stage,
-    /// How often, exactly.
+    /// Number of calls, exact.
     pub calls: u64,
-    /// Packets of these calls, exactly; 0 where the stage handles none.
+    /// Packets of these calls, exact; 0 if the stage handles none.
     pub packets: u64,
-    /// Its time, ns: measured where every loop is timed, else scaled from those that were.
+    /// Time of the stage, ns: measured if every loop is timed, else scaled from the timed loops.
     pub total_ns: u64,
-    /// Calls whose time was taken.
+    /// Calls that were timed.
     pub timed: u64,
-    /// Standard deviation of the timed calls, ns; `None`: no call was timed, or the file is of an earlier version.
+    /// Standard deviation of the timed calls, ns; `None` if no call was timed, or if the file is of an earlier version.
     #[serde(default)]
     pub sd_ns: Option<u64>,
-    /// Half of the timed calls took no longer, ns.
+    /// Median of the timed calls, ns.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer, ns.
+    /// 99th percentile of the timed calls, ns.
     pub p99_ns: u64,
-    /// The longest timed call, ns.
+    /// Longest timed call, ns.
     pub max_ns: u64,
-    /// Of the lane's time, 0 to 1. The shares of a lane add up to 1.
+    /// Share of the lane's time, 0 to 1. The shares of a lane add up to 1.
     pub share: f64,
 }
 
 impl StageRow {
-    /// Packets a call; 0 where there was no call.
+    /// Returns the packets per call; 0 if there was no call.
     pub fn packets_per_call(&self) -> f64 {
         ratio(self.packets as f64, self.calls)
     }
 
-    /// Time for each packet, ns; 0 where the stage handles none.
+    /// Returns the time per packet, ns; 0 if the stage handles none.
     pub fn ns_per_packet(&self) -> f64 {
         ratio(self.total_ns as f64, self.packets)
     }
 
-    /// Time for each call, ns; 0 where there was none.
+    /// Returns the time per call, ns; 0 if there was none.
     pub fn ns_per_call(&self) -> f64 {
         ratio(self.total_ns as f64, self.calls)
     }
 }
 
-/// A row of the table of programs in the kernel: what one took over a run, by the kernel's own count of all its runs or
-/// of some.
+/// A row of the table of programs in the kernel: the time that one program took over a run. The kernel counts all of
+/// its runs, or some.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramRow {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// The device that it is of.
+    /// Device of the program.
     pub device: String,
-    /// How often it ran: counted where all runs were timed, else reckoned for the times in between.
+    /// Number of runs: counted if all runs were timed, else estimated for the times in between.
     pub runs: u64,
-    /// Runs that the kernel has counted and timed. A file of a version that timed all of them does not say.
+    /// Runs that the kernel has counted and timed. A file of a version that timed all runs does not have this number.
     #[serde(default)]
     pub timed: u64,
-    /// Packets that it handled; 0 where it handles none itself.
+    /// Packets that the program handled; 0 if it handles none itself.
     pub packets: u64,
-    /// For how long it ran in all, ns: where not all runs were timed, reckoned from those that were.
+    /// Total time of the runs, ns; if not all runs were timed, estimated from the timed ones.
     pub total_ns: u64,
-    /// That as a share of the time that was measured: of one core, so it may be above 1 on several.
+    /// Total time as a share of the measured time: the share of one core, so it may be above 1 on several cores.
     pub share: f64,
 }
 
 impl ProgramRow {
-    /// Whether its numbers are of some of its runs.
+    /// Whether the numbers are from some of the runs only.
     pub fn is_sampled(&self) -> bool {
         self.timed > 0 && self.timed < self.runs
     }
 
-    /// Packets a run; 0 where it never ran.
+    /// Returns the packets per run; 0 if the program never ran.
     pub fn packets_per_run(&self) -> f64 {
         ratio(self.packets as f64, self.runs)
     }
 
-    /// Time for each packet, ns; 0 where it handles none.
+    /// Returns the time per packet, ns; 0 if the program handles none.
     pub fn ns_per_packet(&self) -> f64 {
         ratio(self.total_ns as f64, self.packets)
     }
 
-    /// Time for each run, ns; 0 where there was none.
+    /// Returns the time per run, ns; 0 if there was none.
     pub fn ns_per_run(&self) -> f64 {
         ratio(self.total_ns as f64, self.runs)
     }
 }
 
-/// Standard deviation of values that were counted in buckets: `(value, how many)`. `None`: there is none.
+/// Returns the standard deviation of values counted in buckets: `(value, how many)`. `None` if there are no values.
 pub fn standard_deviation(buckets: impl Iterator<Item = (f64, u64)> + Clone) -> Option<f64> {
     let sum = |of: &dyn Fn(f64) -> f64| {
         buckets
@@ -185,14 +185,14 @@ fn ratio(part: f64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part / whole as f64 }
 }
 
-/// What it cost to fill the stage table, over all lanes.
+/// Cost of filling the stage table, over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageCost {
-    /// Readings of the clock that were made for the table alone.
+    /// Clock readings made only for the table.
     pub readings: u64,
-    /// What one takes with all that is booked for it, ns, as measured before the run.
+    /// Time that one reading takes with all that is booked for it, ns, as measured before the run.
     pub reading_ns: f64,
-    /// Their share of the lanes' time, 0 to 1.
+    /// Share of the lanes' time that the readings took, 0 to 1.
     pub share: f64,
     /// Records of the flight recorders that were overwritten before they could be kept.
     pub lost: u64,

@@ -1,4 +1,4 @@
-//! The tables as text.
+//! Tables as text.
 
 use crate::{ProgramRow, Recording, Stage, StageRow, Taker, TakerKind, count, thread_number, time};
 use std::fmt::Write as _;
@@ -19,17 +19,16 @@ pub(crate) const STAGE_HEADS: [&str; 12] = [
     "share",
 ];
 
-/// Where the time of the lanes went: a row a stage, largest share first within a lane. Stages that took no time and
-/// were never entered are left out.
+/// Returns the time of the lanes: a row per stage, largest share first within a lane. Stages that took no time and were
+/// never entered are left out.
 pub fn stages(rows: &[StageRow]) -> String {
     let mut rows: Vec<&StageRow> = rows.iter().filter(|row| row.calls > 0 || row.total_ns > 0).collect();
     rows.sort_by(|a, b| a.lane.cmp(&b.lane).then(b.share.total_cmp(&a.share)));
     grid(&STAGE_HEADS, rows.into_iter().map(stage_cells).collect(), &[1])
 }
 
-/// A row of a stage table, cell by cell: lane, stage, calls, packets, packets a call, ns a packet, ns a call, median,
-/// p99, longest, share. The standard deviation (`sd`) stands behind the mean. What is not known or means nothing is
-/// `-`.
+/// Returns a row of a stage table, cell by cell: lane, stage, calls, packets, packets per call, ns per packet, ns per
+/// call, standard deviation (`sd`), median, p99, longest, share. A cell that is not known or has no meaning is `-`.
 pub fn stage_cells(row: &StageRow) -> [String; 12] {
     let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
     let (moves, called) = (row.packets > 0, row.calls > 0);
@@ -64,12 +63,12 @@ pub const PROGRAM_HEADS: [&str; 10] = [
     "of a core",
 ];
 
-/// What programs in the kernel took: a row each.
+/// Returns the time of programs in the kernel: a row each.
 pub fn programs(rows: &[ProgramRow]) -> String {
     grid(&PROGRAM_HEADS, rows.iter().map(program_cells).collect(), &[0, 1])
 }
 
-/// A row of a table of programs, cell by cell. What means nothing is `-`.
+/// Returns a row of a table of programs, cell by cell. A cell without a meaning is `-`.
 pub fn program_cells(row: &ProgramRow) -> [String; 10] {
     let known = |text: String, is: bool| if is { text } else { "-".to_owned() };
     let (moves, ran, told) = (row.packets > 0, row.runs > 0, row.total_ns > 0);
@@ -87,10 +86,11 @@ pub fn program_cells(row: &ProgramRow) -> [String; 10] {
     ]
 }
 
-/// Culprits of a core that have a row each.
+/// Most culprits of a core that have a row each.
 const CULPRITS: usize = 15;
 
-/// What took the lanes' cores: a row for each of the culprits that took most of a core, and one for all others of it.
+/// Returns what took the lanes' cores: a row for each of the culprits that took most of a core, and one row for all
+/// others.
 pub fn takers(takers: &[Taker]) -> String {
     const HEAD: [&str; 8] = ["core", "lane", "kind", "what", "visits", "total", "longest", "mean"];
     let mut rows: Vec<&Taker> = takers.iter().filter(|taker| taker.total_ns > 0).collect();
@@ -132,7 +132,7 @@ pub fn takers(takers: &[Taker]) -> String {
     grid(&HEAD, cells, &[2, 3])
 }
 
-/// A culprit with its thread's id.
+/// Returns a culprit's name with its thread's id.
 pub fn culprit(taker: &Taker) -> String {
     match taker.tid {
         0 => taker.name.clone(),
@@ -154,8 +154,8 @@ fn kind(kind: TakerKind) -> &'static str {
     }
 }
 
-/// Two recordings, stage by stage: the time of a packet (of a call, where the stage handles none) and the share, of
-/// each.
+/// Returns a comparison of two recordings, stage by stage: the time per packet (per call, if the stage handles no
+/// packets) and the share in each.
 pub fn compare(a: &Recording, b: &Recording) -> String {
     const HEAD: [&str; 9] = [
         "lane",
@@ -210,7 +210,7 @@ pub fn compare(a: &Recording, b: &Recording) -> String {
     grid(&HEAD, cells, &[1])
 }
 
-/// Columns as wide as they must be, aligned to the right but for those of `left`.
+/// Returns columns that are as wide as they must be, aligned to the right except the columns of `left`.
 pub(crate) fn grid<const N: usize>(head: &[&str; N], cells: Vec<[String; N]>, left: &[usize]) -> String {
     let mut widths = head.map(|cell| cell.chars().count());
     for row in &cells {

@@ -1,9 +1,10 @@
-//! What took a lane's core: gaps in what the lane did, explained by what the kernel did on that core meanwhile.
+//! Causes of gaps in what a lane did: the threads and interrupts that took its core, by the kernel's events on that
+//! core.
 //!
-//! A gap is the truth, and events only name the culprit. At each instant one culprit is named, the innermost: an
-//! interrupt before the soft interrupt that it fell into, and either before the thread that they fell into. So the
-//! parts of a gap add up to it, and no time is counted twice. What no event covers is unexplained: the hypervisor, the
-//! firmware, a page fault, or what entering and leaving the kernel takes.
+//! A gap is measured, and events only name the culprit. At each instant one culprit is named, the innermost: an
+//! interrupt before the soft interrupt that it interrupted, and either before the thread that it interrupted. So the
+//! parts of a gap add up to the gap, and no time is counted twice. Time that no event covers is unexplained: the
+//! hypervisor, the firmware, a page fault, or the time to enter and leave the kernel.
 
 use crate::{Event, KernelEvent, Part, Taker, TakerKind, thread_number};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -11,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// A stretch in which a lane was not where it meant to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// The lane's number.
+    /// Number of the lane.
     pub lane: u32,
-    /// Its thread.
+    /// Thread of the lane.
     pub tid: i32,
-    /// The core that it is bound to; `None`: it is bound to none, and events tell where it was.
+    /// Core that the lane is bound to; `None` if it is bound to none: then events show where it was.
     pub cpu: Option<u32>,
-    /// From when, ns.
+    /// Start, ns.
     pub from_ns: u64,
-    /// To when, ns; not before [`from_ns`](Self::from_ns), else the gap is empty.
+    /// End, ns; not before [`from_ns`](Self::from_ns), else the gap is empty.
     pub to_ns: u64,
 }
 
@@ -28,7 +29,7 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// The thread that has a core which nobody wants.
+/// Name of the thread that has a core when no other thread wants it.
 const IDLE: &str = "the idle task";
 
 /// State of a thread that was stopped (4) or is traced (8): `include/linux/sched.h`.
@@ -41,14 +42,15 @@ struct Culprit {
     tid: i32,
 }
 
-/// Somebody had a core. What is inside of what is told by `depth` first, then by who came last.
+/// A time in which a culprit had a core. Of two spans that overlap, the inner one has the greater `depth`, or at the
+/// same depth the later start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     depth: u8,
     from: u64,
     to: u64,
     who: u32,
-    /// Tells visits of the same culprit apart.
+    /// Number of the visit, which distinguishes visits of the same culprit.
     visit: u32,
 }
 
@@ -61,21 +63,21 @@ struct Piece {
     visit: u32,
 }
 
-/// What happened on the cores, in an order in which gaps are looked up.
+/// Events on the cores, in an order in which gaps are looked up.
 #[derive(Clone, Debug, Default)]
 pub struct Explained {
     culprits: Vec<Culprit>,
-    /// Number of the culprit that stands for any thread: it is known that one had the core, not which.
+    /// Number of the culprit that stands for any thread: a thread had the core, but it is not known which.
     others: u32,
-    /// By core.
+    /// Stretches by core.
     pieces: HashMap<u32, Vec<Piece>>,
-    /// By thread: when it was off its core and did not want it, or it is not known who had it.
+    /// Times by thread when it was off its core and did not want it, or when it is not known who had the core.
     off: HashMap<i32, Vec<Piece>>,
-    /// By thread: from when on it was on which core, or was to be.
+    /// Cores by thread: the time from which on the thread was on the core, or was to be.
     places: HashMap<i32, Vec<(u64, u32)>>,
 }
 
-/// A culprit's part of a gap.
+/// Part of a gap that one culprit had.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     cpu: u32,
@@ -118,16 +120,16 @@ impl Builder {
     }
 }
 
-/// The culprit without a number.
+/// Number of the unexplained culprit, which is in no list.
 const UNEXPLAINED: u32 = u32::MAX;
 
 impl Explained {
-    /// What the part of a gap is called that no event covers.
+    /// Name of the part of a gap that no event covers.
     pub const UNEXPLAINED: &str = "unexplained (hypervisor, firmware, page fault or what was not watched)";
-    /// What the time is called in which a lane slept that had not chosen to.
+    /// Name of the time in which a lane slept without having chosen to.
     pub const ASLEEP: &str = "asleep in the kernel (a page fault, a lock or a disk)";
 
-    /// Takes events in any order. `own` are the threads of this program.
+    /// Takes events in any order. `own`: the threads of this program.
     pub fn new(events: &[KernelEvent], own: &[i32]) -> Self {
         let own: HashSet<i32> = own.iter().copied().collect();
         let mut order: Vec<&KernelEvent> = events.iter().collect();
@@ -145,7 +147,7 @@ impl Explained {
         }
     }
 
-    /// Gives the threads of this program their names, as far as events have none for them.
+    /// Gives the threads of this program their names, if events have no names for them.
     #[must_use]
     pub fn with_names(mut self, names: &[(i32, String)]) -> Self {
         for culprit in self.culprits.iter_mut().filter(|culprit| culprit.name.is_empty()) {
@@ -156,7 +158,7 @@ impl Explained {
         self
     }
 
-    /// Who had what part of a gap. What is left of it is unexplained.
+    /// Returns the culprits and their parts of a gap. The rest of the gap is unexplained.
     fn shares(&self, gap: &Gap) -> Vec<Share> {
         let mut shares = Vec::new();
         let mut at = gap.from_ns;
@@ -182,18 +184,18 @@ impl Explained {
         shares
     }
 
-    /// The core on which a lane was, or to which it was to go, at that time; `None`: not known.
+    /// Returns the core on which a lane was, or to which it was to go, at that time; `None` if not known.
     fn place(&self, gap: &Gap, at: u64) -> Option<u32> {
         let of_events = || {
             let places = self.places.get(&gap.tid)?;
             let after = places.partition_point(|&(from, _)| from <= at);
-            // Before the first event it was where that happened.
+            // Before its first event a thread was on the core of that event.
             places.get(after.saturating_sub(1)).map(|&(_, cpu)| cpu)
         };
         gap.cpu.or_else(of_events)
     }
 
-    /// Of a stretch in which the lane was on its core or wanted it.
+    /// Adds the parts of a stretch in which the lane was on its core or wanted it.
     fn known(&self, gap: &Gap, from: u64, to: u64, shares: &mut Vec<Share>) {
         let places = self.places.get(&gap.tid).filter(|_| gap.cpu.is_none());
         let places = places.map_or(&[][..], Vec::as_slice);
@@ -224,7 +226,7 @@ impl Explained {
         }
     }
 
-    /// What a gap is made of, the longest part first and the unexplained one last. The amounts, ns, add up to the gap
+    /// Returns the parts of a gap, the longest first and the unexplained part last. The amounts, ns, add up to the gap
     /// exactly.
     pub fn parts(&self, gap: &Gap) -> Vec<Part> {
         let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
@@ -247,13 +249,13 @@ impl Explained {
         Part { what, amount }
     }
 
-    /// Who took the cores in these gaps: for each lane and culprit a row, the longest in all first. The totals of a
-    /// lane add up to its gaps, where these do not overlap.
+    /// Returns the culprits that took the cores in these gaps: a row per lane and culprit, the longest total first. The
+    /// totals of a lane add up to its gaps, if these do not overlap.
     pub fn takers(&self, gaps: &[Gap]) -> Vec<Taker> {
         struct Row {
             taker: Taker,
             visit: Option<u32>,
-            /// Of the visit that is under way.
+            /// Time and start of the current visit.
             ns: u64,
             from: u64,
         }
@@ -335,7 +337,7 @@ impl Culprit {
     }
 }
 
-/// The pieces that lie in a stretch, cut to it.
+/// Returns the pieces that lie in a stretch, cut to it.
 fn within(pieces: &[Piece], from: u64, to: u64) -> impl Iterator<Item = Piece> + '_ {
     let first = pieces.partition_point(|piece| piece.to <= from);
     let rest = pieces.get(first..).unwrap_or_default();
@@ -347,12 +349,12 @@ fn within(pieces: &[Piece], from: u64, to: u64) -> impl Iterator<Item = Piece> +
         })
 }
 
-/// Who had each core, nested.
+/// Returns the culprits of each core, nested.
 fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> HashMap<u32, Vec<Span>> {
     let mut spans: HashMap<u32, Vec<Span>> = HashMap::new();
-    // By core: who came, and when.
+    // Thread on each core, and the time when it came.
     let mut came: HashMap<u32, (u64, i32, &str)> = HashMap::new();
-    // By thread of this program: since when it has which core; `None`: it has none.
+    // Time and core since which each thread of this program has its core; `None` if it has none.
     let mut on: HashMap<i32, Option<(u64, u32)>> = HashMap::new();
     let thread = |builder: &mut Builder, tid: i32, comm: &str, from, to| {
         let who = match tid {
@@ -374,8 +376,8 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
                 ..
             } => {
                 let before = came.insert(cpu, (at_ns, *next_tid, next_comm));
-                // Its name may have changed meanwhile: it is called as it was when it left. Where another has left than
-                // had come, a record is lost, and nobody knows who had the core.
+                // The name may have changed meanwhile: the thread is called as it was when it left. If another thread
+                // has left than had come, a record is lost, and it is not known who had the core.
                 let from = match before {
                     None => Some(0),
                     Some((from, tid, _)) => (tid == *prev_tid).then_some(from),
@@ -400,7 +402,7 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
                 None
             }
             Event::SwitchedOut { tid, .. } => {
-                // One that was never seen to come had the core all the time.
+                // A thread that was never seen to come had the core all the time.
                 let since = on.insert(*tid, None).unwrap_or(Some((0, cpu)));
                 let from = since.filter(|&(_, core)| core == cpu).map(|(from, _)| from);
                 let who = builder.who(TakerKind::Own, "", *tid);
@@ -428,8 +430,8 @@ fn spans(order: &[&KernelEvent], own: &HashSet<i32>, builder: &mut Builder) -> H
     spans
 }
 
-/// Spans that nest or overlap as they like, made into stretches with one culprit each: at each instant the deepest, and
-/// of these the one that came last.
+/// Turns spans that nest or overlap in any way into stretches with one culprit each: at each instant the deepest, and
+/// of several the one that came last.
 fn flat(spans: Vec<Span>) -> Vec<Piece> {
     let mut edges: Vec<(u64, bool, Span)> = Vec::with_capacity(2 * spans.len());
     for span in spans {
@@ -465,7 +467,7 @@ fn flat(spans: Vec<Span>) -> Vec<Piece> {
     pieces
 }
 
-/// Where threads were, by time.
+/// Returns the cores of threads, by time.
 fn places(order: &[&KernelEvent]) -> HashMap<i32, Vec<(u64, u32)>> {
     let mut all: HashMap<i32, Vec<(u64, u32)>> = HashMap::new();
     let mut note = |tid: i32, at: u64, cpu: u32| {
@@ -485,19 +487,20 @@ fn places(order: &[&KernelEvent]) -> HashMap<i32, Vec<(u64, u32)>> {
             _ => {}
         }
     }
-    // The idle tasks of all cores have one number.
+    // The idle tasks of all cores have the same number.
     all.remove(&0);
     all
 }
 
-/// When threads were off their cores without waiting for them; or waited, and nothing tells who had them.
+/// Returns the times when threads were off their cores without waiting for them, or waited and no event shows who had
+/// the core.
 fn off(order: &[&KernelEvent], others: u32, builder: &mut Builder) -> HashMap<i32, Vec<Piece>> {
     let mut all: HashMap<i32, Vec<Piece>> = HashMap::new();
-    // By thread: since when, and why.
+    // Start and cause of the time off its core, by thread.
     let mut since: HashMap<i32, (u64, u32)> = HashMap::new();
     let asleep = builder.who(TakerKind::Asleep, Explained::ASLEEP, 0);
     let stopped = builder.who(TakerKind::Stopped, "stopped by a signal", 0);
-    // A thread's own records say no more.
+    // The records of a thread about itself show no more than this.
     let resting = builder.who(TakerKind::Asleep, "asleep, stopped, or woken and not on a core yet", 0);
     let mut back = |builder: &mut Builder, since: &mut HashMap<i32, (u64, u32)>, tid: i32, at: u64| {
         let Some((from, who)) = since.remove(&tid).filter(|&(from, _)| from < at) else {
@@ -524,7 +527,7 @@ fn off(order: &[&KernelEvent], others: u32, builder: &mut Builder) -> HashMap<i3
                     );
                 }
             }
-            // From now on it waits, and whoever has the core is to be named.
+            // From now on the thread waits, and the culprit on the core is to be named.
             Event::Waking { tid, .. } => back(builder, &mut since, *tid, at),
             Event::SwitchedOut { tid, preempted } => {
                 back(builder, &mut since, *tid, at);
@@ -534,15 +537,15 @@ fn off(order: &[&KernelEvent], others: u32, builder: &mut Builder) -> HashMap<i3
             _ => {}
         }
     }
-    // A lane that does not come back is no gap of its own accord: it is where it was last seen.
+    // A lane that does not come back is not a gap by itself: it counts as being where it was last seen.
     for (tid, _) in since.clone() {
         back(builder, &mut since, tid, u64::MAX);
     }
     all
 }
 
-/// When lanes were displaced, by the records of their own threads: (number, thread, core) of each. One that did not
-/// come back was away until `end_ns`.
+/// Returns the times when lanes were displaced, by the records of their own threads: (number, thread, core) of each. A
+/// lane that did not come back was away until `end_ns`.
 pub fn displaced(events: &[KernelEvent], lanes: &[(u32, i32, Option<u32>)], end_ns: u64) -> Vec<Gap> {
     let mut order: Vec<&KernelEvent> = events.iter().collect();
     order.sort_by_key(|event| event.at_ns);

@@ -1,13 +1,13 @@
-//! What each thread did, as a tree with the time of each part (total) and of it without its own parts (self).
+//! Work of each thread as a tree: the time of each part (total), and its time without its own parts (self).
 
 use crate::flame::{Names, Node};
 use crate::table::grid;
 use crate::{LaneTrace, Recording, Sample, Stage, StageRow, count, time};
 
-/// Functions with less of a lane's samples are added up in one row.
+/// Share of a lane's samples below which functions are added up in one row.
 const WORTH_NAMING: f64 = 0.005;
 
-/// Threads, their lanes, and the stages of these. What a lane takes itself is its `rest`.
+/// Returns a tree of threads, their lanes, and the stages of these. The self time of a lane is its `rest`.
 pub fn stages(recording: &Recording) -> String {
     const HEAD: [&str; 6] = ["total", "self", "share", "calls", "mean", "what"];
     let mut cells = Vec::new();
@@ -30,7 +30,7 @@ pub fn stages(recording: &Recording) -> String {
                 format!("{}{what}", "  ".repeat(depth)),
             ]
         };
-        // A thread with one lane is one row with it.
+        // A thread with one lane shares one row with that lane.
         let alone = lanes.len() == 1;
         let mut named = thread(&lanes);
         if !alone {
@@ -59,7 +59,8 @@ pub fn stages(recording: &Recording) -> String {
     grid(&HEAD, cells, &[5])
 }
 
-/// Lanes and the functions that samples found them in, the caller above what it called.
+/// Returns a tree of lanes and the functions in which samples found them, each caller above the functions that it
+/// called.
 pub fn calls(recording: &Recording, samples: &[Sample]) -> String {
     const HEAD: [&str; 4] = ["samples", "self", "share", "what"];
     let names = Names::new(samples, &recording.frames);
@@ -93,7 +94,7 @@ fn line(depth: usize, what: &str, (of, own): (u64, u64), all: u64) -> [String; 4
     [count(of), count(own), format!("{share:.2} %"), what]
 }
 
-/// Lanes that share a thread stand together; one whose thread is not known stands alone.
+/// Returns the lanes by thread: lanes of one thread are together; a lane whose thread is not known is alone.
 fn by_thread(lanes: &[LaneTrace]) -> Vec<Vec<&LaneTrace>> {
     let mut threads: Vec<Vec<&LaneTrace>> = Vec::new();
     for lane in lanes {

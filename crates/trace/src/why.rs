@@ -1,32 +1,35 @@
-//! Why a burst was slow, a packet late or lost: sentences whose parts add up.
+//! Causes of slow bursts, late packets and lost packets: sentences whose parts add up.
 
 use crate::{
     Cause, Did, Event, Explained, Gap, KernelEvent, LaneTrace, LatePacket, Part, Round, Stage, Subject, count, time,
 };
 
-/// Causes of a subject that are kept, at the most.
+/// Most causes of a subject that are kept.
 pub const KEPT: usize = 100;
 /// A part below this share of the whole is not named in a sentence.
 const WORTH_NAMING: f64 = 0.1;
-/// Records that follow each other are no further apart, ns: those of a lane leave no time out.
+/// Largest gap between two records that follow each other, ns: the records of a lane leave no time out.
 const APART_NS: u64 = 1_000;
-/// What is in no record of a lane's.
+/// Name of time that is in no record of a lane.
 pub(crate) const UNRECORDED: &str = "unrecorded";
 
-/// What a lane's time between two points went to, beside its own work: parts that add up to no more than it. Whoever
-/// knows what the kernel did there answers; without anybody, nothing is known.
+/// Function that returns what a lane's time between two points went to, beside its own work: parts that add up to no
+/// more than that time. It comes from the code that knows what the kernel did then. If nothing is known, it returns no
+/// parts.
 pub type Explain<'e> = dyn Fn(&LaneTrace, u64, u64) -> Vec<Part> + 'e;
 
-/// The last stretch of a time in which others had a lane's core, and who had it ([`Explained::held_until`]).
+/// Function that returns the last stretch of a time in which others had a lane's core, and who had it
+/// ([`Explained::held_until`]).
 pub type Held<'e> = dyn Fn(&LaneTrace, u64, u64) -> Option<(Gap, String)> + 'e;
 
-/// What a lane did with a stretch of time, ns, part by part: its stages by its records, what is in none of them as
-/// `unrecorded`. The parts add up to the stretch. Of each stage, and of what is in none, what `explain` knows was
-/// another's is a part of its own.
+/// Returns what a lane did with a stretch of time, ns, part by part: its stages by its records, and time in no record
+/// as `unrecorded`. The parts add up to the stretch. Time of a stage, or time in no record, that `explain` knows was
+/// taken by others becomes a part of its own.
 pub fn spent(lane: &LaneTrace, from_ns: u64, to_ns: u64, explain: &Explain<'_>) -> Vec<Part> {
     let mut parts = Parts::default();
     let mut at = from_ns;
-    // What of a stretch was another's; the rest is `own`. Who waits for packets or for room has chosen to sleep.
+    // Adds the parts of a stretch that others took; the rest is `own`. A lane that waits for packets or for room has
+    // chosen to sleep.
     let split = |parts: &mut Parts, from_ns: u64, to_ns: u64, own: &str, may_sleep: bool| {
         let mut rest = to_ns.saturating_sub(from_ns);
         if rest == 0 {
@@ -63,7 +66,7 @@ pub fn spent(lane: &LaneTrace, from_ns: u64, to_ns: u64, explain: &Explain<'_>) 
     parts.list
 }
 
-/// The stages of a record, with their lengths, ns.
+/// Returns the stages of a record, with their lengths, ns.
 fn pieces(round: &Round) -> impl Iterator<Item = (Stage, u64)> + '_ {
     let alone = match round.did {
         Did::Burst => None,
@@ -75,7 +78,7 @@ fn pieces(round: &Round) -> impl Iterator<Item = (Stage, u64)> + '_ {
     parts.map(move |(stage, took)| (alone.unwrap_or(stage), u64::from(took)))
 }
 
-/// Parts by what they are, in the order of their first appearance.
+/// Parts by name, in the order of their first appearance.
 #[derive(Default)]
 struct Parts {
     list: Vec<Part>,
@@ -96,7 +99,7 @@ impl Parts {
     }
 }
 
-/// The largest parts as a phrase: `3.01 ms rustc (99) had core 1, 40 µs transmit`.
+/// Returns the largest parts as a phrase: `3.01 ms rustc (99) had core 1, 40 µs transmit`.
 fn phrase(parts: &[Part], total: u64) -> String {
     let mut named: Vec<&Part> = parts.iter().collect();
     named.sort_by_key(|part| std::cmp::Reverse(part.amount));
@@ -112,13 +115,13 @@ fn phrase(parts: &[Part], total: u64) -> String {
     named.join(", ")
 }
 
-/// A point in time as it is in the run.
+/// Returns a point in time as text, counted from the start of the run.
 fn at(at_ns: u64, start_ns: u64) -> String {
     let ns = at_ns.saturating_sub(start_ns);
     format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
 }
 
-/// A burst that took long. `typical_ns`: what the median burst of the lane took.
+/// Returns why a burst took long. `typical_ns`: length of the lane's median burst.
 pub fn slow(lane: &LaneTrace, round: &Round, typical_ns: u64, start_ns: u64, explain: &Explain<'_>) -> Cause {
     let took_ns = round.took_ns();
     let alone = LaneTrace {
@@ -147,8 +150,8 @@ pub fn slow(lane: &LaneTrace, round: &Round, typical_ns: u64, start_ns: u64, exp
     }
 }
 
-/// Why a packet was late: each part of its way, and what the lanes did then. `sender` is the lane that sent it, where
-/// that is this program's; `typical_ns` is what the median packet took.
+/// Returns why a packet was late: each part of its way, and what the lanes did then. `sender` is the lane that sent the
+/// packet, if it is of this program; `typical_ns` is the delay of the median packet.
 pub fn late(
     packet: &LatePacket,
     sender: Option<u32>,
@@ -189,7 +192,7 @@ pub fn late(
     };
     of_lane("before it was sent", sender, scheduled);
     of_lane("transmit call", sender, transmit);
-    // Without a stamp of the kernel's it may have lain in our own receive queue while the lane was elsewhere.
+    // Without a stamp of the kernel's, the packet may have been in our own receive queue while the lane was elsewhere.
     let wait_from = match lane(packet.lane) {
         Some(lane) => away_until(lane, path, explain),
         None => path.1,
@@ -235,7 +238,7 @@ pub fn late(
     }
 }
 
-/// When the call returned that sent what was written at `sent_ns`, by the lane's records.
+/// Returns the time when the call returned that sent the packet written at `sent_ns`, by the lane's records.
 fn transmitted_ns(lane: &LaneTrace, sent_ns: u64) -> Option<u64> {
     let place = lane
         .rounds
@@ -250,8 +253,8 @@ fn transmitted_ns(lane: &LaneTrace, sent_ns: u64) -> Option<u64> {
     Some(round.at_ns + took)
 }
 
-/// The cause that a verdict cites: of what was lost or missed, whichever is more, else of a slow burst, else of what
-/// was late.
+/// Returns the cause that a verdict cites: that of lost packets or of missed departures, whichever are more; else that
+/// of a slow burst; else that of a late packet.
 pub fn first(causes: &[Cause]) -> Option<&Cause> {
     let of = |subject| causes.iter().find(|cause| cause.subject == subject);
     let gone = [of(Subject::Missed), of(Subject::Loss)].into_iter().flatten();
@@ -260,22 +263,22 @@ pub fn first(causes: &[Cause]) -> Option<&Cause> {
         .or_else(|| of(Subject::Late))
 }
 
-/// From when on, in the stretch of a packet's way, the receiving lane did not look: the packet may have lain in its
-/// queue since. The end of the stretch where it looked all the time.
+/// Returns the time in a stretch of a packet's way from which on the receiving lane did not look: the packet may have
+/// been in the lane's queue since. Returns the end of the stretch if the lane looked all the time.
 fn away_until(lane: &LaneTrace, (from, to): (u64, u64), explain: &Explain<'_>) -> u64 {
-    // The last look before the packet was found: the end of the last record that began before, unless that is the one
-    // that found it.
+    // The last look before the packet was found is the end of the last record that began before, unless that record is
+    // the one that found the packet.
     let next = lane.rounds.partition_point(|round| round.at_ns < to);
     let Some(last) = next.checked_sub(1).map(|place| &lane.rounds[place]) else {
         return to;
     };
     if last.end_ns() < from || last.end_ns().saturating_add(APART_NS) < to {
-        // What it did then was not recorded: it may have looked all the time.
+        // What the lane did then was not recorded: it may have looked all the time.
         return to;
     }
     if last.at_ns > from {
-        // It looked since the packet was sent: the record that found it began after. A sleep that it chose ends when
-        // something comes.
+        // The lane looked since the packet was sent: the record that found the packet began after. A sleep that the
+        // lane chose ends when something comes.
         let away = |part: &Part| !part.what.contains(Explained::ASLEEP);
         return if explain(lane, last.at_ns, to).iter().any(away) {
             last.at_ns
@@ -289,39 +292,39 @@ fn away_until(lane: &LaneTrace, (from, to): (u64, u64), explain: &Explain<'_>) -
 /// A stretch in which packets were lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// From when to when, ns.
+    /// Start, ns.
     pub from_ns: u64,
-    /// As [`from_ns`](Self::from_ns).
+    /// End, ns.
     pub to_ns: u64,
-    /// Packets lost in it.
+    /// Packets lost in the stretch.
     pub packets: u64,
-    /// Packets that this host's devices and sockets dropped in it by their own counters, by what they are called.
+    /// Packets that this host's devices and sockets dropped in the stretch by their own counters, by name.
     pub host_drops: Vec<(String, u64)>,
-    /// Packets that the kernel dropped in it, by its own reasons, where that is known exactly; else its events tell as
-    /// many as were recorded.
+    /// Packets that the kernel dropped in the stretch, by its own reasons, if that is known exactly. Otherwise the
+    /// recorded events are counted.
     pub kernel_drops: Option<Vec<(String, u64)>>,
-    /// Evidence on this host itself that may explain loss, without a number of packets of this stretch.
+    /// Evidence on this host itself that may explain the loss, without a number of packets of this stretch.
     pub here: Vec<String>,
     /// Evidence on the path, without a number of packets.
     pub known: Vec<String>,
-    /// Drops meanwhile that may have been of other packets, or of copies, by the kernel's reasons.
+    /// Drops in the same time that may have been of other packets, or of copies, by the kernel's reasons.
     pub perhaps: Vec<(String, u64)>,
     /// Parts of the kernel whose drops were not seen.
     pub unseen: Vec<String>,
-    /// The longest time without a packet, ns, and the packets that were lost in it.
+    /// Longest time without a packet: start and end, ns, and the packets lost in it.
     pub outage: Option<(u64, u64, u64)>,
-    /// Packets came back before it.
+    /// Whether packets came back before the stretch.
     pub answered: bool,
-    /// For how long the receive ring or socket lasts at this rate, ns; 0: not known.
+    /// Time for which the receive ring or socket lasts at this rate, ns; 0 if not known.
     pub ring_lasts_ns: u64,
-    /// When lanes were away by their own clocks, beside what their records tell.
+    /// Times when lanes were away by their own clocks, in addition to their records.
     pub away: Vec<Gap>,
-    /// Sending ended with it.
+    /// Whether sending ended with the stretch.
     pub last: bool,
 }
 
-/// When packets that were lost in a stretch up to `to_ns` have been dropped at the latest, ns. What was due when
-/// sending ended leaves after that, for as long as lanes catch up, and counts in the last row.
+/// Returns the latest time at which packets lost in a stretch up to `to_ns` have been dropped, ns. Packets that were
+/// due when sending ended leave after that, for as long as lanes catch up, and count in the last row.
 pub fn dropped_by(to_ns: u64, last: bool) -> u64 {
     match last {
         true => u64::MAX,
@@ -329,8 +332,8 @@ pub fn dropped_by(to_ns: u64, last: bool) -> u64 {
     }
 }
 
-/// Why packets were lost, as far as can be told: the kernel's own reasons first, then the counters of sockets and
-/// devices, then a receiving lane that was away for longer than its ring lasts; the rest was lost on the path or beyond
+/// Returns why packets were lost, as far as is known: the kernel's own reasons first, then the counters of sockets and
+/// devices, then a receiving lane that was away for longer than its ring lasts. The rest was lost on the path or beyond
 /// it. The parts add up to the packets.
 pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: u64, explain: &Explain<'_>) -> Cause {
     let mut left = loss.packets;
@@ -354,14 +357,14 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         let what = format!("dropped by this host's kernel: {reason}{place}{meaning}");
         take(what, n, &mut parts);
     }
-    // A socket counts what the kernel has told of as well.
+    // A socket also counts the drops that the kernel has reported.
     let mut twice = named;
     for (what, n) in &loss.host_drops {
         let known = twice.min(*n);
         twice -= known;
         take(what.clone(), n - known, &mut parts);
     }
-    // A lane that was away for longer than its ring lasts: what came beyond that had no place.
+    // A lane was away for longer than its ring lasts: packets that came after the ring was full had no place.
     let mut away = None;
     if loss.ring_lasts_ns > 0 {
         for lane in lanes {
@@ -386,7 +389,7 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
         .iter()
         .map(|part| format!("{} {}", count(part.amount), part.what))
         .collect();
-    // All are accounted for: then that is why they found no room.
+    // All packets are accounted for: then this is why they found no room.
     named.extend(away.filter(|_| dropped == loss.packets));
     let took_ns = loss.to_ns.saturating_sub(loss.from_ns);
     let sentence = format!(
@@ -411,7 +414,7 @@ pub fn loss(loss: &Loss, lanes: &[LaneTrace], kernel: &[KernelEvent], start_ns: 
     }
 }
 
-/// A clause on `n` packets dropped for a reason that may have been lost ones, or others.
+/// Returns a clause on `n` packets dropped for a reason: they may be the lost ones, or others.
 pub fn perhaps(reason: &str, n: u64) -> String {
     let n = count(n);
     match reason {
@@ -421,12 +424,12 @@ pub fn perhaps(reason: &str, n: u64) -> String {
     }
 }
 
-/// A clause on drops in a part of the kernel that a trace does not see.
+/// Returns a clause on drops in a part of the kernel that a trace does not see.
 pub fn unseen(part: &str) -> String {
     format!("in {part} of this host, whose drops were not seen")
 }
 
-/// Where packets were lost that none of the `dropped` accounts for: as far as was looked, and no further.
+/// Returns where the packets were lost that are not among the `dropped`, as far as was looked and no further.
 fn beyond(loss: &Loss, dropped: u64) -> String {
     let own = "on the path or beyond it, as far as this run's own counters tell".to_owned();
     let seen = match &loss.kernel_drops {
@@ -440,7 +443,7 @@ fn beyond(loss: &Loss, dropped: u64) -> String {
         }
         None => return own,
         Some(_) if loss.perhaps.is_empty() && loss.unseen.is_empty() => {
-            // Of the others nothing is denied: what one counter tells of is no more than it counted.
+            // Other causes are not ruled out: a counter reports no more than it counted.
             return match dropped {
                 0 => "on the path or beyond it: nothing on this host dropped them".to_owned(),
                 _ => own,
@@ -454,7 +457,7 @@ fn beyond(loss: &Loss, dropped: u64) -> String {
     others.fold(seen, |all, of| all + &of)
 }
 
-/// The longest outage, where it holds most of the loss.
+/// Returns a phrase on the longest outage, if it contains most of the loss.
 fn outage(loss: &Loss, start_ns: u64) -> String {
     let Some((from_ns, to_ns, lost)) = loss.outage.filter(|(.., lost)| lost * 2 > loss.packets) else {
         return String::new();
@@ -472,11 +475,11 @@ fn outage(loss: &Loss, start_ns: u64) -> String {
     )
 }
 
-/// A packet that was sent at the end of a stretch is dropped this long after it at the latest, ns: on its way, or on
-/// the way back. Stretches are further apart.
+/// Longest time after the end of a stretch, ns, at which a packet of that stretch is dropped: on its way, or on the way
+/// back. Stretches are further apart.
 const AFTER_NS: u64 = 60_000_000;
 
-/// Drops of the test's packets as they were recorded, of events in the order of time.
+/// Returns the recorded drops of the test's packets. The events must be in the order of time.
 fn recorded<'e>(loss: &Loss, kernel: &'e [KernelEvent]) -> impl Iterator<Item = &'e crate::Drop> + use<'e> {
     let to_ns = dropped_by(loss.to_ns, loss.last);
     let first = kernel.partition_point(|event| event.at_ns < loss.from_ns);
@@ -487,7 +490,7 @@ fn recorded<'e>(loss: &Loss, kernel: &'e [KernelEvent]) -> impl Iterator<Item = 
     })
 }
 
-/// Drops of the test's packets by reason, as far as they were recorded.
+/// Returns the drops of the test's packets by reason, as far as they were recorded.
 fn recorded_drops(loss: &Loss, kernel: &[KernelEvent]) -> Vec<(String, u64)> {
     let mut drops: Vec<(String, u64)> = Vec::new();
     for drop in recorded(loss, kernel) {
@@ -500,7 +503,7 @@ fn recorded_drops(loss: &Loss, kernel: &[KernelEvent]) -> Vec<(String, u64)> {
     drops
 }
 
-/// Where in the kernel most of the recorded packets were dropped that were for this reason.
+/// Returns the place in the kernel where most of the recorded packets with this reason were dropped.
 fn place_of<'e>(reason: &str, loss: &Loss, kernel: &'e [KernelEvent]) -> Option<&'e str> {
     let mut places: Vec<(&str, u64)> = Vec::new();
     for drop in recorded(loss, kernel).filter(|drop| drop.reason == reason) {
@@ -512,9 +515,10 @@ fn place_of<'e>(reason: &str, loss: &Loss, kernel: &'e [KernelEvent]) -> Option<
     places.iter().max_by_key(|(_, n)| *n).map(|(place, _)| *place)
 }
 
-/// The longest stretch in which the lane did not look at its queue, ns, and who had it: by its records, or its clock.
+/// Returns the longest stretch in which the lane did not look at its queue, ns, and who had the core: by the lane's
+/// records, or its clock.
 fn longest_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option<(u64, String)> {
-    // What it did not take in time is counted once it is back.
+    // Drops from the time away are counted once the lane is back.
     let after = |gap: &Gap| gap.to_ns.saturating_add(AFTER_NS) >= loss.from_ns;
     let within = |gap: &&Gap| gap.lane == lane.lane && after(gap) && gap.from_ns <= loss.to_ns;
     let length = |gap: &Gap| gap.to_ns.saturating_sub(gap.from_ns);
@@ -554,8 +558,8 @@ fn recorded_away(lane: &LaneTrace, loss: &Loss, explain: &Explain<'_>) -> Option
     Some((longest.took_ns(), most.what.clone()))
 }
 
-/// What a reason of the kernel's means to whoever runs the test; the others stand for themselves. Where it gives none,
-/// the place tells.
+/// Returns what a reason of the kernel means to the user; empty for reasons whose names say enough. If the kernel gives
+/// no reason, the place in the kernel decides.
 pub fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static str {
     match reason {
         "NOT_SPECIFIED" => meaning_of_place(place.unwrap_or_default()),
@@ -586,7 +590,7 @@ pub fn meaning(reason: &str, place: Option<&str>, answered: bool) -> &'static st
 
 const CLOSED: &str = " (left in the queue of a socket that was closed)";
 
-/// What the function that dropped a packet without a reason is part of.
+/// Returns the part of the kernel that a function belongs to which dropped a packet without a reason.
 fn meaning_of_place(place: &str) -> &'static str {
     let begins = |words: &[&str]| words.iter().any(|word| place.starts_with(word));
     match place {
@@ -608,7 +612,7 @@ fn meaning_of_place(place: &str) -> &'static str {
 }
 
 impl LaneTrace {
-    /// Without its records.
+    /// Returns the lane without its records.
     fn clone_head(&self) -> Self {
         Self {
             lane: self.lane,

@@ -1,4 +1,4 @@
-//! What the user wrote, checked: address and options. Opens nothing.
+//! The user's settings, checked: address and options. Opens nothing.
 
 use mpps_io::{PortSpec, SpecError};
 use mpps_sockets::Config;

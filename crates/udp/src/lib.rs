@@ -13,7 +13,7 @@
 //! * [`Mode::Listening`]: one socket per lane on the same address and port (`SO_REUSEPORT`; the kernel spreads flows by
 //!   hash). A received frame carries its sender, and transmitting it sends it back there.
 //!
-//! What is counted where ([`mpps_io::Port::counters`]):
+//! Counters of a port ([`mpps_io::Port::counters`]):
 //!
 //! | counter | meaning |
 //! |---|---|

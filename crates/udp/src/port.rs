@@ -19,7 +19,7 @@ pub struct UdpPort {
 /// Opens the sockets.
 ///
 /// # Errors
-/// Those of [`mpps_sockets::open`].
+/// The same as for [`mpps_sockets::open`].
 pub fn open(config: Config, mode: Mode, roles: &[Roles]) -> Result<UdpPort> {
     let sockets = mpps_sockets::open("udp", config, mode, roles)?;
     Ok(UdpPort { sockets })

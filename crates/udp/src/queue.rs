@@ -14,7 +14,7 @@ const BUSY_WAIT: Duration = Duration::from_micros(50);
 /// Pending ICMP errors taken from one socket in one receive call.
 const RECEIVE_RETRIES: u32 = 4;
 
-/// One lane's queue over its pool. Give up on drop: the lane's place in the port is then free again.
+/// One lane's queue over its pool. Dropping it frees the lane's place in the port.
 pub struct UdpQueue<'p> {
     sockets: &'p Sockets,
     pool: &'p Pool,
@@ -186,7 +186,7 @@ impl<'p> Queue for UdpQueue<'p> {
         }
         if what.tx {
             match self.stopped {
-                // Nothing stands in the way of transmitting.
+                // Nothing keeps the lane from transmitting.
                 None | Some((Stop::Done, _)) => return Ok(()),
                 Some((Stop::Full, fd)) => {
                     fds[1].fd = fd;

@@ -82,7 +82,7 @@ impl Ready {
         }
     }
 
-    /// Something is listed: no need to sleep.
+    /// Whether a socket is listed: then there is no need to sleep.
     pub(crate) fn any(&self) -> bool {
         !self.list.is_empty()
     }

@@ -15,7 +15,7 @@ const MAX_SUPER: usize = 64;
 /// No buffer posted.
 const NONE: u32 = u32::MAX;
 
-/// What a call brought.
+/// Result of a receive call.
 pub(crate) enum Received {
     /// Datagrams; `drained`: fewer than asked for, so the socket is empty.
     Some { drained: bool },

@@ -31,7 +31,8 @@ pub(crate) struct Transmitter {
     /// Frames in each message.
     frames: Box<[u16]>,
     gso: Option<Gso>,
-    /// Where small datagrams are put side by side; room for a whole burst of them. Without segmentation: none.
+    /// Memory in which small datagrams are put side by side; room for a whole burst of them. Empty without
+    /// segmentation.
     staging: RawArray<[u8; LINE]>,
     listening: bool,
     ttl: SocketTtl,

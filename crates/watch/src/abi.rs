@@ -1,4 +1,4 @@
-//! What the programs and this process share, by the same names: the structs of `bpf/watch.h`. `layout_tests.rs`
+//! Structs that the programs and this process share, by the same names: those of `bpf/watch.h`. `layout_tests.rs`
 //! compares every field with the object.
 
 use mpps_sys::map::Shared;

@@ -1,5 +1,5 @@
-//! What is read of the kernel's description of its types (`Documentation/bpf/btf.rst`) by hand: the names of an
-//! enumeration, and the arguments of tracepoints. The loader knows them and keeps them to itself.
+//! Parts of the kernel's description of its types (`Documentation/bpf/btf.rst`) that are read by hand: the names of an
+//! enumeration, and the arguments of tracepoints. The loader reads them, too, but does not give access to them.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 const FUNC_PROTO: u32 = 13;
 
-/// A description of types. Whatever the bytes are, nothing here panics: what can't be read is not there.
+/// A description of types. Nothing here panics, whatever the bytes are: a type that can't be read counts as missing.
 #[derive(Debug)]
 pub(crate) struct Types<'a> {
-    /// Where each type begins, by number; that of 0 (void) is of no use.
+    /// Start of each type, by number; the entry of number 0 (void) is not used.
     starts: Vec<u32>,
     types: &'a [u8],
     strings: &'a [u8],
@@ -26,7 +26,7 @@ fn part(bytes: &[u8], at: u32, length: u32) -> Option<&[u8]> {
     bytes.get(at as usize..)?.get(..length as usize)
 }
 
-/// A type's name, kind, number of members, and what it is made of.
+/// Name, kind and number of members of a type, and the type that it is made of.
 #[derive(Clone, Copy, Debug)]
 struct Type {
     at: usize,
@@ -37,7 +37,7 @@ struct Type {
 }
 
 impl<'a> Types<'a> {
-    /// Reads where types begin.
+    /// Finds the starts of the types.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.get(..2)? != [0x9f, 0xeb] {
             return None;
@@ -85,7 +85,7 @@ impl<'a> Types<'a> {
         all.find(|found| found.kind == kind && found.name != 0 && self.text(found.name) == name.as_bytes())
     }
 
-    /// The members of an enumeration, by value.
+    /// Returns the members of an enumeration, by value.
     pub(crate) fn enumeration(&self, name: &str) -> HashMap<u32, String> {
         let Some(found) = self.named(ENUM, name) else {
             return HashMap::new();
@@ -98,11 +98,11 @@ impl<'a> Types<'a> {
         members.collect()
     }
 
-    /// Which of the arguments of a tracepoint are pointers; `None` where the kernel has no such tracepoint.
+    /// Returns for each argument of a tracepoint whether it is a pointer; `None` if the kernel has no such tracepoint.
     pub(crate) fn tracepoint(&self, name: &str) -> Option<Vec<bool>> {
         let pointer = self.get(self.named(TYPEDEF, &format!("btf_trace_{name}"))?.of)?;
         let function = self.get(pointer.of).filter(|of| of.kind == FUNC_PROTO)?;
-        // The first is the tracepoint's own.
+        // The first argument is the tracepoint's own.
         let arguments = (1..function.members as usize).map(|argument| {
             let of = word(self.types, function.at + 12 + 8 * argument + 4).and_then(|number| self.get(number));
             of.is_some_and(|of| of.kind == PTR)

@@ -1,17 +1,17 @@
-//! Why cores can't be watched.
+//! Reasons why cores can't be watched.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why there is no [`Watch`](crate::Watch), or no [`ProgramTimes`](crate::ProgramTimes). Nothing else suffers: a run
-/// goes on without.
+/// Reason why there is no [`Watch`](crate::Watch), or no [`ProgramTimes`](crate::ProgramTimes). The run goes on without
+/// it, and nothing else is affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lack {
-    /// The process may not. What it needs, as in `CAP_BPF and CAP_PERFMON`.
+    /// The process lacks privileges. The text names them, such as `CAP_BPF and CAP_PERFMON`.
     Privileges(String),
-    /// The kernel lacks something, or refuses: one line.
+    /// The kernel lacks something, or refuses: one line of text.
     Kernel(String),
 }
 
@@ -29,7 +29,8 @@ impl Error for Lack {}
 pub(crate) const NEED: &str = "CAP_BPF and CAP_PERFMON";
 
 impl Lack {
-    /// Of an error of the loader's, with all its causes; the loader's own text tells only the first.
+    /// Creates the reason from an error of the loader, with all its causes; the loader's own text has only the first
+    /// cause.
     pub(crate) fn of(what: &str, error: &dyn Error) -> Self {
         let mut why = error.to_string();
         let mut cause = error.source();
@@ -44,11 +45,11 @@ impl Lack {
             }
             cause = error.source();
         }
-        // Without CAP_PERFMON the verifier takes pointers for secrets, and refuses programs that compare two.
+        // Without CAP_PERFMON the verifier takes pointers for secrets, and refuses programs that compare two pointers.
         if denied || why.contains("pointer comparison prohibited") {
             return Self::Privileges(NEED.to_owned());
         }
-        // The verifier's log is for whoever wrote the program: its last word is enough here.
+        // The verifier's log is for the author of the program: its last line is enough here.
         if let Some((head, log)) = why.split_once('\n') {
             let mut lines = log.lines().rev().map(str::trim);
             let last = lines.find(|line| !line.is_empty() && !line.starts_with("processed "));

@@ -1,4 +1,4 @@
-//! From the object to programs at the kernel's tracepoints.
+//! Loads the object and attaches its programs to the kernel's tracepoints.
 
 use crate::abi::{CPUS, Core, Drops, LanePlace, Plan, REASONS, ROWS, Row, SLOTS, STAMPS, STAMPS_AT, Settings};
 use crate::lack::Lack;
@@ -11,11 +11,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The loader reads ELF structures in place.
+/// Object file, aligned because the loader reads ELF structures in place.
 #[repr(align(8))]
 struct Object<T>(T);
 
-/// As `scripts/xdp.sh` builds it.
+/// Object file that `scripts/xdp.sh` builds.
 static OBJECT: Object<[u8; include_bytes!("../bpf/watch.bpf.o").len()]> = Object(*include_bytes!("../bpf/watch.bpf.o"));
 
 #[cfg(test)]
@@ -23,10 +23,10 @@ pub(crate) fn object() -> &'static [u8] {
     &OBJECT.0
 }
 
-/// Where the kernel describes its types.
+/// File in which the kernel describes its types.
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// A program, its tracepoint, and whether it is of use only with records or with a filter for drops.
+/// A program, its tracepoint, and whether it is used only with records or with a filter for drops.
 struct Tap {
     program: &'static str,
     tracepoint: &'static str,
@@ -35,7 +35,7 @@ struct Tap {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Only {
-    /// Nothing can do without.
+    /// The watch can't work without this program.
     Needed,
     Always,
     Records,
@@ -51,7 +51,8 @@ const fn tap(program: &'static str, tracepoint: &'static str, only: Only) -> Tap
     }
 }
 
-/// Those of switches last: until then no time is counted, so that it is counted by all of them.
+/// Programs and their tracepoints. The programs of switches are last: until they are attached no time is counted, so
+/// all programs count the same time.
 const TAPS: [Tap; 21] = [
     tap("irq_begins", "irq_handler_entry", Only::Always),
     tap("irq_ends", "irq_handler_exit", Only::Always),
@@ -80,16 +81,16 @@ const TAPS: [Tap; 21] = [
     tap("exchange", "sched_switch", Only::Needed),
 ];
 
-/// Where the kernel reports packets that it drops.
+/// Tracepoint at which the kernel reports packets that it drops.
 pub(crate) const DROPPED: &str = "kfree_skb";
-/// Where the kernel reports that an XDP program could not hand a packet on.
+/// Tracepoint at which the kernel reports that an XDP program could not hand a packet on.
 pub(crate) const NOT_REDIRECTED: &str = "xdp_redirect_err";
 
-/// Programs in the kernel, and what they write.
+/// Programs in the kernel, and the maps that they write.
 pub(crate) struct Loaded {
-    /// Holds the programs, and their places at the tracepoints.
+    /// Owner of the programs and of their links to the tracepoints.
     ebpf: Ebpf,
-    /// Those that look at soft interrupts; empty once they are taken away.
+    /// Programs that look at soft interrupts; empty once they are detached.
     soft: Vec<(&'static str, BtfTracePointLinkId)>,
     pub(crate) ring: RingBuf<MapData>,
     pub(crate) settings: Mapping<Settings>,
@@ -97,14 +98,14 @@ pub(crate) struct Loaded {
     pub(crate) lanes: Mapping<LanePlace>,
     pub(crate) table: Mapping<Row>,
     pub(crate) drops: Mapping<Drops>,
-    /// Of each lane the times that it has stamped packets with. Lanes write there for as long as they hold it.
+    /// Times with which each lane has stamped packets. Lanes write there for as long as they hold it.
     pub(crate) stamped: Arc<Mapping<AtomicU64>>,
     /// Tracepoints that this kernel lacks.
     pub(crate) without: Vec<&'static str>,
 }
 
 const WHAT: &str = "watch the cores";
-/// The programs that look at soft interrupts.
+/// Programs that look at soft interrupts.
 const SOFT: [&str; 2] = ["soft_begins", "soft_over"];
 
 impl Loaded {
@@ -171,23 +172,23 @@ impl Loaded {
 }
 
 impl Loaded {
-    /// Whether soft interrupts are looked at.
+    /// Whether the programs look at soft interrupts.
     pub(crate) fn soft(&self) -> bool {
         !self.soft.is_empty()
     }
 
-    /// No more looks at soft interrupts. Closing what holds a program at its tracepoint takes no privileges.
+    /// Stops looking at soft interrupts. Closing a program's link to its tracepoint takes no privileges.
     pub(crate) fn leave_soft(&mut self) {
         for (name, link) in self.soft.drain(..) {
             let program = self.ebpf.program_mut(name);
             let program = program.and_then(|program| <&mut BtfTracePoint>::try_from(program).ok());
-            // It fails where it is gone already.
+            // Detaching fails if the program is gone already.
             let _ = program.map(|program| program.detach(link));
         }
     }
 }
 
-/// Lets a program note the number that this process has for the host: in a container another than for itself.
+/// Lets a program note the number that the host has for this process: in a container it differs from the process's own.
 fn who_am_i(ebpf: &mut Ebpf) -> Result<(), ProgramError> {
     let Some(program) = ebpf.program_mut("self") else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Names of what the kernel tells by number or address.
+//! Names for the numbers and addresses that the kernel reports.
 
 use crate::abi::{REDIRECT, SOCKET_COPY, SOCKET_FULL};
 use crate::btf::Types;
@@ -6,14 +6,14 @@ use mpps_sys::proc_stat::shown;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
-/// A packet socket had no room, and it was the only one to take the packet; the kernel's own name.
+/// A packet socket had no room, and no other socket took the packet; the kernel's own name.
 const PACKET_SOCKET: &str = "PACKET_SOCK_ERROR";
 /// A packet socket had no room for its copy: the packet itself went on.
 pub const PACKET_SOCKET_COPY: &str = "PACKET_SOCK_COPY";
-/// An XDP program could not hand a packet on. Whose packet it was is not known.
+/// An XDP program could not hand a packet on. It is not known whose packet it was.
 pub const XDP_REDIRECT: &str = "XDP_REDIRECT";
 
-/// Soft interrupts: `include/linux/interrupt.h`.
+/// Returns the name of a soft interrupt: `include/linux/interrupt.h`.
 pub(crate) fn softirq(vector: u32) -> String {
     const NAMES: [&str; 10] = [
         "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
@@ -22,7 +22,7 @@ pub(crate) fn softirq(vector: u32) -> String {
     name.map_or_else(|| format!("softirq {vector}"), |&name| name.to_owned())
 }
 
-/// The processor's own interrupts, as `bpf/watch.h` numbers them.
+/// Returns the name of an interrupt of the processor's own, as `bpf/watch.h` numbers them.
 pub(crate) fn vector(number: u32) -> String {
     const NAMES: [&str; 5] = [
         "local_timer",
@@ -35,7 +35,8 @@ pub(crate) fn vector(number: u32) -> String {
     name.map_or_else(|| format!("vector {number}"), |&name| name.to_owned())
 }
 
-/// Text of the kernel's that ends with a zero byte, or fills its room. Names of threads are anybody's.
+/// Returns text of the kernel that ends with a zero byte or fills its room. Other programs choose the names of their
+/// threads, so the text is made safe to show.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     shown(&bytes[..end])
@@ -50,8 +51,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// With the reasons of drops as this kernel numbers them, and the names of its functions where they are wanted and
-    /// the process may read them.
+    /// Reads the reasons of drops as this kernel numbers them. With `symbols` it also reads the names of the kernel's
+    /// functions, if the process may read them.
     pub(crate) fn new(types: &Types<'_>, symbols: bool) -> Self {
         let short = |(number, name): (u32, String)| {
             let name = name
@@ -68,7 +69,7 @@ impl Names {
         }
     }
 
-    /// Of an interrupt: its device's driver, else its number.
+    /// Returns the name of an interrupt: the driver of its device, else its number.
     pub(crate) fn irq(&mut self, number: u32) -> &str {
         self.irqs.entry(number).or_insert_with(|| {
             let file = std::fs::read_to_string(format!("/sys/kernel/irq/{number}/actions"));
@@ -77,7 +78,8 @@ impl Names {
         })
     }
 
-    /// Of a reason for a drop. The upper half of the number is the part of the kernel that the lower half is of.
+    /// Returns the name of a reason for a drop. The upper half of the number is the part of the kernel that defines the
+    /// lower half.
     pub(crate) fn reason(&self, number: u32) -> String {
         match self.reasons.get(&number) {
             _ if number == SOCKET_FULL as u32 => PACKET_SOCKET.to_owned(),
@@ -90,7 +92,8 @@ impl Names {
         }
     }
 
-    /// Of a place in the kernel: the function, else the address; neither where the kernel hides them from the user.
+    /// Returns the name of a place in the kernel: the function, else the address. If the kernel hides both, returns
+    /// `[kernel]`.
     pub(crate) fn place(&self, address: u64) -> String {
         let hidden = self.symbols.at.is_empty().then_some("[kernel]");
         let name = self.symbols.name(address).or(hidden);
@@ -98,16 +101,16 @@ impl Names {
     }
 }
 
-/// The kernel's functions.
+/// Functions of the kernel.
 #[derive(Debug, Default)]
 struct Symbols {
-    /// Address, and where the name begins, in order.
+    /// Address of each function, and the start of its name, in order.
     at: Vec<(u64, u32)>,
     names: String,
 }
 
 impl Symbols {
-    /// Of `/proc/kallsyms`; none where it shows no addresses (it needs `CAP_SYSLOG`).
+    /// Reads `/proc/kallsyms`; empty if it shows no addresses (it needs `CAP_SYSLOG`).
     fn read() -> Self {
         std::fs::File::open("/proc/kallsyms").map_or_else(|_| Self::default(), |file| Self::parse(BufReader::new(file)))
     }

@@ -1,21 +1,22 @@
-//! Without the privileges for a [`Watch`](crate::Watch): when lanes left their cores and came back.
+//! Times when lanes left their cores and came back, without the privileges for a [`Watch`](crate::Watch).
 
 use crate::lack::Lack;
 use crate::watch::Lane;
 use mpps_sys::switches::{Switches, paranoid};
 use mpps_trace::{Event, KernelEvent};
 
-/// Switches of the lanes' own threads. Who had the core meanwhile is not known, but whether the lane wanted to go on.
+/// Switches of the lanes' own threads. It is known whether the lane wanted to go on, but not which thread had the core
+/// meanwhile.
 #[derive(Debug)]
 pub struct OwnSwitches {
     switches: Vec<Switches>,
 }
 
 impl OwnSwitches {
-    /// Begins to note the switches of these lanes, whose threads are there. Whatever their core is.
+    /// Begins to note the switches of these lanes, whose threads must exist. The lanes' cores do not matter.
     ///
     /// # Errors
-    /// Why that can't be had.
+    /// The reason why switches can't be noted.
     pub fn start(lanes: &[Lane]) -> Result<Self, Lack> {
         let switches = lanes.iter().map(|lane| Switches::open(lane.tid)).collect();
         match switches {
@@ -30,15 +31,15 @@ impl OwnSwitches {
         }
     }
 
-    /// Notes the switches of these threads of the process, too, as far as there is memory for it: what they had of a
-    /// core is then theirs by name. The lanes come first.
+    /// Notes the switches of these threads of the process, too, as far as there is memory. Their time on a core is then
+    /// known by name. The lanes come first.
     pub fn also(&mut self, tids: impl IntoIterator<Item = i32>) {
         self.switches
             .extend(tids.into_iter().map_while(|tid| Switches::open(tid).ok()));
     }
 
-    /// Adds [`Event::SwitchedOut`] and [`Event::SwitchedIn`] since the last call, by time for each lane. To be called
-    /// every 20 ms or so.
+    /// Adds [`Event::SwitchedOut`] and [`Event::SwitchedIn`] since the last call, by time for each lane. Call about
+    /// every 20 ms.
     pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {
         for switches in &mut self.switches {
             switches.read(|switch| {
@@ -56,7 +57,7 @@ impl OwnSwitches {
         }
     }
 
-    /// Switches for which there was no room.
+    /// Returns the switches for which there was no room.
     pub fn lost(&self) -> u64 {
         self.switches.iter().map(Switches::lost).sum()
     }

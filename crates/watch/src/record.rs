@@ -4,7 +4,7 @@ use crate::abi::{NAME, what};
 use crate::names::{self, Names};
 use mpps_trace::{Drop, Event, KernelEvent};
 
-/// `struct record`, or the part of another that is the same. Fields that are not there are nought.
+/// Reads a field of `struct record`, or of the part that another struct shares with it. Missing fields are 0.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let found = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
     found.map_or(0, u32::from_le_bytes)
@@ -23,7 +23,7 @@ fn name(bytes: &[u8], at: usize) -> String {
     names::text(bytes.get(at..at + NAME).unwrap_or_default())
 }
 
-/// Of `struct record` and `struct exchange`: where fields lie. `layout_tests.rs` compares them.
+/// Offsets of the fields of `struct record` and `struct exchange`. `layout_tests.rs` compares them.
 pub(crate) mod field {
     pub(crate) const AT: usize = 0;
     pub(crate) const CPU: usize = 8;
@@ -43,7 +43,7 @@ pub(crate) mod field {
     pub(crate) const NEXT_NAME: usize = 48;
 }
 
-/// The event of a record; `None`: it is of no kind that is known.
+/// Returns the event of a record; `None` if its kind is not known.
 pub(crate) fn event(bytes: &[u8], names: &mut Names) -> Option<KernelEvent> {
     let id = word(bytes, field::ID);
     let took_ns = long(bytes, field::TOOK);

@@ -1,44 +1,45 @@
-//! What programs in the kernel take, where their runs are counted now and then only.
+//! Time of programs in the kernel, if their runs are counted only now and then.
 //!
-//! The kernel's count ([`ProgramTimes`](crate::ProgramTimes)) costs some 50 ns a run: on a path whose programs run
-//! several times for each packet, as much as the packet. So it is on for as long as that goes unnoticed, then for
-//! [`ProgramSample::SHORTEST`] now and then. While it is off the programs count their packets all the same: these say
-//! how many runs there were, and for how long, at what a packet took in the stretches before and after.
+//! The kernel's count ([`ProgramTimes`](crate::ProgramTimes)) costs some 50 ns per run: on a path whose programs run
+//! several times for each packet, as much as the packet. So the count stays on only while its cost is small; otherwise
+//! it is on for [`ProgramSample::SHORTEST`] now and then. While it is off, the programs still count their packets. From
+//! these the number of runs and their time are estimated, at what a packet took in the stretches before and after.
 //!
-//! A stretch is what lies between two readings of all totals. Differences are taken within stretches alone, so that it
-//! does not matter what the kernel counts while it switches.
+//! A stretch is the time between two readings of all totals. Differences are taken only within stretches, so it does
+//! not matter what the kernel counts while the count is switched.
 
 use std::time::Duration;
 
-/// What counting a run costs, ns: two readings of the clock, on a virtual machine.
+/// Cost of counting a run, ns: two readings of the clock, on a virtual machine.
 const RUN_NS: u64 = 50;
-/// Of one core's time, counting may take one part in so many.
+/// Counting may take one part in this many of one core's time.
 const PARTS: u64 = 200;
-/// A pause is not shorter, ns, or there is none: to switch stops all cores for a moment.
+/// Shortest pause, ns; a shorter one is left out, since switching stops all cores for a moment.
 const SHORTEST_REST_NS: u64 = 10_000_000;
-/// Nor longer, so that no part of a run goes by unseen.
+/// Longest pause, ns, so that no part of a run passes unseen.
 const LONGEST_REST_NS: u64 = 250_000_000;
-/// So many packets tell how many there were in another stretch; fewer say less than the time does.
+/// Fewest packets by which another stretch is estimated; with fewer packets the time is a better measure.
 const ENOUGH: u64 = 16;
 
-/// Running totals of a program, or what they grew by in a stretch.
+/// Running totals of a program, or their increase in a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramTotals {
-    /// Packets that it handled, by its own count, which never rests; 0 where it handles none itself.
+    /// Packets that the program handled, by its own count, which is always on; 0 if the program handles no packets
+    /// itself.
     pub packets: u64,
     /// Runs that the kernel has counted.
     pub runs: u64,
-    /// Their time, ns.
+    /// Time of these runs, ns.
     pub ns: u64,
 }
 
-/// The totals of all programs, always in the same order, and when they were read; or what they grew by, and in how
-/// long.
+/// Totals of all programs, always in the same order, and the time of the reading. Or the increase of these totals, and
+/// the length of the stretch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramReading {
-    /// When, or how long, ns.
+    /// Time of the reading, or length of the stretch, ns.
     pub ns: u64,
-    /// Each program's.
+    /// Totals of each program.
     pub programs: Vec<ProgramTotals>,
 }
 
@@ -69,36 +70,36 @@ impl ProgramReading {
     }
 }
 
-/// What a program took in all.
+/// Runs and time of a program over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramSum {
-    /// Runs: counted, and reckoned for the time in between.
+    /// Runs: counted, and estimated for the time in between.
     pub runs: u64,
-    /// Those that were counted. As many as [`runs`](Self::runs) where all were: then nothing is reckoned.
+    /// Runs that were counted. Equal to [`runs`](Self::runs) if all were counted: then nothing is estimated.
     pub timed: u64,
-    /// The time of all, ns.
+    /// Time of all runs, ns.
     pub total_ns: u64,
 }
 
-/// The account of all programs of a run, stretch by stretch.
+/// Sums of all programs of a run, stretch by stretch.
 #[derive(Clone, Debug)]
 pub struct ProgramSample {
     last: ProgramReading,
     sums: Vec<ProgramSum>,
     /// The last stretch that was counted.
     seen: ProgramReading,
-    /// What has gone by since then.
+    /// Totals of the time since then, in which the count was off.
     unseen: Option<ProgramReading>,
 }
 
 impl ProgramSample {
-    /// For how long to count after a pause. Without a pause each stretch is twice as long as the one before, up to
+    /// Time to count after a pause. Without a pause each stretch is twice as long as the one before, up to
     /// [`LONGEST`](Self::LONGEST).
     pub const SHORTEST: Duration = Duration::from_millis(2);
-    /// For so long programs that begin to run often may be slowed down before that is found.
+    /// Longest time for which programs that begin to run often may be slowed down before that is detected.
     pub const LONGEST: Duration = Duration::from_millis(10);
 
-    /// Begins with a reading.
+    /// Creates the sums from a first reading.
     pub fn new(first: ProgramReading) -> Self {
         let nothing = first.since(&first);
         Self {
@@ -109,7 +110,8 @@ impl ProgramSample {
         }
     }
 
-    /// The kernel has counted since the last reading. Returns for how long it should not; zero: it may go on.
+    /// Notes a stretch in which the kernel has counted. Returns the time for which it should not count next; zero if it
+    /// may go on.
     pub fn counted(&mut self, now: ProgramReading) -> Duration {
         let stretch = now.since(&self.last);
         if let Some(unseen) = self.unseen.take() {
@@ -127,7 +129,7 @@ impl ProgramSample {
         Duration::from_nanos(rest_ns)
     }
 
-    /// The kernel has not counted since the last reading.
+    /// Notes a stretch in which the kernel has not counted.
     pub fn passed(&mut self, now: ProgramReading) {
         let stretch = now.since(&self.last);
         self.unseen = Some(match self.unseen.take() {
@@ -137,7 +139,7 @@ impl ProgramSample {
         self.last = now;
     }
 
-    /// The sums, of each program in its place.
+    /// Returns the sums of each program, in the order of the readings.
     pub fn end(mut self) -> Vec<ProgramSum> {
         if let Some(unseen) = self.unseen.take() {
             let near = std::mem::take(&mut self.seen);
@@ -146,11 +148,11 @@ impl ProgramSample {
         self.sums
     }
 
-    /// Adds what went by uncounted, at the rates of the stretches near it.
+    /// Adds an estimate for the time without a count, at the rates of the stretches near it.
     fn reckon(&mut self, unseen: &ProgramReading, near: &ProgramReading) {
         for (place, sum) in self.sums.iter_mut().enumerate() {
             let own = |of: &ProgramReading| of.programs[place].packets;
-            // What handles no packets itself runs for those of the others.
+            // A program that handles no packets itself runs for the packets of the others.
             let (part, whole) = if own(near) >= ENOUGH {
                 (own(unseen), own(near))
             } else if near.packets() >= ENOUGH {
@@ -170,7 +172,7 @@ impl ProgramSample {
     }
 }
 
-/// For how long not to count after a stretch of so many ns with so many runs, ns.
+/// Returns the time for which not to count after a stretch of `stretch_ns` with so many runs, ns.
 fn rest_ns(stretch_ns: u64, runs: u64) -> u64 {
     let cost_ns = runs.saturating_mul(RUN_NS);
     let rest_ns = cost_ns.saturating_mul(PARTS).saturating_sub(stretch_ns);
@@ -221,10 +223,10 @@ mod tests {
     fn what_went_by_uncounted_is_reckoned_by_its_packets() {
         let mut sample = ProgramSample::new(reading(0, 0, [0, 0], [0, 0]));
         sample.counted(reading(2_000_000, 100, [200, 50], [20_000, 5_000]));
-        // Whatever the kernel counts here is not looked at.
+        // The numbers of the kernel are ignored here.
         sample.passed(reading(200_000_000, 1_100, [230, 55], [23_000, 5_500]));
         sample.counted(reading(202_000_000, 1_200, [430, 105], [63_000, 10_500]));
-        // And what nobody sees after the last stretch goes by that one.
+        // The time after the last counted stretch is estimated from that stretch.
         sample.passed(reading(400_000_000, 1_300, [430, 105], [63_000, 10_500]));
         let sums = sample.end();
         // 400 runs of 100 + 100 packets, with 60 µs: 1000 packets between them; and 100 at the last one's.
@@ -250,7 +252,7 @@ mod tests {
         let sums = sample.end();
         assert_eq!((sums[0].runs, sums[0].timed), (120_000, 20_000));
         assert_eq!((sums[0].total_ns, sums[1].runs), (4_800_000, 0));
-        // Nothing ran near it, and no time passed: nothing is made up.
+        // No run was counted near it, and no time passed: nothing is estimated.
         let mut sample = ProgramSample::new(reading(5, 0, [0, 0], [0, 0]));
         sample.passed(reading(900, 400, [0, 0], [0, 0]));
         assert!(sample.end().iter().all(|sum| *sum == ProgramSum::default()));
@@ -268,7 +270,7 @@ mod tests {
     }
 
     proptest! {
-        /// A program that runs `runs` times for each packet, and as long each time, is told as it is, whichever
+        /// A program that runs `runs` times for each packet, and equally long each time, is reported exactly, whichever
         /// stretches are seen and however many packets are in each.
         #[test]
         fn steady_programs_are_told_as_they_are(

@@ -1,7 +1,7 @@
-//! What programs in the kernel take, by its own count (`BPF_ENABLE_STATS`, Linux 5.8).
+//! Time that programs in the kernel take, by its own count (`BPF_ENABLE_STATS`, Linux 5.8).
 //!
-//! The count is off as a rule, since it costs two readings of the clock a run, of every program of the host: it is on
-//! while a [`ProgramTimes`] lives and is not [paused](ProgramTimes::pause). The numbers are read in
+//! The count is usually off, since it costs two readings of the clock per run, for every program of the host. It is on
+//! while a [`ProgramTimes`] exists and is not [paused](ProgramTimes::pause). The numbers are read in
 //! `/proc/self/fdinfo`, from files that stay open, which needs no privileges.
 
 use crate::lack::Lack;
@@ -13,20 +13,20 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// How long a program ran.
+/// Time and runs of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramTime {
-    /// The kernel's number for the program.
+    /// Number of the program in the kernel.
     pub id: u32,
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// For how long in all, ns.
+    /// Total time, ns.
     pub total_ns: u64,
 }
 
 #[derive(Debug)]
 struct Program {
-    /// Held, so that the file of its numbers stays that program's.
+    /// Handle that is held so that the file with the numbers stays that of the same program.
     _program: OwnedFd,
     info: File,
     before: ProgramTime,
@@ -39,23 +39,23 @@ pub struct ProgramTimes {
     counting: Counting,
 }
 
-/// Who has the kernel count.
+/// State of the kernel's count: on, paused, or on for other reasons.
 #[derive(Debug)]
 enum Counting {
-    /// This one, as long as it is open.
+    /// This object has switched the count on, as long as the handle is open.
     Ours { _open: OwnedFd },
-    /// Nobody, as far as is known here.
+    /// The count is paused here; another program may have switched it on.
     Paused,
-    /// The host, whatever happens here.
+    /// The count is on in any case, by a setting of the host.
     Anyhow,
 }
 
 impl ProgramTimes {
-    /// Counts for the programs of these ids from now on. Needs `CAP_SYS_ADMIN`, unless the kernel counts anyhow
+    /// Counts for the programs with these ids from now on. Needs `CAP_SYS_ADMIN`, unless the kernel counts in any case
     /// (`kernel.bpf_stats_enabled`).
     ///
     /// # Errors
-    /// Without the privilege, or before Linux 5.8. Programs that there are not are passed over.
+    /// Without the privilege, or before Linux 5.8. Programs that do not exist are passed over.
     pub fn of_ids(ids: &[u32]) -> Result<Self, Lack> {
         let counting = counting()?;
         let all = loaded_programs()
@@ -68,10 +68,10 @@ impl ProgramTimes {
         })
     }
 
-    /// As [`of_ids`](Self::of_ids), for programs that the caller has.
+    /// As [`of_ids`](Self::of_ids), for programs that the caller holds.
     ///
     /// # Errors
-    /// As there, and where `/proc` can't be read.
+    /// As [`of_ids`](Self::of_ids), and if `/proc` can't be read.
     pub fn of(programs: &[BorrowedFd<'_>]) -> Result<Self, Lack> {
         let counting = counting()?;
         let programs: io::Result<Vec<_>> = programs.iter().map(|&program| Program::new(program)).collect();
@@ -81,7 +81,8 @@ impl ProgramTimes {
         })
     }
 
-    /// Counts no more until [`resume`](Self::resume). False, and nothing is changed, where the kernel counts anyhow.
+    /// Stops counting until [`resume`](Self::resume). If the kernel counts in any case, returns false and changes
+    /// nothing.
     pub fn pause(&mut self) -> bool {
         let counts = !matches!(self.counting, Counting::Anyhow);
         if counts {
@@ -101,10 +102,10 @@ impl ProgramTimes {
         Ok(())
     }
 
-    /// What each has taken since the count began, pauses apart.
+    /// Returns the runs and the time of each program since the count began, without pauses.
     ///
     /// # Errors
-    /// Where `/proc` can't be read.
+    /// If `/proc` can't be read.
     pub fn read(&self) -> io::Result<Vec<ProgramTime>> {
         let times = self.programs.iter().map(|program| {
             let now = numbers(&program.info)?;
@@ -131,7 +132,7 @@ fn counting() -> Result<Counting, Lack> {
     }
 }
 
-/// Whether somebody has had the kernel count all programs.
+/// Whether a setting of the host makes the kernel count all programs.
 fn counts_anyhow() -> bool {
     let text = std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled");
     text.is_ok_and(|text| text.trim() == "1")

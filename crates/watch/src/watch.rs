@@ -18,82 +18,87 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-/// Records of drops from one [`Watch::poll`] to the next; the sums have them all.
+/// Most records of drops from one [`Watch::poll`] to the next; the sums include all drops.
 const DROP_RECORDS: i64 = 256;
-/// Room for records, bytes a core: of a tenth of a second of 100,000 switches a second with what wakes the threads.
+/// Room for records, bytes per core: a tenth of a second of 100,000 switches per second, with the wake-ups of the
+/// threads.
 const RING: u32 = 1 << 20;
 
-/// Soft interrupts within the lanes' own calls, a second on one core, from which on they are looked at no longer. Each
-/// look costs the lane about a third of a microsecond, and shows that nothing was taken from it.
+/// Number of soft interrupts within the lanes' own calls, per second on one core, above which the programs stop looking
+/// at them. Each look costs the lane about a third of a microsecond, and shows that nothing was taken from the lane.
 const MOST_SOFT: u64 = 20_000;
-/// Unless one in so many is another's.
+/// The programs go on looking if at least one in this many soft interrupts is not of the lanes' own calls.
 const OTHERS_SOFT: u64 = 8;
-/// How long they are counted for that, ns.
+/// Time over which soft interrupts are counted for that decision, ns.
 const LOOK_NS: u64 = 5_000_000;
 
-/// A lane's thread, and the core that it is bound to. The first 64 lanes are told apart; later ones count as other
-/// threads of the program.
+/// A lane's thread, and the core that it is bound to. Only the first 64 lanes are distinguished; later ones count as
+/// other threads of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Its number.
+    /// Number of the lane.
     pub lane: u32,
-    /// Its thread, as `gettid` numbers it.
+    /// Thread of the lane, as `gettid` numbers it.
     pub tid: i32,
-    /// Its core; `None`: it may run on all that the process may, which are watched then. Cores from 1024 on are not.
+    /// Core of the lane; `None` if it may run on all cores of the process, which are watched then. Cores from 1024 on
+    /// are not watched.
     pub cpu: Option<u32>,
 }
 
-/// What is watched.
+/// Settings of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Lanes that are there already; [`Watch::lanes`] names them later, too.
+    /// Lanes that exist already; [`Watch::lanes`] can name others later.
     pub lanes: Vec<Lane>,
-    /// Cores that will be watched at once, at most: room for records is made by it. At least those of `lanes`.
+    /// Most cores that will be watched at once, which decides the room for records. The cores of `lanes` are the
+    /// minimum.
     pub cores: u32,
-    /// UDP ports of the test's packets, as source or destination: drops of these are counted. Where the lanes note the
-    /// times that they stamp packets with ([`Watch::stamps`]), of packets with such a stamp, in any network namespace
-    /// of the host; else of all in the process' own. At most 8 ranges; those beyond are left out.
+    /// UDP ports of the test's packets, as source or destination: drops of these packets are counted. If the lanes note
+    /// the times with which they stamp packets ([`Watch::stamps`]), packets with such a stamp count, in any network
+    /// namespace of the host. Otherwise all packets in the process's own namespace count. At most 8 ranges; others are
+    /// left out.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Interfaces by index in the process' network namespace: drops of any packets there are counted. At most 8.
+    /// Interfaces by index in the process's network namespace: drops of any packets there are counted. At most 8.
     pub devices: Vec<u32>,
-    /// Events are recorded, beside the sums.
+    /// Whether events are recorded, in addition to the sums.
     pub records: bool,
-    /// The kernel's polls of devices are counted ([`Watch::polls`]), and recorded where events are. On a path with a
-    /// poll for each burst that is the dearest part of a watch.
+    /// Whether the kernel's polls of devices are counted ([`Watch::polls`]), and recorded if events are. On a path with
+    /// a poll per burst that is the most expensive part of a watch.
     pub polls: bool,
 }
 
 /// Packets that were dropped for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The kernel's name for it: `SOCKET_RCVBUFF`, `NO_SOCKET`, …; `NOT_SPECIFIED` before Linux 5.17.
+    /// Name of the reason in the kernel: `SOCKET_RCVBUFF`, `NO_SOCKET`, …; `NOT_SPECIFIED` before Linux 5.17.
     pub reason: String,
-    /// Of the test's ports.
+    /// Packets of the test's ports.
     pub ours: u64,
-    /// Others on the run's devices; of [`XDP_REDIRECT`](crate::XDP_REDIRECT) all on other devices of the host.
+    /// Other packets on the run's devices; for [`XDP_REDIRECT`](crate::XDP_REDIRECT) all packets on other devices of
+    /// the host.
     pub others: u64,
 }
 
-/// How often the kernel polled a device on a lane's core.
+/// Polls of a device by the kernel on a lane's core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Polls {
-    /// On which core.
+    /// Core of the polls.
     pub cpu: u32,
-    /// The device's name; empty for packets of the host's own (the backlog).
+    /// Name of the device; empty for packets of the host's own (the backlog).
     pub device: String,
-    /// Polls.
+    /// Number of polls.
     pub polls: u64,
-    /// Packets in them.
+    /// Packets taken in these polls.
     pub packets: u64,
     /// Polls without any packet.
     pub empty: u64,
-    /// Polls that took as many as they may.
+    /// Polls that took as many packets as they may.
     pub full: u64,
 }
 
-/// Where a lane notes the times that it stamps packets with, so that its packets are known wherever they are dropped.
-/// Only that lane writes here: a time, later than those before, to the place that the first word counts (modulo the
-/// number of places, from [`PLACES_AT`](Self::PLACES_AT) on), and then the count.
+/// Memory in which a lane notes the times with which it stamps packets, so that its packets are recognized wherever
+/// they are dropped. Only that lane writes here. It writes a time, later than those before, to the place that the first
+/// word counts (modulo the number of places, from [`PLACES_AT`](Self::PLACES_AT) on), and then the count.
 #[derive(Clone, Debug)]
 pub struct Stamps {
     words: Arc<Mapping<AtomicU64>>,
@@ -101,7 +106,7 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Where places begin: the count has a cache line of its own.
+    /// Index of the first place: the count has a cache line of its own.
     pub const PLACES_AT: usize = STAMPS_AT;
 }
 
@@ -114,24 +119,24 @@ impl std::ops::Deref for Stamps {
     }
 }
 
-/// A watch over the cores of lanes. It ends when it is dropped, and with the process.
+/// A watch over the cores of lanes. It ends when it is dropped, or with the process.
 pub struct Watch {
     loaded: Loaded,
     names: Names,
     lanes: Vec<Lane>,
-    /// How many lanes may note stamps.
+    /// Number of lanes that may note stamps.
     stamping: usize,
     soft: Soft,
 }
 
-/// Whether to go on looking at soft interrupts.
+/// State of the decision whether to go on looking at soft interrupts.
 #[derive(Debug, Default)]
 struct Soft {
     began_ns: u64,
     looked_ns: u64,
-    /// What each watched core had counted then: those within lanes' own calls, and others.
+    /// Counts of each watched core at the last look: soft interrupts within lanes' own calls, and others.
     before: Vec<(u32, [u64; 2])>,
-    /// After how long of the watch they were left.
+    /// Time after the start of the watch at which the programs stopped looking.
     left: Option<Duration>,
 }
 
@@ -146,10 +151,11 @@ impl fmt::Debug for Watch {
 impl Watch {
     /// Begins to watch. Privileges are not needed afterwards.
     ///
-    /// It takes some tenths of a second: the kernel's types and the names of its functions are read.
+    /// Takes some tenths of a second: the kernel's types and the names of its functions are read.
     ///
     /// # Errors
-    /// Why the cores can't be watched. Tracepoints that the kernel lacks are no error: [`without`](Self::without).
+    /// The reason why the cores can't be watched. Tracepoints that the kernel lacks are no error: see
+    /// [`without`](Self::without).
     pub fn start(options: &Options) -> Result<Self, Lack> {
         let types = std::fs::read(TYPES).map_err(|e| Lack::Kernel(format!("{TYPES}: {e}")))?;
         let types = Types::new(&types).ok_or_else(|| Lack::Kernel(format!("{TYPES} can't be read")))?;
@@ -176,14 +182,14 @@ impl Watch {
         Ok(watch)
     }
 
-    /// That many drops may be recorded from now on.
+    /// Lets the programs record [`DROP_RECORDS`] drops from now on.
     fn allow_drops(&self) {
         for settings in self.loaded.settings.iter() {
             settings.drops.store(DROP_RECORDS, Relaxed);
         }
     }
 
-    /// Names the lanes, in place of those before. Their cores are watched from now on.
+    /// Names the lanes, in place of the previous ones. Their cores are watched from now on.
     pub fn lanes(&mut self, lanes: &[Lane]) {
         let cores = &self.loaded.cores;
         for core in cores.iter().filter(|core| core.watched.load(Relaxed) != 0) {
@@ -211,7 +217,7 @@ impl Watch {
         self.soft.before.clear();
     }
 
-    /// Looks at soft interrupts no longer where nearly all of them are the lanes' own calls, and many.
+    /// Stops looking at soft interrupts if nearly all of them are the lanes' own calls, and if there are many.
     fn mind_soft(&mut self) {
         let now_ns = monotonic_ns();
         if !self.loaded.soft() || now_ns - self.soft.looked_ns < LOOK_NS {
@@ -232,7 +238,7 @@ impl Watch {
         });
         if dear {
             self.loaded.leave_soft();
-            // Nobody will say that one has ended.
+            // No program will report any more that a soft interrupt has ended.
             for core in self.loaded.cores.iter() {
                 core.soft.store(0, Relaxed);
             }
@@ -240,21 +246,23 @@ impl Watch {
         }
     }
 
-    /// After how long of the watch soft interrupts were looked at no longer; `None`: they are. On a path whose calls
-    /// handle packets in soft interrupts of their own that is soon: each look would slow the lane down, and shows that
-    /// nothing was taken from it. What other soft interrupts take is unexplained from then on.
+    /// Returns the time after the start of the watch at which the programs stopped looking at soft interrupts; `None`
+    /// if they still look. On a path whose calls handle packets in soft interrupts of their own that happens soon: each
+    /// look would slow the lane down, and shows that nothing was taken from it. Time taken by other soft interrupts is
+    /// unexplained from then on.
     pub fn soft_left(&self) -> Option<Duration> {
         self.soft.left
     }
 
-    /// Where the lane with this place in [`Options::lanes`] notes its stamps; `None`: there is no such lane, or no
-    /// packets are looked for. Without any, packets of the run's ports are its own within its network namespace.
+    /// Returns the memory in which the lane with this place in [`Options::lanes`] notes its stamps; `None` if there is
+    /// no such lane, or if no packets are looked for. Without stamps, all packets of the run's ports in its network
+    /// namespace count as its own.
     pub fn stamps(&self, lane: usize) -> Option<Stamps> {
         let words = Arc::clone(&self.loaded.stamped);
         (lane < self.stamping).then_some(Stamps { words, lane })
     }
 
-    /// Begins all sums again. What happens in that instant is counted before or after.
+    /// Sets all sums to zero. Events in that instant count before or after.
     pub fn clear(&mut self) {
         let zero = |word: &AtomicU64| word.store(0, Relaxed);
         for row in self.loaded.table.iter().filter(|row| row.key.load(Relaxed) != 0) {
@@ -268,8 +276,9 @@ impl Watch {
         self.loaded.settings.iter().for_each(|settings| zero(&settings.lost));
     }
 
-    /// Adds the events since the last call, nearly by time: those of one core may be out of order by an interrupt,
-    /// those of several by a few microseconds. To be called every 20 ms or so; allocates only for what came.
+    /// Adds the events since the last call, nearly in the order of time: events of one core may be out of order by an
+    /// interrupt, those of several cores by a few microseconds. Call about every 20 ms; allocates only for the events
+    /// that came.
     pub fn poll(&mut self, events: &mut Vec<KernelEvent>) {
         self.allow_drops();
         self.mind_soft();
@@ -278,7 +287,7 @@ impl Watch {
         }
     }
 
-    /// Who took the lanes' cores, the longest in all first.
+    /// Returns the threads and interrupts that took the lanes' cores, the longest total first.
     pub fn takers(&self) -> Vec<Taker> {
         let mut takers: Vec<Taker> = self.loaded.table.iter().filter_map(|row| self.taker(row)).collect();
         takers.sort_by(|a, b| {
@@ -326,7 +335,7 @@ impl Watch {
         .filter(|taker| taker.count != 0)
     }
 
-    /// How often the kernel polled devices on the lanes' cores; empty unless [`Options::polls`] was asked for.
+    /// Returns the kernel's polls of devices on the lanes' cores; empty unless [`Options::polls`] is set.
     pub fn polls(&self) -> Vec<Polls> {
         let polls = self.loaded.table.iter().filter_map(|row| {
             let (_, cpu, of, _) = parts(row)?;
@@ -342,7 +351,7 @@ impl Watch {
         polls.collect()
     }
 
-    /// What the kernel dropped, by reason, the most first.
+    /// Returns the packets that the kernel dropped, by reason, the most first.
     pub fn drops(&self) -> Vec<Dropped> {
         let all = self.loaded.drops.iter().enumerate().filter_map(|(reason, drops)| {
             let (ours, others) = (drops.ours.load(Relaxed), drops.others.load(Relaxed));
@@ -361,7 +370,7 @@ impl Watch {
         all
     }
 
-    /// Records for which there was no room.
+    /// Returns the number of records for which there was no room.
     pub fn lost(&self) -> u64 {
         self.loaded
             .settings
@@ -370,7 +379,7 @@ impl Watch {
             .sum()
     }
 
-    /// Parts of the kernel whose drops of packets are not seen, and why.
+    /// Returns the parts of the kernel whose drops of packets are not seen, and why.
     pub fn unseen_drops(&self) -> Vec<(&'static str, &'static str)> {
         let redirects = self.without().contains(&NOT_REDIRECTED);
         let redirects = redirects.then_some(("XDP programs", "this kernel has no such tracepoint"));
@@ -379,13 +388,13 @@ impl Watch {
         redirects.into_iter().chain(drops).collect()
     }
 
-    /// Tracepoints that this kernel lacks: what happens there is not told apart from the rest.
+    /// Returns the tracepoints that this kernel lacks: time spent there can't be separated from the rest.
     pub fn without(&self) -> &[&'static str] {
         &self.loaded.without
     }
 }
 
-/// Number of the lane, core, kind and id of a row; `None`: it is free.
+/// Returns lane number, core, kind and id of a row; `None` if the row is free.
 fn parts(row: &Row) -> Option<(usize, u32, u8, u32)> {
     let key = row.key.load(Acquire);
     let lane = (key >> 56) as usize % LANES;
@@ -397,7 +406,7 @@ fn name(row: &Row) -> String {
     names::text(words.as_flattened())
 }
 
-/// What is known of a core's state is of another run.
+/// Clears the state of a core, which is that of another run.
 fn forget(core: &Core) {
     for word in [
         &core.waiting,
@@ -414,7 +423,7 @@ fn forget(core: &Core) {
     }
 }
 
-/// The cores of lanes, each once.
+/// Returns the cores of lanes, each once.
 fn watched(lanes: &[Lane]) -> Vec<u32> {
     let mut cores: Vec<u32> = lanes.iter().filter_map(|lane| lane.cpu).collect();
     if lanes.iter().any(|lane| lane.cpu.is_none()) {
@@ -441,7 +450,7 @@ fn plan(options: &Options, types: &Types<'_>) -> Plan {
             plan.devices += 1;
         }
     }
-    // A fourth argument that is no pointer: the state.
+    // If the fourth argument is not a pointer, it is the state.
     let switch = types.tracepoint("sched_switch").unwrap_or_default();
     plan.tells_state = (switch.get(3) == Some(&false) && switch.get(2) == Some(&true)).into();
     let drop = types.tracepoint("kfree_skb").unwrap_or_default();

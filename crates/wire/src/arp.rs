@@ -44,7 +44,7 @@ pub(crate) fn parse(packet: &[u8], vlan: Option<u16>) -> Option<SlowPath> {
     }
 }
 
-/// Writes a broadcast request for `target_ip` and returns the frame's length, or 0 where `out` is shorter.
+/// Writes a broadcast request for `target_ip` and returns the frame's length, or 0 if `out` is shorter.
 pub fn build_arp_request(
     out: &mut [u8],
     src_mac: MacAddr,
@@ -62,7 +62,7 @@ pub fn build_arp_request(
     )
 }
 
-/// Writes the reply to `dst_mac` that `src_ip` is at `src_mac` and returns the frame's length, or 0 where `out` is
+/// Writes the reply to `dst_mac` that `src_ip` is at `src_mac` and returns the frame's length, or 0 if `out` is
 /// shorter.
 pub fn build_arp_reply(
     out: &mut [u8],

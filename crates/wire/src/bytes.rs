@@ -2,13 +2,13 @@
 
 use crate::headers::PLAIN_HEADERS;
 
-/// The `N` bytes at `at`, or `None` where the slice ends before.
+/// The `N` bytes at `at`, or `None` if the slice ends before.
 #[inline(always)]
 pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// The `N` bytes at `at`, writable, or `None` where the slice ends before.
+/// The `N` bytes at `at`, writable, or `None` if the slice ends before.
 #[inline(always)]
 pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     bytes.get_mut(at..)?.first_chunk_mut()
@@ -32,7 +32,7 @@ pub(crate) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     chunk(bytes, at).map(|b| u16::from_be_bytes(*b))
 }
 
-/// Exchanges the `N` bytes at `at` with the `N` bytes that follow them; false, with nothing changed, where the slice
+/// Exchanges the `N` bytes at `at` with the `N` bytes that follow them; false, with nothing changed, if the slice
 /// ends before.
 #[inline(always)]
 pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bool {
@@ -46,7 +46,7 @@ pub(crate) fn swap_neighbours<const N: usize>(bytes: &mut [u8], at: usize) -> bo
     true
 }
 
-/// Exchanges the two MAC addresses at the start of a frame; nothing where it is shorter than both. As two words that
+/// Exchanges the two MAC addresses at the start of a frame; nothing if it is shorter than both. As two words that
 /// don't overlap, each read and written whole: forwarders do this to every packet, and a read that spans two writes
 /// waits for both.
 #[inline(always)]

@@ -1,8 +1,8 @@
 //! Which frames a capture keeps: by address, port and protocol, each on either side.
 //!
 //! A capture is for looking at what is wrong, so nothing is refused for being wrong: lengths and checksums of the
-//! packet are not verified, a header only has to be there. What can't be told because the frame ends too early, or
-//! because a fragment has no ports, does not match.
+//! packet are not verified, a header only has to be there. A condition that can't be decided, because the frame ends
+//! too early or because a fragment has no ports, is not met.
 
 use crate::bytes::{be16, chunk};
 use crate::eth;
@@ -21,7 +21,7 @@ pub enum CaptureProtocol {
     Ip(u8),
 }
 
-/// What a frame must match to be kept. The default matches every frame, whatever its bytes.
+/// Conditions that a frame must meet to be kept. The default matches every frame, whatever its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureFilter {
     /// This address is the source or the destination. ARP matches by its sender's and target's IPv4 addresses.
@@ -43,7 +43,7 @@ impl CaptureFilter {
         self.ip.is_none() && self.ports.is_none() && self.protocol.is_none()
     }
 
-    /// Whether `frame` (Ethernet header first, up to two VLAN tags) matches all that is asked for. Never panics.
+    /// Whether `frame` (Ethernet header first, up to two VLAN tags) meets all conditions. Never panics.
     #[inline]
     pub fn takes(&self, frame: &[u8]) -> bool {
         self.is_empty() || self.matches(frame)

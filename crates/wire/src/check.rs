@@ -1,8 +1,9 @@
-//! All that a receiver asks of a frame, in one call: is it UDP, whose, and is it as it was sent?
+//! All that a receiver checks in a frame, in one call: is the frame UDP, which stamp does it carry, and is it as it was
+//! sent?
 //!
-//! It gives what [`parse_udp`](crate::parse_udp), [`udp_checksum_ok`], [`Stamp::read`] and [`verify_data`] give one by
-//! one. Together they are faster: for the frame that rates are quoted for (64 bytes with FCS, IPv4, untagged) all
-//! offsets and lengths are constant, and no bound is checked twice.
+//! [`check_udp`] gives the same results as [`parse_udp`](crate::parse_udp), [`udp_checksum_ok`], [`Stamp::read`] and
+//! [`verify_data`], called one by one. One call is faster: for the frame that rates are quoted for (64 bytes with FCS,
+//! IPv4, untagged) all offsets and lengths are constant, and no bound is checked twice.
 
 use crate::data::verify_and_sum;
 use crate::packet::{parse_any, parse_plain};
@@ -12,9 +13,9 @@ use crate::{Reject, STAMP_LEN, Stamp, UdpPacket, udp_checksum_ok, verify_data};
 /// A UDP packet, examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Where its parts lie.
+    /// Positions of the packet's parts in the frame.
     pub packet: UdpPacket,
-    /// Its stamp; `None` where the payload is too short for one.
+    /// Stamp of the packet; `None` if the payload is too short for one.
     pub stamp: Option<Stamp>,
     /// The UDP checksum is right, or was not to be verified.
     pub checksum_ok: bool,

@@ -1,8 +1,8 @@
 //! A checker with a memory of one header.
 //!
-//! As for the [`Reflector`](crate::Reflector), the packets of a test differ in ports, stamp and data only. A packet
-//! whose Ethernet and IPv4 headers are the 34 bytes of one that was examined before needs no parsing, no header
-//! checksum and no look at its addresses: what is left is its UDP part. Everything else goes the long way,
+//! The packets of a test differ in ports, stamp and data only, as for the [`Reflector`](crate::Reflector). A packet
+//! whose Ethernet and IPv4 headers are the same 34 bytes as those of a packet examined before needs no parsing, no
+//! header checksum and no look at its addresses: only its UDP part is checked. Every other packet goes the long way,
 //! [`check_udp`](crate::check_udp).
 
 use crate::bytes::{chunk, same_headers};
@@ -23,7 +23,7 @@ pub struct Known {
     pub src_port: u16,
     /// UDP destination port.
     pub dst_port: u16,
-    /// Its stamp.
+    /// Stamp of the packet.
     pub stamp: Stamp,
     /// The UDP checksum is right, or was not to be verified.
     pub checksum_ok: bool,
@@ -39,7 +39,7 @@ pub struct Checker {
     least_len: usize,
     /// UDP length, as it is read in little-endian order.
     udp_len: u16,
-    /// Of the pseudo-header.
+    /// Sum of the pseudo-header.
     pseudo: Sum,
 }
 
@@ -78,8 +78,9 @@ impl Checker {
         None
     }
 
-    /// Whether checksum and data are right. Sum and data in one pass; for data as short as that of the smallest frame
-    /// two are faster. Ports and stamp the caller reads itself: with them the answer would go by memory.
+    /// Returns whether the checksum and the data are right. Both take one pass; for data as short as that of the
+    /// smallest frame two passes are faster. The caller reads ports and stamp itself: with them the result would be
+    /// returned through memory.
     #[inline(never)]
     fn examine_any(&self, frame: &[u8], seed: u64, verify_checksum: bool) -> Option<(bool, bool)> {
         let end = HEADERS + usize::from(u16::from_be(self.udp_len));
@@ -111,7 +112,7 @@ impl Checker {
         Some((header, Stamp::read(payload)?, &payload[STAMP_LEN..]))
     }
 
-    /// Remembers the headers of a frame and the length of its packet, where they are of the plain kind: untagged IPv4
+    /// Remembers the headers of a frame and the length of its packet, if they are of the plain kind: untagged IPv4
     /// without options, and with room for a stamp.
     #[cold]
     pub fn remember(&mut self, frame: &[u8], packet: &UdpPacket) {
@@ -129,7 +130,7 @@ impl Checker {
     }
 }
 
-/// A field of zeros says that there is none (RFC 768).
+/// Whether there is a checksum: a field of zeros says that there is none (RFC 768).
 #[inline(always)]
 const fn has_checksum(udp_header: u64) -> bool {
     udp_header >> 48 != 0

@@ -1,4 +1,4 @@
-//! The data after the stamp: a function of seed and sequence number, so that the receiver can tell any change.
+//! The data after the stamp: a function of seed and sequence number, so that the receiver can detect any change.
 //!
 //! Word `i` (eight bytes, little-endian) is `base + (i + 1) * STEP` modulo 2^64, where `base` is number `seq` of the
 //! SplitMix64 sequence that starts at `seed`; a last partial word is its low bytes. One addition makes a word, each
@@ -35,7 +35,7 @@ pub fn verify_data(seed: u64, seq: u64, data: &[u8]) -> bool {
     compare::<false>(base(seed, seq), data).0 == 0
 }
 
-/// As [`verify_data`] of the data in `payload`, which has a stamp, and the sum of the data, in one pass.
+/// Does the same as [`verify_data`] for the data in `payload`, which has a stamp, and sums the data in the same pass.
 #[inline(always)]
 pub(crate) fn verify_and_sum(seed: u64, seq: u64, payload: &[u8]) -> (bool, Sum) {
     let Some(data) = payload.get(STAMP_LEN..) else {
@@ -64,7 +64,7 @@ fn compare_words<const SUM: bool>(base: u64, data: &[u8]) -> (u64, Sum) {
     compare_in::<SUM>(base, data, data)
 }
 
-/// As [`compare`] of `data`, which is the end of `whole`, a slice of eight bytes at least.
+/// Does the same as [`compare`] for `data`, which is the end of `whole`, a slice of at least eight bytes.
 #[inline(always)]
 fn compare_in<const SUM: bool>(base: u64, data: &[u8], whole: &[u8]) -> (u64, Sum) {
     let (words, tail) = data.as_chunks::<8>();
@@ -82,7 +82,8 @@ fn compare_in<const SUM: bool>(base: u64, data: &[u8], whole: &[u8]) -> (u64, Su
     let (Some(end), 1..8) = (whole.last_chunk::<8>(), tail.len()) else {
         return (difference, sum);
     };
-    // One read of the last eight bytes, the first of which were looked at: of four, two and one it would be three.
+    // One read of the last eight bytes, the first of which were compared already: reads of four, two and one would be
+    // three.
     let word = u64::from_le_bytes(*end) >> (64 - 8 * tail.len());
     let right = partial_word(word_of(base, words.len()), tail.len());
     (difference | (word ^ right), sum.word(word))
@@ -108,13 +109,13 @@ fn compare_many<const SUM: bool>(base: u64, words: &[[u8; 8]]) -> (u64, Sum) {
     let sum = match (SUM, difference) {
         (false, _) => Sum::ZERO,
         (true, 0) => sum_of_series(base, words.len(), high),
-        // What it adds up to is of interest where somebody else's packet is, whose checksum may be right.
+        // The sum matters for a packet of somebody else, whose checksum may be right.
         (true, _) => Sum::ZERO.bytes(words.as_flattened()),
     };
     (difference, sum)
 }
 
-/// As [`compare_many`], for so few words that a loop over vectors costs more to set up than to run.
+/// Does the same as [`compare_many`], for so few words that a loop over vectors costs more to set up than to run.
 #[inline(always)]
 fn compare_few<const SUM: bool, const N: usize>(base: u64, words: &[[u8; 8]]) -> (u64, Sum) {
     let Some(words) = words.first_chunk::<N>() else {
@@ -168,7 +169,8 @@ fn fill_words(base: u64, out: &mut [u8]) -> Sum {
     }
 }
 
-/// As [`fill_and_sum`], where `out` holds `N` whole words and perhaps a part of another. Other lengths are not filled.
+/// Does the same as [`fill_and_sum`] if `out` holds `N` whole words and perhaps a part of another. Other lengths are
+/// not filled.
 #[inline(always)]
 pub(crate) fn fill_exactly<const N: usize>(base: u64, out: &mut [u8]) -> Sum {
     if N == 0 {
@@ -179,7 +181,7 @@ pub(crate) fn fill_exactly<const N: usize>(base: u64, out: &mut [u8]) -> Sum {
     fill_few::<N>(base, words).plus(fill_end(word_of(base, N), tail, out))
 }
 
-/// As [`fill_and_sum`], for any length from eight bytes on.
+/// Does the same as [`fill_and_sum`], for any length of at least eight bytes.
 #[inline(always)]
 pub(crate) fn fill_more(base: u64, out: &mut [u8]) -> Sum {
     let (words, tail) = out.as_chunks_mut::<8>();
@@ -220,7 +222,7 @@ fn sum_of_series(base: u64, n: usize, high: u64) -> Sum {
     Sum::ZERO.halves(wrapped, high)
 }
 
-/// As [`fill_many`], for so few words that a loop over vectors costs more to set up than to run.
+/// Does the same as [`fill_many`], for so few words that a loop over vectors costs more to set up than to run.
 #[inline(always)]
 fn fill_few<const N: usize>(base: u64, words: &mut [[u8; 8]]) -> Sum {
     let mut sum = Sum::ZERO;

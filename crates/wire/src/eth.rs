@@ -23,7 +23,7 @@ pub const TYPE_CTAG: u16 = 0x8100;
 /// Tag protocol identifier of a service tag (802.1ad).
 pub const TYPE_STAG: u16 = 0x88a8;
 
-/// Where the header ends and what follows it.
+/// End of the Ethernet header, and the type of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ethernet {
     /// EtherType after the tags.
@@ -34,7 +34,7 @@ pub struct Ethernet {
     pub vlans: u8,
 }
 
-/// Reads the header; `None` where the frame ends within it. A third tag is left in `ethertype`.
+/// Reads the header; `None` if the frame ends within it. A third tag is left in `ethertype`.
 #[inline]
 pub fn parse(frame: &[u8]) -> Option<Ethernet> {
     let head: &[u8; HEADER_LEN] = frame.first_chunk()?;
@@ -60,19 +60,19 @@ fn parse_tags(frame: &[u8], mut ethertype: u16) -> Option<Ethernet> {
     Some(Ethernet { ethertype, l3, vlans })
 }
 
-/// Destination address; all zero where the frame is too short.
+/// Destination address; all zero if the frame is too short.
 #[inline]
 pub fn destination(frame: &[u8]) -> MacAddr {
     chunk(frame, 0).map_or(MacAddr::ZERO, |mac| MacAddr(*mac))
 }
 
-/// Source address; all zero where the frame is too short.
+/// Source address; all zero if the frame is too short.
 #[inline]
 pub fn source(frame: &[u8]) -> MacAddr {
     chunk(frame, 6).map_or(MacAddr::ZERO, |mac| MacAddr(*mac))
 }
 
-/// VLAN identifier (12 bits) of the outermost tag; `None` where there is no tag.
+/// VLAN identifier (12 bits) of the outermost tag; `None` if there is no tag.
 pub fn vlan_id(frame: &[u8]) -> Option<u16> {
     let tpid = be16(frame, 12)?;
     (tpid == TYPE_CTAG || tpid == TYPE_STAG)
@@ -82,7 +82,7 @@ pub fn vlan_id(frame: &[u8]) -> Option<u16> {
 }
 
 /// Writes a header, with an 802.1Q tag if `vlan` is given (identifier, priority 0), and returns its length: 14 or 18,
-/// or 0 with nothing written where `out` is shorter.
+/// or 0 with nothing written if `out` is shorter.
 pub fn write(out: &mut [u8], dst: MacAddr, src: MacAddr, vlan: Option<u16>, ethertype: u16) -> usize {
     let mut head = [0; HEADER_LEN + TAG_LEN];
     head[..6].copy_from_slice(&dst.0);

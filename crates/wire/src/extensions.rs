@@ -1,8 +1,8 @@
-//! The extension headers of IPv6 (RFC 8200, section 4): the one walk over them, for those who judge a packet and for
-//! those who only look where its upper layer lies.
+//! The extension headers of IPv6 (RFC 8200, section 4). Code that judges a packet and code that only looks for its
+//! upper layer share this one walk over them.
 //!
-//! Authentication (RFC 4302) is walked over as any other: what it protects is the upper layer, which is there to be
-//! read. What encrypts (ESP) is an upper layer itself, and so is "no next header". In IPv4 nothing is a chain: there
+//! Authentication (RFC 4302) is walked over as any other header: the upper layer that it protects can be read.
+//! Encryption (ESP) is an upper layer itself, and so is "no next header". IPv4 has no chain of headers: there,
 //! authentication is the protocol.
 
 use crate::bytes::chunk;
@@ -41,7 +41,7 @@ fn length(protocol: u8, head: &[u8; 8]) -> usize {
 pub(crate) struct Chain {
     /// Offset of the header that comes next.
     pub(crate) at: usize,
-    /// Its type.
+    /// Type of the header that comes next.
     pub(crate) protocol: u8,
     /// Headers that were walked over.
     pub(crate) walked: usize,
@@ -62,7 +62,7 @@ impl Chain {
         }
     }
 
-    /// Walks over the next extension header, and returns its first bytes; `None` where the upper layer comes next. The
+    /// Walks over the next extension header, and returns its first bytes; `None` if the upper layer comes next. The
     /// header may end beyond `bytes`.
     #[inline]
     pub(crate) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<&'a [u8; 8]>, Broken> {
@@ -109,7 +109,7 @@ mod tests {
         }
         // The second byte of a fragment header is reserved.
         assert_eq!(walked(&[(FRAGMENT, 9, 8)]), Ok((8, 17)));
-        // RFC 4302: an ICV of 96 bits makes 24 bytes, which are told as 4.
+        // RFC 4302: an ICV of 96 bits makes a header of 24 bytes, whose length field is 4.
         assert_eq!(walked(&[(AUTHENTICATION, 4, 24)]), Ok((24, 17)));
         assert_eq!(walked(&[(AUTHENTICATION, 255, 1028)]), Ok((1028, 17)));
         assert_eq!(walked(&[(0, 0, 8), (60, 1, 16), (51, 4, 24), (60, 0, 8)]), Ok((56, 17)));

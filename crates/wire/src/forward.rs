@@ -1,7 +1,9 @@
-//! What a forwarder does to a frame: which it takes, what it rewrites, and the checksum that the sender left open.
+//! Changes that a forwarder makes to a frame: which frames it takes, what it rewrites, and the checksum that the sender
+//! left open.
 //!
 //! A forwarder is no judge: what is wrong stays wrong, so that the far end sees what the near end sent. Swapping
-//! addresses or ports leaves a one's complement sum as it was (as in [`crate::reflect`]); a MAC address is in none.
+//! addresses or ports leaves a one's complement sum as it was (as in [`crate::reflect`]); no such sum covers a MAC
+//! address.
 
 use crate::bytes::{self, be16, chunk, chunk_mut, swap_neighbours};
 use crate::checksum::Sum;
@@ -15,21 +17,21 @@ use core::ops::RangeInclusive;
 /// Protocol number of TCP.
 const PROTOCOL_TCP: u8 = 6;
 
-/// What is done to a frame before it leaves.
+/// Change made to a frame before it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrite {
     /// Nothing.
     Io,
     /// Source and destination MAC address change places.
     MacSwap,
-    /// MAC addresses, IP addresses, and UDP or TCP ports change places, each where there are any: a frame that is not
+    /// MAC addresses, IP addresses, and UDP or TCP ports change places, each if there are any: a frame that is not
     /// IP gets its MAC addresses swapped, a fragment but the first its addresses.
     FiveTupleSwap,
     /// MAC addresses are set.
     L2Forward {
-        /// Of the port that sends.
+        /// MAC address of the port that sends.
         source: MacAddr,
-        /// Of the next hop.
+        /// MAC address of the next hop.
         destination: MacAddr,
     },
 }
@@ -134,7 +136,7 @@ const fn has_ports(protocol: u8) -> bool {
 }
 
 /// Computes the UDP or TCP checksum of a frame whose sender left it to a device that never saw it
-/// (`CHECKSUM_PARTIAL`): the frame may then go to another port. False, with nothing changed, where that can't be done:
+/// (`CHECKSUM_PARTIAL`): the frame may then go to another port. False, with nothing changed, if that can't be done:
 /// another protocol, a fragment, or a frame that ends before its packet.
 #[inline]
 #[must_use]
@@ -142,9 +144,9 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
     complete(frame, false).is_some()
 }
 
-/// The same where the checksum looks left open, for paths that don't tell which frames' are: its field then holds the
-/// pseudo-header's sum and nothing else. A finished checksum that happens to look so comes out as it was; one that is
-/// wrong stays wrong, but for one in 65,535 that looks so.
+/// Does the same if the checksum looks left open, for paths that don't report which frames' checksums are open: the
+/// field then holds the pseudo-header's sum and nothing else. A finished checksum that happens to look so comes out as
+/// it was. A wrong one stays wrong, except for one in 65,535 that looks so.
 #[inline]
 pub fn complete_open_checksum(frame: &mut [u8]) {
     let _ = complete(frame, true);
@@ -190,8 +192,8 @@ fn complete(frame: &mut [u8], only_open: bool) -> Option<()> {
 
 /// Which frames a forwarder takes. The default takes every frame.
 ///
-/// It means the same as the filter of the XDP program on paths that have one, so that a run takes the same frames on
-/// every path.
+/// The filter means the same as the one in the XDP program, on paths that have such a program, so that a run takes the
+/// same frames on every path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TakeFilter {
     /// Every frame.
@@ -203,9 +205,9 @@ pub enum TakeFilter {
     /// UDP datagrams from or to an address and a port: a forwarder carries the answers, too. Not those in fragments or
     /// behind IPv6 extension headers.
     Udp {
-        /// The source's or the destination's; `None`: any.
+        /// Address of the source or of the destination; `None`: any.
         ip: Option<IpAddr>,
-        /// The source's or the destination's; `None`: any.
+        /// Ports of the source or of the destination; `None`: any.
         ports: Option<RangeInclusive<u16>>,
     },
 }

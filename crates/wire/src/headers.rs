@@ -1,5 +1,5 @@
-//! Where the headers of a packet lie, without judging the packet: for forwarders, which pass on what is wrong, and for
-//! captures, which look at it.
+//! Positions of the headers in a packet, without judging the packet: for forwarders, which pass on what is wrong, and
+//! for captures, which look at it.
 //!
 //! Unlike [`crate::parse_udp`], nothing is refused for its lengths or checksums. What ends too early has no upper
 //! layer; a fragment has one only if it is the first.
@@ -20,11 +20,11 @@ pub(crate) struct Headers {
     pub(crate) v6: bool,
     /// A part of a packet.
     pub(crate) fragment: bool,
-    /// Protocol of the upper layer; of the header that comes next where the walk is `broken`.
+    /// Protocol of the upper layer; of the header that comes next if the walk is `broken`.
     pub(crate) protocol: u8,
     /// The extension headers are cut or too many.
     pub(crate) broken: bool,
-    /// Offset of the upper layer's header; `None` in a later fragment and where the extension headers are cut or too
+    /// Offset of the upper layer's header; `None` in a later fragment and if the extension headers are cut or too
     /// many.
     pub(crate) l4: Option<usize>,
     /// Offset of the packet's end as the IP header has it; may lie beyond the frame's.
@@ -39,7 +39,7 @@ impl Headers {
     }
 }
 
-/// Finds them in a frame with up to two VLAN tags; `None` where there is no whole IP header.
+/// Finds them in a frame with up to two VLAN tags; `None` if there is no whole IP header.
 #[inline]
 pub(crate) fn find(frame: &[u8], ethernet: &eth::Ethernet) -> Option<Headers> {
     match ethernet.ethertype {

@@ -85,7 +85,7 @@ pub(crate) fn parse_echo_request(frame: &[u8], ethernet: &Ethernet, vlan: Option
 }
 
 /// Turns an echo request into its reply and returns the reply's length (padding, if any, included); `None`, with the
-/// frame unchanged, where it is no valid echo request. VLAN tags are kept.
+/// frame unchanged, if it is no valid echo request. VLAN tags are kept.
 pub fn answer_echo_in_place(frame: &mut [u8]) -> Option<usize> {
     let ethernet = eth::parse(frame)?;
     let echo = find(frame, &ethernet)?;

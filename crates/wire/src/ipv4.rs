@@ -23,7 +23,7 @@ pub const fn is_one_host(ip: Ipv4Addr) -> bool {
     matches!(ip.octets()[0], 1..=223)
 }
 
-/// What a valid header says about the packet.
+/// Lengths and protocol of a packet, as its valid header gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4 {
     /// Bytes of the header with options: 20 to 60.
@@ -37,8 +37,8 @@ pub struct Ipv4 {
 /// Reads the header at the start of `packet` and checks version, lengths, header checksum and options.
 ///
 /// # Errors
-/// [`Reject::TooShort`] where the frame ends before the packet does, [`Reject::BadIpHeader`],
-/// [`Reject::Fragment`], [`Reject::SourceRouted`] where a source route is not yet used up.
+/// [`Reject::TooShort`] if the frame ends before the packet does, [`Reject::BadIpHeader`],
+/// [`Reject::Fragment`], [`Reject::SourceRouted`] if a source route is not yet used up.
 #[inline]
 pub fn parse(packet: &[u8]) -> Result<Ipv4, Reject> {
     let head: &[u8; MIN_HEADER_LEN] = packet.first_chunk().ok_or(Reject::TooShort)?;

@@ -10,7 +10,7 @@ pub const NEXT_ICMPV6: u8 = 58;
 
 const NEXT_UDP: u8 = 17;
 
-/// What a valid header says about the packet.
+/// Lengths and protocol of a packet, as its valid headers give them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6 {
     /// Offset of the upper-layer header: 40, and more behind extension headers.
@@ -24,8 +24,8 @@ pub struct Ipv6 {
 /// Reads the header at the start of `packet` and walks the extension headers.
 ///
 /// # Errors
-/// [`Reject::TooShort`] where the frame ends before the packet does, [`Reject::BadIpHeader`],
-/// [`Reject::Fragment`] for any fragment header, [`Reject::SourceRouted`] where segments of a routing header are left.
+/// [`Reject::TooShort`] if the frame ends before the packet does, [`Reject::BadIpHeader`],
+/// [`Reject::Fragment`] for any fragment header, [`Reject::SourceRouted`] if segments of a routing header are left.
 #[inline]
 pub fn parse(packet: &[u8]) -> Result<Ipv6, Reject> {
     let head: &[u8; HEADER_LEN] = packet.first_chunk().ok_or(Reject::TooShort)?;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn authentication_is_walked_over_in_units_of_its_own() {
-        // RFC 4302: 24 bytes are told as 4, and would be 40 if the units were those of the others.
+        // RFC 4302: a length field of 4 means 24 bytes; in the units of the other headers it would mean 40.
         let mut packet = packet(&[(60, 0, 0), (51, 2, 0)]);
         packet[HEADER_LEN + 8 + 1] = 4;
         let want = Ipv6 {

@@ -1,19 +1,20 @@
 //! Packets that go round between a reflector and another program that returns what it gets.
 //!
-//! Between two reflectors that lower the time to live, it bounds how often a packet goes round. An echo server over an
-//! ordinary socket gives each answer a fresh one. What it returns is the payload, so the payload must tell: a packet
-//! that goes round comes again and again from one source with the same bytes. So does every packet of many an ordinary
-//! sender (trafgen, nping, a client that waits for each answer), and no counting tells the two apart. A question does:
-//! in place of an answer the source is sent a *probe*, [`PROBE_LEN`] bytes that nobody else can know. Whoever returns
-//! them is a reflector, and is answered no more. An ordinary sender never does, and has lost one answer.
+//! Between two reflectors that lower the time to live, the time to live bounds how often a packet goes round. An echo
+//! server over an ordinary socket gives each answer a fresh time to live and returns only the payload. So a loop must
+//! be detected by the payload: a packet that goes round comes again and again from one source with the same bytes. Many
+//! ordinary senders (trafgen, nping, a client that waits for each answer) also repeat the same bytes, and no counting
+//! can distinguish the two. A question can: in place of an answer the source is sent a *probe*, [`PROBE_LEN`] bytes
+//! that nobody else can know. A source that returns the probe is a reflector, and is answered no more. An ordinary
+//! sender never returns it, and has lost one answer.
 //!
 //! The probe is due when a source has sent the same bytes [`FIRST_DUE`] times more, then at twice as many, and so on:
 //! three times before a packet has gone round 255 times, 25 times in a thousand million packets.
 //!
-//! What has been seen is kept in a table of fixed size, in sets of four. Newcomers take the places that are free, so
-//! that few packets do not push each other out. In a full set each of the four takes them four times more rarely than
-//! the one before, and so keeps them four times longer: beside other traffic a packet is found again after a long way,
-//! too. Nothing here allocates after the start.
+//! Packets seen are kept in a table of fixed size, in sets of four. A new packet takes a free place, so that few
+//! packets do not push each other out. In a full set, each of the four places takes new packets four times more rarely
+//! than the place before it, and so keeps a packet four times longer. So a packet that took a long way round is found
+//! again even beside other traffic. Nothing here allocates after the start.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -22,23 +23,23 @@ use crate::checksum::Sum;
 use crate::udp::CHECKSUM_OFFSET;
 use crate::{UdpPacket, eth, parse_udp, udp};
 
-/// Payload bytes of a probe: fewer than those of any test packet, so that it is told by its length.
+/// Payload bytes of a probe: fewer than those of any test packet, so that a probe is recognized by its length.
 pub const PROBE_LEN: usize = 12;
 /// Times that a source may send the same bytes again before the first probe.
 pub const FIRST_DUE: u32 = 32;
-/// The most that one packet counts for, where not every packet is looked at: one that comes twice is no loop yet.
+/// Most that one packet counts for, if not every packet is looked at: a packet that comes twice is no loop yet.
 const MOST_WEIGHT: u32 = FIRST_DUE / 2;
-/// Newcomers that an entry withstands for each time that it comes again, and at the most.
+/// Number of newcomers that an entry withstands: for each time that its packet comes again, and at most.
 const LIFE: u8 = 8;
 const MOST_LIFE: u8 = 64;
 const MAGIC: [u8; 4] = *b"loop";
 const SETS: usize = 1024;
 const WAYS: usize = 4;
-/// Sources that are known to return what they get. Another may take the place of one: what went round with that one is
-/// gone by then, and it would be found again.
+/// Number of sources remembered as returning what they get. A newer source may take the place of an older one: packets
+/// that went round with the older source are gone by then, and that source would be found again.
 const RETURNERS: usize = 256;
 
-/// Where a packet came from.
+/// Address and port that a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     ip: [u64; 2],
@@ -46,14 +47,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Of a packet in a frame.
+    /// Returns the source of a packet in a frame.
     #[inline]
     pub fn of(frame: &[u8], p: &UdpPacket) -> Self {
         let at = if p.v6 { 8 } else { 12 };
         Self::at(frame, p, usize::from(p.l3) + at, p.src_port)
     }
 
-    /// Of a packet that was turned already.
+    /// Returns the source of a packet that was turned already: the packet's destination now.
     #[inline]
     pub fn of_turned(frame: &[u8], p: &UdpPacket) -> Self {
         let at = if p.v6 { 24 } else { 16 };
@@ -87,26 +88,26 @@ impl From<SocketAddr> for Source {
     }
 }
 
-/// What is to become of a packet that was looked at.
+/// Decision on a packet that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It is answered.
+    /// The packet is answered.
     Ordinary,
-    /// Its answer is withheld: the probe that comes next is longer than an answer, and nobody is sent more than he
-    /// sent.
+    /// The answer is withheld: the probe that comes next is longer than an answer, and no source is sent more bytes
+    /// than it sent.
     Withheld,
-    /// These bytes take the place of its payload.
+    /// These bytes take the place of the packet's payload.
     Probe([u8; PROBE_LEN]),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     tag: u32,
-    /// Times that it came again.
+    /// Times that the packet came again.
     score: u32,
     /// The next probe is due at this score.
     due: u32,
-    /// Newcomers that it withstands.
+    /// Newcomers that the entry withstands.
     life: u8,
     withheld: bool,
 }
@@ -119,7 +120,7 @@ const NOT_SEEN: Seen = Seen {
     withheld: false,
 };
 
-/// One lane's memory of what came again, and of who returns what he gets.
+/// One lane's memory of packets that came again, and of sources that return what they get.
 #[derive(Debug)]
 pub struct Loops {
     secret: [u64; 2],
@@ -141,14 +142,14 @@ impl Loops {
         }
     }
 
-    /// Whether any source is known to return what it gets: then each packet's is to be looked up, else only that of
-    /// those with [`PROBE_LEN`] bytes of payload.
+    /// Whether any source is known to return what it gets. If so, the source of every packet is to be looked up; if
+    /// not, only the source of packets with [`PROBE_LEN`] bytes of payload.
     #[inline(always)]
     pub fn alert(&self) -> bool {
         self.any
     }
 
-    /// Whether a packet is to be answered: false where its source returns what it gets.
+    /// Whether a packet is to be answered: false if its source returns what it gets.
     pub fn admits(&mut self, source: Source, payload: &[u8]) -> bool {
         let probe = payload.len() == PROBE_LEN && payload.starts_with(&MAGIC);
         if !probe && !self.any {
@@ -207,7 +208,7 @@ impl Loops {
         }
     }
 
-    /// Of all that one packet has in common with itself when it comes again.
+    /// Hashes everything that stays the same when a packet comes again.
     #[inline]
     fn hash(&self, source: Source, payload: &[u8], checksum: u16) -> u64 {
         let mix = |hash: u64, word: u64| {
@@ -227,7 +228,8 @@ impl Loops {
             .fold(self.secret[0], mix)
     }
 
-    /// A number that only who knows the secret, or was sent it, knows to be this source's: SipHash-2-4 of its address.
+    /// Returns the number of this source: SipHash-2-4 of its address. Nobody knows it without the secret, unless it was
+    /// sent to him.
     fn mark(&self, source: Source) -> u64 {
         let [k0, k1] = self.secret;
         let mut v = [
@@ -268,7 +270,7 @@ pub(crate) fn checksum_field(frame: &[u8], p: &UdpPacket) -> u16 {
 }
 
 /// Makes a packet into a probe: its headers stay, its payload becomes `probe`. `len` is the frame's length; `frame` may
-/// have room behind it. Returns the new length; `None`, with nothing changed, where it does not fit or is no UDP
+/// have room behind it. Returns the new length; `None`, with nothing changed, if it does not fit or is no UDP
 /// packet.
 pub fn make_probe_in_place(frame: &mut [u8], len: usize, probe: [u8; PROBE_LEN]) -> Option<usize> {
     let mut p = parse_udp(frame.get(..len)?).ok()?;

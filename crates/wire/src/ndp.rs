@@ -88,13 +88,13 @@ pub(crate) fn parse(frame: &[u8], l3: usize, vlan: Option<u16>) -> Option<SlowPa
         if src.is_unspecified() || dst.is_multicast() && message[4] & FLAG_SOLICITED != 0 {
             return None;
         }
-        // An advertisement without the option tells nothing new (section 7.2.5).
+        // An advertisement without the option carries no new address (section 7.2.5).
         let mac = option.filter(MacAddr::is_unicast)?;
         Some(SlowPath::NeighborAdvert { target, mac, vlan })
     }
 }
 
-/// Walks all options. `None` where one is malformed, `Some(None)` where none is of the wanted kind.
+/// Walks all options. `None` if one is malformed, `Some(None)` if none is of the wanted kind.
 fn link_layer_option(options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut found = None;
     let mut rest = options;
@@ -113,7 +113,7 @@ fn link_layer_option(options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     Some(found)
 }
 
-/// Writes a solicitation for `target` to its solicited-node group and returns the frame's length, or 0 where `out` is
+/// Writes a solicitation for `target` to its solicited-node group and returns the frame's length, or 0 if `out` is
 /// shorter.
 pub fn build_neighbor_solicit(
     out: &mut [u8],
@@ -126,9 +126,9 @@ pub fn build_neighbor_solicit(
     build(out, (src_mac, src_ip), (mac, group), (SOLICIT, 0), target, true, vlan)
 }
 
-/// Writes the advertisement that `target` is at `src_mac` and returns the frame's length, or 0 where `out` is shorter.
-/// `reply_to` is the host that asked; `None` tells all nodes, as the answer to a host that has no address yet. `named`:
-/// with the link-layer address as an option, see [`SlowPath::NeighborSolicit`].
+/// Writes the advertisement that `target` is at `src_mac` and returns the frame's length, or 0 if `out` is shorter.
+/// `reply_to` is the host that asked; `None` sends the advertisement to all nodes, as the answer to a host that has no
+/// address yet. `named`: with the link-layer address as an option, see [`SlowPath::NeighborSolicit`].
 pub fn build_neighbor_advert(
     out: &mut [u8],
     src_mac: MacAddr,

@@ -7,10 +7,10 @@ use crate::bytes::chunk;
 use crate::ipv4::PROTOCOL_UDP;
 use crate::{eth, ipv4, ipv6, udp};
 
-/// Where the parts of a UDP packet lie in its frame; offsets and lengths in bytes.
+/// Positions of the parts of a UDP packet in its frame; offsets and lengths in bytes.
 ///
-/// It belongs to the frame that it was parsed from. Used with another frame it gives other bytes, or none, but never
-/// panics.
+/// A `UdpPacket` belongs to the frame that it was parsed from. Used with another frame it gives other bytes, or none,
+/// but never panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpPacket {
     /// Offset of the IP header.
@@ -51,7 +51,7 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// The reason in snake_case, as it stands in summaries.
+    /// Returns the reason in snake_case, as summaries show it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::TooShort => "too_short",
@@ -148,13 +148,13 @@ pub(crate) fn parse_any(frame: &[u8]) -> Result<UdpPacket, Reject> {
 }
 
 impl UdpPacket {
-    /// Source address; unspecified where `frame` is not the packet's own and too short.
+    /// Source address; unspecified if `frame` is not the packet's own and too short.
     #[inline]
     pub fn src_ip(&self, frame: &[u8]) -> IpAddr {
         self.ip(frame, 12, 8)
     }
 
-    /// Destination address; unspecified where `frame` is not the packet's own and too short.
+    /// Destination address; unspecified if `frame` is not the packet's own and too short.
     #[inline]
     pub fn dst_ip(&self, frame: &[u8]) -> IpAddr {
         self.ip(frame, 16, 24)
@@ -190,7 +190,7 @@ impl UdpPacket {
         self.dst_ip_eq(frame, ips.start()) || ips.start() != ips.end() && ips.contains(&self.dst_ip(frame))
     }
 
-    /// The UDP payload; empty where `frame` is not the packet's own and too short.
+    /// The UDP payload; empty if `frame` is not the packet's own and too short.
     #[inline]
     pub fn payload<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
         let start = usize::from(self.payload);

@@ -13,28 +13,28 @@ const HEAD_LEN: usize = 8;
 /// Statement of an error on the packet that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpError {
-    /// Nobody listens on its port.
+    /// Nobody listens on the packet's port.
     PortUnreachable,
-    /// Its destination can't be reached for another reason.
+    /// The packet's destination can't be reached for another reason.
     Unreachable,
-    /// It went through too many routers.
+    /// The packet went through too many routers.
     TimeExceeded,
-    /// It is too long for the next link.
+    /// The packet is too long for the next link.
     TooLong,
 }
 
 /// An error, and the ends of the UDP packet that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
-    /// Its statement.
+    /// Statement of the error.
     pub error: IcmpError,
     /// Source address of the quoted packet.
     pub src: IpAddr,
-    /// Its destination address.
+    /// Destination address of the quoted packet.
     pub dst: IpAddr,
-    /// Its source port.
+    /// Source port of the quoted packet.
     pub src_port: u16,
-    /// Its destination port.
+    /// Destination port of the quoted packet.
     pub dst_port: u16,
 }
 

@@ -25,13 +25,13 @@ pub struct ReflectFilter {
     pub mac: Option<MacAddr>,
     /// Destination ports that are somebody else's (the host's own sockets), in ascending order.
     pub excluded_ports: Box<[u16]>,
-    /// The reflector's own addresses: what comes from them was made up, or has come back.
+    /// The reflector's own addresses: packets that come from them were made up, or have come back.
     pub own: Box<[IpAddr]>,
     /// Broadcast addresses of its subnets, and their lowest ones, which no host has either.
     pub broadcasts: Box<[Ipv4Addr]>,
     /// The device is a host's way to itself: own and loopback addresses are senders, but for the reflector's own port.
     pub loopback: bool,
-    /// The time to live stays: for a device that makes up what it gives, as often as it is asked.
+    /// The time to live is not lowered: for a device that makes up the packets that it gives, as often as it is asked.
     pub keep_ttl: bool,
 }
 
@@ -46,7 +46,7 @@ macro_rules! reasons {
             /// All reasons, each at its [`Left::index`].
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The reason in snake_case, as it stands in summaries.
+            /// Returns the reason in snake_case, as summaries show it.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -177,8 +177,9 @@ impl ReflectFilter {
         }
     }
 
-    /// Whether a source is an address that packets are taken for, and so the reflector's own: its answer would be a
-    /// packet for the reflector again. The destination is one of those; where none are named it is the only one known.
+    /// Whether a source is one of the addresses that packets are taken for, and so the reflector's own: an answer to it
+    /// would be a packet for the reflector again. The destination is one of these addresses; if the filter names none,
+    /// it is the only one known.
     #[inline(always)]
     pub(crate) fn is_taken(&self, src: IpAddr, is_destination: impl FnOnce() -> bool) -> bool {
         match &self.ip {
@@ -209,7 +210,7 @@ impl ReflectFilter {
         Ok(())
     }
 
-    /// Whether a datagram from `src` to the reflector's own `port` can be answered, where the host's stack has taken
+    /// Whether a datagram from `src` to the reflector's own `port` can be answered, if the host's stack has taken
     /// all else out of it.
     ///
     /// # Errors
@@ -264,8 +265,8 @@ pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_check
     turn(frame, filter, |_, _| Ok(()), |_, _| complete_checksum)
 }
 
-/// As [`reflect_in_place`], and computes the UDP checksum where it [looks left open](udp_checksum_open): for paths that
-/// can't tell which frames have an unfinished one.
+/// Does the same as [`reflect_in_place`], and computes the UDP checksum if it [looks left open](udp_checksum_open): for
+/// paths that can't detect which frames have an unfinished one.
 ///
 /// # Errors
 /// Why the frame was left; it is then unchanged.
@@ -330,7 +331,7 @@ fn turn_parsed(
     Ok(())
 }
 
-/// Takes one from time to live or hop limit, and sees to the IPv4 header checksum; false, with nothing changed, where
+/// Takes one from time to live or hop limit, and sees to the IPv4 header checksum; false, with nothing changed, if
 /// none would be left.
 #[inline(always)]
 fn lower_ttl(frame: &mut [u8], l3: usize, v6: bool) -> bool {
@@ -349,7 +350,7 @@ fn lower_ttl(frame: &mut [u8], l3: usize, v6: bool) -> bool {
     true
 }
 
-/// Apart, so that what is usual stays short.
+/// A function of its own, so that the usual path stays short.
 #[cold]
 fn complete(frame: &mut [u8], p: &UdpPacket) {
     complete_udp_checksum(frame, p);

@@ -14,9 +14,9 @@ use crate::packet::parse_plain;
 use crate::{Left, ReflectFilter, UdpPacket, eth, ipv4, parse_udp, reflect, udp, udp_checksum_open};
 use std::net::Ipv4Addr;
 
-/// Packets that went the long way to one whose headers are kept.
+/// Number of packets that go the long way for each one whose headers are kept.
 const KEEP_EVERY: u32 = 64;
-/// Packets like the one kept before to one exchange of the two.
+/// Number of packets with the older of the two kept headers before the two change places.
 const EXCHANGE_EVERY: u32 = 4;
 
 /// Turns packets round as [`reflect_in_place`](crate::reflect_in_place) does, with the same result for every frame; but
@@ -24,7 +24,7 @@ const EXCHANGE_EVERY: u32 = 4;
 #[derive(Debug)]
 pub struct Reflector<'f> {
     filter: &'f ReflectFilter,
-    /// What is looked at first.
+    /// Headers that a packet is compared with first.
     known: Headers,
     /// The headers before those: packets of two senders in alternation need no parsing either.
     before: Headers,
@@ -36,21 +36,21 @@ pub struct Reflector<'f> {
     loops: Loops,
 }
 
-/// What is known of a frame's UDP checksum.
+/// Treatment of a frame's UDP checksum, by what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// It stays.
+    /// The checksum stays.
     Keep,
-    /// It was left to a device, and is computed.
+    /// The checksum was left to a device, and is computed.
     Compute,
-    /// It is computed where it [looks left open](udp_checksum_open).
+    /// The checksum is computed if it [looks left open](udp_checksum_open).
     Look,
 }
 
 /// Headers of a packet that was turned.
 #[derive(Clone, Copy, Debug)]
 struct Headers {
-    /// As they came, and what they were turned into.
+    /// Headers as they came, and as they leave.
     came: [u8; HEADERS],
     leaves: [u8; HEADERS],
     /// Length of a frame that holds the packet of these headers; `usize::MAX`: none is known.
@@ -113,8 +113,8 @@ impl<'f> Reflector<'f> {
         }
     }
 
-    /// As [`Reflector::turn`] with a finished checksum, but only for a packet with the headers that are looked at
-    /// first: false, with nothing changed, for anything else.
+    /// Does the same as [`Reflector::turn`] with a finished checksum, but only for a packet with the headers that are
+    /// looked at first. Returns false, with nothing changed, for anything else.
     #[inline(always)]
     pub fn turn_alike(&self, frame: &mut [u8]) -> bool {
         self.turn_known(&self.known, frame)
@@ -133,7 +133,7 @@ impl<'f> Reflector<'f> {
         let (src_port, dst_port) = ((word as u16).swap_bytes(), ((word >> 16) as u16).swap_bytes());
         let udp_len = ((word >> 32) as u16).swap_bytes();
         let same = same_headers(headers, &known.came) && len >= known.least_len;
-        // What is less than the first wraps to a large number.
+        // A length below 8, or a port below the first, wraps to a large number.
         let fits = udp_len.wrapping_sub(udp::HEADER_LEN as u16) <= known.most_payload;
         let taken = src_port != 0 && dst_port.wrapping_sub(self.ports.0) <= self.ports.1;
         if !(same & fits & taken) || self.excludes(dst_port) {
@@ -151,7 +151,7 @@ impl<'f> Reflector<'f> {
         !list.is_empty() && list.binary_search(&port).is_ok()
     }
 
-    /// As [`Reflector::turn`], for a frame that [`Reflector::turn_alike`] did not take.
+    /// Does the same as [`Reflector::turn`], for a frame that [`Reflector::turn_alike`] did not take.
     ///
     /// # Errors
     /// Why the frame was left; it is then unchanged.
@@ -197,7 +197,7 @@ impl<'f> Reflector<'f> {
         Ok(())
     }
 
-    /// Keeps the headers of a packet that came so and was turned, where it is of the plain kind.
+    /// Keeps the headers of a packet that came so and was turned, if it is of the plain kind.
     fn keep(&mut self, came: &[u8; HEADERS], turned: &[u8]) {
         // Turning changes nothing that makes a packet plain.
         if parse_plain(turned).is_none() {
@@ -219,7 +219,7 @@ impl<'f> Reflector<'f> {
             came: *came,
             leaves: *leaves,
             least_len: eth::HEADER_LEN + usize::from(total_len),
-            // What is plain holds its own UDP header.
+            // A packet of the plain kind holds its own UDP header.
             most_payload: total_len - (ipv4::MIN_HEADER_LEN + udp::HEADER_LEN) as u16,
         };
     }

@@ -24,9 +24,9 @@ pub struct Merged {
 
 impl Merged {
     /// Reads the headers of a frame that holds datagrams of `segment` bytes of payload each. The frame may be cut
-    /// behind its headers. `csum_start`: offset of the header whose checksum is unfinished, where one is.
+    /// behind its headers. `csum_start`: offset of the header whose checksum is unfinished, if there is one.
     ///
-    /// `None` for other protocols, for tunnels, fragments and IPv6 extension headers, and where lengths contradict.
+    /// `None` for other protocols, for tunnels, fragments and IPv6 extension headers, and if lengths contradict.
     pub fn new(frame: &[u8], segment: usize, csum_start: Option<usize>) -> Option<Self> {
         let ethernet = eth::parse(frame)?;
         let l3 = ethernet.l3;
@@ -90,9 +90,9 @@ impl Merged {
     }
 
     /// Writes datagram `n` of `frame` with headers of its own to the start of `into`; returns the length of that frame,
-    /// or `None` where there is no such datagram, `frame` is cut before its end, or `into` is too short.
+    /// or `None` if there is no such datagram, `frame` is cut before its end, or `into` is too short.
     ///
-    /// The IPv4 identification counts up, as it does where the kernel splits; the UDP checksum is left open.
+    /// The IPv4 identification counts up, as it does when the kernel splits; the UDP checksum is left open.
     pub fn write(&self, frame: &[u8], n: usize, into: &mut [u8]) -> Option<usize> {
         let start = n.checked_mul(self.segment).filter(|&start| start < self.total)?;
         let len = self.segment.min(self.total - start);

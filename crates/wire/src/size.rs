@@ -1,4 +1,4 @@
-//! Sizes of frames: what RFC 2544 calls the frame size, what a payload makes of it, and what it costs on the link.
+//! Sizes of frames: the frame size as RFC 2544 counts it, the frame that a payload makes, and its cost on the link.
 
 use crate::eth::{HEADER_LEN, MIN_FRAME_LEN, TAG_LEN};
 use crate::{ipv4, ipv6, udp};
@@ -40,7 +40,7 @@ impl FrameSize {
         self.0 - Self::FCS_LEN
     }
 
-    /// The UDP payload that fills the frame; `None` where the headers alone are longer.
+    /// The UDP payload that fills the frame; `None` if the headers alone are longer.
     pub const fn payload_len(self, v6: bool, vlan: bool) -> Option<usize> {
         self.without_fcs().checked_sub(Self::header_len(v6, vlan))
     }

@@ -11,11 +11,11 @@ pub const MAX_SLOW_PATH_LEN: usize = eth::HEADER_LEN + eth::TAG_LEN + ndp::PACKE
 /// A frame of the slow path. `vlan` is the VLAN identifier of its tag; an answer carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowPath {
-    /// Who has `target_ip`?
+    /// Question for the MAC address of `target_ip`.
     ArpRequest {
         /// MAC address of the host that asks.
         sender_mac: MacAddr,
-        /// Its address; unspecified in a probe (RFC 5227).
+        /// IPv4 address of the host that asks; unspecified in a probe (RFC 5227).
         sender_ip: Ipv4Addr,
         /// The address asked for.
         target_ip: Ipv4Addr,
@@ -26,30 +26,32 @@ pub enum SlowPath {
     ArpReply {
         /// The host that answers.
         sender_ip: Ipv4Addr,
-        /// Its MAC address.
+        /// MAC address of the host that answers.
         sender_mac: MacAddr,
         /// VLAN of the frame.
         vlan: Option<u16>,
     },
-    /// Who has `target`?
+    /// Question for the MAC address of `target`.
     NeighborSolicit {
         /// MAC address of the host that asks: its link-layer option, else the frame's source.
         src_mac: MacAddr,
-        /// Its address; `None` while it looks for duplicates of the one it wants (RFC 4862).
+        /// IPv6 address of the host that asks; `None` while it looks for duplicates of the address that it wants (RFC
+        /// 4862).
         src_ip: Option<Ipv6Addr>,
         /// The address asked for.
         target: Ipv6Addr,
-        /// Whether the answer names the link-layer address: not to a host that asks us alone, and names none either. It
-        /// knows the address then, and an answer is no longer than the question (RFC 4861, section 7.2.4).
+        /// Whether the answer names the link-layer address: not if the host asks us alone and names no address itself.
+        /// Such a host knows the address already, and an answer is no longer than the question (RFC 4861, section
+        /// 7.2.4).
         named: bool,
         /// VLAN of the frame.
         vlan: Option<u16>,
     },
     /// `target` is at `mac`.
     NeighborAdvert {
-        /// The address told about.
+        /// The address that the advertisement is about.
         target: Ipv6Addr,
-        /// Its MAC address.
+        /// MAC address at which the target is.
         mac: MacAddr,
         /// VLAN of the frame.
         vlan: Option<u16>,

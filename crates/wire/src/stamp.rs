@@ -3,7 +3,7 @@
 /// Bytes that a stamp takes, and so the shortest UDP payload of a test packet.
 pub const STAMP_LEN: usize = 16;
 
-/// What the sender writes into each packet: two little-endian 64-bit numbers.
+/// Numbers that the sender writes into each packet: two little-endian 64-bit values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Number of the packet within its flow, from 0.
@@ -13,7 +13,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Reads the stamp at the start of a UDP payload; `None` where the payload is shorter.
+    /// Reads the stamp at the start of a UDP payload; `None` if the payload is shorter.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Self> {
         let (seq, rest) = payload.split_first_chunk()?;
@@ -23,7 +23,7 @@ impl Stamp {
         })
     }
 
-    /// Writes the stamp to the start of a UDP payload; does nothing where the payload is shorter.
+    /// Writes the stamp to the start of a UDP payload; does nothing if the payload is shorter.
     #[inline]
     pub fn write(&self, payload: &mut [u8]) {
         if let Some(out) = payload.first_chunk_mut::<STAMP_LEN>() {

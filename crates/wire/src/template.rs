@@ -2,9 +2,9 @@
 //!
 //! Writing a 64-byte frame is a copy of the headers, three stores and a dozen additions: the sum of all constant words
 //! is kept, so only ports, stamp and data are summed. The four header lengths that occur (IPv4 or IPv6, with or without
-//! a VLAN tag) are compiled apart, so that no copy has a variable length, and so are short payloads by their number of
-//! words: which of these writers it is, is chosen once for each template. [`Template::write_all`] has the commonest of
-//! them inlined into the caller's loop, chosen once for each call.
+//! a VLAN tag) are compiled apart, so that no copy has a variable length. Short payloads are compiled apart, too, by
+//! their number of words. Each template chooses its writer once. [`Template::write_all`] has the commonest writers
+//! inlined into the caller's loop, and chooses one for each call.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,16 +19,16 @@ pub const MAX_PAYLOAD_V4: usize = 65_535 - ipv4::MIN_HEADER_LEN - udp::HEADER_LE
 /// Longest UDP payload over IPv6, without jumbograms.
 pub const MAX_PAYLOAD_V6: usize = 65_535 - udp::HEADER_LEN;
 
-/// Who computes the UDP checksum.
+/// Place where the UDP checksum is computed: software or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumMode {
-    /// [`Template::write`] does.
+    /// [`Template::write`] computes it.
     Software,
-    /// The device does: only the pseudo-header's sum is written, as `CHECKSUM_PARTIAL` and virtio ask for.
+    /// The device computes it: only the pseudo-header's sum is written, as `CHECKSUM_PARTIAL` and virtio ask for.
     Device,
 }
 
-/// What a [`Template`] is made from.
+/// Settings that a [`Template`] is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateSpec {
     /// Source MAC address.
@@ -49,7 +49,7 @@ pub struct TemplateSpec {
     pub dscp: u8,
     /// Seed of the data.
     pub seed: u64,
-    /// Who computes the UDP checksum.
+    /// Place where the UDP checksum is computed.
     pub checksum: ChecksumMode,
 }
 
@@ -68,7 +68,7 @@ pub enum TemplateError {
     /// The payload has no room for the stamp, or no packet has room for the payload.
     #[error("payload of {len} bytes: want {STAMP_LEN} to {max}")]
     PayloadLength {
-        /// As asked for.
+        /// Payload length that was asked for.
         len: usize,
         /// The most that a packet holds.
         max: usize,
@@ -106,22 +106,22 @@ pub struct Template {
     udp_len: u16,
     /// Sum of the pseudo-header and of the UDP header's constant part.
     constant: Sum,
-    /// The checksum field where the device completes it.
+    /// The checksum field if the device completes it.
     partial: u16,
     seed: u64,
     checksum: ChecksumMode,
-    /// It makes the frame of [`SMALLEST`] bytes, unpadded, with the checksum in software.
+    /// True if the template makes frames of [`SMALLEST`] bytes, unpadded, with the checksum in software.
     smallest: bool,
-    /// Writes it, whatever it is.
+    /// Function that writes any frame of this template.
     writer: Writer,
 }
 
-/// A frame that a template is to write, and what is its own.
+/// A frame that a template is to write, and the values that are this frame's own.
 #[derive(Debug)]
 pub struct Blank<'f> {
-    /// All that is to be written, in the template's length.
+    /// Bytes to be written: as many as the template's frames have.
     pub bytes: &'f mut [u8],
-    /// The caller's; nothing is written of it.
+    /// Flow of the frame, for the caller's own use; nothing of it is written.
     pub flow: u32,
     /// Source and destination port.
     pub ports: (u16, u16),
@@ -130,7 +130,7 @@ pub struct Blank<'f> {
 }
 
 impl Blank<'_> {
-    /// Its stamp, with this time.
+    /// Returns the frame's stamp, with this time.
     #[inline(always)]
     pub fn stamp(&self, time_ns: u64) -> Stamp {
         Stamp { seq: self.seq, time_ns }
@@ -140,7 +140,7 @@ impl Blank<'_> {
 /// Writes a template's frame, of the right length, with these ports (source, destination).
 type Writer = fn(&Template, &mut [u8], [u16; 2], Stamp);
 
-/// Writers for frames with so many bytes before UDP, by the whole words of data.
+/// Writers for frames with `L4` bytes before UDP, by the number of whole words of data.
 const fn short_writers<const L4: usize>() -> [Writer; SHORT_WORDS] {
     [
         Template::write_short::<L4, 0>,
@@ -154,7 +154,7 @@ const fn short_writers<const L4: usize>() -> [Writer; SHORT_WORDS] {
     ]
 }
 
-/// From so many words of data on a loop over vectors is faster than code of constant length.
+/// Number of words of data from which a loop over vectors is faster than code of constant length.
 const SHORT_WORDS: usize = 8;
 
 /// The writer for frames with `L4` bytes before UDP.
@@ -253,7 +253,7 @@ impl Template {
         })
     }
 
-    /// Bytes of a frame without FCS, padded to 60 where it would be shorter.
+    /// Bytes of a frame without FCS, padded to 60 if it would be shorter.
     #[inline]
     pub fn frame_len(&self) -> usize {
         self.frame_len
@@ -301,10 +301,11 @@ impl Template {
         (self.writer)(self, frame, [src_port, dst_port], stamp);
     }
 
-    /// As [`Template::write`], for each of several frames, with one time in all stamps. Over untagged IPv4 with the
-    /// checksum in software, data are written by code within the loop, of constant length up to 63 bytes, chosen once:
-    /// where nothing else bounds the rate, a frame a little longer than the one that rates are quoted for then costs
-    /// little more than it, and so on. All others are written as [`Template::write`] does.
+    /// Does the same as [`Template::write`] for each of several frames, with one time in all stamps. Over untagged IPv4
+    /// with the checksum in software, the loop itself contains the code that writes the data. This code is of constant
+    /// length up to 63 bytes of data, and is chosen once. So if nothing else bounds the rate, a frame a little longer
+    /// than the one that rates are quoted for costs little more than it, and so on. All other frames are written as
+    /// [`Template::write`] does.
     ///
     /// # Panics
     /// When one is not [`Template::frame_len`] bytes long.
@@ -360,8 +361,8 @@ impl Template {
         self.write_constant::<V4>(frame, SMALLEST_DATA, fill, [ports.0, ports.1], stamp);
     }
 
-    /// As [`Template::write`], but from `src` to `dst`, which are of the template's family. What the addresses change
-    /// of the checksums is worked out for each frame.
+    /// Does the same as [`Template::write`], but from `src` to `dst`, which are of the template's family. The change of
+    /// the checksums by these addresses is computed for each frame.
     ///
     /// # Panics
     /// When `frame` is not [`Template::frame_len`] bytes long, or an address is of the other family.
@@ -426,7 +427,7 @@ impl Template {
         }
     }
 
-    /// Panics where a frame is not one of the template's. Every writer asks this first.
+    /// Panics if a frame does not have the template's length. Every writer calls this first.
     #[inline(always)]
     fn check_length(&self, frame: &[u8]) {
         if frame.len() != self.frame_len {
@@ -434,19 +435,19 @@ impl Template {
         }
     }
 
-    /// Where data has `WORDS` whole words, and perhaps a part of one.
+    /// Writes a frame whose data has `WORDS` whole words, and perhaps a part of one.
     fn write_short<const L4: usize, const WORDS: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
         self.check_length(frame);
         self.write_constant::<L4>(frame, self.data_len, data::fill_exactly::<WORDS>, ports, stamp);
     }
 
-    /// Where data has eight bytes or more.
+    /// Writes a frame whose data has eight bytes or more.
     fn write_long<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
         self.check_length(frame);
         self.write_constant::<L4>(frame, self.data_len, data::fill_more, ports, stamp);
     }
 
-    /// Where the device completes the checksum.
+    /// Writes a frame whose checksum the device completes.
     fn write_unsummed<const L4: usize>(&self, frame: &mut [u8], ports: [u16; 2], stamp: Stamp) {
         self.check_length(frame);
         if let Some(headers) = self.headers.first_chunk::<L4>() {
@@ -477,7 +478,8 @@ impl Template {
         }
     }
 
-    /// Writes a frame: these headers, and what is behind them: so many bytes of data, written and summed by `fill`.
+    /// Writes a frame: the given headers, then UDP header, stamp, `data_len` bytes of data that `fill` writes and sums,
+    /// and padding.
     #[inline(always)]
     fn write_behind<const L4: usize>(
         &self,
@@ -526,7 +528,7 @@ impl Template {
     }
 
     /// Replaces the send time in a frame that [`Template::write`] has written, and updates the checksum (RFC 1624).
-    /// The frame is then what `write` with the new time would have made it. Does nothing where `frame` is shorter.
+    /// The frame is then what `write` with the new time would have made it. Does nothing if `frame` is shorter.
     #[inline]
     pub fn restamp(&self, frame: &mut [u8], time_ns: u64) {
         let at = self.l4 + udp::HEADER_LEN + 8;
@@ -547,11 +549,11 @@ fn wrong_length(len: usize, wanted: usize) -> ! {
     panic!("frame of {len} bytes: the template's have {wanted}")
 }
 
-/// What is in the checksum field.
+/// Content of the checksum field.
 enum Field {
     /// The checksum; this is the sum of all constant words that it covers.
     Sum(Sum),
-    /// What the device completes.
+    /// The sum of the pseudo-header, which the device completes.
     Partial(u16),
 }
 
@@ -605,7 +607,7 @@ impl PayloadTemplate {
         data::fill(data::base(self.seed, stamp.seq), data_out);
     }
 
-    /// Replaces the send time in a payload; does nothing where `payload` is shorter than a stamp.
+    /// Replaces the send time in a payload; does nothing if `payload` is shorter than a stamp.
     #[inline]
     pub fn restamp(&self, payload: &mut [u8], time_ns: u64) {
         if let Some(time) = chunk_mut::<8>(payload, 8) {

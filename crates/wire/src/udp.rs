@@ -22,7 +22,7 @@ pub(crate) fn pseudo_header<const N: usize>(addresses: &[u8; N], protocol: u8, u
     sum
 }
 
-/// The sum of the packet's pseudo-header; `None` where the frame ends before its addresses.
+/// The sum of the packet's pseudo-header; `None` if the frame ends before its addresses.
 #[inline(always)]
 fn pseudo(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     let l3 = usize::from(p.l3);
@@ -34,7 +34,7 @@ fn pseudo(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     })
 }
 
-/// The sum over pseudo-header, UDP header and payload; `None` where the frame ends before the packet.
+/// The sum over pseudo-header, UDP header and payload; `None` if the frame ends before the packet.
 #[inline(always)]
 fn sum(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     let len = HEADER_LEN + usize::from(p.payload_len);
@@ -42,7 +42,7 @@ fn sum(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     Some(pseudo(frame, p)?.bytes(datagram))
 }
 
-/// The part of that before the payload; `None` where there is no checksum, or the frame ends before.
+/// The part of [`sum`] before the payload; `None` if there is no checksum, or the frame ends before.
 #[inline(always)]
 pub(crate) fn sum_before_payload(frame: &[u8], p: &UdpPacket) -> Option<Sum> {
     let header = u64::from_le_bytes(*chunk(frame, usize::from(p.l4))?);
@@ -93,7 +93,7 @@ pub fn udp_checksum_open(frame: &[u8], p: &UdpPacket) -> bool {
 }
 
 /// Computes the packet's UDP checksum from scratch and writes it: for frames whose checksum was left to a device that
-/// never saw them (`CHECKSUM_PARTIAL`). Does nothing where the frame ends before the packet.
+/// never saw them (`CHECKSUM_PARTIAL`). Does nothing if the frame ends before the packet.
 #[inline]
 pub fn complete_udp_checksum(frame: &mut [u8], p: &UdpPacket) {
     let at = usize::from(p.l4) + CHECKSUM_OFFSET;

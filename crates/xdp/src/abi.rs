@@ -1,5 +1,5 @@
-//! What the programs and this process share, by the same names: the structs of `xdp/run.h`, `xdp/lane.h`, `xdp/own.h`
-//! and `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
+//! Structs shared by the programs and this process, under the same names: those of `xdp/run.h`, `xdp/lane.h`,
+//! `xdp/own.h` and `xdp/forward.bpf.c`. `layout_tests.rs` compares every field with the objects.
 
 use mpps_sys::map::Shared;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ macro_rules! plain {
 }
 
 plain! {
-    /// So many addresses from one on: `xdp/within.h`.
+    /// Range of `count` addresses from one on: `xdp/within.h`.
     #[derive(Default)]
     Within: 24 {
         high: u64,
@@ -157,7 +157,7 @@ plain! {
     }
 }
 
-/// As it lies in the program's memory.
+/// Returns the bytes of a value, as they lie in the program's memory.
 pub(crate) fn bytes_of<T: aya::Pod>(value: &T) -> Vec<u8> {
     // SAFETY: `Pod` types have no padding: all bytes of `value` are set, and there are as many as it is long.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()

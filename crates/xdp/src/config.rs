@@ -2,10 +2,10 @@
 
 use mpps_io::{PortSpec, SpecError};
 
-/// Where the programs run.
+/// Mode in which the programs run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, or on socket buffers where the driver can't (told in the report).
+    /// In the driver, or on socket buffers if the driver can't (shown in the report).
     #[default]
     Auto,
     /// In the driver.
@@ -24,7 +24,7 @@ pub enum Clock {
     Packet,
 }
 
-/// What is verified of a packet that comes back.
+/// Checks made on a packet that comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// Checksum and every byte of the data.
@@ -39,11 +39,11 @@ pub enum Check {
 pub struct Config {
     /// The interface.
     pub device: String,
-    /// Where the programs run.
+    /// Mode in which the programs run.
     pub mode: Mode,
     /// How often the time of arrival is read.
     pub clock: Clock,
-    /// What is verified of packets that come back.
+    /// Checks made on packets that come back.
     pub check: Check,
     /// Frames that the kernel makes at a time, 1 to 256; `None`: chosen from the rate.
     pub batch: Option<u32>,

@@ -65,7 +65,7 @@ impl XdpPort {
             return SourceTotals::default();
         };
         let test = s.test.load(Relaxed);
-        // What is counted is sent back or on; a forwarder tells itself what was not.
+        // A reflector sends back every packet that it counts. A forwarder counts by itself the frames that it sends.
         let tx = match self.which {
             Which::Reflect => test,
             _ => s.tx.load(Relaxed),
@@ -103,7 +103,7 @@ impl XdpPort {
                     _ => take(&row.rx),
                 };
                 let taken = KernelRow {
-                    // What a reflector takes it sends back.
+                    // A reflector sends back every packet that it takes.
                     tx: match self.which {
                         Which::Reflect => rx,
                         _ => take(&row.tx),

@@ -1,4 +1,4 @@
-//! From what a run asks to the programs' constants, and how large their maps are.
+//! Computes the programs' constants from the specification of a run, and the sizes of their maps.
 
 use crate::abi::{ADDRESSES, Axis, LANES, Loops, OCTAVES, Octave, Plan, Row, Within, bytes_of, flag};
 use crate::config::{Check, Clock, Config};
@@ -30,7 +30,7 @@ const SERIES_BYTES: u64 = 1 << 30;
 const MAX_SLIPS: u64 = 1 << 21;
 /// Packets that the clock's reading is good for at the most; the sender's bulk is as large.
 const CLOCK_EVERY: u32 = 16;
-/// No path of this kind is faster, packets/s: for what may be in flight where no rate is given.
+/// Rate that no path of this kind exceeds, packets/s: for what may be in flight if no rate is given.
 const FASTEST_PPS: f64 = 3e7;
 
 /// A constant of a program: its name, and how it lies in memory.
@@ -45,7 +45,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// For rows of this length that stay open for so long.
+    /// Returns the sizes for rows of this length that stay open for the settle time.
     pub(crate) fn of(series: Series) -> Self {
         let rows_per_period = MIN_PERIOD_NS.div_ceil(series.interval_ns).max(1);
         let open = |slack: u64, length: u64| (series.settle_ns + GRACE_NS + slack) / length + 2;
@@ -81,7 +81,7 @@ impl Sizes {
     }
 }
 
-/// What a device and its namespace are to the programs.
+/// Properties of a device and its namespace that the programs know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) sources: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Place {
     pub(crate) mac: [u8; 6],
     /// Listeners take only frames to it.
     pub(crate) own_mac: bool,
-    /// Frames come in poll loops, whose end the kernel tells.
+    /// Frames come in poll loops, and the kernel reports the end of each.
     pub(crate) polled: bool,
     pub(crate) veth: bool,
     /// The driver moves the start of frames that it is given.
@@ -185,7 +185,7 @@ fn within(range: &AddressRange) -> Within {
     }
 }
 
-/// The number of the network namespace of this thread; 0 where it can't be had.
+/// Returns the number of the network namespace of this thread; 0 if it can't be read.
 fn namespace() -> u32 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |m| m.ino() as u32)
@@ -297,7 +297,7 @@ pub(crate) fn unanswered(spec: &Unanswered) -> Constant {
     ("LOOPS", bytes_of(&loops))
 }
 
-/// Appends to a list where there is room.
+/// Appends to a list if there is room.
 fn put<T>(list: &mut [T], count: &mut u32, value: T) {
     if let Some(place) = list.get_mut(*count as usize) {
         *place = value;
@@ -398,7 +398,7 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     Ok(())
 }
 
-/// What is added where flows are told by their addresses, too.
+/// Adds the constants for flows that differ in their addresses, too.
 fn varying(plan: &mut Plan, spec: &TrafficSpec) {
     let [(from, of_from), (to, of_to)] = spec.arriving();
     plan.own = within(&addresses::from(to, of_to));
@@ -441,7 +441,7 @@ pub(crate) fn sums(plan: &Plan, header: &[u8], src: IpAddr, dst: IpAddr) -> (u16
     (folded(u64::from(plan.sum) + ends), !folded(fixed + ends))
 }
 
-/// For programs with windows: where there is one source, none of what several need is loaded.
+/// Flags programs with windows that have several sources. With one, the code that several need is not loaded.
 fn several_sources(plan: &mut Plan) {
     if plan.sources > 1 {
         plan.flags |= flag::SEVERAL;
@@ -474,7 +474,7 @@ impl FlowSizes {
         self.table * PLACE_BYTES + self.flows * (DROP_FLOW_BYTES + self.words * WORD_BYTES)
     }
 
-    /// Refuses what there is no memory for. `available`: bytes, where that is known.
+    /// Refuses what there is no memory for. `available`: bytes, if that is known.
     pub(crate) fn check(&self, device: &str, available: Option<u64>) -> Result<()> {
         let most = u64::from(u32::MAX);
         let fits = self.table <= most && self.flows * self.words <= most;
@@ -583,7 +583,7 @@ mod tests {
             .chunks_exact(4)
             .map(|b| f64::from(u32::from_ne_bytes([b[0], b[1], b[2], b[3]])) / f64::from(1 << 24))
             .collect();
-        // Linear between entries; beyond the last its value and a draw anew, so mean = sum / 1023 of the rest.
+        // Linear between entries. Beyond the last entry, its value plus another draw, so mean = sum / 1023 of the rest.
         let steps: f64 = table.windows(2).map(|w| (w[0] + w[1]) / 2.0).sum();
         let mean = (steps + table[1023]) / 1023.0;
         assert!((mean - 1.0).abs() < 1e-3, "{mean}");

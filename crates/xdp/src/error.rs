@@ -1,8 +1,8 @@
-//! What an error of the loader or of the system means for a run.
+//! Converts errors of the loader and of the system into errors of the path.
 
 use mpps_io::{Error, ErrorKind};
 
-/// The path's error for that of the crate that attaches programs.
+/// Returns the path's error for an error of `xsk`, the crate that attaches programs.
 #[cold]
 pub(crate) fn of(error: xsk::Error) -> Error {
     let (kind, op, object) = match &error {

@@ -283,7 +283,7 @@ fn reasons_have_the_programs_places_and_names_and_those_of_the_lanes() {
         names.map(|&(place, name)| (place, name.as_str().to_owned())).collect()
     };
     let (left, run) = (counted(UDP_H, "LEFT_TOO_SHORT"), counted(RUN_H, "NEIGHBOR_SERVICE"));
-    // What `forward` does not take is the host's, which has a counter of its own.
+    // Frames that `forward` does not take are the host's, which has a counter of its own.
     assert_eq!(run[&14], "not_taken");
     let named = |place: usize| BTreeMap::from([(place, run[&place].clone())]);
     let mut reflect = left.clone();
@@ -343,7 +343,7 @@ fn flags_and_sizes_are_the_programs() {
     let ours: BTreeMap<u64, String> = ours.map(|(kind, name)| (kind.into(), name.to_owned())).into();
     let source = include_str!("../bpf/forward.bpf.c");
     assert_eq!(ours, enumeration(source, "REWRITE_L2"));
-    // What is in no struct; the lengths of lists that are in one are compared with it.
+    // Constants that are in no struct. The lengths of lists inside a struct are compared with the struct.
     assert!(include_str!("../bpf/loops.h").contains(&format!("\tSETS = {SETS},")));
     assert!(RUN_H.contains(&format!("OCTAVES = {OCTAVES}, OCTAVE = {OCTAVE} ")));
 }

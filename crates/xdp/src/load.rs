@@ -48,7 +48,7 @@ impl Which {
     }
 }
 
-/// What the maps and constants of an object are to be.
+/// Maps and constants that an object is to have.
 pub(crate) struct Wanted<'a> {
     pub(crate) which: Which,
     pub(crate) plan: &'a Plan,
@@ -68,14 +68,14 @@ pub(crate) struct Loaded {
 }
 
 const LOAD: &str = "load XDP programs for";
-/// Where a kernel describes its types (BTF), if it does.
+/// File in which a kernel describes its types (BTF), if it does.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 impl Loaded {
     /// Makes the maps.
     pub(crate) fn new(device: &str, wanted: &Wanted<'_>) -> Result<Loaded> {
         let object: Arc<str> = device.into();
-        // It reads the kernel's types, some megabytes, by itself.
+        // The loader reads the kernel's types, some megabytes, by itself.
         let mut loader = EbpfLoader::new();
         loader.override_global("PLAN", wanted.plan, true);
         for (name, value) in &wanted.constants {
@@ -151,8 +151,8 @@ impl Loaded {
         loaded
     }
 
-    /// Loads a program for a tracepoint and attaches it, until this is dropped. False where the kernel has no such
-    /// tracepoint, or does not tell its types and the program needs them.
+    /// Loads a program for a tracepoint and attaches it, until this is dropped. Returns false if the kernel has no such
+    /// tracepoint, or does not describe its types and the program needs them.
     pub(crate) fn tap(&mut self, name: &str, tracepoint: &str, typed: bool) -> Result<bool> {
         if typed && !self.typed {
             return Ok(false);
@@ -174,7 +174,7 @@ impl Loaded {
     }
 }
 
-/// What all kinds of maps have in common.
+/// Returns the data that all kinds of maps have in common.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data) | Map::PerCpuArray(data) | Map::DevMap(data) => Some(data),

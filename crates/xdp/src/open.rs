@@ -24,7 +24,7 @@ const MAX_LINEAR_FRAME: usize = 4096 - 256 - 320;
 const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
 /// Programs of which there is one for frames in several buffers, too: by the same name and `_frags`.
 const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
-/// Frames that the kernel makes at a time where nothing is paced: more gain nothing, fewer cost.
+/// Frames that the kernel makes at a time if nothing is paced: more gain nothing, fewer cost.
 pub(crate) const BATCH: u32 = 64;
 
 /// Packets of a poll loop for which a reflector's reading of the clock is good. It measures no latency: the time only
@@ -88,7 +88,7 @@ type Complete<'a> = dyn Fn(&mut Plan, &[u32]) -> Result<Vec<Constant>> + 'a;
 
 /// Refuses without the capabilities: what the kernel says of a program that may not be loaded names none.
 fn privileges(config: &Config) -> Result<()> {
-    // Of `<linux/capability.h>`.
+    // Numbers from `<linux/capability.h>`.
     const SYS_ADMIN: u32 = 21;
     let wanted = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
     let missing: Vec<_> = wanted
@@ -113,7 +113,7 @@ fn privileges(config: &Config) -> Result<()> {
     ))
 }
 
-/// What is to be loaded on one device or two.
+/// Programs and maps to load on one device or two.
 pub(crate) struct Order<'a> {
     pub(crate) which: Which,
     pub(crate) series: Series,
@@ -135,15 +135,17 @@ impl Order<'_> {
     }
 }
 
-/// Attaches what sees packets that a device refuses after a program has sent them, and only those; false where the
-/// kernel does not tell its types, or has not all of the tracepoints. `counted`: the driver counts what is sent back. A
-/// tracepoint that is passed with every bulk of packets costs about 3 ns per packet, refused or not.
+/// Attaches the tracepoint programs that see packets which a device refuses after a program has sent them, and no
+/// others. Returns false if the kernel does not describe its types, or lacks one of the tracepoints. `counted`: the
+/// driver counts what is sent back, so that tracepoint is left out. A tracepoint that is passed with every bulk of
+/// packets costs about 3 ns per packet, refused or not.
 fn tap_refusals(loaded: &mut Loaded, order: &Order<'_>, skb: bool, counted: bool) -> Result<bool> {
     let mut taps: Vec<_> = match (order.which, skb) {
         (Which::Drop, _) => vec![],
-        // What only answers would see what the lanes of the other way send by the same device.
+        // A port that only answers attaches none: it would see packets that the other direction's lanes send by this
+        // device.
         (Which::Traffic, _) if order.lanes == 0 => vec![],
-        // On socket buffers lanes send as ever.
+        // Lanes send in the same way when the program runs on socket buffers.
         (Which::Traffic, _) => vec![("redirect_err", "xdp_redirect_err"), ("devmap_xmit", "xdp_devmap_xmit")],
         (_, true) => vec![("redirect_err", "xdp_redirect_err"), ("exception", "xdp_exception")],
         (_, false) => vec![
@@ -181,7 +183,7 @@ pub(crate) fn possible_cpus() -> u32 {
     )
 }
 
-/// Loads and attaches; in the driver first, and where it can't and that is left to us, on socket buffers.
+/// Loads and attaches the programs: in the driver or, if it can't and the mode is left to us, on socket buffers.
 pub(crate) fn load(devices: Vec<XdpDevice>, order: &Order<'_>) -> Result<XdpPort> {
     let skb_only = devices.iter().any(|d| d.config.mode == Mode::Skb);
     let may_skb = devices.iter().all(|d| d.config.mode == Mode::Auto);
@@ -209,10 +211,10 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         devices: [index(0), index(1)],
         mac: first.device.mac,
         own_mac: first.config.promisc != Some(true),
-        // Frames come to a tap from whoever writes to it, and in no poll loop whose end would be seen.
+        // Frames of a tap come from the process that writes to it, and in no poll loop whose end would be seen.
         polled: devices.iter().all(|d| d.device.driver != "tun"),
         veth: first.device.driver == "veth",
-        // A bond hands them to the devices below it.
+        // A bond hands frames to the devices below it.
         moved: devices
             .iter()
             .any(|d| matches!(d.device.driver.as_str(), "virtio_net" | "bonding")),
@@ -320,7 +322,7 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     Ok(port)
 }
 
-/// Has the device receive frames for other MAC addresses, until this is dropped.
+/// Makes the device receive frames for other MAC addresses, until this is dropped.
 fn promiscuous(device: &NetDev) -> Result<Promiscuous> {
     Promiscuous::hold(device.ifindex).map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM) => {
@@ -377,7 +379,7 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
 }
 
 impl XdpDevice {
-    /// What the path can do on it.
+    /// Returns what the path can do on the device.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -388,8 +390,9 @@ impl XdpDevice {
     }
 }
 
-/// Whether frames from XDP programs may be sent out of the device; where the kernel does not tell (before Linux 6.3),
-/// the first that is sent will. A program is attached by now, without which many drivers have no rings for them.
+/// Refuses a device that can't send frames from XDP programs. If the kernel does not report that (before Linux 6.3),
+/// the first frame sent shows it. A program is attached by now, without which many drivers have no rings for such
+/// frames.
 pub(crate) fn check_transmit(device: &NetDev) -> Result<()> {
     match mpps_netdev::xdp_features(device.ifindex) {
         Ok(Some(features)) if !features.transmit => {}

@@ -27,7 +27,7 @@ use xsk::Attachment;
 const REPEAT: u32 = u32::MAX;
 /// Frames of a question for an address, at the least.
 const MIN_FRAME: usize = 60;
-/// How long programs that have read the flag before it was set may go on counting, where the kernel can't be asked.
+/// How long programs that have read the flag before it was set may go on counting, if the kernel can't be asked.
 const LAST_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// A device that the programs are at.
@@ -36,12 +36,13 @@ pub(crate) struct Site {
     pub(crate) device: NetDev,
     pub(crate) queues: u32,
     pub(crate) _promiscuous: Option<Promiscuous>,
-    /// Packets that it had dropped before when it was to send them, whosever they were; where no tracepoint tells ours,
-    /// or none are.
+    /// Packets of all senders that the device had dropped on transmit before the run. Set only if no tracepoint counts
+    /// the run's own drops, or if the run sends nothing.
     pub(crate) drops_then: Option<u64>,
-    /// Frames sent back that the device had refused before, as its driver counts them; where no tracepoint tells them.
+    /// Frames sent back that the device had refused before the run, by its driver's count. `None` if tracepoints count
+    /// them.
     pub(crate) errors_then: Option<u64>,
-    /// And since then, when it was last looked.
+    /// Frames refused since `errors_then` was read, at the last reading.
     pub(crate) errors: AtomicU64,
     /// Sources of this device.
     pub(crate) sources: u32,
@@ -51,7 +52,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// What the driver counted of frames that were sent back; of a device that is gone, what it had counted.
+    /// Returns the refused frames that the driver has counted since the run began; for a device that is gone, the last
+    /// count.
     fn refused(&self) -> u64 {
         let Some(then) = self.errors_then else { return 0 };
         let device = NetDev::by_index(self.device.ifindex).ok();
@@ -84,12 +86,12 @@ pub(crate) struct Sending {
     pub(crate) batch: AtomicU32,
     /// The user has said how many frames are made at a time.
     pub(crate) fixed_batch: bool,
-    /// What the programs were made for.
+    /// Specification that the programs were made for.
     pub(crate) spec: TrafficSpec,
     pub(crate) windows: Windows,
 }
 
-/// What the programs of a sender keep for themselves.
+/// Maps that only the programs of a sender use.
 #[derive(Debug)]
 pub(crate) struct Windows {
     pub(crate) flows: Mapping<FlowWindow>,
@@ -105,7 +107,7 @@ pub struct XdpPort {
     pub(crate) remarks: Vec<String>,
     pub(crate) plan: Box<Plan>,
     pub(crate) sites: Vec<Site>,
-    /// The report tells the ports apart.
+    /// The report shows results per port, by name.
     pub(crate) named: bool,
     pub(crate) sending: Option<Sending>,
     pub(crate) run: Mapping<Run>,
@@ -128,7 +130,7 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Remarks for the user: what was asked for and could not be had.
+    /// Returns remarks for the user: what was asked for and is not available.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
@@ -166,7 +168,8 @@ impl XdpPort {
         lane.pending.store(0, Relaxed);
     }
 
-    /// The error of a call that was to send. What may pass is told as a link that is down: the run goes on.
+    /// Returns the error of a call that was to send. A failure that may pass is reported as a link that is down: the
+    /// run goes on.
     #[cold]
     fn unsent(from: &Departure, error: &io::Error) -> Error {
         let name = from.name.as_str();
@@ -188,7 +191,7 @@ impl XdpPort {
         told + self.sites.get(port).map_or(0, Site::refused)
     }
 
-    /// Packets that the device of port `port` has dropped when it was to send them, whosever they were.
+    /// Returns the packets of all senders that the device of port `port` dropped on transmit since the run began.
     fn dropped_sent(&self, port: usize) -> Option<u64> {
         let site = self.sites.get(port)?;
         let then = site.drops_then?;
@@ -341,7 +344,7 @@ impl KernelPort for XdpPort {
             let known = schedule.packets != u64::MAX && times.end_ns != u64::MAX;
             let mut due = times.start_ns.saturating_add((first >> 64) as u64).saturating_add(gap);
             if known && schedule.random.is_some() {
-                // As the program has it: the last to leave do so before the end.
+                // As in the program: even the last packet leaves before the end.
                 due = due.min(times.end_ns.saturating_sub(1));
             }
             lane.due_ns.store(due, Relaxed);

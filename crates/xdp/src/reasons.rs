@@ -57,11 +57,11 @@ const DOUBTS: [(usize, Reason); 4] = [
     (30, Reason::ContestedGap),
 ];
 
-/// What the programs of a workload count by reason: place and name.
+/// Returns the reasons that the programs of a workload count: place and name.
 pub(crate) fn of(which: Which) -> Names {
     match which {
         Which::Reflect => &[&LISTENER, &REFLECTOR],
-        // What is not taken is the host's: it is in `left_to_host`.
+        // Frames that are not taken are the host's: they are counted in `left_to_host`.
         Which::Forward => &[&FORWARDER],
         Which::Traffic => &[&SERVICE, &RECEIVER],
         Which::Drop => &[&LISTENER, &RECEIVER, &DOUBTS],

@@ -1,4 +1,4 @@
-//! What a run asks of the programs: plain data, made by the program from its plan.
+//! Specification of a run for the programs: plain data, made by `mpps` from its plan.
 
 use mpps_io::selection::Listed;
 use mpps_io::{FlowSet, Request, Selection};
@@ -10,21 +10,21 @@ use std::ops::RangeInclusive;
 pub struct Series {
     /// Length of a row, ns.
     pub interval_ns: u64,
-    /// How long a packet may take to come back, ns; 0 where none does.
+    /// How long a packet may take to come back, ns; 0 if none does.
     pub settle_ns: u64,
 }
 
 /// Addresses that the programs answer for: ARP, neighbour solicitation, ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// At most 8 of IPv4 and 8 of IPv6 one by one, and the range that packets are taken to. Empty where the host
+    /// At most 8 of IPv4 and 8 of IPv6 one by one, and the range that packets are taken to. Empty if the host
     /// answers itself.
     pub addresses: Listed,
-    /// Whose MAC address is asked for before the run; its answers are noted.
+    /// Next hop whose MAC address is asked for before the run; its answers are recorded.
     pub next_hop: Option<IpAddr>,
 }
 
-/// How packets of `sendrecv` come to where they are received.
+/// Way of a `sendrecv` packet from its sender to its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
     /// Back to the device that they left by, with addresses and ports exchanged.
@@ -60,7 +60,7 @@ pub struct TrafficSpec {
     pub cores: Vec<usize>,
     /// Packets are received.
     pub receive: bool,
-    /// How they come to where they are.
+    /// Way of the packets to the device that receives them.
     pub arrival: Arrival,
     /// Packets/s over all lanes; `None`: as fast as they go.
     pub rate_pps: Option<f64>,
@@ -100,7 +100,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What a listener asks for.
+    /// Returns the packets that a listener's request selects.
     pub fn of(request: &Request<'_>) -> Self {
         let (addresses, ports, excluded_ports) = match &request.selection {
             Selection::Udp {
@@ -136,7 +136,7 @@ pub struct ReflectSpec {
 pub struct Unanswered {
     /// The reflector's own addresses.
     pub own: Vec<IpAddr>,
-    /// Broadcast addresses of its subnets; nor is what is sent to them answered.
+    /// Broadcast addresses of its subnets; packets sent to them are not answered, either.
     pub broadcasts: Vec<Ipv4Addr>,
     /// The device is a host's way to itself: own and loopback addresses are answered.
     pub loopback: bool,
@@ -174,7 +174,8 @@ pub enum ForwardTake {
 }
 
 impl ForwardTake {
-    /// What a forwarder asks for; `left`: the addresses that [`Selection::Foreign`] leaves to the host.
+    /// Returns the frames that a forwarder's request selects; `left`: the addresses that [`Selection::Foreign`] leaves
+    /// to the host.
     pub fn of(selection: &Selection, left: Vec<IpAddr>) -> Self {
         match selection {
             Selection::Foreign => Self::Foreign(left),
@@ -187,7 +188,7 @@ impl ForwardTake {
     }
 }
 
-/// What is done to frames that leave.
+/// Change made to frames that leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardRewrite {
     /// Nothing.
@@ -206,11 +207,11 @@ pub enum ForwardRewrite {
 /// A port of `forward`.
 #[derive(Clone, Debug)]
 pub struct ForwardPortSpec {
-    /// As the user wrote it.
+    /// Name of the port, as the user wrote it.
     pub name: String,
-    /// What is taken of what comes in by it.
+    /// Frames taken of those that arrive by this port.
     pub take: ForwardTake,
-    /// What is done to what leaves by it.
+    /// Change made to frames that leave by this port.
     pub rewrite: ForwardRewrite,
 }
 
@@ -219,6 +220,6 @@ pub struct ForwardPortSpec {
 pub struct ForwardSpec {
     /// Rows.
     pub series: Series,
-    /// As many as devices.
+    /// Ports, one for each device.
     pub ports: Vec<ForwardPortSpec>,
 }

@@ -1,4 +1,4 @@
-//! What must be asked of the kernel directly: live frames, the signal that ends a call.
+//! Direct system calls: live frames, and the signal that ends a call.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -93,8 +93,8 @@ struct ProgramLoad {
     prog_flags: u32,
 }
 
-/// Whether the kernel lacks helpers for frames in several buffers. It has them since it has live frames, which all of
-/// its programs need or come beside (Linux 5.18). Whoever may not load programs is told that elsewhere.
+/// Returns whether the kernel lacks helpers for frames in several buffers. They came with live frames (Linux 5.18),
+/// which all programs of this path need or run beside. A missing right to load programs is reported elsewhere.
 #[allow(dead_code)]
 pub(crate) fn lacks_buffer_helpers() -> bool {
     // A call of the helper, and the end.
@@ -124,15 +124,15 @@ pub(crate) fn lacks_buffer_helpers() -> bool {
     }
 }
 
-/// What a program made of one frame, without sending it: its verdict, and the frame. For the tests that include this
-/// file.
+/// Runs a program on one frame without sending the frame; returns its verdict and the frame. For the tests that include
+/// this file.
 #[cfg(test)]
 #[allow(dead_code)]
 pub(crate) fn run_once(program: BorrowedFd<'_>, index: u32, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     run_often(program, index, frame, 1)
 }
 
-/// The same after so many runs, each over what the one before left.
+/// Returns the same after `repeat` runs, each over the frame that the run before left.
 #[cfg(test)]
 #[allow(dead_code)]
 pub(crate) fn run_often(program: BorrowedFd<'_>, index: u32, frame: &[u8], repeat: u32) -> io::Result<(u32, Vec<u8>)> {
@@ -215,7 +215,7 @@ const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
 /// milliseconds.
 ///
 /// # Errors
-/// Where the kernel has no such command, or refuses it because some CPUs have no tick (`nohz_full`).
+/// If the kernel has no such command, or refuses it because some CPUs have no tick (`nohz_full`).
 pub(crate) fn await_programs() -> io::Result<()> {
     // SAFETY: plain numbers.
     match unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) } {

@@ -1,7 +1,8 @@
-//! What the other end of a veth means for frames that programs send into it.
+//! Effect of a veth's other end on frames that programs send into the veth.
 //!
-//! It takes them if it has a poll loop: with an XDP program, or with GRO. Without a program what XDP_TX gives it lies
-//! in its ring and nobody wakes the loop, while what is redirected arrives; with one, XDP_TX is the faster way.
+//! The other end takes frames if it has a poll loop: with an XDP program, or with GRO. Without a program at the other
+//! end, frames sent by XDP_TX lie in its ring and nobody wakes the loop, while redirected frames arrive. With one,
+//! XDP_TX is the faster way.
 
 use crate::abi::flag;
 use crate::load::Which;
@@ -15,9 +16,10 @@ impl XdpPort {
         self.plan.flags & flag::VETH != 0
     }
 
-    /// How frames go back, by what the other end is now: see `send_back` in `xdp/run.h`. Where that can't be found out,
-    /// by the way that always arrives. So do answers of those who send nothing else back: looking would take a
-    /// capability (`CAP_NET_ADMIN`, where the other end is in another namespace) for the whole run.
+    /// Chooses how frames go back, by the present state of the other end: see `send_back` in `xdp/run.h`. If that state
+    /// can't be found out, frames are redirected, which always arrives. Programs that send back nothing but answers
+    /// redirect them, too: looking would take a capability (`CAP_NET_ADMIN`, if the other end is in another namespace)
+    /// for the whole run.
     pub(crate) fn choose_way_back(&self) {
         if self.is_veth() {
             let sends_back = matches!(self.which, Which::Reflect | Which::Forward);
@@ -27,10 +29,10 @@ impl XdpPort {
         }
     }
 
-    /// Whether what is sent arrives; asked while packets go.
+    /// Checks that sent frames arrive; called while packets go.
     ///
     /// # Errors
-    /// `LinkDown`: nothing does, as long as the other end takes nothing from programs.
+    /// `LinkDown`: nothing arrives, as long as the other end takes nothing from programs.
     pub(crate) fn check_other_end(&self) -> Result<()> {
         let from = self.sending.as_ref().map(|sending| &sending.from);
         let veth = from.map_or(self.is_veth(), |from| from.device.driver == "veth");

@@ -12,7 +12,7 @@ use mpps_sys::map::{Mapping, Shared};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
-/// For so long packets may wait for the others of their batch, s.
+/// Time that packets may wait for the others of their batch, s.
 const BATCH_S: f64 = 8e-6;
 
 /// Words of the flows' windows of sequence numbers.
@@ -76,7 +76,8 @@ impl XdpDevice {
         Ok(port)
     }
 
-    /// Those of packets that leave by this device, and are received at the other, which alone gets a program.
+    /// Loads the programs for packets that leave by this device and are received at `to`, which alone gets an XDP
+    /// program.
     fn traffic_to(self, to: Self, spec: &TrafficSpec) -> Result<XdpPort> {
         let from = Departure {
             device: self.device,
@@ -141,7 +142,7 @@ impl XdpDevice {
             spec: spec.clone(),
             from,
         };
-        // What is a pair's first and second where it leaves.
+        // On the way back of two, the first and second of each pair change places when the packet leaves.
         let turned = spec.arrival == Arrival::AcrossBack;
         for (flow, ports) in (0..flows).zip(sending.ports.iter()) {
             let (source, destination) = in_order(turned, spec.flows.ports(flow));
@@ -247,7 +248,7 @@ pub fn across([from, to]: [XdpDevice; 2], [there, back]: &[TrafficSpec; 2]) -> R
     // A driver may send what programs give it only while it has one itself.
     there.check_departure()?;
     back.check_departure()?;
-    // It is told with the device that packets are made for.
+    // The fact `batch` is shown with the device that packets are made for.
     let batch = |port: &mut XdpPort| {
         let place = port.facts.iter().position(|fact| fact.name == "batch");
         place.map(|place| port.facts.remove(place))
@@ -259,7 +260,7 @@ pub fn across([from, to]: [XdpDevice; 2], [there, back]: &[TrafficSpec; 2]) -> R
     Ok([there, back])
 }
 
-/// Frames that are made at a time: few where packets leave one by one, so that none waits long for the others.
+/// Frames that are made at a time: few if packets leave one by one, so that none waits long for the others.
 fn batch_of(lane_pps: Option<f64>) -> u32 {
     let Some(pps) = lane_pps else { return BATCH };
     ((pps * BATCH_S) as u32).next_power_of_two().clamp(4, BATCH)
@@ -278,8 +279,8 @@ impl XdpPort {
     /// the trial before is left in their maps. The address that was heard stays. False: they were not made for such a
     /// trial, and are as they were. It must be over.
     ///
-    /// They are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or ones
-    /// that are not paced.
+    /// Programs are made for trials that differ in rate and length alone: paced ones up to the rate of the first, or
+    /// ones that are not paced.
     pub fn renew(&mut self, spec: &TrafficSpec) -> bool {
         let Some(sending) = &self.sending else { return false };
         let made_for = &sending.spec;
@@ -315,8 +316,8 @@ impl XdpPort {
     /// Empties the maps.
     fn forget(&self, sending: &Sending) {
         fn clear<T: Shared>(map: &Mapping<T>) {
-            // SAFETY: between two trials no thread of this process looks at the maps: whoever begins one has the port
-            // to itself.
+            // SAFETY: between two trials no thread of this process looks at the maps: the thread that begins a trial
+            // has the port to itself.
             unsafe { map.clear() };
         }
         // Programs that run now count nothing any more.

@@ -1,5 +1,5 @@
-//! What `include/uapi/linux/if_xdp.h` says (Linux 6.18): numbers and structures, with their sizes and offsets checked
-//! when the crate is compiled. Written out because distributions' headers and `libc` lag behind the kernel.
+//! Numbers and structures of `include/uapi/linux/if_xdp.h` (Linux 6.18), with sizes and offsets checked when the crate
+//! is compiled. Written out because distributions' headers and `libc` lag behind the kernel.
 
 use core::mem::{offset_of, size_of};
 
@@ -38,7 +38,7 @@ pub const XDP_UMEM_FILL_RING: i32 = 5;
 pub const XDP_UMEM_COMPLETION_RING: i32 = 6;
 /// Socket option: counters ([`RawStatistics`]).
 pub const XDP_STATISTICS: i32 = 7;
-/// Socket option: what was got ([`RawOptions`]).
+/// Socket option: the options in force ([`RawOptions`]).
 pub const XDP_OPTIONS: i32 = 8;
 /// Socket option: packets sent in one system call in copy mode (Linux 6.17).
 pub const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
@@ -173,9 +173,9 @@ const _: () = assert!(size_of::<RawOptions>() == 4);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Desc {
-    /// Where the packet lies, relative to the start of the UMEM.
+    /// Start of the packet, bytes from the start of the UMEM.
     pub addr: u64,
-    /// Its length, bytes.
+    /// Length of the packet, bytes.
     pub len: u32,
     /// `XDP_PKT_CONTD`, `XDP_TX_METADATA`.
     pub options: u32,
@@ -188,10 +188,10 @@ const _: () = assert!(size_of::<Desc>() == 16 && offset_of!(Desc, len) == 8 && o
 pub struct TxMetadata {
     /// `XDP_TXMD_FLAGS_TIMESTAMP` and its like.
     pub flags: u64,
-    /// Where the checksum starts, bytes from the start of the data; on completion the low half of a `u64`, the time of
-    /// transmission in ns.
+    /// First byte of the checksummed range, counted from the start of the data; on completion the low half of a `u64`,
+    /// the time of transmission in ns.
     pub csum_start: u16,
-    /// Where it is stored, bytes from `csum_start`.
+    /// Place where the checksum is stored, bytes from `csum_start`.
     pub csum_offset: u16,
     /// Zero.
     pub reserved: u32,

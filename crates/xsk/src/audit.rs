@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where each chunk of a UMEM was last seen: [`crate::Umem::audit`].
+/// Last known place of each chunk of a UMEM: [`crate::Umem::audit`].
 ///
 /// A chunk is in exactly one place at a time. The account is drawn from what pools and rings held when they were
 /// dropped, and from how far the kernel had come with each ring. With nothing left open, every chunk is in one of the

@@ -75,7 +75,8 @@ pub(crate) fn line_info(object: &[u8]) -> usize {
     word(section(object, ".BTF.ext"), 20)
 }
 
-/// A type: where its name is, its kind, number of members, its size or the type that it is made of, and what follows.
+/// A BTF type: place of its name, kind, number of members, its size or the type that it refers to, and the bytes that
+/// follow.
 struct Type<'a> {
     name: usize,
     kind: u32,

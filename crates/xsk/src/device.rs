@@ -1,6 +1,6 @@
-//! What must be known of a network device before a socket or a program is put on it.
+//! Facts about a network device that are needed before a socket or a program is put on it.
 //!
-//! All of it is asked of the kernel for the network namespace of the calling thread.
+//! All are asked of the kernel for the network namespace of the calling thread.
 
 use std::ffi::CString;
 use std::io;
@@ -63,9 +63,9 @@ const _: () = {
 /// Receive queues of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// Those it has now.
+    /// Number of queues that the device has now.
     pub current: u32,
-    /// The most that it can have.
+    /// Largest number of queues that the device can have.
     pub max: u32,
 }
 
@@ -97,17 +97,17 @@ impl Device {
         }
     }
 
-    /// Its name when it was looked up.
+    /// Returns the name that the device had when it was looked up.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Its index in the namespace.
+    /// Returns the device's index in the namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Its receive queues: one AF_XDP socket can be bound to each.
+    /// Returns the device's receive queues: one AF_XDP socket can be bound to each.
     pub fn queues(&self) -> Result<Queues, Error> {
         let mut channels = Channels {
             cmd: ETHTOOL_GCHANNELS,
@@ -133,7 +133,7 @@ impl Device {
         })
     }
 
-    /// The name of its driver: "veth", "ixgbe"; empty when it doesn't tell.
+    /// Returns the name of the driver: "veth", "ixgbe"; empty if the kernel does not report it.
     pub fn driver(&self) -> String {
         let mut info = DriverInfo {
             cmd: ETHTOOL_GDRVINFO,
@@ -189,7 +189,7 @@ impl Device {
         Ok(unsafe { request.data.number }.max(0) as u32)
     }
 
-    /// Its MAC address.
+    /// Returns the device's MAC address.
     pub fn mac(&self) -> Result<[u8; 6], Error> {
         let request = self.ioctl(libc::SIOCGIFHWADDR as libc::c_ulong, "ask for the MAC address of")?;
         // SAFETY: SIOCGIFHWADDR wrote the address.
@@ -258,10 +258,10 @@ unsafe fn control(command: libc::c_ulong, request: &mut Request) -> io::Result<(
     }
 }
 
-/// The IP addresses of a device, for a filter that leaves the host its own.
+/// Returns the IP addresses of a device, for a filter that leaves the host its own.
 ///
 /// # Errors
-/// When the kernel doesn't tell.
+/// When the kernel does not report them.
 pub fn addresses(device: &str) -> Result<Vec<IpAddr>, Error> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: writes one pointer to `first`.

@@ -21,37 +21,37 @@ pub enum Error {
     ProgramAttached {
         /// The interface.
         device: Arc<str>,
-        /// The program that is there, by number and name where known.
+        /// The program that is there, by number and name if known.
         by: String,
     },
     /// The kernel or the driver can't do it.
     #[error("{object}: {what}: {why}")]
     Unsupported {
-        /// What was asked for.
+        /// Operation or feature that was asked for.
         what: &'static str,
-        /// On what.
+        /// Interface or queue that it was asked for.
         object: Arc<str>,
-        /// Why it can't be had, and what can.
+        /// Reason why it is not available, and what is.
         why: String,
     },
     /// A value that can't be used.
     #[error("{what} of {value}: want {want}")]
     Invalid {
-        /// What was set.
+        /// Name of the value.
         what: &'static str,
         /// The value.
         value: u64,
-        /// What would be right.
+        /// Range or form of a valid value.
         want: String,
     },
     /// Too few frames, or too little memory, for what was asked.
     #[error("{what}: have {have}, need {need}")]
     TooSmall {
-        /// What is too small.
+        /// Name of what is too small.
         what: &'static str,
-        /// How much there is.
+        /// Amount available.
         have: u64,
-        /// How much it takes.
+        /// Amount needed.
         need: u64,
     },
     /// The limit of locked memory is in the way.
@@ -60,7 +60,7 @@ pub enum Error {
          together: raise it or run with CAP_IPC_LOCK"
     )]
     Memlock {
-        /// What was tried.
+        /// Operation that failed.
         op: &'static str,
         /// Bytes needed.
         need: u64,
@@ -85,9 +85,9 @@ pub enum Error {
     /// The privilege is missing.
     #[error("{op} {object}: not permitted: it needs {need}")]
     Permission {
-        /// What was tried.
+        /// Operation that failed.
         op: &'static str,
-        /// On what.
+        /// Object of the operation.
         object: Arc<str>,
         /// The capability that is missing.
         need: &'static str,
@@ -95,9 +95,9 @@ pub enum Error {
     /// No such interface or queue.
     #[error("{object}: {why}")]
     NotFound {
-        /// What was named.
+        /// Name that was not found.
         object: Arc<str>,
-        /// What there is.
+        /// Reason, and what exists instead.
         why: String,
     },
     /// The interface is down; it may come back.
@@ -135,19 +135,19 @@ pub enum Error {
     /// The XDP program could not be loaded or attached.
     #[error("{op} {object}: {why}")]
     Program {
-        /// What was tried.
+        /// Operation that failed.
         op: &'static str,
-        /// On what.
+        /// Object of the operation.
         object: Arc<str>,
-        /// Why it failed.
+        /// Reason of the failure.
         why: String,
     },
     /// Anything else that the operating system refuses.
     #[error("{op} {object}: {source}")]
     Os {
-        /// What was tried.
+        /// Operation that failed.
         op: &'static str,
-        /// On what.
+        /// Object of the operation.
         object: Arc<str>,
         /// The operating system's error.
         source: io::Error,
@@ -164,7 +164,7 @@ impl Error {
         }
     }
 
-    /// What a wake-up that failed means: `None` for "try again", which is no error.
+    /// Returns the error for a wake-up that failed; `None` for "try again", which is no error.
     pub(crate) fn wakeup(op: &'static str, object: &Arc<str>, source: io::Error) -> Option<Self> {
         let object = object.clone();
         match source.raw_os_error() {

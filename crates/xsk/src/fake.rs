@@ -1,8 +1,8 @@
 //! A kernel in memory, for tests without root, interfaces or a kernel that knows AF_XDP; Miri can follow all of it.
 //!
-//! It keeps its side of the four rings as the kernel does: takes chunks from the fill ring, writes packets into them,
-//! puts descriptors into the RX ring; takes descriptors from the TX ring and gives the chunks back through the
-//! completion ring. A test steps it, and can have it err.
+//! The fake keeps its side of the four rings as the kernel does. It takes chunks from the fill ring, writes packets
+//! into them, and puts descriptors into the RX ring. It takes descriptors from the TX ring and gives the chunks back
+//! through the completion ring. A test steps it, and can make it fail.
 
 mod rings;
 
@@ -27,7 +27,7 @@ pub struct FakeConfig {
     pub fill_ring: u32,
     /// Entries of the completion ring.
     pub completion_ring: u32,
-    /// Where the indices of all rings start: near `u32::MAX`, they soon wrap.
+    /// Initial value of the indices of all rings: near `u32::MAX`, they soon wrap.
     pub start: u32,
     /// Ask for wake-ups by the rings' flags (which the test sets), rather than always.
     pub need_wakeup: bool,
@@ -53,7 +53,7 @@ impl Default for FakeConfig {
     }
 }
 
-/// What a fake kernel has counted.
+/// Counters of a fake kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FakeCounters {
     /// Packets dropped because the fill ring was empty, or for their size.
@@ -67,9 +67,9 @@ pub struct FakeCounters {
 /// A packet that the fake kernel took from the TX ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Its bytes.
+    /// Bytes of the packet.
     pub bytes: Vec<u8>,
-    /// Its descriptor's options.
+    /// Options of the packet's descriptor.
     pub options: u32,
     /// TX metadata, if the options say that there is some.
     pub metadata: Vec<u8>,
@@ -94,7 +94,7 @@ struct State {
     /// Taken from the TX ring and not completed yet.
     sent: VecDeque<u64>,
     counters: FakeCounters,
-    /// Where packets go that a wake-up finds in the TX ring.
+    /// Receiver of the packets that a wake-up finds in the TX ring.
     peer: Option<Weak<FakeQueue>>,
 }
 
@@ -242,7 +242,7 @@ impl FakeQueue {
             let known = if self.multi_buffer { XDP_PKT_CONTD } else { 0 } | XDP_TX_METADATA;
             let decoded = self.umem.layout().decode(desc.addr, desc.len);
             let Some((base, offset)) = decoded.filter(|_| desc.len > 0 && desc.options & !known == 0) else {
-                // As the kernel does: refused without a completion.
+                // Like the real kernel: refused without a completion.
                 counters.tx_invalid += 1;
                 return;
             };
@@ -308,7 +308,7 @@ impl FakeQueue {
         self.wakes.load(Ordering::Relaxed)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> FakeCounters {
         self.state().counters
     }

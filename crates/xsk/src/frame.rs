@@ -30,13 +30,13 @@ pub struct Frame<'p> {
 
 const _: () = assert!(size_of::<Frame<'_>>() == 24 && size_of::<Option<Frame<'_>>>() == 24);
 
-/// What the device shall do with a frame as it sends it: [`Frame::request`].
+/// Actions that the device shall take when it sends a frame: [`Frame::request`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxRequest {
     /// Compute the internet checksum from byte `.0` of the data to its end and store it `.1` bytes after `.0`, where
     /// the pseudo-header's sum must be already.
     pub checksum: Option<(u16, u16)>,
-    /// Store the time of transmission, to be had by [`Frame::tx_timestamp`] after completion.
+    /// Store the time of transmission; [`Frame::tx_timestamp`] returns it after completion.
     pub timestamp: bool,
     /// Send at this time, in ns of the device's clock (Linux 6.14; a driver that can).
     pub launch_time: Option<u64>,
@@ -220,7 +220,7 @@ impl<'p> Frame<'p> {
         (flags & XDP_TXMD_FLAGS_TIMESTAMP != 0).then_some(time)
     }
 
-    /// Where the TX metadata lies: `tx_metadata_len` bytes in front of the data.
+    /// Returns the place of the TX metadata: `tx_metadata_len` bytes in front of the data.
     #[inline(always)]
     fn tx_metadata(&self) -> Option<*mut TxMetadata> {
         let len = self.pool.tx_metadata_len as usize;
@@ -272,7 +272,8 @@ impl<'p> Frame<'p> {
         }
     }
 
-    /// What an earlier use of the chunk left at the place of TX metadata must not look like a request of this one.
+    /// Clears the place of the TX metadata: what an earlier use of the chunk left there must not look like a request of
+    /// this one.
     #[inline(always)]
     fn withdraw_old_request(&self) {
         if u32::from(self.flags) & XDP_TX_METADATA == 0

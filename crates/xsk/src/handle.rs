@@ -1,4 +1,4 @@
-//! What the two halves of a socket share: the rings' addresses and the kernel behind them.
+//! State shared by the two halves of a socket: the rings' addresses and the kernel behind them.
 
 use crate::abi::Desc;
 use crate::ring::{Consumer, Producer, RingMap};
@@ -37,7 +37,7 @@ pub(crate) enum Kernel {
     Fake(Arc<crate::fake::FakeQueue>),
 }
 
-/// What a socket is ready for.
+/// Readiness of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// There is something to receive.
@@ -47,7 +47,7 @@ pub struct Ready {
 }
 
 impl Kernel {
-    /// Has the kernel look at the TX ring.
+    /// Makes the kernel look at the TX ring.
     pub(crate) fn wake_tx(&self) -> io::Result<()> {
         match self {
             Self::Linux(socket) => socket.wake_tx(),
@@ -56,7 +56,7 @@ impl Kernel {
         }
     }
 
-    /// Has the kernel look at the fill ring (and, busy polling, at the device).
+    /// Makes the kernel look at the fill ring (and, busy polling, at the device).
     pub(crate) fn wake_rx(&self) -> io::Result<()> {
         match self {
             Self::Linux(socket) => socket.wake_rx(),
@@ -75,7 +75,7 @@ impl Kernel {
     }
 }
 
-/// What was got at bind time, as far as the rings' users must know.
+/// Options in force since binding, as far as the rings' users must know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traits {
     /// The device reads and writes the UMEM itself.
@@ -86,15 +86,15 @@ pub(crate) struct Traits {
     pub(crate) multi_buffer: bool,
 }
 
-/// What both halves of a socket share. Dropped last: accounts for the chunks in the rings, then closes the descriptor
-/// and unmaps the rings.
+/// State shared by both halves of a socket. Dropped last: accounts for the chunks in the rings, then closes the
+/// descriptor and unmaps the rings.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    /// Dropped by hand, between looking at the rings and telling the ledger.
+    /// Dropped by hand, after the rings are read and before the ledger is updated.
     pub(crate) kernel: ManuallyDrop<Kernel>,
     pub(crate) umem: Arc<Umem>,
     pub(crate) rings: Rings,
-    /// Where the rings' indices were when the socket was made.
+    /// Indices of the rings when the socket was made.
     pub(crate) start: Marks,
     /// "veth0 queue 0".
     pub(crate) name: Arc<str>,
@@ -180,8 +180,8 @@ impl Drop for Handle {
         if let Kernel::Fake(queue) = &*self.kernel {
             queue.close();
         }
-        // SAFETY: dropped here and nowhere else, and not used after: only now is the socket closed, and its chunks can
-        // be had by others.
+        // SAFETY: dropped here and nowhere else, and not used after: only now is the socket closed, and its chunks
+        // become available to others.
         unsafe { ManuallyDrop::drop(&mut self.kernel) };
         self.umem.ledger().close_socket(remains);
     }

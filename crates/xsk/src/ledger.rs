@@ -1,9 +1,9 @@
-//! Which chunks are to be had, and where the others were last seen. Off the packet path: consulted when pools and
+//! Chunks that are available, and where the others were last seen. Off the packet path: consulted when pools and
 //! sockets come and go.
 
 use crate::{Audit, Error, Result};
 
-/// Where a chunk is, as far as the ledger knows.
+/// Place of a chunk, as far as the ledger knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Never given away.
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// What a closed socket leaves behind.
+/// Chunks and counts that a closed socket leaves behind.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// Numbers of the chunks in its rings.
@@ -44,7 +44,7 @@ pub(crate) struct Remains {
     pub(crate) bad_descriptors: u64,
 }
 
-/// One entry a chunk, and the sums of what closed sockets left behind.
+/// Account of a UMEM's chunks: one entry per chunk, and the sums of what closed sockets left behind.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     places: Vec<Place>,

@@ -12,11 +12,11 @@
 //!   none is lost and none is in two places.
 //! - Pools and what borrows them stay on one thread (`!Sync`), so the packet path needs neither locks nor atomics
 //!   beyond the rings' indices.
-//! - Frames of two pools are told apart by a comparison of pointers when sent, or by [`Pool::scope`] when compiled.
+//! - Frames of two pools are distinguished by a comparison of pointers when sent, or by [`Pool::scope`] when compiled.
 //! - The rings are reached through raw pointers and atomics only; what the kernel writes there is checked before use:
 //!   an index gives no more than the ring's size, a descriptor no memory outside the UMEM. That it names a chunk only
 //!   once is the kernel's promise (debug builds check it).
-//! - Closing a socket is what makes its chunks available again. Whoever duplicates its descriptor, and so keeps the
+//! - Closing a socket is what makes its chunks available again. Code that duplicates its descriptor, and so keeps the
 //!   kernel receiving after that, breaks the promise that a frame's bytes are its own.
 
 pub mod abi;

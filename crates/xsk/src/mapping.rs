@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// Pages that the packet memory is made of.
+/// Kind of pages that the packet memory consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pages {
@@ -61,7 +61,7 @@ enum Source {
 
 // SAFETY: the mapping owns its memory; the pointer to it is good on every thread.
 unsafe impl Send for Mapping {}
-// SAFETY: sharing the mapping shares an address and a length; what is done with the memory is on whoever does it.
+// SAFETY: sharing the mapping shares an address and a length; the code that uses the memory answers for what it does.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -183,12 +183,12 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         match self.source {
-            // SAFETY: the range was mapped by us and is ours; whoever has pointers into it holds the mapping, too.
+            // SAFETY: the range was mapped by us and is ours; each holder of pointers into it holds the mapping, too.
             Source::Mapped => unsafe {
                 libc::munmap(self.start.as_ptr().cast(), self.len);
             },
             #[cfg(any(test, feature = "fake"))]
-            // SAFETY: allocated by us with this layout; whoever has pointers into it holds the mapping, too.
+            // SAFETY: allocated by us with this layout; each holder of pointers into it holds the mapping, too.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
         }
     }

@@ -1,7 +1,7 @@
-//! One question to the kernel: what it knows of a device (`RTM_GETLINK`, `include/uapi/linux/if_link.h`).
+//! Asks the kernel about a device (`RTM_GETLINK`, `include/uapi/linux/if_link.h`).
 //!
-//! The number of queues where the driver doesn't tell its channels, and which XDP programs are attached: no other
-//! interface tells the second. Works in the network namespace of the calling thread, as sysfs would not.
+//! The answer gives the number of queues, for drivers that do not report their channels, and the attached XDP programs,
+//! which no other interface shows. Works in the network namespace of the calling thread; sysfs would not.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,10 +17,10 @@ const IFLA_XDP_PROG_ID: std::ops::RangeInclusive<u16> = 4..=7;
 const HEADER: usize = 16;
 const IFINFO: usize = 16;
 
-/// What the kernel told of a device.
+/// Answer of the kernel about a device.
 #[derive(Debug, Default)]
 pub(crate) struct LinkInfo {
-    /// Receive queues that the device was made with, if it tells.
+    /// Number of receive queues that the device was made with, if the kernel reports it.
     pub(crate) rx_queues: Option<u32>,
     /// XDP programs attached to it, by id.
     pub(crate) programs: Vec<u32>,

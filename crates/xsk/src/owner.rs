@@ -1,10 +1,10 @@
-//! In debug builds, one byte a chunk says where it is, and each move is checked as it happens. In release builds
-//! nothing of it is left.
+//! In debug builds, one byte per chunk records its place, and each move is checked as it happens. Release builds
+//! contain none of this.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where a chunk is, as we know it.
+/// Place of a chunk, as far as this crate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Owner {
@@ -42,7 +42,7 @@ impl Owners {
         &self.table[(base / self.frame_size) as usize]
     }
 
-    /// A move that we make ourselves.
+    /// Records a move that this crate makes itself.
     ///
     /// # Panics
     /// When the chunk was not where it must have been: an error in this crate.
@@ -54,7 +54,7 @@ impl Owners {
         );
     }
 
-    /// A move that the kernel tells of: false when the chunk was not with the kernel.
+    /// Records a move that the kernel reports; false if the chunk was not with the kernel.
     pub(crate) fn arrived(&self, base: u64, from: Owner, to: Owner) -> bool {
         let (from, to) = (from as u8, to as u8);
         let result = self

@@ -133,7 +133,7 @@ impl Pool {
 }
 
 impl<'p> PoolRef<'p> {
-    /// As [`Pool::allocate`].
+    /// Takes up to `n` free chunks, like [`Pool::allocate`].
     #[inline]
     pub fn allocate(self, n: usize, mut each: impl FnMut(Frame<'p>)) -> usize {
         let mut done = 0;
@@ -145,7 +145,7 @@ impl<'p> PoolRef<'p> {
         done
     }
 
-    /// As [`Pool::allocate_one`].
+    /// Takes one free chunk, like [`Pool::allocate_one`].
     #[inline]
     pub fn allocate_one(self) -> Option<Frame<'p>> {
         let base = self.inner.take(Owner::Held)?;
@@ -154,20 +154,20 @@ impl<'p> PoolRef<'p> {
         Some(unsafe { Frame::new(self.inner, base, self.inner.offset.into(), 0, 0) })
     }
 
-    /// As [`Pool::free`].
+    /// Returns the number of free chunks, like [`Pool::free`].
     #[inline]
     pub fn free(self) -> usize {
         self.inner.len.get() as usize
     }
 
-    /// As [`Pool::frames`].
+    /// Returns the number of chunks that the pool was made with, like [`Pool::frames`].
     #[inline]
     pub fn frames(self) -> usize {
         self.inner.frames as usize
     }
 }
 
-/// What frames and rings refer to.
+/// State of a pool that frames and rings refer to.
 pub(crate) struct PoolInner {
     /// Start of the UMEM; valid as long as `umem`.
     pub(crate) area: NonNull<u8>,
@@ -176,7 +176,7 @@ pub(crate) struct PoolInner {
     len: Cell<u32>,
     /// Starts of free chunks. As long as the UMEM has chunks, so it never overflows.
     list: Box<[Cell<u64>]>,
-    /// Where the data of an allocated frame starts.
+    /// Offset of the data in the chunk of a newly allocated frame, bytes.
     offset: u32,
     pub(crate) tx_metadata_len: u32,
     frames: u32,
@@ -203,7 +203,8 @@ impl PoolInner {
     #[inline(always)]
     pub(crate) fn give(&self, base: u64) {
         let len = self.len.get();
-        // Always so, unless a kernel has told of one chunk twice: then that one is lost, rather than our memory.
+        // Always true, unless a kernel has returned one chunk twice. Then that chunk is lost, rather than our memory
+        // damaged.
         if let Some(cell) = self.list.get(len as usize) {
             cell.set(base);
             self.len.set(len + 1);
@@ -253,7 +254,7 @@ impl PoolInner {
     #[inline]
     pub(crate) fn fill(&self, ring: &mut Producer<u64>, max: u32) -> u32 {
         let (list, len) = (&*self.list, self.len.get());
-        // Those on top, in the order in which they lie: a copy of memory.
+        // The chunks on top of the list are moved in the order in which they lie: a copy of memory.
         let n = ring.room(max).min(max).min(len);
         let mut next = (len - n) as usize;
         let done = ring.produce(n, || {
@@ -283,8 +284,8 @@ impl PoolInner {
     #[inline(always)]
     fn reclaim_in<const UNALIGNED: bool>(&self, ring: &mut Consumer<u64>, mut bad: impl FnMut()) -> u32 {
         let (layout, list, start) = (self.layout, &*self.list, self.len.get());
-        // Always more than the ring holds, unless a kernel has told of one chunk twice: then those are left in the
-        // ring.
+        // Always more than the ring holds, unless a kernel has returned one chunk twice: then the surplus entries stay
+        // in the ring.
         let max = (list.len() as u32).saturating_sub(start);
         let (mut top, mut strays) = (start, 0);
         let taken = ring.consume(max, |addr| {

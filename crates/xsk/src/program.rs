@@ -45,11 +45,10 @@ fn bytes_of<T: aya::Pod>(value: &T) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }.to_vec()
 }
 
-/// Where a program runs.
+/// Mode in which a program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramMode {
-    /// In the driver, or on socket buffers where the driver can't, with the reason told by
-    /// [`Program::why_not_native`].
+    /// In the driver, or on socket buffers if the driver can't; [`Program::why_not_native`] gives the reason.
     #[default]
     Auto,
     /// In the driver, before a socket buffer is made.
@@ -58,7 +57,7 @@ pub enum ProgramMode {
     Skb,
 }
 
-/// Where a program was attached.
+/// Mode in which a program was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedMode {
     /// In the driver.
@@ -97,8 +96,8 @@ impl std::fmt::Debug for Sockets {
     }
 }
 
-/// The error for a program or map that the loader could not bring into the kernel, with all its causes, of which the
-/// loader's own text tells only the first. For crates that load programs of their own beside this one.
+/// Returns the error for a program or map that the loader could not bring into the kernel, with all its causes: the
+/// loader's own text names only the first. For crates that load programs of their own beside this one.
 pub fn load_failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -> Error {
     failure(op, object, error)
 }
@@ -124,7 +123,7 @@ fn failure(op: &'static str, object: &Arc<str>, error: &dyn std::error::Error) -
         let need = "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN";
         return Error::Permission { op, object, need };
     }
-    // The verifier's log is for whoever wrote the program: its last word is enough here.
+    // The verifier's log is meant for the program's author: its last word is enough here.
     if let Some((head, log)) = why.split_once('\n') {
         let last = log.lines().rev().map(str::trim).find(|line| {
             !line.is_empty()
@@ -226,7 +225,7 @@ impl Program {
         self.sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Where it runs.
+    /// Returns the mode in which the program was attached.
     pub fn mode(&self) -> AttachedMode {
         self.mode
     }
@@ -236,7 +235,7 @@ impl Program {
         self.why_not_native.as_deref()
     }
 
-    /// What it counted until now.
+    /// Reads the program's counters.
     pub fn counters(&self) -> Result<Counters, Error> {
         self.counters.read()
     }
@@ -293,7 +292,7 @@ impl Attachment {
         })
     }
 
-    /// Where it runs.
+    /// Returns the mode in which the program was attached.
     pub fn mode(&self) -> AttachedMode {
         self.mode
     }

@@ -22,7 +22,7 @@ use core::ptr::NonNull;
 /// The kernel (or driver) sleeps and wants a system call: `XDP_RING_NEED_WAKEUP`.
 const NEED_WAKEUP: u32 = 1;
 
-/// Where a ring lies: three words and an array, in memory shared with the kernel (or with the fake).
+/// Addresses of a ring: three words and an array, in memory shared with the kernel (or with the fake).
 #[derive(Debug)]
 pub(crate) struct RingMap<T> {
     /// Index of the next entry to be written.
@@ -45,8 +45,8 @@ impl<T> Clone for RingMap<T> {
 
 impl<T> Copy for RingMap<T> {}
 
-// SAFETY: the map is four addresses; whoever reaches through them makes his own promise ([`Producer::new`],
-// [`Consumer::new`]: one of each a ring; the indices themselves are atomics).
+// SAFETY: the map is four addresses; code that uses them to reach the ring makes a promise of its own
+// ([`Producer::new`], [`Consumer::new`]: one producer and one consumer per ring; the indices themselves are atomics).
 unsafe impl<T: Send> Send for RingMap<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for RingMap<T> {}
@@ -94,8 +94,8 @@ impl<T: Copy> RingMap<T> {
     }
 }
 
-/// A way along one piece of a ring. The side's index is stored where it ends, not in each round: when dropped, that is
-/// also when a closure panics on the way.
+/// Walk along one piece of a ring. The side's index is stored once, when the walk is dropped, and not in each round: so
+/// also if a closure panics on the way.
 struct Step<'a, T> {
     at: *const Slot<T>,
     end: *const Slot<T>,

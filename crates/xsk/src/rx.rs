@@ -68,7 +68,7 @@ impl RxHalf {
     }
 }
 
-/// What both halves demand of a pool.
+/// Checks that a pool belongs to the socket's memory and that the half has its ring.
 pub(crate) fn check(handle: &Handle, pool: PoolRef<'_>, size: u32, ring: &'static str) -> Result<()> {
     let object = handle.name.clone();
     if !Arc::ptr_eq(&handle.umem, &pool.inner.umem) {
@@ -174,8 +174,8 @@ impl<'p> Rx<'p> {
         self.half.handle.traits.need_wakeup && self.half.fill.wakeup_needed()
     }
 
-    /// Has the kernel look at the fill ring and, busy polling, at the device. True when it did; false when it wants to
-    /// be asked again.
+    /// Makes the kernel look at the fill ring and, busy polling, at the device. True when it did; false when it wants
+    /// to be asked again.
     ///
     /// # Errors
     /// [`Error::Down`] and [`Error::Gone`], else what the system call says.
@@ -222,7 +222,7 @@ fn bad(handle: &Handle) {
     handle.bad_rx.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What a wake-up came to.
+/// Result of a wake-up: false if the kernel asks to try again later.
 pub(crate) fn outcome(handle: &Handle, op: &'static str, result: std::io::Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),

@@ -1,8 +1,8 @@
 //! The socket: bound to one queue of one device, with its rings mapped.
 //!
-//! Making one is the only way to have the kernel read and write a [`Umem`]; afterwards its two halves move frames, and
-//! the [`Socket`] itself only tells what was got and what the kernel counted. All three hold the rings in memory: they
-//! may be dropped in any order.
+//! Binding a socket is the only way to let the kernel read and write a [`Umem`]. Afterwards the socket's two halves
+//! move frames; the [`Socket`] itself only reports its options and the kernel's counters. All three keep the rings in
+//! memory, and may be dropped in any order.
 
 mod bind;
 mod config;
@@ -66,7 +66,7 @@ impl Socket {
         )
     }
 
-    /// What the kernel counted since the socket was bound. One system call. The fake kernel counts nothing.
+    /// Returns the kernel's counters since the socket was bound. One system call. The fake kernel counts nothing.
     ///
     /// # Errors
     /// When the kernel refuses, which it doesn't for a bound socket.

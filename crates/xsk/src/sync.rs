@@ -1,5 +1,5 @@
-//! What the rings need of shared memory: 32-bit indices and slots. Kept apart so that the concurrency test
-//! (`tests/loom.rs`) can put loom's types in their place and explore every interleaving of the very same ring code.
+//! Shared memory as the rings use it: 32-bit indices and slots. Kept apart so that the concurrency test
+//! (`tests/loom.rs`) can use loom's types instead and explore every interleaving of the very same ring code.
 
 use core::cell::UnsafeCell;
 pub(crate) use core::sync::atomic::{AtomicU32, Ordering, fence};

@@ -1,4 +1,4 @@
-//! What a socket leaves behind: the chunks in its rings, found as it is closed, so that no order of dropping loses one.
+//! Finds the chunks in a socket's rings as the socket is closed, so that no order of dropping loses one.
 
 use crate::handle::{Handle, Rings};
 use crate::ledger::{Place, Remains};
@@ -57,8 +57,8 @@ unsafe fn entries<T: Copy>(ring: &RingMap<T>, from: u32, to: u32) -> Vec<T> {
     ring.runs(from, n).into_iter().flat_map(slots).map(read).collect()
 }
 
-/// What is in a socket's rings, and how many chunks it brought into the kernel and not out again. For the handle's
-/// drop: the halves, which hold the handle, are gone.
+/// Returns the chunks in a socket's rings, and the number of chunks that the socket brought into the kernel and not out
+/// again. Called when the handle is dropped: the halves, which hold the handle, are gone.
 pub(crate) fn remains(handle: &Handle) -> Remains {
     let rings = &handle.rings;
     let (umem, layout) = (&handle.umem, handle.umem.layout());

@@ -140,7 +140,7 @@ impl<'p> Tx<'p> {
         sent as usize
     }
 
-    /// Has the kernel send what is in the TX ring, if there is something and the kernel does not look by itself. True
+    /// Makes the kernel send what is in the TX ring, if there is something and the kernel does not look by itself. True
     /// when nothing more need be done now; false when the kernel wants to be asked again (in copy mode it sends only so
     /// many packets a call, and none when the interface's queue is full).
     ///

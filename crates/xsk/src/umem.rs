@@ -26,7 +26,7 @@ pub struct UmemConfig {
     pub tx_metadata_len: u32,
     /// In copy mode the kernel computes requested TX checksums in software (`XDP_UMEM_TX_SW_CSUM`; for tests).
     pub tx_software_checksum: bool,
-    /// The pages that the memory is made of.
+    /// Kind of pages that the memory consists of.
     pub pages: Pages,
 }
 
@@ -89,7 +89,7 @@ pub struct Umem {
     config: UmemConfig,
     area: Mapping,
     layout: Layout,
-    /// Who has which chunk, as far as it isn't in a pool or a ring.
+    /// Last known place of each chunk that is in no open pool or ring.
     ledger: Mutex<Ledger>,
     /// In debug builds: the place of each chunk, checked with every move.
     pub(crate) owners: Owners,
@@ -139,8 +139,8 @@ impl Umem {
         self.config.len()
     }
 
-    /// Where every chunk was last seen. Complete once all pools and sockets over this memory have been dropped, in
-    /// whatever order; until then what they have is [`Audit::in_use`].
+    /// Returns the place where every chunk was last seen. Complete once all pools and sockets over this memory have
+    /// been dropped, in any order. Until then, the chunks that they hold are counted in [`Audit::in_use`].
     pub fn audit(&self) -> Audit {
         self.ledger().audit()
     }
@@ -162,8 +162,9 @@ impl Umem {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open sockets over this memory: whoever binds one holds the lock meanwhile, registers the memory when the
-    /// list has none alive, else shares it with one that is, and adds his own.
+    /// List of the open sockets over this memory. A thread that binds a socket holds the lock meanwhile. If no socket
+    /// in the list is alive, the thread registers the memory, else it shares the registration of one that is. Then it
+    /// adds its own socket.
     #[allow(dead_code, reason = "used by the Linux half")]
     pub(crate) fn registration(&self) -> &Mutex<Vec<Weak<Handle>>> {
         &self.registration
@@ -184,9 +185,9 @@ pub(crate) struct Layout {
     /// Any size, and addresses with their offset apart.
     unaligned: bool,
     frames: u64,
-    /// Two to this power is the largest power of two that divides the chunk's size.
+    /// Exponent of the largest power of two that divides the chunk's size.
     shift: u32,
-    /// What the rest of it, which is odd, must be multiplied by to make 1, modulo 2^64.
+    /// Inverse, modulo 2^64, of the odd rest of the chunk's size.
     inverse: u64,
 }
 
@@ -232,7 +233,7 @@ impl Layout {
     #[inline(always)]
     pub(crate) fn decode_in<const UNALIGNED: bool>(&self, addr: u64, len: u32) -> Option<(u64, u64)> {
         let (base, offset) = self.split::<UNALIGNED>(addr);
-        // Of an aligned chunk, all addresses are below the end, or none is; unaligned, the address is two numbers.
+        // Either all addresses of an aligned chunk are below the end, or none is; an unaligned address is two numbers.
         let known = if UNALIGNED {
             self.number(base) < self.frames
         } else {

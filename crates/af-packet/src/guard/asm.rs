@@ -1,4 +1,4 @@
-//! As much of an eBPF assembler as the guard needs (RFC 9669; `LD_ABS` and `LD_IND`: section 5.6 and
+//! The part of an eBPF assembler that the guard needs (RFC 9669; `LD_ABS` and `LD_IND`: section 5.6 and
 //! Documentation/bpf/standardization/instruction-set.rst).
 //!
 //! Registers: R0 the value just loaded, R6 the packet (where `LD_ABS` expects it), R7 the index. A load beyond the
@@ -27,7 +27,7 @@ pub(super) struct Assembler {
     code: Vec<Insn>,
     /// Jump instructions and the label each goes to.
     jumps: Vec<(usize, usize)>,
-    /// Where each label is.
+    /// Position of each label in `code`; `usize::MAX`: not known yet.
     labels: Vec<usize>,
 }
 
@@ -128,17 +128,17 @@ impl Assembler {
         self.push_jump(JEQ32_IMM, value.cast_signed(), to);
     }
 
-    /// As [`Self::jump_if_eq32`].
+    /// Compares 32 bits, as [`Self::jump_if_eq32`] does.
     pub(super) fn jump_if_ne32(&mut self, value: u32, to: Label) {
         self.push_jump(JNE32_IMM, value.cast_signed(), to);
     }
 
-    /// As [`Self::jump_if_eq32`], without signs.
+    /// Compares 32 bits without signs, as [`Self::jump_if_eq32`] does.
     pub(super) fn jump_if_lt32(&mut self, value: u32, to: Label) {
         self.push_jump(JLT32_IMM, value.cast_signed(), to);
     }
 
-    /// As [`Self::jump_if_lt32`].
+    /// Compares 32 bits without signs, as [`Self::jump_if_lt32`] does.
     pub(super) fn jump_if_gt32(&mut self, value: u32, to: Label) {
         self.push_jump(JGT32_IMM, value.cast_signed(), to);
     }

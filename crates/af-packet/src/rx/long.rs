@@ -48,7 +48,7 @@ impl<'p> RxRing<'p> {
         let tag_len = if tag.is_some() { VLAN_HLEN } else { 0 };
         let csum_start = vnet.open_checksum().map(|start| start + tag_len);
         let Some(merged) = Merged::new(frame.bytes(), vnet.gso_size.into(), csum_start) else {
-            // No plain UDP, so none of the test's: as it is.
+            // Not plain UDP, so none of the test's packets: handed out as it is.
             Counters::add(&counters.rx_unsplit, 1);
             return burst.push(frame).is_ok();
         };
@@ -100,7 +100,7 @@ impl<'p> RxRing<'p> {
         true
     }
 
-    /// The packet of a slot that holds only its first part, from the socket's queue; the first part where that is not
+    /// The packet of a slot that holds only its first part, from the socket's queue; the first part if that is not
     /// `wanted`, or fails.
     fn whole(&self, slot: Slot<'p>, wanted: bool, pool: &'p AfPacketPool) -> AfPacketFrame<'p> {
         let socket = &self.from.socket;

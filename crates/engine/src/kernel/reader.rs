@@ -1,10 +1,10 @@
-//! The reader: takes what the programs have counted and books it, sees to the end, and gets the lanes out.
+//! The reader: takes the programs' counts and books them, watches for the end, and gets the lanes out.
 //!
-//! A program writes a row for as long as packets sent in it may come back, so a row is taken when the recorder would
+//! A program writes a row for as long as packets sent in it may come back. So a row is taken when the recorder would
 //! close it ([`Timing::closable`]): settle time and grace are over. The programs keep a limited number of rows, in a
-//! ring. A reader that was kept from running for longer leaves alone the places that are being written again: what they
-//! hold is taken with the later row, or, where a port does not keep it, made good at the end from the totals (packets
-//! sent and received; the other counts have no second source). The run then warns as one whose collector was too slow.
+//! ring. A reader that was kept from running for longer leaves alone the places that are being written again. Their
+//! counts are taken with the later row. If a port does not keep them, packets sent and received are corrected at the
+//! end from the totals; the other counts have no second source. The run then warns as one whose collector was too slow.
 
 use super::sender::Exit;
 use super::{InKernel, trouble};
@@ -16,15 +16,16 @@ use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
 use std::thread;
 use std::time::Duration;
 
-/// How often the reader looks: rows that close and lanes that are done wait for it, and the end is told at once.
+/// Longest time between two looks of the reader, ns: rows that close and lanes that are done wait for it. A moved end
+/// wakes it at once.
 const TICK_NS: u64 = 50_000_000;
-/// How often lanes that are to leave the kernel are called, and the least time between looks: for short rows, of which
-/// the kernel keeps a limited number.
+/// Time between two calls of lanes that are to leave the kernel, and the least time between looks, ns: for short rows,
+/// of which the kernel keeps a limited number.
 const CALL_NS: u64 = 10_000_000;
-/// How long lanes are called out of the kernel when the reader fails.
+/// Most calls of lanes out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
 
-/// Runs the reader of a way until the end of the run and, where packets come back, of the settle time.
+/// Runs the reader of a way until the end of the run and, if packets come back, of the settle time.
 pub(super) fn run<P: KernelPort>(
     job: &InKernel<'_, P>,
     way: usize,
@@ -59,7 +60,7 @@ pub(super) fn run<P: KernelPort>(
     outcome
 }
 
-/// Lanes must not stay in the kernel when the reader panics.
+/// Calls the lanes out of the kernel when the reader panics.
 struct LastCall<'j, P: KernelPort>(&'j P, &'j [Exit]);
 
 impl<P: KernelPort> Drop for LastCall<'_, P> {
@@ -77,31 +78,31 @@ impl<P: KernelPort> Drop for LastCall<'_, P> {
 
 struct Reader<'j, 'r, 'l, 's, P> {
     job: &'j InKernel<'r, P>,
-    /// Of its way, and the lanes that send in it.
+    /// Port of the reader's way, and the lanes that send in it.
     port: &'j P,
     exits: &'j [Exit],
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
     timing: Timing,
-    /// How often it looks, ns.
+    /// Time between two looks, ns.
     tick_ns: u64,
-    /// Rows below this were taken.
+    /// First row that was not taken.
     next_row: u64,
-    /// Histogram periods below this were taken.
+    /// First histogram period that was not taken.
     next_period: u64,
-    /// Moves of the end that were seen.
+    /// Number of moves of the end that were seen.
     ends_seen: u64,
     /// The end that the programs know.
     told_end_ns: u64,
     late: u64,
-    /// Packets received as the last look found them, and when that was.
+    /// Packets received by the last look, and the time of that look, ns.
     seen: (u64, u64),
     booked: Booked,
-    /// Rows were taken too late to be sure of their place.
+    /// Rows were taken too late to be sure of their place in the ring.
     starved: bool,
 }
 
-/// What was booked so far.
+/// Packets booked so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Booked {
     tx: u64,
@@ -132,7 +133,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         }
     }
 
-    /// When the run is over for those who receive.
+    /// Returns when the run is over for a reader that receives, ns.
     fn settled_ns(&self, end_ns: u64) -> u64 {
         let settle_ns = match self.job.workload {
             Workload::SendRecv => self.timing.settle_ns,
@@ -142,11 +143,11 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         settled.min(self.lane.control.settle_end_ns()).max(end_ns)
     }
 
-    /// Sleeps for a tick, or less where the end comes before.
+    /// Sleeps for a tick, or less if the end comes before.
     fn pause(&mut self) {
         let now = self.lane.clock.now_ns();
         let end_ns = self.lane.control.end_ns();
-        // A look at the end of a row tells what arrived in it.
+        // A look at the end of a row shows how many packets arrived in it.
         let row_ns = self.timing.start_ns + (self.timing.row_of(now) + 1) * self.timing.interval_ns;
         let row_end = self.timing.has_long_rows().then_some(row_ns);
         let ends = [Some(end_ns), Some(self.settled_ns(end_ns)), row_end];
@@ -164,7 +165,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         }
     }
 
-    /// Calls out the lanes that have nothing more to send. True when all are out.
+    /// Calls out the lanes that have nothing more to send. Returns true when all are out.
     fn call_out(&self, now_ns: u64, end_ns: u64) -> bool {
         let (job, port, control) = (self.job, self.port, self.lane.control);
         // Packets that were due before the end may still be sent.
@@ -181,7 +182,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         all_out
     }
 
-    /// Brings the counters up to date, and books who came late.
+    /// Brings the counters up to date, and books packets that came late.
     fn total(&mut self) {
         let port = self.port;
         let counters = self.lane.counters;
@@ -209,8 +210,8 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         self.recorder.farthest(all.distance_max);
     }
 
-    /// Books by arrival what was received since the last look: to the row in which the time between the two has its
-    /// middle, as looks are seldom late.
+    /// Books packets received since the last look by arrival: to the row that contains the middle of the time between
+    /// the two looks, as looks are seldom late.
     fn arrivals(&mut self, received: u64) {
         let now_ns = self.lane.clock.now_ns();
         let (before, then_ns) = self.seen;
@@ -220,7 +221,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         self.seen = (received.max(before), now_ns);
     }
 
-    /// Takes and books every row that can change no more, and each period whose rows all have been.
+    /// Takes and books every row that can change no more, and each period whose rows have all been taken.
     fn take(&mut self, now_ns: u64) {
         self.leave_overtaken(now_ns);
         let (from, limit) = (self.next_row, self.timing.closable(now_ns));
@@ -251,7 +252,8 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         }
     }
 
-    /// Takes rows `from` to `to`; those from `bound` on can't have been reached yet and hold what was stepped over.
+    /// Takes rows `from` to `to`. Rows from `bound` on can't have been reached yet, and contain counts of rows that
+    /// were stepped over.
     fn take_rows(&mut self, from: u64, to: u64, bound: u64) {
         let (recorder, booked) = (&mut self.recorder, &mut self.booked);
         self.port.take_rows(from, to, &mut |row, counts| {
@@ -280,7 +282,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             });
     }
 
-    /// The lanes are out and the settle time is over: takes what is left.
+    /// Takes the remaining counts, after the lanes are out and the settle time is over.
     fn finish(mut self) -> LaneOutcome {
         let port = self.port;
         let now = self.lane.clock.now_ns();
@@ -314,8 +316,8 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         outcome
     }
 
-    /// Books what lanes have sent and not yet put into a row: a lane that the kernel threw out (device gone) in the
-    /// middle of a bulk.
+    /// Books packets that lanes have sent and not yet put into a row: of a lane that the kernel threw out (device gone)
+    /// in the middle of a bulk.
     fn book_unfinished(&mut self, end_ns: u64) {
         if !self.job.workload.generates() {
             return;
@@ -341,7 +343,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         (0..port.sources()).map(source).collect()
     }
 
-    /// Books what the totals have and the rows lost: packets sent and received.
+    /// Books packets sent and received that the totals contain and the rows lost.
     fn make_good(&mut self, sources: &[SourceCounts]) {
         let job = self.job;
         let all = sum(sources.iter().map(|source| source.totals));
@@ -359,7 +361,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
         self.recorder.book_out_of_place(&Tally {
             tx: tx.saturating_sub(self.booked.tx),
             rx,
-            // What is not known to have been sent must not turn into loss.
+            // Packets that are not known to have been sent must not turn into loss.
             expected: if job.workload == Workload::Drop { rx as i64 } else { 0 },
             ..Tally::default()
         });

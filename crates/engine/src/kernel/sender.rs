@@ -10,24 +10,24 @@ use mpps_io::kernel::KernelPort;
 use mpps_stats::{Histogram, Moments, Recorder};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a sending lane and the reader part.
+/// State by which the reader gets a sending lane out of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Exit {
-    /// The lane is to leave the kernel. Written by the reader.
+    /// The reader has asked the lane to leave the kernel. Written by the reader.
     asked: AtomicBool,
-    /// It has. Written by the lane.
+    /// The lane has left. Written by the lane.
     out: AtomicBool,
 }
 
 impl Exit {
-    /// Asks the lane to leave. One that is about to enter the kernel may have missed it: to be repeated, with
+    /// Asks the lane to leave. A lane that is about to enter the kernel may miss this: it must be repeated, with
     /// [`KernelPort::interrupt`], until the lane is out.
     pub(super) fn ask<P: KernelPort>(&self, port: &P, lane: usize) {
         self.asked.store(true, Ordering::Release);
         port.interrupt(lane);
     }
 
-    /// The lane will enter the kernel no more.
+    /// Returns whether the lane will enter the kernel no more.
     pub(super) fn is_out(&self) -> bool {
         self.out.load(Ordering::Acquire)
     }
@@ -37,7 +37,7 @@ impl Exit {
     }
 }
 
-/// Says that the lane is out even if it panics: the reader waits for it.
+/// Notes that the lane is out even if it panics: the reader waits for it.
 struct Leaving<'r>(&'r Exit);
 
 impl Drop for Leaving<'_> {
@@ -46,8 +46,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Runs lane `index` until its schedule is at its end or it is asked to leave. `counted`: it sends so many packets,
-/// and the last one of all lanes ends the run.
+/// Runs lane `index` until its schedule is at its end or it is asked to leave. `counted`: number of packets that it
+/// sends; the last one of all lanes ends the run.
 pub(super) fn run<P: KernelPort>(
     port: &P,
     index: usize,

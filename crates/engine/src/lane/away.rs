@@ -1,26 +1,27 @@
 //! Gaps in a thread's readings of the clock, and what they say about the process.
 //!
-//! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. Where it is back a millisecond
-//! late, something held it: another thread, an interrupt, a call into the kernel, or that the process did not run at
-//! all. When the *whole* process stood still every thread is away at the same time, and none waited for a core
-//! meanwhile. A stop by signal shows at its end: the process gets SIGCONT. It may get one without having been stopped,
-//! so there must be a long gap as well.
+//! A lane looks at its clock in each loop, and wakes from a sleep that it has chosen. If it is back a millisecond late,
+//! something held it: another thread, an interrupt, a call into the kernel, or the process did not run at all. When the
+//! *whole* process stood still, every thread is away at the same time, and none waited for a core meanwhile. A stop by
+//! signal shows at its end: the process gets SIGCONT. It may get one without having been stopped, so there must be a
+//! long gap as well.
 
 use mpps_stats::{Gap, GapLog};
 use std::cell::Cell;
 
-/// A thread that is back later than this was away, ns.
+/// Shortest gap that counts as absence of a thread, ns.
 const AWAY_NS: u64 = 1_000_000;
-/// By how much the note of a process that goes on may come after its threads do, ns: it is made by a thread as well.
+/// Longest time from the return of a process's threads to the note of its SIGCONT, ns: a thread makes the note, too.
 const NOTE_LATE_NS: u64 = 50_000_000;
-/// A standstill is taken for one from here on, ns: threads that share a core may be away together for less.
+/// Shortest gap that counts as a standstill of the process, ns: threads that share a core may be away together for
+/// less.
 const STANDSTILL_NS: u64 = 50_000_000;
 
-/// Notes when a thread is away.
+/// Detects when a thread is away.
 #[derive(Debug)]
 pub(crate) struct Away<'r> {
     log: &'r GapLog,
-    /// When it should be back, ns; 0: it has not begun.
+    /// Time in ns when the thread should be back; 0: it has not begun.
     back_by: Cell<u64>,
 }
 
@@ -32,7 +33,7 @@ impl<'r> Away<'r> {
         }
     }
 
-    /// The thread is at its clock.
+    /// Notes that the thread reads its clock at `now_ns`, and logs a gap if it is late.
     #[inline]
     pub(crate) fn look(&self, now_ns: u64) {
         let by = self.back_by.replace(now_ns);
@@ -44,23 +45,23 @@ impl<'r> Away<'r> {
         }
     }
 
-    /// It sleeps until then at the latest.
+    /// Notes that the thread sleeps until `at_ns` at the latest.
     #[inline]
     pub(crate) fn sleeps_until(&self, at_ns: u64) {
         self.back_by.set(at_ns);
     }
 }
 
-/// When the whole process stood still, ns on the lanes' clock.
+/// Times when the whole process stood still, ns on the lanes' clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standstills {
-    /// It was stopped by a signal, and continued.
+    /// Stops by a signal, after which the process was continued.
     pub(crate) stops: Vec<Gap>,
-    /// Nothing tells why.
+    /// Standstills without a known reason.
     pub(crate) others: Vec<Gap>,
 }
 
-/// When the process was told to go on, and to end, ns.
+/// Times of signals to continue and to end the process, ns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) continued: Vec<u64>,
@@ -68,9 +69,9 @@ pub(crate) struct Signals {
     pub(crate) ended: Vec<u64>,
 }
 
-/// Finds them: by the gaps of each lane, of the collector, and the times when the process was continued. Without lanes
-/// that look at a clock the collector stands for all. `waited_ns`: for how long a lane waited for its core in the whole
-/// run, at the most; threads that all wait are away together, too.
+/// Finds standstills from the gaps of each lane and of the collector, and from the times when the process was
+/// continued. If no lane looks at a clock, the collector's gaps count for all. `waited_ns` is the longest time that a
+/// lane waited for its core in the whole run: threads that all wait are away together, too.
 pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], signals: &Signals, waited_ns: u64) -> Standstills {
     let witnesses: Vec<&[Gap]> = match lanes {
         [] => vec![collector],
@@ -92,7 +93,7 @@ pub(crate) fn standstills(lanes: &[Vec<Gap>], collector: &[Gap], signals: &Signa
             continue;
         }
         let alone = gap.ns() >= 2 * waited_ns && (lanes.is_empty() || shares(collector, &gap));
-        // Each tells of one stop.
+        // Each signal accounts for one stop.
         let told = continued
             .iter()
             .position(|&at| gap.from_ns < at && at <= gap.to_ns + NOTE_LATE_NS);
@@ -126,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Told to go on at these times, ns.
+    /// Times of signals to continue, ns.
     fn continued(at: &[u64]) -> Signals {
         Signals {
             continued: at.to_vec(),
@@ -146,7 +147,7 @@ mod tests {
         away.look(7_025 * MS + MS / 2);
         away.sleeps_until(7_040 * MS);
         away.look(7_440 * MS);
-        // Woken early.
+        // The thread was woken early.
         away.sleeps_until(7_460 * MS);
         away.look(7_441 * MS);
         assert_eq!((log.count(), log.total_ns()), (2, 405 * MS));
@@ -180,7 +181,7 @@ mod tests {
         // They may have waited for their cores.
         let found = standstills(&lanes, &[gap(1000, 1399)], &continued(&[]), 300 * MS);
         assert_eq!(found, Standstills::default());
-        // Too short to tell from threads that share a core.
+        // Too short to be distinguished from threads that share a core.
         let lanes = [vec![gap(1000, 1010)]];
         assert_eq!(
             standstills(&lanes, &[gap(1000, 1010)], &continued(&[]), 0),

@@ -1,8 +1,8 @@
 //! How full the receive rings of a lane are: looked at now and then, before the lane asks for packets.
 //!
-//! A look is due some time after the one before ([`RxRoom::every`]), by the readings that the loop takes anyway. So a
-//! lane that was away looks as soon as it is back, when its rings are at their fullest, and where no path can tell, all
-//! this costs one comparison a reading.
+//! A look is due some time after the last one ([`RxRoom::every`]), by the readings that the loop takes anyway. So a
+//! lane that was away looks as soon as it is back, when its rings are at their fullest. If no path knows its fill, all
+//! this costs one comparison per reading.
 
 use mpps_io::{RoomUnit, RxRoom};
 use mpps_stats::{FillGauge, LaneCounters};
@@ -11,23 +11,23 @@ use std::num::NonZeroU64;
 /// Rings of a lane: one, or one of each port of a pair.
 pub(crate) const RINGS: usize = 2;
 
-/// The looks of one lane.
+/// State of the looks at one lane's rings.
 #[derive(Debug)]
 pub(crate) struct Fill<'r> {
     gauges: &'r [FillGauge; RINGS],
     every_ns: u64,
-    /// When the next look is due, ns; `u64::MAX`: never.
+    /// Time in ns when the next look is due; `u64::MAX`: never.
     due_ns: u64,
-    /// The last look found so many bytes, when the lane had received so many packets: what they take is known once they
-    /// have been received.
+    /// Bytes that the last look found, and the packets that the lane had received by then. The memory per packet is
+    /// known once these bytes have been received.
     waits: Option<(NonZeroU64, u64)>,
-    /// It is one buffer, in bytes.
+    /// The lane has one receive ring, and its fill is measured in bytes.
     weighs: bool,
     burst: u64,
 }
 
 impl<'r> Fill<'r> {
-    /// `rooms`: the lane's rings; `None`: there is none, or it can't be told how full it is.
+    /// `rooms`: the lane's rings; `None`: there is none, or its fill can't be read.
     pub(crate) fn new(counters: &'r LaneCounters, rooms: [Option<RxRoom>; RINGS], burst: usize) -> Self {
         for (gauge, room) in counters.fill.iter().zip(&rooms) {
             if let Some(room) = room {
@@ -47,14 +47,14 @@ impl<'r> Fill<'r> {
         }
     }
 
-    /// Whether it is time for [`Fill::look`].
+    /// Returns whether it is time for [`Fill::look`].
     #[inline(always)]
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.due_ns
     }
 
-    /// Notes what a look has found, once it is due: `received` packets so far. Returns the fill and the share, ppm, of
-    /// the fullest ring; `None`: nothing was found.
+    /// Notes the fill of each ring, once a look is due; `received`: packets so far. Returns the fill and the share,
+    /// ppm, of the fullest ring; `None`: no fill was found.
     #[cold]
     pub(crate) fn look(
         &mut self,

@@ -1,9 +1,9 @@
-//! What a lane does when there is nothing to do: spin for a little, then sleep the way the path offers.
+//! Idle lanes: a lane with nothing to do spins for a little, then sleeps the way the path offers.
 //!
-//! Spinning is best while the lane has its core to itself. Where it has not, spinning takes the core from the very
-//! thread (of this program or another) that it waits for. The kernel does not say that others wait for the core, so a
-//! lane that spins offers it every few µs (`sched_yield`, which returns at once where nobody waits). A late return,
-//! with an involuntary context switch on it, means that somebody took the offer:
+//! Spinning is best while the lane has its core to itself. Otherwise spinning takes the core from the very thread (of
+//! this program or another) that the lane waits for. The kernel does not report that others wait for the core. So a
+//! lane that spins offers it every few µs (`sched_yield`, which returns at once if no thread waits). A late return,
+//! with an involuntary context switch on it, means that another thread took the offer:
 //!
 //! - A visit of some µs is another lane's, or the collector's. From then on the lane offers its core in each idle loop,
 //!   and after several such visits in close succession in busy ones, too: two lanes hand each other the core like that
@@ -20,37 +20,38 @@ use mpps_sys::clock::Clock;
 use mpps_sys::sched;
 use std::time::Duration;
 
-/// A lane that spins offers its core this often: a thread that waits for it waits no longer.
+/// Time between two offers of the core by a lane that spins, ns: a thread that waits for the core waits no longer.
 const OFFER_NS: u64 = 4_000;
-/// A busy lane beside a rival offers it this often: a switch takes one or two µs, and flat out it is to cost no more
-/// than a few per cent.
+/// Time between two offers by a busy lane beside a rival, ns. A switch takes one or two µs, and is to cost no more than
+/// a few per cent at full load.
 const BUSY_OFFER_NS: u64 = 50_000;
-/// From an offer to the next look at the clock where nobody took it: less than this.
+/// Time from an offer to the next look at the clock if no thread took the core, ns: less than this.
 const RETURN_NS: u64 = 2_000;
-/// For so long after a visit the core is offered in each idle loop.
+/// Time after a visit in which the core is offered in each idle loop, ns.
 const EAGER_NS: u64 = 1_000_000_000;
-/// For so long after a visit the lane spins no longer than it does while it knows nothing. Another lane on the core
+/// Time after a visit in which the lane spins no longer than a lane that knows nothing, ns. Another lane on the core
 /// comes with each packet; the collector and the kernel's threads come less often.
 const WANTED_NS: u64 = 2_000_000;
-/// Visits closer than this are of a thread that works beside the lane, after so many of them.
+/// Limits for visits by a thread that works beside the lane: time between two visits, ns, and their number.
 const CLOSE_NS: u64 = 500_000;
 const CLOSE_VISITS: u32 = 3;
-/// For so long after the last of them the core is offered in busy loops, too.
+/// Time after the last close visit in which the core is offered in busy loops, too, ns.
 const RIVAL_NS: u64 = 2_000_000;
 /// A gap between two looks at the clock that is a time slice of another thread, not a short visit.
 const SLICE_NS: u64 = 500_000;
-/// How long a rival is held against spinning: at first, and when it is found again each time.
+/// Time for which the lane does not spin after it found a rival, ns: at first, and the longest if it finds the rival
+/// again.
 const HOLD_NS: u64 = 50_000_000;
 const LONGEST_HOLD_NS: u64 = 400_000_000;
-/// A lane that lost its core for a slice offers it in busy loops for so long,
+/// Time for which a lane that lost its core for a slice offers the core in busy loops, ns.
 const PROBE_NS: u64 = 20_000_000;
-/// unless so many offers cost a slice each: two lanes that are both behind find each other so, and a thread that is
-/// none gets no more than that.
+/// Offers in that time that may cost a slice each. Two lanes that are both behind find each other so, and a thread that
+/// is no lane gets no more slices than this.
 const PROBES: u32 = 3;
-/// Longest sleep: a lane looks up for the end of the run.
+/// Longest sleep, ns: a lane looks up for the end of the run.
 const MAX_SLEEP_NS: u64 = 20_000_000;
 
-/// A lane's way to be idle.
+/// Idle state of a lane.
 #[derive(Debug)]
 pub(crate) struct Idle<'r> {
     counters: &'r LaneCounters,
@@ -61,27 +62,27 @@ pub(crate) struct Idle<'r> {
     /// Whether only packets end the wait at hand.
     for_packets: bool,
     spin: Spin,
-    /// Last look at the clock; 0: asleep since.
+    /// Last look at the clock, ns; 0: the lane has slept since.
     looked_at: u64,
-    /// When the core was last offered.
+    /// Time in ns when the core was last offered.
     offered_at: u64,
     /// Involuntary context switches at the last visit.
     preempted: u64,
-    /// When the last visit to an offered core ended, and how many came in close succession.
+    /// Time in ns when the last visit to an offered core ended, and the number of visits in close succession.
     visited_at: u64,
     visits: u32,
-    /// Until then the core is offered in each idle loop.
+    /// Time in ns up to which the core is offered in each idle loop.
     eager_until: u64,
-    /// Until then it is offered in busy loops.
+    /// Time in ns up to which the core is offered in busy loops.
     rival_until: u64,
-    /// Until then the lane sleeps at once,
+    /// Time in ns up to which the lane sleeps at once, without spinning.
     shared_until: u64,
-    /// for so long.
+    /// Length of the present ban on spinning, ns.
     hold_ns: u64,
-    /// Offers left that may cost a slice, and when there are new ones.
+    /// Offers left that may cost a slice, and the time in ns when the lane gets new ones.
     probes: u32,
     probe_at: u64,
-    /// Start of the loop at hand; 0: before the first.
+    /// Start of the loop at hand, ns; 0: before the first.
     began: u64,
     /// The loop at hand has moved something.
     busy: bool,
@@ -122,7 +123,7 @@ impl<'r> Idle<'r> {
         }
     }
 
-    /// Once a loop, with the time read at its start.
+    /// Notes the time that was read at the start of a loop.
     #[inline]
     pub(crate) fn look(&mut self, now_ns: u64) {
         self.away.look(now_ns);
@@ -145,7 +146,7 @@ impl<'r> Idle<'r> {
         (self.began, self.busy) = (now_ns, false);
     }
 
-    /// The lane has worked.
+    /// Notes that the lane has worked.
     #[inline]
     pub(crate) fn worked(&mut self) {
         if self.for_packets {
@@ -156,8 +157,9 @@ impl<'r> Idle<'r> {
         self.busy = true;
     }
 
-    /// Nothing to do at `now_ns`, until `next_ns` at the latest. `sleep_for` sleeps so long, or until something comes.
-    /// Returns when a sleep was to end at the latest, ns, if there was one.
+    /// Spins or sleeps, as there is nothing to do at `now_ns`, until `next_ns` at the latest. `sleep_for` sleeps for
+    /// the given time, or until something comes. Returns the time in ns when a sleep was to end at the latest, if there
+    /// was one.
     #[inline]
     pub(crate) fn rest(
         &mut self,
@@ -200,7 +202,8 @@ impl<'r> Idle<'r> {
         sleep_for(Duration::from_nanos(sleep)).map(|()| Some(now_ns + sleep))
     }
 
-    /// Whether another thread had the core within the last `WANTED_NS`: then the core is not free for longer spinning.
+    /// Returns whether another thread had the core within the last `WANTED_NS`: then the core is not free for longer
+    /// spinning.
     #[inline]
     fn is_wanted(&self, now_ns: u64) -> bool {
         self.eager_until.saturating_sub(now_ns) > EAGER_NS - WANTED_NS
@@ -239,7 +242,7 @@ impl<'r> Idle<'r> {
         }
     }
 
-    /// The way back from an offer was long.
+    /// Notes a visit, if the way back from an offer was long.
     #[cold]
     fn was_offered(&mut self, now_ns: u64, gap_ns: u64) {
         if !self.was_away(now_ns, gap_ns) {
@@ -256,13 +259,14 @@ impl<'r> Idle<'r> {
         self.visits = if close { self.visits + 1 } else { 0 };
         self.visited_at = now_ns;
         if self.visits >= CLOSE_VISITS {
-            // It gives the core back as soon: no need to sleep for its sake.
+            // The visitor gives the core back as soon: no need to sleep for its sake.
             self.shared_until = self.shared_until.min(now_ns);
             self.rival_until = self.rival_until.max(now_ns + RIVAL_NS);
         }
     }
 
-    /// The lane did not run for a while. True: because another thread did, false: because the whole host did not.
+    /// Notes that the lane did not run for a while. Returns true if another thread ran, false if the whole host did
+    /// not.
     #[cold]
     fn was_away(&mut self, now_ns: u64, gap_ns: u64) -> bool {
         let preempted = sched::preemptions();
@@ -328,8 +332,8 @@ mod tests {
         idle_loops.into_inner() / HANDOVERS
     }
 
-    /// Whether a lane sleeps when it has waited for so long; recent waits took 100 µs. `next_ns`: from now to what it
-    /// waits for beside packets; `visited`: another thread has just had its core.
+    /// Returns whether a lane sleeps when it has waited for so long; recent waits took 100 µs. `next_ns`: time from now
+    /// to the event that it waits for beside packets; `visited`: another thread has just had its core.
     fn sleeps_after(waited_ns: u64, next_ns: u64, visited: bool) -> bool {
         let (counters, clocks) = (LaneCounters::default(), ClockSource::new());
         let clock = clocks.clock();

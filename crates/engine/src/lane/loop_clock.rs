@@ -1,16 +1,16 @@
 //! The time of a lane's loop.
 //!
 //! A reading of the clock costs as much as two packets do on the fastest paths, where a loop takes some 300 ns. While
-//! every loop moves something and loops are that short, the time is read in every fourth only: what is booked by it is
-//! off by less than [`STILL_SHORT_NS`] times four. Where packets are stamped or latency is measured, the clock is read
-//! anew.
+//! every loop moves something and loops are that short, the time is read in every fourth loop only. Times booked by it
+//! are off by less than [`STILL_SHORT_NS`] times four. If packets are stamped or latency is measured, the clock is read
+//! again.
 
 use mpps_sys::clock::Clock;
 
-/// Loops to one reading of the clock.
+/// Loops per reading of the clock.
 const LOOPS: u32 = 4;
-/// A loop that takes longer is worth a reading of its own, ns: where each loop has one, and where not. The second is
-/// larger, so that loops near the limit, which a reading makes longer, do not go to and fro.
+/// Longest loop without a reading of its own, ns: while each loop has one, and while not. The second is larger, so that
+/// loops near the limit, which a reading makes longer, do not go to and fro.
 const SHORT_NS: u64 = 1_000;
 const STILL_SHORT_NS: u64 = 1_300;
 
@@ -20,9 +20,9 @@ pub(crate) struct LoopClock {
     now_ns: u64,
     /// Loops since the last reading, which all moved something; 0: the last one did not.
     loops: u32,
-    /// Loops of late were short.
+    /// Recent loops were short.
     short: bool,
-    /// Loops to the next reading, where they are.
+    /// Loops to the next reading, while loops are short.
     to_next: u32,
 }
 
@@ -38,7 +38,7 @@ impl Default for LoopClock {
 }
 
 impl LoopClock {
-    /// At the start of a loop: the time, and whether it was read just now.
+    /// Returns the time at the start of a loop, and whether it was read just now.
     #[inline]
     pub(crate) fn now(&mut self, clock: &Clock) -> (u64, bool) {
         if self.short && (1..self.to_next).contains(&self.loops) {
@@ -54,19 +54,19 @@ impl LoopClock {
         (now, true)
     }
 
-    /// Whether the time is not read at the start of each loop now.
+    /// Returns whether the time is now not read at the start of each loop.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.short
     }
 
-    /// After a reading: the next loop has one, too.
+    /// Makes the next loop read the time, too.
     #[inline]
     pub(crate) fn read_next(&mut self) {
         self.to_next = 1;
     }
 
-    /// At its end: whether it moved something. After one that did not, the time is read.
+    /// Notes at the end of a loop whether it moved something. After a loop that did not, the time is read.
     #[inline]
     pub(crate) fn moved(&mut self, moved: bool) {
         self.loops = if moved { self.loops + 1 } else { 0 };

@@ -1,4 +1,4 @@
-//! Neighbours on Ethernet paths: answers who asks for our addresses, and finds the peer's MAC address.
+//! Neighbours on Ethernet paths: answers hosts that ask for our addresses, and finds the peer's MAC address.
 //!
 //! The test's addresses need not be the host's own, so nobody else would answer for them. Where they are the host's
 //! own, its stack answers and mpps only asks.
@@ -18,7 +18,8 @@ pub(crate) type Found = OnceLock<MacAddr>;
 /// Room for a question.
 pub(crate) const QUESTION_LEN: usize = if MAX_SLOW_PATH_LEN > 64 { MAX_SLOW_PATH_LEN } else { 64 };
 
-/// Writes a question for the next hop's MAC address, which comes from `src`; its length, 0 where there is none to ask.
+/// Writes a question for the next hop's MAC address, sent from `src`. Returns its length; 0: there is no next hop to
+/// ask for.
 pub(crate) fn question(link: &Link, src: Option<IpAddr>, frame: &mut [u8]) -> usize {
     match (src, link.next_hop) {
         (Some(IpAddr::V4(src)), Some(IpAddr::V4(hop))) => build_arp_request(frame, link.mac, src, hop, link.vlan),
@@ -45,8 +46,9 @@ impl<'r> Neighbor<'r> {
         self.link.answer_for.iter().any(|range| range.contains(&ip))
     }
 
-    /// Whether an address is ours and was named by itself. In a range others may have theirs: somebody who looks for
-    /// duplicates of an address there (RFC 4862, RFC 5227), or tells that it has one, is not contradicted.
+    /// Returns whether an address is ours and was named by itself. Other hosts may have addresses in a named range. If
+    /// one looks for duplicates of such an address (RFC 4862, RFC 5227), or says that it has one, it is not
+    /// contradicted.
     fn named(&self, ip: IpAddr) -> bool {
         self.link
             .answer_for
@@ -54,8 +56,8 @@ impl<'r> Neighbor<'r> {
             .any(|range| *range.start() == ip && *range.end() == ip)
     }
 
-    /// Deals with a frame that is no test packet. True: the frame now holds an answer, to be sent. False: it was
-    /// understood and needs none. `None`: nothing for us.
+    /// Deals with a frame that is no test packet. True: the frame now holds an answer, to be sent. False: the frame was
+    /// understood and needs no answer. `None`: the frame is not for us.
     pub(crate) fn attend<F: Frame>(&self, frame: &mut F) -> Option<bool> {
         let heard = parse_slow_path(frame.bytes())?;
         let mac = self.link.mac;

@@ -1,34 +1,34 @@
 //! A lane's flight recorder: a ring of records that the lane writes and the collector copies from.
 //!
 //! The lane never waits: the newest record takes the place of the oldest. It claims a place, writes the record by plain
-//! stores, and publishes it. The collector copies what is published, and then looks at what has been claimed meanwhile:
-//! a record whose place was is thrown away and counted as lost. So nothing that is half one record and half another is
-//! ever told.
+//! stores, and publishes it. The collector copies published records, and then looks at which places were claimed
+//! meanwhile. A record in such a place is thrown away and counted as lost. So a record that is half old and half new is
+//! never shown.
 
 use crate::sync::{AtomicU64, Ordering, Round, fence};
 
-/// Triggers that the collector has not seen yet are kept up to this number; more of them are near these.
+/// Number of triggers that the collector has not seen yet and that are kept; more of them are near these.
 const TRIGGERS: usize = 16;
 
 /// The ring of one lane. The lane is its one writer.
 #[derive(Debug)]
 pub(crate) struct LaneRing {
     places: Box<[[AtomicU64; Round::WORDS]]>,
-    /// Records whose place may have been written to, and those that are whole.
+    /// Records whose place may have been written to, and records that are whole.
     claimed: AtomicU64,
     written: AtomicU64,
-    /// From when and until when something happened that is worth a window, ns; the newest ones.
+    /// Start and end of events that are worth a window, ns; the newest ones.
     triggers: [[AtomicU64; 2]; TRIGGERS],
     triggered: AtomicU64,
 }
 
 impl LaneRing {
-    /// With room for `bytes` of records, 16 of them at the least.
+    /// Makes a ring with room for `bytes` of records, and for 16 of them at the least.
     pub(crate) fn new(bytes: usize) -> Self {
         Self::of_places((bytes / size_of::<Round>()).max(16))
     }
 
-    /// With room for so many records.
+    /// Makes a ring with room for `count` records.
     pub(crate) fn of_places(count: usize) -> Self {
         let mut places = Vec::new();
         // Zeros that the compiler does not see, as in `Histogram`: the memory is there before the run.
@@ -51,7 +51,7 @@ impl LaneRing {
     pub(crate) fn push(&self, round: &Round) {
         let number = self.written.load(Ordering::Relaxed);
         self.claimed.store(number + 1, Ordering::Relaxed);
-        // Whoever sees a word of this record sees that its place was claimed.
+        // A thread that sees a word of this record sees that its place was claimed.
         fence(Ordering::Release);
         for (place, word) in self.place(number).iter().zip(round.to_words()) {
             place.store(word, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl LaneRing {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// Something happened between these times, ns, that is worth a window. For the lane only.
+    /// Notes an event between these times, ns, that is worth a window. For the lane only.
     #[cold]
     pub(crate) fn trigger(&self, from_ns: u64, to_ns: u64) {
         let number = self.triggered.load(Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl LaneRing {
         let all = self.triggered.load(Ordering::Acquire);
         for number in seen.max(all.saturating_sub(TRIGGERS as u64))..all {
             let [from, to] = &self.triggers[number as usize % TRIGGERS];
-            // One that is overwritten as it is read may be of two, of which the later has a window of its own.
+            // A trigger that is overwritten as it is read may mix two. The later one has a window of its own.
             let from = from.load(Ordering::Relaxed);
             tell(from, to.load(Ordering::Relaxed).max(from));
         }
@@ -86,7 +86,7 @@ impl LaneRing {
         Round::from_words(std::array::from_fn(|at| words[at].load(Ordering::Relaxed)))
     }
 
-    /// The number of the oldest record that is still there.
+    /// Returns the number of the oldest record that is still there.
     fn oldest(&self) -> u64 {
         let claimed = self.claimed.load(Ordering::Relaxed);
         claimed.saturating_sub(self.places.len() as u64)
@@ -103,26 +103,26 @@ impl LaneRing {
         }
         let start = out.len();
         out.extend((first..end).map(|number| self.read(number)));
-        // What was claimed while it was read may be torn.
+        // A record whose place was claimed while it was read may be torn.
         fence(Ordering::Acquire);
         let torn = self.oldest().clamp(first, end) - first;
         out.drain(start..start + torn as usize);
         (end, first - from + torn)
     }
 
-    /// How many records there have been.
+    /// Returns the number of records so far.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
     /// Appends the records of the time between two, ns, to `out`, up to `most` of them. Returns how many there were
-    /// beyond these, and how many are known to be lost: 1 stands for those, however many, that went before the
-    /// collector came.
+    /// beyond these, and how many are known to be lost. Records overwritten before the collector came count as 1,
+    /// however many they were.
     pub(crate) fn window(&self, from_ns: u64, to_ns: u64, most: usize, out: &mut Vec<Round>) -> (u64, u64) {
         let written = self.written.load(Ordering::Acquire);
         let oldest = self.oldest();
-        // The first that ends after the beginning. Times in the ring grow; one that is overwritten as it is looked at
-        // seems newer, which the second look finds.
+        // The first that ends after the beginning. Times in the ring grow. A record that is overwritten as it is looked
+        // at seems newer, which the second look finds.
         let (mut low, mut high) = (oldest, written);
         while low < high {
             let middle = low + (high - low) / 2;

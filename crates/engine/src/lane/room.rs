@@ -9,7 +9,7 @@ use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use std::time::Duration;
 
-/// How long the path may refuse everything before the burst is given up.
+/// Time for which the path may refuse everything before the burst is given up, ns.
 const PATIENCE_NS: u64 = 10_000_000;
 /// Longest sleep between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
@@ -18,7 +18,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Room {
     on_full: OnFull,
-    /// 0: the path took some on the last try.
+    /// Time in ns when the burst is given up; 0: the path took some on the last try.
     give_up_at: u64,
 }
 
@@ -28,7 +28,7 @@ impl Room {
         Self { on_full, give_up_at: 0 }
     }
 
-    /// The path took `taken` frames and left some: whether these are to be given up at once.
+    /// Returns whether the frames that the path left are given up at once, after it took `taken` frames.
     #[cold]
     pub(crate) fn gives_up(&self, lane: &Lane<'_>, taken: u64) -> bool {
         let drops = self.on_full == OnFull::Drop;
@@ -38,13 +38,14 @@ impl Room {
         drops
     }
 
-    /// The path took some.
+    /// Notes that the path took some frames.
     #[inline]
     pub(crate) fn found(&mut self) {
         self.give_up_at = 0;
     }
 
-    /// The path took none: waits for room in `wait`. False: it did so for long enough, the burst is to be given up.
+    /// Waits for room in `wait`, as the path took no frame. False: the path had no room for long enough, the burst is
+    /// to be given up.
     #[cold]
     pub(crate) fn wait(
         &mut self,
@@ -60,7 +61,7 @@ impl Room {
         if since >= self.give_up_at {
             return false;
         }
-        // It is at its clock, and chose this sleep.
+        // The lane is at its clock, and chose this sleep.
         lane.idle.away.look(since);
         lane.mark_at(Stage::Transmit, since);
         lane.idle.away.sleeps_until(since + TRY_AGAIN.as_nanos() as u64);

@@ -10,18 +10,18 @@ use mpps_io::packet_ring::{Direction, PacketProducer, RingPacket, tag};
 use mpps_io::{Burst, Frame, Queue, Result};
 use std::cell::RefCell;
 
-/// Counts of a lane's sample. `received + sent` is what is in the ring and what found it full.
+/// Counts of a lane's sample. `received + sent` counts frames in the ring and frames that found it full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleCounts {
-    /// Received frames whose turn it was.
+    /// Received frames whose turn it was to be copied.
     pub(crate) received: u64,
-    /// Sent frames whose turn it was.
+    /// Sent frames whose turn it was to be copied.
     pub(crate) sent: u64,
     /// Frames of both that found the ring full.
     pub(crate) ring_full: u64,
 }
 
-/// A lane's way to the writer, and whose turn it is.
+/// A lane's way to the writer, and the turns of its frames.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     every: usize,
@@ -61,7 +61,7 @@ impl Sampler {
     fn received<F: Frame>(&mut self, frames: &[F], place: usize, now_ns: u64) {
         let mut at = self.until_received;
         while let Some(frame) = frames.get(at) {
-            // By the lane's clock, as what it sends: the file is in order of time.
+            // By the lane's clock, as for sent frames: the file is in order of time.
             let stored = self.copy(frame, now_ns, tag(place, Direction::Received));
             self.counts.received += 1;
             self.counts.ring_full += u64::from(!stored);
@@ -71,8 +71,8 @@ impl Sampler {
         self.publish(now_ns);
     }
 
-    /// Copies those of the frames at hand whose turn it is; returns how many found room. The first that finds none
-    /// ends it, so that they are the first of those whose turn it is.
+    /// Copies those of the frames at hand whose turn it is; returns how many found room. The first frame without room
+    /// ends the copying, so the copied ones are the first of those whose turn it is.
     fn offer<F: Frame>(&mut self, frames: &[F], place: usize, now_ns: u64) -> usize {
         let (mut at, mut stored) = (self.until_sent, 0);
         while let Some(frame) = frames.get(at) {
@@ -85,7 +85,7 @@ impl Sampler {
         stored
     }
 
-    /// The path took so many of the frames that were offered.
+    /// Counts the frames that the path took of those that were offered, and removes copies of the others from the ring.
     fn sent(&mut self, taken: usize, stored: usize, now_ns: u64) {
         // Frames at the places until_sent, until_sent + every, … below `taken`.
         let due = taken.saturating_sub(self.until_sent).div_ceil(self.every);
@@ -99,12 +99,12 @@ impl Sampler {
         self.publish(now_ns);
     }
 
-    /// Shows the writer what was copied, and that nothing earlier than this time will follow.
+    /// Shows the writer the copied frames, and that no frame earlier than this time will follow.
     pub(crate) fn publish(&mut self, now_ns: u64) {
         self.ring.publish(now_ns);
     }
 
-    /// Counts of the whole run.
+    /// Returns the counts of the whole run.
     pub(crate) fn counts(&self) -> SampleCounts {
         self.counts
     }
@@ -114,7 +114,7 @@ impl Lane<'_> {
     /// Receives a burst by a queue of the port of this place; frames whose turn it is are copied for the sample.
     ///
     /// # Errors
-    /// As [`Queue::receive`].
+    /// Returns the errors of [`Queue::receive`].
     #[inline(always)]
     pub(crate) fn receive<Q: Queue>(&self, place: usize, queue: &mut Q, burst: &mut Burst<Q::Frame>) -> Result<usize> {
         match &self.sampler {
@@ -144,7 +144,7 @@ impl Lane<'_> {
     /// for the sample.
     ///
     /// # Errors
-    /// As [`Queue::transmit`].
+    /// Returns the errors of [`Queue::transmit`].
     #[inline(always)]
     pub(crate) fn transmit<Q: Queue>(&self, place: usize, queue: &mut Q, burst: &mut Burst<Q::Frame>) -> Result<usize> {
         match &self.sampler {

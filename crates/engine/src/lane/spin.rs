@@ -1,15 +1,15 @@
 //! Time for which a lane that waits for packets spins before it sleeps.
 //!
-//! Sleep and wake-up cost several µs, and what arrives meanwhile waits or is lost. Spinning through a wait costs the
-//! wait. So the lane spins for as long as recent waits suggest: longer where a wait outlasted it and was still short,
-//! less where waits are long. A long one takes back what two short ones gave. So long waits cost next to nothing: at
+//! Sleep and wake-up cost several µs, and packets that arrive meanwhile wait or are lost. Spinning through a wait costs
+//! the wait. So the lane spins for as long as recent waits suggest: longer if a wait outlasted it and was still short,
+//! less if waits are long. A long wait takes back what two short ones gave. So long waits cost next to nothing: at
 //! 1,000 packets per second, 5 µs per wait of 1 ms.
 
-/// Spinning time of a lane that knows nothing yet, ns; also that of one that waits for a departure.
+/// Spinning time of a lane that knows nothing yet, ns. A lane that waits for a departure also spins for so long.
 pub(crate) const SPIN_NS: u64 = 50_000;
-/// Spinning time between waits that are too long for it.
+/// Spinning time between waits that are too long for it, ns.
 const LEAST_NS: u64 = 5_000;
-/// Longest wait that is worth spinning. Timers of interrupt moderation and of NAPI are shorter.
+/// Longest wait that is worth spinning, ns. Timers of interrupt moderation and of NAPI are shorter.
 const MOST_NS: u64 = 250_000;
 
 /// Spinning time of one lane.
@@ -26,13 +26,13 @@ impl Spin {
         Self { ns: SPIN_NS, fixed }
     }
 
-    /// Spinning time of a wait that only packets end, ns.
+    /// Returns the spinning time of a wait that only packets end, ns.
     #[inline]
     pub(crate) fn ns(&self) -> u64 {
         self.ns
     }
 
-    /// A wait for packets is over.
+    /// Adapts the spinning time after a wait for packets.
     #[inline]
     pub(crate) fn waited(&mut self, took_ns: u64) {
         if took_ns <= self.ns || self.fixed {

@@ -1,16 +1,17 @@
-//! What a lane does with its time: a chain of readings of the clock through a round, the end of one stage being the
-//! start of the next.
+//! A lane's time by stage: a chain of readings of the clock through a round. The end of one stage is the start of the
+//! next.
 //!
-//! A reading costs some 10 ns, as much as two packets on the fastest paths. So the loop's own readings tell what can be
-//! told by them, exactly: time in rounds that moved packets, in rounds that found nothing, asleep. Only how the first
-//! two divide into stages is timed: in every round after one that was long ([`LONG_NS`]), else in every [`EVERY`]th
-//! that begins with a reading. Whether a round is timed is settled before it is known what will come in it (or, after a
-//! long one, by what comes in it alone), so that those which are timed stand for the others.
+//! A reading costs some 10 ns, as much as two packets on the fastest paths. So the loop's own readings measure what
+//! they can, exactly: time in rounds that moved packets, in rounds that found nothing, asleep. Only how the first two
+//! divide into stages is timed: in every round after one that was long ([`LONG_NS`]), else in every [`EVERY`]th that
+//! begins with a reading. Whether a round is timed is settled before it is known what will come in it (or, after a long
+//! one, by what comes in it alone), so that timed rounds represent the others.
 //!
-//! Time away is what the kernel says that the thread waited for its core, and where it was off its core for longer
-//! without waiting for it (stopped by a signal) all of that. The kernel is asked after each stretch of [`LOOK_NS`] or
-//! more, and the time is taken from the stage that this was. What came in shorter visits is known in sum when the lane
-//! ends. Time that interrupts or the hypervisor took does not count there: it stays in its stage.
+//! Time away is the time that the thread waited for its core, as the kernel reports it. If the thread was off its core
+//! for longer without waiting for it (stopped by a signal), all of that time counts. The kernel is asked after each
+//! stretch of [`LOOK_NS`] or more, and the time is taken from the stage of that stretch. Time away in shorter visits is
+//! known in sum when the lane ends. Time that interrupts or the hypervisor took does not count as away: it stays in its
+//! stage.
 //!
 //! With a flight recorder every round is timed and makes a record.
 
@@ -23,35 +24,35 @@ use mpps_trace::{Did, Round, SlowBurst, Stage};
 use std::cell::Cell;
 use std::time::Instant;
 
-/// Of the rounds that are not timed anyhow and begin with a reading, one in so many is, on the average: how many are
-/// passed over differs each time, so that rounds which take turns are timed alike.
+/// Mean number of rounds per timed one, of the rounds that begin with a reading and are not timed anyhow. The number of
+/// rounds passed over differs each time, so that rounds which take turns are timed alike.
 const EVERY: u32 = 16;
 const FEWEST: u32 = 9;
-/// Rounds that a timed one stands for where a reading is taken in every fourth only.
+/// Rounds that a timed one represents if a reading is taken in every fourth round only.
 const SHORT_WEIGHT: u64 = (EVERY as u64 - 1) * 4 + 1;
-/// After a round that moved something and took as long as this each is timed, ns: five readings are less than 1 %.
+/// Duration of a round that moved something from which on the next one is timed, ns: five readings are less than 1 %.
 const LONG_NS: u64 = 12_000;
-/// After a stretch as long as this the kernel is asked for the time away, ns: the question takes 1 µs.
+/// Length of a stretch after which the kernel is asked for the time away, ns: the question takes 1 µs.
 const LOOK_NS: u64 = 250_000;
-/// Where the kernel does not tell, what a stretch took beyond this counts as away, ns.
+/// Length of a stretch, ns. Time beyond it counts as away if the kernel does not report time away.
 const GUESS_NS: u64 = 1_000_000;
-/// A stretch of rounds that found nothing is told of when it has lasted for so long, ns, so that whoever reads the
-/// recorder need not wait for its end.
+/// Longest record of a stretch of rounds that found nothing, ns, so that a reader of the recorder need not wait for the
+/// end of the stretch.
 const STRETCH_NS: u64 = 10_000_000;
 
 /// The round is not timed.
 const OFF: u8 = 0;
-/// It will be, if it does something.
+/// The round will be timed, if it does something.
 const READY: u8 = 1;
-/// It is.
+/// The round is timed.
 const ON: u8 = 2;
 
-/// When a lane tells the collector that something is worth a window, ns; `u64::MAX`: never.
+/// Limits beyond which a lane reports to the collector that something is worth a window, ns; `u64::MAX`: never.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// A round, or a wait that was to be short, took longer.
+    /// Longest round, or delay of a wake-up, that is not reported.
     pub(crate) stall_ns: u64,
-    /// A packet left later than that after its time.
+    /// Largest lateness of a packet, ns, that is not reported.
     pub(crate) late_ns: u64,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Limits {
 pub(crate) struct Flight<'r> {
     ring: &'r LaneRing,
     limits: Limits,
-    /// Rounds in a row that found nothing.
+    /// Record of the rounds in a row that found nothing.
     stretch: Round,
     receives: bool,
 }
@@ -101,7 +102,7 @@ impl<'r> Flight<'r> {
         stretch.polls += 1;
     }
 
-    /// Slept from `at_ns` on, and was to wake by `by_ns`.
+    /// Records a sleep from `at_ns` on that was to end by `by_ns`.
     fn slept(&mut self, at_ns: u64, ns: u64, by_ns: u64, sent_before: u64) {
         self.end_stretch();
         let mut round = stretch(at_ns, sent_before);
@@ -134,10 +135,10 @@ fn cut(ns: u64) -> u32 {
     ns.min(u64::from(u32::MAX)) as u32
 }
 
-/// Reads for how long the lane has waited for its core, ns, and how often it was put on one.
+/// Reads for how long the lane has waited for its core, ns, and how often it was put on a core.
 pub(crate) type Waited<'r> = Box<dyn Fn() -> Option<(u64, u64)> + 'r>;
 
-/// As the kernel has it; `None` where it does not tell.
+/// Returns a reader of the kernel's times of a thread; `None` if the kernel does not report them.
 pub(crate) fn waited_of(times: Option<&ThreadStat>) -> Option<Waited<'_>> {
     let read = |times: &ThreadStat| times.read().map(|times| (times.waited_ns, times.stretches));
     times.map(|times| Box::new(move || read(times)) as Waited<'_>)
@@ -147,21 +148,21 @@ pub(crate) fn waited_of(times: Option<&ThreadStat>) -> Option<Waited<'_>> {
 pub(crate) struct Stages<'r> {
     table: &'r StageTable,
     state: Cell<u8>,
-    /// What the time is booked to that passed before a round was known to do something.
+    /// Stage for the time that passed before the round was known to do something.
     first: Cell<Stage>,
-    /// When the round at hand began; 0: none has.
+    /// Time in ns when the round at hand began; 0: no round has begun.
     began_ns: Cell<u64>,
-    /// Up to when it is booked.
+    /// Time in ns up to which the round is booked.
     last_ns: Cell<u64>,
-    /// What each stage of it took, ns, and the stages that have any.
+    /// Time that each stage of the round took, ns, and the stages that have any.
     parts: [Cell<u64>; Stage::COUNT],
     seen: Cell<u16>,
-    /// What of that the lane was away.
+    /// Part of each stage's time that the lane was away, ns.
     away: [Cell<u64>; Stage::COUNT],
     away_any: Cell<bool>,
-    /// What of the round, and of the stage at hand, was slept since a device is down, ns.
+    /// Time slept since a device is down, ns: in the round, and in the stage at hand.
     napped_ns: [Cell<u64>; 2],
-    /// What of [`Stage::Rest`] is done once a reading, ns.
+    /// Part of [`Stage::Rest`] that is done once per reading, ns.
     once_ns: Cell<u64>,
     /// Time off the core that was neither chosen nor waited for, ns.
     held_ns: Cell<u64>,
@@ -169,24 +170,24 @@ pub(crate) struct Stages<'r> {
     /// Worst lateness of the round's packets, ns.
     late_ns: Cell<u64>,
     waited: Option<Waited<'r>>,
-    /// As last read: at the start, and now.
+    /// Time that the lane has waited for its core, ns, as read at the start and as read last.
     waited_ns: [Cell<u64>; 2],
     stretches: Cell<u64>,
     reading_ns: u64,
     /// Rounds since the last reading that moved something.
     moved: u32,
-    /// Readings at the start of a round until one is chosen, and what the next number of them is drawn from.
+    /// Readings at the start of a round until one is chosen, and the state that the next number of them is drawn from.
     left: u32,
     drawn: u32,
     chosen: bool,
     short: bool,
     /// The last round that moved something was long.
     long: bool,
-    /// Since when and until when the lane was to sleep, ns; 0: it did not.
+    /// Start of a sleep, and the time when it was to end at the latest, ns; 0: the lane did not sleep.
     slept: (u64, u64),
-    /// What the lane had received and sent at the start of the round.
+    /// Packets that the lane had received and sent at the start of the round.
     counted: (u64, u64),
-    /// The fill of the receive ring as it was seen last; `u32::MAX`: not known.
+    /// Fill of the receive ring at the last look; `u32::MAX`: not known.
     fill: u32,
     slowest: Worst<SlowBurst>,
     flight: Option<Flight<'r>>,
@@ -227,32 +228,33 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// Whether the round at hand is timed, or will be if it does something.
+    /// Returns whether the round at hand is timed, or will be if it does something.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.state.get() != OFF
     }
 
-    /// Whether it is timed whatever it does.
+    /// Returns whether the round is timed whatever it does.
     #[inline(always)]
     pub(crate) fn is_timed(&self) -> bool {
         self.state.get() == ON
     }
 
-    /// The round at hand has found no packets, and is not timed as yet.
+    /// Notes that the round at hand has found no packets, and is not timed as yet.
     #[inline(always)]
     pub(crate) fn found_none(&self) {
         self.first.set(Stage::EmptyPolls);
     }
 
-    /// The round at hand does something, though it has received nothing: what passed until now was finding that out.
+    /// Notes that the round at hand does something, though it has received nothing. The time until now was spent on
+    /// finding that out.
     #[cold]
     #[inline(never)]
     pub(crate) fn goes_on(&self, now_ns: u64) {
         self.note(self.first.replace(Stage::Rest), now_ns);
     }
 
-    /// As [`Stages::goes_on`], where nobody has read the time.
+    /// Works as [`Stages::goes_on`], and reads the time itself.
     #[cold]
     #[inline(never)]
     pub(crate) fn goes_on_unread(&self, clock: &Clock) {
@@ -260,7 +262,7 @@ impl<'r> Stages<'r> {
         self.goes_on(clock.now_ns());
     }
 
-    /// What is done once a reading is over: other rounds than those after a reading have nothing of it.
+    /// Books the work that is done once per reading: only rounds after a reading contain it.
     #[cold]
     #[inline(never)]
     pub(crate) fn read_once(&self, clock: &Clock) {
@@ -268,7 +270,7 @@ impl<'r> Stages<'r> {
         self.once_ns.set(self.parts[Stage::Rest.index()].get());
     }
 
-    /// The lane has just slept for so long within a round, ns, since its device is down.
+    /// Notes that the lane has just slept for `ns` within a round, as its device is down.
     #[cold]
     pub(crate) fn napped(&self, ns: u64) {
         let asleep_ns = ns - self.away(ns, true).min(ns);
@@ -277,7 +279,7 @@ impl<'r> Stages<'r> {
         self.napped_ns.iter().for_each(|napped| napped.set(napped.get() + ns));
     }
 
-    /// It was off its core just now because it chose to.
+    /// Notes that the lane was off its core just now because it chose to.
     #[cold]
     pub(crate) fn chose_to_sleep(&self) {
         if let Some((_, stretches)) = self.waited.as_ref().and_then(|waited| waited()) {
@@ -285,7 +287,7 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// A reading that was taken for the table.
+    /// Reads the clock for the table, and books the time since the last reading to `stage`.
     #[cold]
     #[inline(never)]
     pub(crate) fn read(&self, stage: Stage, clock: &Clock) {
@@ -293,7 +295,7 @@ impl<'r> Stages<'r> {
         self.note(stage, clock.now_ns());
     }
 
-    /// What has passed since the last reading was this stage.
+    /// Books the time since the last reading to `stage`.
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self, stage: Stage, now_ns: u64) {
@@ -318,36 +320,37 @@ impl<'r> Stages<'r> {
             .call(stage, (took_ns - away_ns).saturating_sub(self.reading_ns));
     }
 
-    /// A packet left so long after its time, ns.
+    /// Notes that a packet left `ns` after its time.
     #[inline]
     pub(crate) fn late(&self, ns: u64) {
         self.late_ns.set(self.late_ns.get().max(ns));
     }
 
-    /// A look has found so much in the receive ring, or in the fuller of two.
+    /// Notes the fill that a look found in the receive ring, or in the fuller of two.
     pub(crate) fn filled(&mut self, fill: u64) {
         self.fill = fill.min(u64::from(u32::MAX - 1)) as u32;
     }
 
-    /// A round has moved something.
+    /// Notes that a round has moved something.
     #[inline(always)]
     pub(crate) fn moved(&mut self) {
         self.moved += 1;
     }
 
-    /// The lane slept from `from_ns` until now, and was to do so until `by_ns` at the latest.
+    /// Notes that the lane slept from `from_ns` until now, and was to sleep until `by_ns` at the latest.
     #[inline]
     pub(crate) fn slept(&mut self, from_ns: u64, by_ns: u64) {
         self.slept = (from_ns, by_ns);
     }
 
-    /// How long of the last `at_most` ns the lane was away.
+    /// Returns how long of the last `at_most_ns` the lane was away.
     #[cold]
     fn away(&self, at_most_ns: u64, asleep: bool) -> u64 {
         let away_ns = match self.waited.as_ref().and_then(|waited| waited()) {
             Some((now, stretches)) => {
                 let waited_ns = now.saturating_sub(self.waited_ns[1].replace(now)).min(at_most_ns);
-                // It was off its core, had not chosen to, and did not wait for it: stopped, or held in the kernel.
+                // The lane was off its core, had not chosen to, and did not wait for it: stopped, or held in the
+                // kernel.
                 let held = stretches > self.stretches.replace(stretches) && !asleep;
                 match held && at_most_ns - waited_ns > GUESS_NS {
                     true => {
@@ -367,7 +370,7 @@ impl<'r> Stages<'r> {
         away_ns
     }
 
-    /// Before the first round.
+    /// Measures the cost of a reading, and reads the kernel's times, before the first round.
     pub(crate) fn begin(&mut self, clock: &Clock) {
         let price_ps = price_ps(|| clock.now_ns());
         self.table.reading_ps.set(price_ps);
@@ -378,8 +381,8 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// The time was read at the start of a round. `short`: it is not read at the start of each. Returns whether it is
-    /// to be read at the start of the next.
+    /// Notes the time that was read at the start of a round. `short`: the time is not read at the start of each round.
+    /// Returns whether it is to be read at the start of the next.
     #[inline]
     pub(crate) fn fresh(&mut self, now_ns: u64, short: bool, counters: &LaneCounters) -> bool {
         let took_ns = now_ns - self.began_ns.get();
@@ -421,7 +424,7 @@ impl<'r> Stages<'r> {
         self.counted = (counters.rx_packets.get(), counters.tx_packets.get());
     }
 
-    /// Books the rounds since the last reading at the start of one: one, where it was timed.
+    /// Books the rounds since the last reading, at the start of a round. If the round was timed, it is the only one.
     #[inline(never)]
     fn close(&mut self, now_ns: u64, took_ns: u64, counters: &LaneCounters) {
         if self.began_ns.get() == 0 || took_ns == 0 {
@@ -461,8 +464,8 @@ impl<'r> Stages<'r> {
             (false, 0) => table.spins.add(1),
             (false, _) => {}
         }
-        // Of rounds that found nothing those count that were chosen: of the others only those are timed that follow a
-        // round that moved something.
+        // A round that found nothing counts only if it was chosen: the other timed ones all follow a round that moved
+        // something.
         if self.state.get() == ON && (busy || self.chosen) {
             self.book(busy);
         }
@@ -507,7 +510,7 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// Times of stages as the parts of a record; `all_ns` where the round is not timed.
+    /// Returns times of stages as the parts of a record; `all_ns` counts if the round is not timed.
     fn by_part(&self, of: &[Cell<u64>; Stage::COUNT], all_ns: u64) -> [u32; Round::STAGES.len()] {
         let part = |stage: Stage| of[stage.index()].get();
         let mut parts = [0; Round::STAGES.len()];
@@ -524,7 +527,7 @@ impl<'r> Stages<'r> {
         parts
     }
 
-    /// For how long the lane did not have its core in each part of the record. A guess is no answer.
+    /// Returns how long the lane did not have its core in each part of the record, ns. Guessed times count as 0.
     fn away_parts(&self, away_ns: u64) -> [u32; Round::STAGES.len()] {
         match &self.waited {
             Some(_) => self.by_part(&self.away, away_ns),
@@ -532,7 +535,7 @@ impl<'r> Stages<'r> {
         }
     }
 
-    /// The record of the rounds at hand.
+    /// Returns the record of the rounds at hand.
     fn round(&self, took_ns: u64, counters: &LaneCounters) -> Round {
         let parts = self.by_part(&self.parts, took_ns);
         let (rx, tx) = (counters.rx_packets.get(), counters.tx_packets.get());
@@ -562,10 +565,10 @@ impl<'r> Stages<'r> {
         self.slept = (0, 0);
     }
 
-    /// After the last round. Returns the rounds that took longest.
+    /// Books the last round. Returns the rounds that took longest.
     pub(crate) fn end(mut self, now_ns: u64, counters: &LaneCounters) -> Vec<SlowBurst> {
         let began = self.began_ns.get();
-        // A last round says that it is the last, and not that something has come in it.
+        // The result of the last round does not say whether packets came in it.
         if self.counted != (counters.rx_packets.get(), counters.tx_packets.get()) {
             self.moved();
         }
@@ -584,7 +587,7 @@ impl<'r> Stages<'r> {
     }
 }
 
-/// What a call of it takes, ps: the least of some tries.
+/// Returns the time of one call of `what`, ps: the least of some tries.
 fn price_ps<T>(mut what: impl FnMut() -> T) -> u64 {
     const CALLS: u32 = 32;
     let price = |_| {
@@ -597,14 +600,15 @@ fn price_ps<T>(mut what: impl FnMut() -> T) -> u64 {
     (0..8).map(price).min().unwrap_or(0)
 }
 
-/// What a reading costs with all that is booked for it, ps. For once before the run: it makes a table of its own.
+/// Returns the cost of a reading with all that is booked for it, ps. Called once before the run: it makes a table of
+/// its own.
 pub(crate) fn mark_ps(clock: &Clock) -> u64 {
     let table = StageTable::default();
     let marks = Stages::new(&table, None, None);
     price_ps(|| marks.read(Stage::Rest, clock))
 }
 
-/// The places of the bits that are set, of those that stages have.
+/// Returns the places of the bits that are set, among those that stages have.
 #[inline]
 fn bits(mut set: u16) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

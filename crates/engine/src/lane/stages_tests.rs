@@ -39,7 +39,7 @@ impl<'r> Bench<'r> {
         }
     }
 
-    /// The next begins.
+    /// Begins the next round.
     fn next(&mut self) {
         self.stages.fresh(self.now_ns, self.short, self.counters);
     }
@@ -171,7 +171,7 @@ fn a_stalled_round_counts_as_away_and_not_as_the_stage_in_which_it_stalled() {
     let row = |stage| rows.iter().find(|row| row.stage == stage).expect("a row");
     assert_eq!(row(Stage::Transmit).max_ns, 20 * US);
     assert_eq!((row(Stage::Away).calls, row(Stage::Away).max_ns), (11, 7_000 * US));
-    // The record tells when it happened, and all that it took.
+    // The record contains when it happened, and all that it took.
     assert_eq!(slowest[0].round.took_ns(), 4_030 * US);
     // And for how long of which part the lane did not have its core.
     let transmit = Round::STAGES.iter().position(|stage| *stage == Stage::Transmit);

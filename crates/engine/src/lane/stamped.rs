@@ -1,15 +1,15 @@
-//! The times that a lane has stamped packets with, for whoever is to know its packets again.
+//! The times that a lane has stamped packets with, for another program that is to recognise its packets.
 //!
-//! A stamp is a nanosecond of the host's clock, and a burst has one: no other run has the same but by chance. Whoever
-//! sees a packet far from here (a program in the kernel that watches what is dropped) finds out by it whose it is. The
-//! lane writes two words a burst, and only where somebody reads them.
+//! A stamp is a nanosecond of the host's clock, and a burst has one: no other run has the same but by chance. A program
+//! that sees a packet far from here (in the kernel, watching dropped packets) finds out by the stamp which lane sent
+//! it. The lane writes two words per burst, and only if another program reads them.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory for the stamps of one lane: a word that counts them, and from [`StampMemory::PLACES_AT`] on a place for each
-/// of the newest, a power of two of them.
+/// of the newest. The number of places is a power of two.
 pub struct StampMemory(Box<dyn Deref<Target = [AtomicU64]> + Send + Sync>);
 
 impl fmt::Debug for StampMemory {
@@ -21,10 +21,10 @@ impl fmt::Debug for StampMemory {
 }
 
 impl StampMemory {
-    /// Where places begin: the count has a cache line of its own.
+    /// Index of the first place: the count has a cache line of its own.
     pub const PLACES_AT: usize = 8;
 
-    /// Of memory that nobody else writes to.
+    /// Uses memory that nobody else writes to.
     ///
     /// # Panics
     /// When the number of places is no power of two.
@@ -34,7 +34,7 @@ impl StampMemory {
         Self(Box::new(words))
     }
 
-    /// The lane's end of it.
+    /// Returns the lane's end of the memory.
     pub(crate) fn lane(&self) -> LaneStamps<'_> {
         LaneStamps {
             count: &self.0[0],
@@ -43,7 +43,7 @@ impl StampMemory {
     }
 }
 
-/// See [`StampMemory`].
+/// A lane's end of a [`StampMemory`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneStamps<'r> {
     count: &'r AtomicU64,
@@ -51,13 +51,13 @@ pub(crate) struct LaneStamps<'r> {
 }
 
 impl LaneStamps<'_> {
-    /// Packets that leave next have this stamp.
+    /// Notes the stamp of the packets that leave next.
     #[inline]
     pub(crate) fn note(&self, time_ns: u64) {
         let count = self.count.load(Ordering::Relaxed);
         if let Some(place) = self.places.get(count as usize & (self.places.len() - 1)) {
             place.store(time_ns, Ordering::Relaxed);
-            // Whoever sees the count sees the stamp.
+            // A reader that sees the count sees the stamp.
             self.count.store(count + 1, Ordering::Release);
         }
     }

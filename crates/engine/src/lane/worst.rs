@@ -1,6 +1,6 @@
 //! The few worst of many, kept without allocating: a new one takes the place of the least of them.
 
-/// How many are kept.
+/// Number of items that are kept.
 const KEPT: usize = 100;
 
 /// A stretch of time, ns; a power of two (1.05 ms). [`Worst::keep_one`] keeps one item of each stretch.
@@ -10,13 +10,13 @@ const TOGETHER_NS: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Worst<T> {
     kept: Vec<(u64, T)>,
-    /// What a value must pass to be kept.
+    /// Value that an item must exceed to be kept.
     floor: u64,
     /// The worst item of the present stretch. It joins the others when the stretch ends.
     pending: Option<(u64, T)>,
-    /// When the present stretch ends, ns.
+    /// Time in ns when the present stretch ends.
     over_ns: u64,
-    /// What a value must pass until then.
+    /// Value that an item must exceed until the stretch ends.
     bar: u64,
 }
 
@@ -31,13 +31,13 @@ impl<T> Worst<T> {
         }
     }
 
-    /// What a value must pass to be [kept](Self::keep).
+    /// Returns the value that an item must exceed to be [kept](Self::keep).
     #[inline]
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// What a value must pass at this time for [`keep_one`](Self::keep_one) to keep it.
+    /// Returns the value that an item must exceed at this time for [`keep_one`](Self::keep_one) to keep it.
     #[inline]
     pub(crate) fn floor_at(&self, now_ns: u64) -> u64 {
         if now_ns < self.over_ns { self.bar } else { self.floor }
@@ -80,7 +80,7 @@ impl<T> Worst<T> {
         self.bar = self.floor;
     }
 
-    /// All of them, the worst first.
+    /// Returns all kept items, the worst first.
     pub(crate) fn into_sorted(mut self) -> Vec<T> {
         self.settle();
         self.kept.sort_by_key(|(value, _)| std::cmp::Reverse(*value));

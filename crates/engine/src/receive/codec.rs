@@ -1,4 +1,4 @@
-//! What a test packet looks like on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
+//! Format of a test packet on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
 use crate::FlowSet;
 use mpps_io::{Frame, Reason, RxChecksum, addresses};
@@ -8,7 +8,7 @@ use mpps_wire::{
 };
 use std::net::IpAddr;
 
-/// Why a received packet is none of this test's.
+/// Reason why a received packet is none of this test's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// No UDP packet: other traffic of the network.
@@ -49,14 +49,14 @@ impl Foreign {
     }
 }
 
-/// What a received frame is.
+/// Class of a received frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Class {
-    /// A test packet, intact; whether this run sent it is for the windows to say.
+    /// A test packet, intact; the windows decide whether this run sent it.
     Test { flow: u32, stamp: Stamp },
-    /// One of ours by its addresses, but its checksum, length or data is wrong.
+    /// A packet of the test by its addresses, but its checksum, length or data is wrong.
     Corrupt,
-    /// None of ours.
+    /// A packet that is none of the test's.
     Foreign(Foreign),
     /// Not UDP: perhaps a question that mpps answers (ARP, neighbour discovery, ping).
     SlowPath,
@@ -64,11 +64,11 @@ pub(crate) enum Class {
 
 /// Writes and reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
 pub(crate) trait Codec {
-    /// Bytes of every frame.
+    /// Returns the bytes of every frame.
     fn frame_len(&self) -> usize;
     /// Writes a whole test packet of a flow, whose ports are given; it is [`Codec::frame_len`] bytes long.
     fn write(&self, frame: Blank<'_>, time_ns: u64);
-    /// The same for each of several.
+    /// Writes each of several frames as [`Codec::write`] does.
     #[inline(always)]
     fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
         frames.for_each(|frame| self.write(frame, time_ns));
@@ -79,7 +79,7 @@ pub(crate) trait Codec {
     fn quoted(&self, _frame: &[u8]) -> Option<IcmpError> {
         None
     }
-    /// Reads a packet that came back. `known` remembers the headers of packets that did.
+    /// Classifies a packet that came back. `known` remembers the headers of packets that came back before.
     fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class;
 }
 
@@ -95,7 +95,7 @@ fn classify_payload(payload: &[u8], expected_len: usize, seed: u64, flow: u32) -
     }
 }
 
-/// Which packets are whose, by what they carry.
+/// Addresses and ports of the test's packets, and the flows that they belong to.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) flows: FlowSet,
@@ -107,15 +107,15 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Source and destination address of a flow.
+    /// Returns the source and destination address of a flow.
     #[inline]
     fn addresses(&self, flow: u32) -> (IpAddr, IpAddr) {
         let (src, dst) = self.flows.addresses(flow);
         (addresses::at(self.src, src), addresses::at(self.dst, dst))
     }
 
-    /// The flow of a packet that has arrived with these ports, where its addresses are known to be right and flows are
-    /// told by their ports alone.
+    /// Returns the flow of a packet that has arrived with these ports. Its addresses must be known to be right, and
+    /// flows must differ by their ports alone.
     #[inline(always)]
     fn flow_of(&self, src_port: u16, dst_port: u16) -> Option<u32> {
         match self.as_sent {
@@ -124,7 +124,7 @@ impl Ends {
         }
     }
 
-    /// The flow of a packet, or why it is of none.
+    /// Returns the flow of a packet, or the reason why it belongs to none.
     #[inline]
     pub(crate) fn flow(&self, bytes: &[u8], packet: &UdpPacket) -> Result<u32, Foreign> {
         if !self.flows.is_plain() {
@@ -160,17 +160,17 @@ impl Ends {
     }
 }
 
-/// Whole Ethernet frames.
+/// Codec of whole Ethernet frames.
 #[derive(Debug)]
 pub(crate) struct EthernetCodec {
     pub(crate) template: Template,
     pub(crate) ends: Ends,
-    /// What is sent goes from each flow's destination to its source.
+    /// Packets are sent from each flow's destination to its source.
     pub(crate) turned: bool,
     pub(crate) seed: u64,
 }
 
-/// Which reject of the parser means what.
+/// Returns the class of a frame that the parser has rejected.
 #[inline]
 pub(crate) fn class_of_reject(reject: Reject) -> Class {
     match reject {
@@ -180,21 +180,21 @@ pub(crate) fn class_of_reject(reject: Reject) -> Class {
     }
 }
 
-/// Whether the UDP checksum of a received frame is for us to verify.
+/// Returns whether the UDP checksum of a received frame must be verified here.
 #[inline]
 pub(crate) fn verify_checksum<F: Frame>(frame: &F) -> bool {
     // Good: the device has verified it. Partial: the packet never crossed a wire, and only its data can be verified.
     matches!(frame.rx_checksum(), RxChecksum::Unverified | RxChecksum::Unmarked)
 }
 
-/// Whether a checksum that does not fit is only unfinished.
+/// Returns whether a checksum that does not fit is only unfinished.
 #[cold]
 pub(crate) fn left_open<F: Frame>(frame: &F, packet: &UdpPacket) -> bool {
     frame.rx_checksum() == RxChecksum::Unmarked && udp_checksum_open(frame.bytes(), packet)
 }
 
 impl EthernetCodec {
-    /// Whether packets from and to these ends are of the test, as they were sent.
+    /// Returns whether packets from and to these ends are sent by the test.
     fn sends(&self, quoted: &Quoted) -> bool {
         let (src, dst, src_port, dst_port) = match self.turned {
             false => (quoted.src, quoted.dst, quoted.src_port, quoted.dst_port),
@@ -272,7 +272,7 @@ impl EthernetCodec {
         self.template.write_between(frame.bytes, addresses, frame.ports, stamp);
     }
 
-    /// The long way; remembers the headers of what is intact.
+    /// Classifies a frame the long way; remembers the headers of an intact one.
     #[inline(never)]
     fn classify_other<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class {
         let bytes = frame.bytes();
@@ -289,7 +289,7 @@ impl EthernetCodec {
         let checksum_ok = checked.checksum_ok || left_open(frame, packet);
         match checked.stamp {
             Some(stamp) if checksum_ok && checked.data_ok && whole => {
-                // Headers tell a flow's addresses, of which there may be many.
+                // Headers contain a flow's addresses, of which there may be many.
                 if self.ends.flows.is_plain() {
                     known.remember(bytes, packet);
                 }
@@ -300,11 +300,11 @@ impl EthernetCodec {
     }
 }
 
-/// Payloads: the kernel has checked addresses, ports and checksum.
+/// Codec of payloads: the kernel has checked addresses, ports and checksum.
 #[derive(Debug)]
 pub(crate) struct PayloadCodec {
     pub(crate) template: PayloadTemplate,
-    /// How many of the port's flows are the test's: the first.
+    /// Number of the port's flows that are the test's: the first ones.
     pub(crate) flows: u32,
     pub(crate) seed: u64,
 }

@@ -1,8 +1,8 @@
 //! Finds the flow of a packet on a receiver that does not know its senders: a fixed-size hash table, never grown.
 
-/// Maps a flow's identity to a small number, in the order of first sight. IPv4 flows are told apart by all 96 bits of
-/// their addresses and ports, IPv6 flows by a keyed 126-bit hash of them; where a flow stands in the table is keyed,
-/// so nobody can choose addresses that collide.
+/// Maps a flow's identity to a small number, in the order of first sight. IPv4 flows are identified by all 96 bits of
+/// their addresses and ports, IPv6 flows by a keyed 126-bit hash of them. The place of a flow in the table is keyed, so
+/// nobody can choose addresses that collide.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     slots: Box<[(u128, u32)]>,
@@ -26,7 +26,7 @@ impl FlowTable {
         (u64::from(max_flows.max(1)) * 2).next_power_of_two()
     }
 
-    /// Bytes of a table for so many flows.
+    /// Returns bytes of a table for so many flows.
     pub(crate) fn bytes(max_flows: u32) -> u64 {
         Self::slots(max_flows) * size_of::<(u128, u32)>() as u64
     }
@@ -41,14 +41,14 @@ impl FlowTable {
         }
     }
 
-    /// The number of the flow with these addresses and ports (source in the upper half); `None` when the table is
-    /// full.
+    /// Returns the number of the flow with these addresses and ports (source in the upper half); `None` when the table
+    /// is full.
     #[inline]
     pub(crate) fn flow_v4(&mut self, src: u32, dst: u32, ports: u32) -> Option<u32> {
         self.find(V4 | u128::from(ports) << 64 | u128::from(src) << 32 | u128::from(dst))
     }
 
-    /// As [`FlowTable::flow_v4`].
+    /// Returns the number of an IPv6 flow, as [`FlowTable::flow_v4`] does.
     #[inline]
     pub(crate) fn flow_v6(&mut self, src: u128, dst: u128, ports: u32) -> Option<u32> {
         let words = [

@@ -1,7 +1,6 @@
-//! Which numbers are missing of the flows that a lane receives: the first, and the newest. And when nothing came.
+//! Missing numbers of the flows that a lane receives: the first, and the newest. Also the times when nothing came.
 //!
-//! Nothing here is touched by a packet that is the next of its flow; the time without packets is looked at once a
-//! burst.
+//! A packet that is the next of its flow touches nothing here; the time without packets is looked at once per burst.
 
 use mpps_stats::Gap;
 
@@ -15,12 +14,12 @@ const LONGEST: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hole {
     pub(crate) flow: u32,
-    /// The first number that was skipped, and the one that came in its stead.
+    /// First number that was skipped, and the number that came in place of it.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Those of them that have not come.
+    /// Skipped numbers that have not come yet.
     pub(crate) open: u64,
-    /// Departure and arrival of the packet that came in their stead.
+    /// Departure and arrival of the packet that came in place of them.
     pub(crate) sent_ns: u64,
     pub(crate) at_ns: u64,
 }
@@ -30,7 +29,7 @@ impl Hole {
         self.flow == flow && (self.from..self.to).contains(&seq)
     }
 
-    /// One of its numbers came. An end that has come is none of the hole.
+    /// Notes that one of its numbers came. A number at an end of the hole that has come is no longer part of it.
     fn fill(&mut self, seq: u64) {
         self.open = self.open.saturating_sub(1);
         if seq == self.from {
@@ -41,7 +40,7 @@ impl Hole {
     }
 }
 
-/// A packet of the test.
+/// A packet of the test that came.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Came {
     pub(crate) flow: u32,
@@ -50,22 +49,22 @@ pub(crate) struct Came {
     pub(crate) at_ns: u64,
 }
 
-/// What a lane misses.
+/// Missing numbers of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     first: Vec<Hole>,
     newest: Vec<Hole>,
-    /// The highest of the first: lower ones take its place.
+    /// Highest key among the first holes: holes with lower keys take its place.
     highest: (u64, u32),
-    /// None of the first reaches so far.
+    /// Number that none of the first holes reaches beyond.
     first_end: u64,
-    /// Where the next hole goes among the newest.
+    /// Index of the next hole among the newest.
     place: usize,
     /// Numbers missing so far.
     pub(crate) open: u64,
     /// The longest times without a packet.
     pub(crate) silent: Silence,
-    /// Once the lane has ended: by flow, the number that it expects next.
+    /// By flow, the number that the lane expects next; set once the lane has ended.
     pub(crate) next: Box<[u64]>,
 }
 
@@ -78,7 +77,7 @@ impl Missing {
         }
     }
 
-    /// A packet came in the stead of number `expected`, which is lower.
+    /// Notes that a packet came in place of number `expected`, which is lower.
     pub(crate) fn skipped(&mut self, expected: u64, came: Came) {
         let hole = Hole {
             flow: came.flow,
@@ -115,10 +114,10 @@ impl Missing {
         }
     }
 
-    /// A packet came after all.
+    /// Notes that a skipped packet came after all.
     pub(crate) fn found(&mut self, flow: u32, seq: u64) {
         self.open = self.open.saturating_sub(1);
-        // From the newest backwards: what comes late was skipped a little before.
+        // From the newest backwards: a late packet was skipped a little before.
         let (older, newer) = self.newest.split_at_mut(self.place);
         let mut newest = older.iter_mut().rev().chain(newer.iter_mut().rev());
         if let Some(hole) = newest.find(|hole| hole.has(flow, seq)) {
@@ -135,7 +134,7 @@ impl Missing {
         }
     }
 
-    /// Holes that are open; the first by number and the newest are among them.
+    /// Returns holes that are open; the first by number and the newest are among them.
     pub(crate) fn holes(&self) -> impl Iterator<Item = &Hole> {
         self.first.iter().chain(&self.newest).filter(|hole| hole.open > 0)
     }
@@ -144,24 +143,24 @@ impl Missing {
 /// The longest times without a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    /// The longest first.
+    /// Kept times, the longest first.
     kept: [Gap; LONGEST],
-    /// The packets that bound the longest.
+    /// The two packets before and after the longest time.
     pub(crate) longest: Option<(Came, Came)>,
-    /// The last packet of the burst before; its arrival 0: there was none.
+    /// Last packet of the burst before; its arrival 0: there was none.
     last: Came,
-    /// Shorter ones are of no interest.
+    /// Shortest time of interest, ns.
     least_ns: u64,
 }
 
 impl Silence {
-    /// Whether the time since the burst before is to be noted.
+    /// Returns whether the time since the burst before must be noted.
     #[inline]
     pub(crate) fn is_long(&self, now_ns: u64) -> bool {
         self.last.at_ns != 0 && now_ns.saturating_sub(self.last.at_ns) > self.least_ns
     }
 
-    /// `came` is the first packet of a burst after a long time.
+    /// Notes the time before `came`, the first packet of a burst after a long time.
     #[cold]
     pub(crate) fn note(&mut self, came: Came) {
         let gap = Gap {
@@ -174,32 +173,32 @@ impl Silence {
         if self.longest.is_none_or(|(from, to)| to.at_ns - from.at_ns < gap.ns()) {
             self.longest = Some((self.last, came));
         }
-        // It pushes the shortest of them out.
+        // The new time pushes the shortest out.
         let place = self.kept.partition_point(|kept| kept.ns() >= gap.ns());
         self.kept[place..].rotate_right(1);
         self.kept[place] = gap;
         self.least_ns = self.kept[LONGEST - 1].ns();
     }
 
-    /// The last packet of a burst.
+    /// Notes the last packet of a burst.
     #[inline]
     pub(crate) fn came(&mut self, last: Came) {
         self.last = last;
     }
 
-    /// The longest times, and the length up to which all that were longer are among them.
+    /// Returns the longest times, and a length, ns: all longer times are among them.
     pub(crate) fn times(&self) -> (Vec<Gap>, u64) {
         let kept = self.kept.iter().filter(|gap| gap.ns() > 0);
         (kept.copied().collect(), self.least_ns)
     }
 
-    /// The packet after the longest time, and the newest one.
+    /// Returns the packet after the longest time, and the newest one.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = Came> {
         let newest = self.heard().then_some(self.last);
         self.longest.map(|(_, to)| to).into_iter().chain(newest)
     }
 
-    /// Something came.
+    /// Returns whether any packet has come.
     pub(crate) fn heard(&self) -> bool {
         self.last.at_ns != 0
     }

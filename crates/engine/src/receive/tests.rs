@@ -9,7 +9,7 @@ const START: u64 = 1_000_000_000;
 const FLOWS: u32 = 3;
 const SENT: u64 = 40;
 
-/// What is said of a frame, in place of its bytes.
+/// Class and arrival time of a frame, in place of its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     class: Class,
@@ -123,7 +123,7 @@ proptest! {
     #[test]
     fn a_burst_counts_for_what_its_frames_count_for_one_by_one(frames in frames(), burst in 2usize..64, paced: bool) {
         let slips = Slips::new(FLOWS, 0.0, 0);
-        // Of one in seven it is no longer known.
+        // The slip of one packet in seven is no longer known.
         let all = (0..FLOWS).flat_map(|flow| (0..SENT).map(move |seq| (flow, seq)));
         for (flow, seq) in all.filter(|(_, seq)| seq % 7 != 3) {
             slips.note(flow, seq, (seq * 7_919 + u64::from(flow)) % 50_000);

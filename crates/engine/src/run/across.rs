@@ -1,9 +1,9 @@
 //! `sendrecv` over two ports: packets leave by one and are received at the other, with the device under test between
 //! them.
 //!
-//! Nobody turns them round, so they arrive as they were sent. Each lane owns a queue of one port. One way, the first
-//! lanes send by the first port, the others receive at the second. Both ways, each lane does both: what it sends is of
-//! one way, what it receives of the other, and the two ways have counts, rows and verdicts of their own.
+//! No device turns the packets round, so they arrive as they were sent. Each lane owns a queue of one port. One way,
+//! the first lanes send by the first port, the others receive at the second. Both ways, each lane does both. It sends
+//! packets of one way and receives packets of the other. The two ways have counts, rows and verdicts of their own.
 
 use crate::error::RunError;
 use crate::lane::Lane;
@@ -24,13 +24,13 @@ use mpps_wire::MacAddr;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Runs `sendrecv` from one port to another, or both ways ([`TrafficPlan::back`]). One way, lanes of the plan that send
-/// have the queues of `from` in their order, those that receive have the queues of `to`, and no lane does both. The
-/// plan says how packets leave ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]). As
-/// [`crate::run_traffic`].
+/// Runs `sendrecv` from one port to another, or both ways ([`TrafficPlan::back`]). One way, sending lanes of the plan
+/// have the queues of `from` in their order, receiving lanes have the queues of `to`, and no lane does both. The plan
+/// says how packets leave ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]). Otherwise the run is as
+/// with [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_traffic_across<A: Port, B: Port>(
     from: &A,
     to: &B,
@@ -44,14 +44,14 @@ pub fn run_traffic_across<A: Port, B: Port>(
     run_job(&job, order(plan.clone(), None, by_burst), sinks, interruptions)
 }
 
-/// A trial from one port to another, or both ways, after those that left `traces`.
+/// Returns the order of a trial from one port to another, or both ways, after trials that left `traces`.
 ///
-/// Both ways, all lanes of the plan send and receive, the first half has the queues of the first port, the other half
+/// Both ways, all lanes of the plan send and receive. The first half has the queues of the first port, the other half
 /// those of the second. The plan is that of the way from the first to the second; both of its links
 /// ([`TrafficPlan::link`], [`TrafficPlan::far`]) say how packets leave there and arrive. The way back has the same
-/// rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, which what lies between
-/// passes on as such. Its seed is the next one, so that a packet of one way that is turned round on the way is not
-/// taken for one of the other; where payloads hold no data (16 bytes) it is.
+/// rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, so devices in between pass
+/// them on. Its seed is the next one, so that a packet that is turned round on its way is not taken for a packet of the
+/// other way. Payloads that hold no data (16 bytes) do not show the difference.
 pub(crate) fn order(
     plan: TrafficPlan,
     traces: Option<Arc<Traces>>,
@@ -92,7 +92,7 @@ pub(crate) fn order(
 /// Names of the two ways between two ports.
 pub(crate) const WAYS: [&str; 2] = ["A to B", "B to A"];
 
-/// Counters of what comes in, and of what goes out: where packets go both ways they are of one way only.
+/// Counters of arriving packets, and of departing ones: with traffic both ways they belong to one way only.
 const OF_ARRIVALS: [&str; 3] = [counter::LEFT_TO_HOST, counter::NO_SOCKET, counter::NO_ROOM_FOR_RX_TIME];
 const OF_DEPARTURES: [&str; 1] = [counter::DROPPED_SENT];
 
@@ -101,20 +101,20 @@ pub(crate) struct Across<'r, A, B> {
     from: &'r A,
     to: &'r B,
     work: &'r TrafficWork<'r>,
-    /// Packets go from the second to the first, too.
+    /// Packets go from the second port to the first, too.
     both: bool,
-    /// By lane: its port, and its queue there.
+    /// For each lane: its port, and its queue there.
     seats: Vec<(End, usize)>,
 }
 
-/// Which port.
+/// End of the way: the port that it starts from, or the port that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     From,
     To,
 }
 
-/// What a lane has of the one port or of the other.
+/// A lane's part of one port: of the first or of the second.
 pub(crate) enum Half<A, B> {
     From(A),
     To(B),
@@ -143,7 +143,7 @@ impl<'r, A: Port, B: Port> Across<'r, A, B> {
         }
     }
 
-    /// Whether lane `lane` sends in this way, or in any.
+    /// Returns whether lane `lane` sends in this way, or in any.
     fn sends(&self, lane: usize, way: Option<usize>) -> bool {
         match (self.both, way) {
             (true, None) => true,
@@ -151,7 +151,7 @@ impl<'r, A: Port, B: Port> Across<'r, A, B> {
         }
     }
 
-    /// Whether lane `lane` receives packets of this way, or of any.
+    /// Returns whether lane `lane` receives packets of this way, or of any.
     fn takes(&self, lane: usize, way: Option<usize>) -> bool {
         match (self.both, way) {
             (true, None) => true,
@@ -159,7 +159,7 @@ impl<'r, A: Port, B: Port> Across<'r, A, B> {
         }
     }
 
-    /// Layer 2 of a port.
+    /// Returns layer 2 of a port.
     fn link_at(&self, end: End) -> Option<&Link> {
         match end {
             End::From => self.work.link(),
@@ -195,7 +195,7 @@ impl<A: Port, B: Port> Desk for Across<'_, A, B> {
             End::From => self.from.counters(index),
             End::To => self.to.counters(index),
         };
-        // What comes in where nothing is received is no packet of the test: nothing is lost with it.
+        // Packets that arrive at a port without a receiving lane are none of the test's: they do not count as lost.
         if !self.takes(lane, way) {
             counters.rx_dropped = 0;
         }
@@ -261,7 +261,7 @@ impl<A: Port, B: Port> Desk for Across<'_, A, B> {
 }
 
 impl<A: Port, B: Port> Job for Across<'_, A, B> {
-    /// By way.
+    /// One trial per way.
     type Trial = Vec<TrafficTrial>;
 
     type Pools = Half<A::Pool, B::Pool>;
@@ -294,7 +294,7 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         self.link_at(self.seats[lane].0)
     }
 
-    /// What receives attends as it receives.
+    /// Only lanes that do not receive attend: a receiving lane answers as it receives.
     fn attends(&self, lane: usize) -> bool {
         !self.both && self.seats[lane].0 == End::From
     }
@@ -323,8 +323,8 @@ impl<A: Port, B: Port> Job for Across<'_, A, B> {
         self.both.then(|| &ways[way].plan.common)
     }
 
-    /// Lanes ask at their own port for what that sends to; meanwhile, and until the other port's are done, they answer
-    /// there, where the question may arrive.
+    /// Asks for the MAC address of the next hop, on the lane's own port. Until the other port's lanes are done, too,
+    /// the lane answers questions that arrive at its port.
     fn resolve(
         &self,
         queues: &mut Half<A::Queue<'_>, B::Queue<'_>>,

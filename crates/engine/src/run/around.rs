@@ -49,7 +49,7 @@ pub(crate) fn why_unresolved(error: RunError, job: &dyn Desk) -> RunError {
     RunError::Unresolved(down.unwrap_or(text))
 }
 
-/// Returns the events around the port that a way leaves by; without a way those of all ports.
+/// Returns the events around the port that a way leaves by; without a way, the events of all ports.
 pub(crate) fn of_way(all: &[(usize, Surroundings)], way: Option<usize>) -> Vec<Surroundings> {
     let of = all.iter().filter(|(place, _)| way.is_none_or(|way| way == *place));
     of.map(|(_, seen)| seen.clone()).collect()

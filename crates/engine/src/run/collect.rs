@@ -1,8 +1,8 @@
-//! The collector's loop: what the main thread of a run does while its lanes work.
+//! The collector's loop: the main thread's work in a run while its lanes work.
 //!
-//! As a rule it shares its core with a lane, so it sleeps nearly always, and does nothing that nobody wants: it wakes
-//! as a row ends, or every 100 ms where rows are longer or of no interest, or at once for a signal or a lane that has
-//! ended.
+//! The main thread usually shares its core with a lane. So it sleeps nearly always, and does nothing that no sink
+//! wants. It wakes when a row ends, or every 100 ms if rows are longer or of no interest, or at once for a signal or a
+//! lane that has ended.
 
 use crate::lane::away::Away;
 use crate::plan::{Common, LanePlan};
@@ -20,10 +20,10 @@ use std::time::Duration;
 
 /// Rows shorter than this are collected several at a time, ns.
 const LEAST_TICK_NS: u64 = 20_000_000;
-/// Longest sleep, ns: the clock is to be kept true, and whoever asks for the end without a signal is to be heard.
+/// Longest sleep, ns: the clock is kept true, and a request to end without a signal is noticed.
 const LONGEST_TICK_NS: u64 = 100_000_000;
 
-/// How long nothing may have come, once every packet is back, before receiving ends early, ns; at most the settle time.
+/// Quiet time, once every packet is back, after which receiving ends early, ns; at most the settle time.
 const QUIET_NS: u64 = 50_000_000;
 
 /// Time at which receiving may end before the settle time is over, ns. `None` while packets are missing or a lane still
@@ -41,7 +41,7 @@ fn settled_early(common: &Common, counters: &[LaneCounters], end_ns: u64) -> Opt
     Some(last_ns.unwrap_or(0).max(end_ns) + QUIET_NS.min(common.settle.as_nanos() as u64))
 }
 
-/// What a run's collector found beside the statistics.
+/// Findings of a run's collector beside the statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Collected {
     /// The run was interrupted.
@@ -71,12 +71,12 @@ impl Ticks {
         }
     }
 
-    /// The last one up to `now_ns`.
+    /// Returns the last tick up to `now_ns`.
     fn last(self, now_ns: u64) -> u64 {
         self.start_ns + now_ns.saturating_sub(self.start_ns) / self.tick_ns * self.tick_ns
     }
 
-    /// The first one after `now_ns`.
+    /// Returns the first tick after `now_ns`.
     fn next(self, now_ns: u64) -> u64 {
         if now_ns < self.start_ns {
             return self.start_ns;
@@ -84,8 +84,8 @@ impl Ticks {
         self.last(now_ns) + self.tick_ns
     }
 
-    /// When to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. The pair is taken with a look at the
-    /// rows where one is near, before or after: that saves a wake-up.
+    /// Returns when to wake after `now_ns`, if the clock's next pair is due at `clock_ns`. If a look at the rows is
+    /// near, before or after, the pair is taken with it: that saves a wake-up.
     fn wake(self, now_ns: u64, clock_ns: u64) -> u64 {
         let tick = self.next(now_ns);
         if clock_ns + self.tick_ns / 2 < tick {
@@ -95,13 +95,13 @@ impl Ticks {
         }
     }
 
-    /// Whether a look at `now_ns` takes the clock's pair, too.
+    /// Returns whether a look at `now_ns` takes the clock's pair, too.
     fn is_near(self, now_ns: u64, clock_ns: u64) -> bool {
         now_ns + self.tick_ns / 2 >= clock_ns
     }
 }
 
-/// Runs until every lane has ended.
+/// Runs the collector until every lane has ended.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn collect(
     job: &dyn Desk,
@@ -180,19 +180,19 @@ pub(crate) fn collect(
                 control.settle_end_at(now);
             }
         }
-        // Once a row, as it ends.
+        // Once per row, when it ends.
         if wants.host_wait && collector.tells_host_wait() && now >= row_at {
             let (waited, own) = host.sample();
             collector.note_host_wait(ticks.last(now), waited, own);
             let rows = timing.row_of(now) + 1;
             row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
         }
-        // Before the row that it belongs to is handed on.
+        // Before the row that the drops belong to is handed on.
         host_drops::look(drops, now, job, collector);
         if lanes_work {
             quotas.look(now);
         }
-        // Rows of the last sending may close before the end is told only if they end before it.
+        // If the end has not been reported yet, only rows that end before it may close.
         if end_told || now < end_ns {
             collector.poll(sinks);
         }
@@ -201,7 +201,7 @@ pub(crate) fn collect(
             (collector.closed_ns(), collector.so_far().1),
             collector.host_dropped(),
         );
-        // The last are told, too: whoever put them up has ended by now.
+        // The last notes are shown, too: every lane that adds notes has ended by now.
         let ended = control.ended() == common.lanes.len();
         for note in control.notes_from(&mut told) {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
@@ -241,8 +241,8 @@ pub(crate) fn collect(
 /// Watches of interfaces, each with the place of its port.
 pub(crate) type Watches = Vec<(usize, Box<dyn Watch>)>;
 
-/// Has changes around the ports taken note of, and sending stopped while a path would lose packets without a word. The
-/// run ends if a port can be used no more.
+/// Looks for changes around the ports, and stops sending while a path would lose packets without an error. The run ends
+/// if a port can no longer be used.
 fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
     let closed = |(port, watch): &mut (usize, Box<dyn Watch>)| {
         let open = watch.look(now_ns);
@@ -258,7 +258,7 @@ fn look_around(watches: &mut Watches, now_ns: u64, control: &Control) {
 fn sleep(control: &Control, watches: &Watches, timeout: Duration) {
     let lanes = control.waker();
     let signals = signal::waker().unwrap_or(lanes);
-    // Where even this can't be done, there is nothing to fall back on but to look again soon.
+    // If even this fails, the only way left is to look again soon.
     let news = watches.iter().filter_map(|(_, watch)| watch.descriptor());
     if wake::sleep_beside([lanes, signals], news, timeout).is_err() {
         std::thread::sleep(timeout.min(Duration::from_millis(1)));

@@ -1,5 +1,5 @@
-//! What the threads of a run share beside the statistics: the end, and notes. Nothing here is on the packet path but
-//! one load.
+//! State that the threads of a run share beside the statistics: the end, and notes. Only one load of it is on the
+//! packet path.
 
 use mpps_sys::wake::Wake;
 use std::io;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Shared by the lanes and the collector of one run.
+/// State shared by the lanes and the collector of one run.
 #[derive(Debug)]
 pub struct Control {
     /// End of sending, ns on the lanes' clock.
     end_ns: AtomicU64,
-    /// End of settling, where it is to be earlier than planned, ns.
+    /// End of settling, ns, if it is earlier than planned.
     settle_end_ns: AtomicU64,
-    /// Lanes that have packets of a count left to send, and when the last packet of one left, ns.
+    /// Number of lanes that have packets of a count left to send, and the time in ns when the last packet of one left.
     still_sending: AtomicUsize,
     last_sent_ns: AtomicU64,
     gone: AtomicBool,
     down: AtomicBool,
-    /// A bit per port: packets that its path takes would be lost without a word.
+    /// A bit per port: packets that its path takes would be lost without an error.
     no_carrier: AtomicU64,
     /// Interfaces of those ports.
     closed_by: Mutex<Vec<(usize, String)>>,
@@ -27,9 +27,9 @@ pub struct Control {
     /// Lanes that have ended, and whether one of them panicked.
     ended: AtomicUsize,
     panicked: AtomicBool,
-    /// The collector sleeps on it.
+    /// The collector sleeps on this.
     waker: Wake,
-    /// How often an end was moved; the reader sleeps on it.
+    /// Number of times that an end was moved; the reader sleeps on it.
     moved: Mutex<u64>,
     has_moved: Condvar,
 }
@@ -61,7 +61,7 @@ impl Control {
         &self.waker
     }
 
-    /// Says that a lane has ended, or, where the thread is panicking, broken down.
+    /// Notes that a lane has ended, or, if the thread is panicking, broken down.
     pub(crate) fn lane_ends(&self) {
         if std::thread::panicking() {
             self.panicked.store(true, Ordering::Relaxed);
@@ -70,17 +70,18 @@ impl Control {
         self.waker.wake();
     }
 
-    /// How many lanes have ended.
+    /// Returns the number of lanes that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether a lane has panicked.
+    /// Returns whether a lane has panicked.
     pub(crate) fn panicked(&self) -> bool {
         self.panicked.load(Ordering::Relaxed)
     }
 
-    /// Sleeps for `timeout`, or until an end is moved that the caller has not seen; `seen` is what it knows.
+    /// Sleeps for `timeout`, or until an end is moved that the caller has not seen; `seen` is the number of moves that
+    /// it knows.
     pub(crate) fn sleep_until_moved(&self, timeout: Duration, seen: &mut u64) {
         let moved = self.moved.lock().unwrap_or_else(|e| e.into_inner());
         let still = |moved: &mut u64| *moved == *seen;
@@ -93,26 +94,26 @@ impl Control {
         self.has_moved.notify_all();
     }
 
-    /// End of sending (or, on a receiver, of receiving), ns; `u64::MAX`: not yet known.
+    /// Returns the end of sending (or, on a receiver, of receiving), ns; `u64::MAX`: not yet known.
     #[inline]
     pub fn end_ns(&self) -> u64 {
         self.end_ns.load(Ordering::Relaxed)
     }
 
-    /// Ends the run at `at_ns`, or earlier where that was set before.
+    /// Ends the run at `at_ns`, or earlier if an earlier end was set before.
     pub fn end_at(&self, at_ns: u64) {
         if self.end_ns.fetch_min(at_ns, Ordering::Relaxed) > at_ns {
             self.tell_moved();
         }
     }
 
-    /// So many lanes send a number of packets and no more. Said before any of them runs.
+    /// Sets the number of lanes that send a number of packets and no more. Called before any lane runs.
     pub(crate) fn count_senders(&self, lanes: usize) {
         self.still_sending.store(lanes, Ordering::Relaxed);
     }
 
-    /// A lane has sent the packets that it was to send, the last at `last_ns`. With the last packet of the last lane
-    /// sending ends.
+    /// Notes that a lane has sent all its packets, the last at `last_ns`. Sending ends with the last packet of the last
+    /// lane.
     #[cold]
     pub(crate) fn sent_all(&self, last_ns: u64) {
         self.last_sent_ns.fetch_max(last_ns, Ordering::Relaxed);
@@ -121,7 +122,7 @@ impl Control {
         }
     }
 
-    /// When settling ends before its time, ns; `u64::MAX`: it does not.
+    /// Returns when settling ends before its time, ns; `u64::MAX`: it does not.
     #[inline]
     pub fn settle_end_ns(&self) -> u64 {
         self.settle_end_ns.load(Ordering::Relaxed)
@@ -148,13 +149,13 @@ impl Control {
         self.note(why);
     }
 
-    /// Whether packets may be sent by this port: false while its link is down and its path would not notice.
+    /// Returns whether packets may be sent by this port: false while its link is down and its path would not notice.
     #[inline]
     pub(crate) fn may_send(&self, port: usize) -> bool {
         self.no_carrier.load(Ordering::Relaxed) & bit_of(port) == 0
     }
 
-    /// See [`Control::may_send`]: ports by which nothing may be sent, and the interface of each.
+    /// Sets the ports by which nothing may be sent, and the interface of each; see [`Control::may_send`].
     pub(crate) fn set_closed(&self, ports: impl IntoIterator<Item = (usize, String)>) {
         let mut closed_by = self.closed_by.lock().unwrap_or_else(|e| e.into_inner());
         closed_by.clear();
@@ -163,7 +164,7 @@ impl Control {
         self.no_carrier.store(bits, Ordering::Relaxed);
     }
 
-    /// The interface whose link keeps a port closed; empty if it is open by now. Not for the packet path.
+    /// Returns the interface whose link keeps a port closed; empty if the port is open by now. Not for the packet path.
     #[cold]
     pub(crate) fn closed_by(&self, port: usize) -> String {
         let closed_by = self.closed_by.lock().unwrap_or_else(|e| e.into_inner());
@@ -171,12 +172,12 @@ impl Control {
         of.map_or_else(String::new, |(_, interface)| interface.clone())
     }
 
-    /// Whether the device was down at some time.
+    /// Returns whether the device was down at some time.
     pub fn was_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Whether the device has vanished.
+    /// Returns whether the device has vanished.
     pub fn gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -189,7 +190,7 @@ impl Control {
         }
     }
 
-    /// The notes that have come since `told` were told, which is raised.
+    /// Returns the notes after the first `told` ones, and raises `told` to the number of all.
     pub(crate) fn notes_from(&self, told: &mut usize) -> Vec<String> {
         let notes = self.notes.lock().unwrap_or_else(|e| e.into_inner());
         let new = notes[(*told).min(notes.len())..].to_vec();
@@ -197,13 +198,13 @@ impl Control {
         new
     }
 
-    /// The notes so far.
+    /// Returns the notes so far.
     pub fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 }
 
-/// No run has more ports than bits.
+/// Returns the bit of a port. No run has more ports than bits.
 fn bit_of(port: usize) -> u64 {
     1 << (port as u64 % u64::from(u64::BITS))
 }

@@ -1,14 +1,14 @@
-//! What every run has in common: threads, the start, the collector's loop, the end.
+//! The parts that every run has: threads, the start, the collector's loop, the end.
 //!
 //! A crew is the threads of lanes, each with its pool and queue, and what the main thread needs beside them. It is
 //! brought together once: the calling thread starts one thread per lane, and waits until each has its pool, its queue
-//! and (where one is needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most
-//! runs are one, a [`session`](crate::run::session) is any number. For each the main thread makes what is counted in,
-//! sets the start a few milliseconds ahead, and then is the collector: it disciplines the clock, hands closed rows to
-//! the sinks, watches for an interruption, and in the end adds everything up.
+//! and (if needed) the peer's MAC address, and has given up its privileges. Then it goes through trials: most runs are
+//! one, a [`session`](crate::run::session) is any number. For each the main thread makes the counters and rows, sets
+//! the start a few milliseconds ahead, and then is the collector. It disciplines the clock, hands closed rows to the
+//! sinks, watches for an interruption, and in the end adds everything up.
 //!
-//! Threads, queues and files opened under privileges live as long as the crew; counters, rows, rings and the ends of
-//! sending and settling as long as the trial, so that nothing of one is in the next.
+//! Threads, queues and files opened under privileges live as long as the crew. Counters, rows, rings and the ends of
+//! sending and settling live as long as the trial, so that nothing of one trial is in the next.
 
 use crate::error::RunError;
 use crate::lane::Lane;
@@ -51,42 +51,42 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often a run that is not ready looks for an interruption.
+/// Time between two looks for an interruption while a run is not ready.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two trials lanes look after their queues so often: who asks for our address is answered, and nothing piles
-/// up.
+/// Time between two looks of the lanes at their queues, between trials. Questions for our address are answered, and no
+/// packets pile up.
 const ATTEND_EVERY: Duration = Duration::from_millis(50);
-/// From the last lane's readiness to the start, ns.
+/// Time from the last lane's readiness to the start, ns.
 const LEAD_NS: u64 = 5_000_000;
-/// More of it for each lane that has to wake up.
+/// Additional time for each lane that has to wake up, ns.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
 
-/// A lane that is ready.
+/// State of a lane that is ready.
 struct Ready {
-    /// Its thread; 0: it is none of the lanes'.
+    /// Thread of the lane; 0: it only reads, and counts as one of the program's own threads.
     tid: i32,
     /// Whether its thread has a real-time class.
     real_time: bool,
-    /// Why its thread has no other priority than before, though one was asked for.
+    /// Reason why its thread has no other priority than before, though one was asked for.
     refused: Option<String>,
 }
 
-/// What a lane says once, with its number.
+/// A lane's report that it is ready or has failed, with its number.
 type Readiness = (usize, Result<Ready, RunError>);
 
-/// What is asked of a trial.
+/// Order for one trial.
 pub(crate) struct Order<T> {
     pub(crate) common: Common,
     pub(crate) workload: Workload,
     pub(crate) settle_ns: u64,
     /// Scheduled send times are known.
     pub(crate) paced: bool,
-    /// What the job has for this trial.
+    /// The job's own data for this trial.
     pub(crate) own: T,
 }
 
 impl<T> Order<T> {
-    /// The same with something else of the job's own.
+    /// Returns the same order with other data of the job's own.
     pub(crate) fn map<U>(self, own: impl FnOnce(T) -> U) -> Order<U> {
         Order {
             common: self.common,
@@ -97,7 +97,7 @@ impl<T> Order<T> {
         }
     }
 
-    /// One that sends nothing.
+    /// Returns an order that sends nothing.
     pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
         Self {
             common: common.clone(),
@@ -109,24 +109,23 @@ impl<T> Order<T> {
     }
 }
 
-/// What the main thread and the lanes share in a trial.
+/// State that the main thread and the lanes share in a trial.
 pub(crate) struct Trial<T> {
     pub(crate) control: Control,
     pub(crate) counters: Vec<LaneCounters>,
-    /// One for each lane where rounds are recorded, else none.
+    /// A ring for each lane if rounds are recorded, else none.
     rings: Vec<LaneRing>,
     pub(crate) common: Common,
     pub(crate) own: T,
-    /// Lanes let go of their queues and pools after it, before they say that they have ended.
+    /// Lanes release their queues and pools after this trial, before they say that they have ended.
     last: bool,
 }
 
-/// A lane's way into a trial.
+/// Message that starts a lane's part of a trial.
 struct Go<T> {
-    /// It goes with the word, so that the collector hears of a lane that is no more when the word would have reached
-    /// it.
+    /// Part of the message, so that the collector notices a lane that has ended before the message could reach it.
     ends: Ends<T>,
-    /// By way, then by lane.
+    /// Series by way, then by lane.
     series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
     ended: mpsc::Sender<(usize, LaneOutcome)>,
@@ -146,7 +145,7 @@ pub(crate) struct Base<'s, J> {
     common: &'s Common,
     /// Neighbours of the first port, and of a second.
     found: [Found; 2],
-    /// Nobody is to wait any longer for what is not ready yet.
+    /// Nobody is to wait any longer for lanes that are not ready yet.
     given_up: AtomicBool,
     /// There may be several trials.
     several: bool,
@@ -164,7 +163,7 @@ impl<'s, J: Job> Base<'s, J> {
     }
 }
 
-/// Any workload that is one trial, on whatever ports it has.
+/// Runs any workload that is one trial, on whatever ports it has.
 pub(crate) fn run_job<J: Job>(
     job: &J,
     order: Order<J::Trial>,
@@ -182,50 +181,50 @@ struct Member<'s, T> {
     thread: ScopedJoinHandle<'s, ()>,
 }
 
-/// Lanes that are ready, and what looks at them.
+/// Lanes that are ready, and the state by which the main thread watches them.
 ///
-/// It knows the job as a [`Desk`], and not by its type: all of a run but the lanes' own part is compiled once for each
-/// kind of trial, and not for each path.
+/// The crew knows the job as a [`Desk`], and not by its type: all of a run except the lanes' own part is compiled once
+/// for each kind of trial, and not for each path.
 pub(crate) struct Crew<'s, T> {
     job: &'s dyn Desk,
     common: &'s Common,
     given_up: &'s AtomicBool,
     told: Tell<'s, T>,
     members: Vec<Member<'s, T>>,
-    /// Thread of each lane; 0: it is none.
+    /// Thread of each lane; 0: the lane only reads, and its thread counts as one of the program's own.
     tids: Vec<i32>,
     clocks: ClockSource,
-    /// Their files were opened while that was allowed.
+    /// The files of these were opened while that was allowed.
     host: HostWait,
     stats: Vec<Option<ThreadStat>>,
-    /// Limit of its threads of real-time priority, if lanes have one.
+    /// The kernel's limit for threads of real-time priority, if lanes have one.
     real_time: Option<RealTimeLimit>,
     /// Control group whose CPU quota can't be read.
     unread_quota: Option<String>,
     /// Quotas of CPU time that concern this process.
     quotas: Vec<Quota>,
-    /// Of the trial before.
+    /// Series of the last trial, to be used again.
     rings: Vec<LaneSeries>,
     trials: u64,
-    /// There may be more of them than one.
+    /// There may be more trials than one.
     several: bool,
     panicked: Option<usize>,
-    /// What the host refused the lanes and a run can do without: for the warnings of each trial.
+    /// Requests of the lanes that the host refused and a run can do without: for the warnings of each trial.
     refused: Vec<String>,
 }
 
-/// Asks a job about a trial: about one way, or (`None`) all.
+/// Asks a job about a trial: about one way, or (`None`) about all.
 type Tell<'s, T> = Box<dyn Fn(&T, Option<usize>) -> Told + 's>;
 
-/// What a job says of a trial, for the summary of one way or of all.
+/// A job's facts on a trial, for the summary of one way or of all.
 struct Told {
     work: WorkFacts,
-    /// What the run is in that way, where that is not what it is as a whole.
+    /// Settings of the run in that way, if they differ from those of the whole run.
     common: Option<Common>,
 }
 
 impl<T> Drop for Crew<'_, T> {
-    /// Sends the lanes home. One that has panicked was told of, or its panic came after all results.
+    /// Ends the lanes. A panic of a lane was already reported, or it came after all results.
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
         let threads: Vec<_> = self.members.drain(..).map(|member| member.thread).collect();
@@ -236,7 +235,7 @@ impl<T> Drop for Crew<'_, T> {
 }
 
 impl<'s, T: Send + Sync + 's> Crew<'s, T> {
-    /// Brings it together.
+    /// Starts the lanes, and waits until they are ready.
     pub(crate) fn open<J: Job<Trial = T>>(
         scope: &'s Scope<'s, '_>,
         base: &'s Base<'s, J>,
@@ -322,13 +321,13 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         Ok(())
     }
 
-    /// The first lane whose thread has ended.
+    /// Returns the first lane whose thread has ended.
     fn finished(&self) -> usize {
         let ended = self.members.iter().position(|member| member.thread.is_finished());
         ended.unwrap_or(0)
     }
 
-    /// Goes through a trial. After the `last` one there is no other.
+    /// Runs a trial. After the `last` one there is no other.
     pub(crate) fn trial(
         &mut self,
         order: Order<T>,
@@ -347,9 +346,9 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         result
     }
 
-    /// From the trial before, or from the opening, to the next: what has come in meanwhile is of neither. Lanes that
-    /// look after their queues of their own accord do so no longer: one that did it late, as it lacked its core, would
-    /// take the first packets of the trial for leftovers.
+    /// Prepares the next trial, after the last one or after the opening: packets that have come in meanwhile belong to
+    /// neither. Lanes that look after their queues of their own accord stop doing so. A lane that did it late, as it
+    /// lacked its core, would take the first packets of the trial for leftovers.
     fn between(&mut self, interruptions: &dyn Fn() -> u32) -> Result<(), RunError> {
         if !self.several {
             return Ok(());
@@ -363,12 +362,12 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             told.map_err(|_| RunError::Panicked(index))?;
         }
         drop(done);
-        // All that can be heard: one that panics lets go of its end, too.
+        // All answers that can come: a lane that panics drops its end of the channel, too.
         let answered: Vec<usize> = is_done.iter().collect();
         if let Some(panicked) = (0..self.members.len()).find(|lane| !answered.contains(lane)) {
             return Err(RunError::Panicked(panicked));
         }
-        // Nobody has kept it true since.
+        // The clock was not disciplined since.
         self.clocks.discipline();
         Ok(())
     }
@@ -399,7 +398,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let (control, common) = (&trial.control, &trial.common);
         let names = job.ways();
         let ways = names.len().max(1);
-        // It takes as long as the host has threads: what the path counts in that time is not the trial's.
+        // This takes longer the more threads the host has: packets that the path counts meanwhile are not the trial's.
         let rivals = OthersRan::now();
         let baseline = PathCounters::read(job, lanes);
         let mut watches = job.watches();
@@ -449,7 +448,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         }
         job.begin(start_ns, control.end_ns());
         let (ended, outcomes) = mpsc::channel();
-        // A lane that can't be told to go has panicked since the trial before; those that were ended at once.
+        // A lane that can't receive the message has panicked since the last trial. The lanes that have started are
+        // ended at once.
         let mut panicked = None;
         for (index, member) in self.members.iter().enumerate() {
             let go = Go {
@@ -491,7 +491,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             interruptions,
         );
         drop(beside_lanes);
-        // All have ended: each that has not panicked has sent its own.
+        // All have ended: each that has not panicked has sent its outcome.
         let mut by_lane: Vec<Option<LaneOutcome>> = (0..lanes).map(|_| None).collect();
         for (index, outcome) in outcomes {
             by_lane[index] = Some(outcome);
@@ -522,12 +522,12 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let totals: Totals = collector.finish(sinks);
         let totals_of_ways = collector.totals_of_ways();
         drop(collector);
-        // For the next trial: the lanes have let go of them.
+        // For the next trial: the lanes have released them.
         self.rings = Arc::into_inner(series).unwrap_or_default();
         let notes = sinks.iter_mut().flat_map(|sink| sink.finish());
         let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
         let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
-        // Of one way, or of all together.
+        // Facts of one way, or of all together.
         let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
         let (of_all, of_ways) = ((self.told)(&trial.own, None), ways.collect::<Vec<_>>());
         let told = |way: Option<usize>| way.map_or(&of_all, |way| &of_ways[way]);
@@ -587,7 +587,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     }
 }
 
-/// Ends the stream of a trial whose rows can't be told to the end, as a lane has panicked: nobody after this does.
+/// Ends the stream of a trial without its last rows, as a lane has panicked: nothing after this ends it.
 fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut [Box<dyn Sink>]) -> RunError {
     let error = RunError::Panicked(lane);
     let sum = |of: fn(&LaneCounters) -> u64| counters.iter().map(of).sum();
@@ -603,7 +603,7 @@ fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut
     error
 }
 
-/// What each lane does in one way.
+/// Returns the role of each lane in one way.
 fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
     let role = |(lane, plan): (usize, &LanePlan)| {
         let ways = job.ways_of(lane);
@@ -616,7 +616,7 @@ fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
     common.lanes.iter().enumerate().map(role).collect()
 }
 
-/// CPU time of the threads beside the lanes; `None` where the kernel does not report it.
+/// Returns the CPU time of the threads beside the lanes; `None` if the kernel does not report it.
 fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
     let threads = host.own().by_thread();
     (!threads.is_empty()).then(|| Housekeeping {
@@ -627,7 +627,7 @@ fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Opti
     })
 }
 
-/// Says that a lane has ended a trial, however it does.
+/// Notes that a lane has ended a trial, however it ends.
 struct Ends<T>(Arc<Trial<T>>);
 
 impl<T> Drop for Ends<T> {
@@ -636,7 +636,7 @@ impl<T> Drop for Ends<T> {
     }
 }
 
-/// One lane's thread, from pinning to its last trial.
+/// Runs one lane's thread, from pinning to its last trial.
 fn lane_thread<J: Job>(
     index: usize,
     clock: Clock,
@@ -647,7 +647,7 @@ fn lane_thread<J: Job>(
     let plan = base.common.lanes[index];
     sched::tight_timers();
     sched::short_slices();
-    // One that only reads what the kernel counts stays out of the way of those that send.
+    // A lane that only reads the kernel's counts stays out of the way of lanes that send.
     let cores = base.common.cores();
     let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
     match serve(index, clock, base, &ready, words) {
@@ -663,10 +663,10 @@ fn lane_thread<J: Job>(
     }
 }
 
-/// What the last trial leaves to be told.
+/// Results of the last trial, still to be sent to the main thread.
 type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
 
-/// Makes a lane ready and goes through its trials, up to the last; `None`: it is sent home without one.
+/// Makes a lane ready and goes through its trials, up to the last; `None`: the lane was ended without a last trial.
 fn serve<J: Job>(
     index: usize,
     clock: Clock,
@@ -695,7 +695,7 @@ fn serve<J: Job>(
     let thread = sched::thread_id();
     // A reader is one of the program's own threads.
     let tid = if job.only_reads(index) { 0 } else { thread };
-    // Set above, or inherited from who started the program.
+    // Set above, or inherited from the program's parent.
     let real_time = sched::is_real_time();
     let times = (tid != 0).then(|| ThreadStat::open(thread)).flatten();
     let _ = ready.send((
@@ -709,7 +709,7 @@ fn serve<J: Job>(
     let mut traces: Option<Arc<Traces>> = None;
     // Packets of earlier trials that came in between two.
     let mut strays = 0;
-    // What comes in is nobody's yet.
+    // Packets that come in belong to no trial yet.
     let mut between = base.several;
     loop {
         let word = match between {
@@ -734,7 +734,7 @@ fn serve<J: Job>(
         let Go {
             ends, series, ended, ..
         } = go;
-        // Before it says that it has ended: they are used again.
+        // Before it says that it has ended: the series are used again.
         drop(series);
         outcome
             .reasons
@@ -748,7 +748,7 @@ fn serve<J: Job>(
     }
 }
 
-/// A lane's part in one trial.
+/// Runs a lane's part in one trial.
 fn run_lane<J: Job>(
     index: usize,
     clock: &Clock,
@@ -761,7 +761,7 @@ fn run_lane<J: Job>(
     let counters = &trial.counters[index];
     let (ways, lanes) = (job.ways_of(index), base.common.lanes.len());
     let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
-    // Rows of a way in which it does nothing wait for it no longer.
+    // Rows of a way in which the lane does nothing wait for it no longer.
     (0..job.ways().len())
         .filter(|&way| way != ways.sends && way != ways.takes)
         .for_each(|way| recorder_in(way).end());
@@ -817,13 +817,13 @@ fn run_lane<J: Job>(
         .and_then(ThreadStat::read)
         .zip(delay)
         .map(|(now, then)| now.waited_ns.saturating_sub(then.waited_ns));
-    // What was made ready before the start is no part of it.
+    // Time before the start is no part of it.
     outcome.measured_ns = clock.now_ns().saturating_sub(began_ns.max(start_ns));
     outcome
 }
 
-/// Returns at this time, ns, or at once where it is past or the end has come: asleep for as long as that is exact
-/// enough, then awake.
+/// Returns at this time, ns, or at once if it is past or the end has come. Sleeps for as long as that is exact enough,
+/// then spins.
 pub(crate) fn wait_until(clock: &Clock, at_ns: u64, control: &Control) {
     /// Longest sleep, ns: a user who wants the end does not wait for the start.
     const SLICE_NS: u64 = 50_000_000;

@@ -1,9 +1,9 @@
-//! What two ways of one run are together.
+//! Summary of a run with two ways.
 
 use mpps_stats::{Direction, Shortfall, Summary};
 
-/// Has the summary of all lanes and rows, `all`, tell of both ways: it is valid if both are, and what is said of one
-/// names it.
+/// Makes the summary of all lanes and rows, `all`, a summary of both ways. It is valid if both are, and a sentence on
+/// one way names it.
 pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     let of = |list: fn(&Summary) -> &[String]| {
         let lists: Vec<_> = directions.iter().map(|way| (way.name, list(&way.summary))).collect();
@@ -25,7 +25,8 @@ pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     all
 }
 
-/// Of all ways that are not valid, if each has one: that of the lanes before that of the path, as it is the tester's.
+/// Returns the shortfall of the ways that are not valid, if each of these has one. A shortfall of the lanes comes
+/// before one of the path, as it is the tester's.
 fn shortfall(ways: &[Direction]) -> Option<Shortfall> {
     let invalid = ways.iter().filter(|way| !way.summary.valid);
     let all: Option<Vec<_>> = invalid.map(|way| way.summary.shortfall).collect();
@@ -36,7 +37,7 @@ fn shortfall(ways: &[Direction]) -> Option<Shortfall> {
     })
 }
 
-/// Sentences of several ways: once where all have the same, else with the name of the way.
+/// Returns the sentences of several ways: once if all have the same, else with the name of the way.
 fn in_one(ways: &[(&'static str, &[String])]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for (name, sentences) in ways {

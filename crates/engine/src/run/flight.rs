@@ -1,7 +1,7 @@
-//! What is kept of the lanes' flight recorders: everything, or windows around what is worth one.
+//! Records kept of the lanes' flight recorders: all of them, or windows around events that are worth one.
 //!
-//! The collector looks once in each of its rounds. What a window or the whole may take has a cap, and what is left out
-//! is counted.
+//! The collector looks once in each of its rounds. A window and the whole have a cap each, and records left out are
+//! counted.
 
 use crate::lane::ring::LaneRing;
 use crate::lane::stages::Limits;
@@ -9,11 +9,11 @@ use crate::plan::{Common, TraceOptions};
 use mpps_stats::LaneCounters;
 use mpps_trace::{Kept, LaneTrace, LeftOut, Round};
 
-/// A lane's records are there for the collector this long after what they are of began, ns: a sleep has one when it is
+/// Time after its beginning by which a record of a lane is there for the collector, ns: a sleep is recorded when it is
 /// over.
 const SLACK_NS: u64 = 25_000_000;
 
-/// When lanes tell of something.
+/// Returns the limits beyond which lanes report an event.
 pub(crate) fn limits(options: &TraceOptions) -> Limits {
     let ns = |limit: Option<std::time::Duration>| limit.map_or(u64::MAX, |limit| limit.as_nanos() as u64);
     Limits {
@@ -22,19 +22,19 @@ pub(crate) fn limits(options: &TraceOptions) -> Limits {
     }
 }
 
-/// Rings for the lanes of a run; none where nothing is recorded.
+/// Returns rings for the lanes of a run; none if nothing is recorded.
 pub(crate) fn rings(common: &Common) -> Vec<LaneRing> {
     let lanes = common.lanes.len();
     let rings = |options: &TraceOptions| (0..lanes).map(|_| LaneRing::new(options.ring_bytes / lanes)).collect();
     common.trace.as_ref().map_or_else(Vec::new, rings)
 }
 
-/// Copies out of the rings while they are written.
+/// Copies records out of the rings while lanes write them.
 pub(crate) struct Keeper<'r> {
     rings: &'r [LaneRing],
     options: Option<&'r TraceOptions>,
     kept: Vec<Vec<Round>>,
-    /// Of each lane: records copied, where all are; triggers seen; records lost.
+    /// By lane: records copied (if all are kept), triggers seen, records lost.
     copied: Vec<u64>,
     seen: Vec<u64>,
     lost: Vec<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Keeper<'r> {
     left_out: u64,
     /// Records that there was no memory for.
     no_room: u64,
-    /// Up to which row it is known what was lost, and how much that is.
+    /// Time up to which rows have closed, ns since the start, and the packets lost in these rows.
     closed: (u64, i64),
     dropped: u64,
     looked_ns: u64,
@@ -75,14 +75,14 @@ impl<'r> Keeper<'r> {
         }
     }
 
-    /// How many records there is room for.
+    /// Returns the number of records that there is room for.
     fn room(&self, options: &TraceOptions) -> usize {
         let kept: usize = self.kept.iter().map(Vec::len).sum();
         (options.memory / size_of::<Round>()).saturating_sub(kept)
     }
 
-    /// Once a round of the collector. `closed_ns` since the start up to where rows have closed, and the packets lost in
-    /// them; `dropped`: packets that the host dropped so far.
+    /// Looks at the rings, once per round of the collector. `closed_ns` is the time since the start up to which rows
+    /// have closed, `lost` the packets lost in them; `dropped`: packets that the host dropped so far.
     pub(crate) fn look(&mut self, now_ns: u64, (closed_ns, lost): (u64, i64), dropped: Option<u64>) {
         let Some(options) = self.options else { return };
         if options.all {
@@ -107,7 +107,7 @@ impl<'r> Keeper<'r> {
         }
     }
 
-    /// Something happened between these times: opens a window, if there is to be another.
+    /// Opens a window around an event between these times, if there is to be another window.
     fn want(&mut self, options: &TraceOptions, from_ns: u64, to_ns: u64) {
         if from_ns < self.cool_until_ns && to_ns <= self.cool_until_ns || self.windows == options.windows {
             self.left_out += 1;
@@ -132,7 +132,7 @@ impl<'r> Keeper<'r> {
         for (lane, ring) in self.rings.iter().enumerate() {
             let room = self.room(options);
             let (next, lost) = ring.since(self.copied[lane], room, &mut self.kept[lane]);
-            // Without room they are left out, and counted in the end.
+            // Without room records are left out, and counted in the end.
             if room > 0 {
                 self.copied[lane] = next;
                 self.lost[lane] += lost;
@@ -140,8 +140,8 @@ impl<'r> Keeper<'r> {
         }
     }
 
-    /// Once the lanes have ended, at `ended_ns`, and it is known how many packets were `lost` in all and whether the
-    /// run is valid. `None` where nothing was recorded.
+    /// Ends recording, after the lanes have ended at `ended_ns`. `lost` is the number of packets lost in all, `valid`
+    /// whether the run is valid. `None`: nothing was recorded.
     pub(crate) fn end(
         mut self,
         common: &Common,
@@ -213,7 +213,7 @@ impl<'r> Keeper<'r> {
         })
     }
 
-    /// Records known to be lost so far.
+    /// Returns the number of records known to be lost so far.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.iter().sum()
     }
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Two lanes with a round each 0.1 ms, from 0 to 100 ms; the first tells of something at these times.
+    /// Two lanes with a round each 0.1 ms, from 0 to 100 ms; the first reports a trigger at these times.
     fn kept(options: TraceOptions, triggers: &[u64], valid: bool) -> Kept {
         let common = common(options);
         let rings = rings(&common);

@@ -1,4 +1,4 @@
-//! What a run works on: its workload, together with the port or ports whose queues the lanes own.
+//! The job of a run: its workload, together with the port or ports whose queues the lanes own.
 //!
 //! The common part of a run ([`crate::run::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
@@ -19,9 +19,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the peer may take to answer for its MAC address.
+/// Time in which the peer must answer for its MAC address, ns.
 pub(crate) const RESOLVE_NS: u64 = 3_000_000_000;
-/// How often it is asked.
+/// Time between two questions for it, ns.
 pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
 
 /// The ways in which a lane sends and receives.
@@ -31,68 +31,68 @@ pub(crate) struct LaneWays {
     pub(crate) takes: usize,
 }
 
-/// What the main thread asks of a workload and its ports. One type to it, whatever the path: it is asked a few times a
-/// run, or once per row, and not compiled for each.
+/// Questions of the main thread to a workload and its ports. It has one type for all paths: it is called a few times
+/// per run, or once per row, and not compiled for each path.
 pub(crate) trait Desk: Sync {
-    /// Lane `lane`'s number among those that serve the same ports: that of its queues.
+    /// Returns lane `lane`'s number among lanes that serve the same ports: the number of its queues.
     fn queue_number(&self, lane: usize) -> usize {
         lane
     }
-    /// The ways in which packets go at the same time, each with books and a verdict of its own, by name; none where
-    /// they go in one.
+    /// Returns the names of the ways in which packets go at the same time, each with counts and a verdict of its own;
+    /// none if they go in one way.
     fn ways(&self) -> &'static [&'static str] {
         &[]
     }
-    /// The ways in which lane `lane` sends and receives: two where there are two.
+    /// Returns the ways in which lane `lane` sends and receives: two different ones if there are two.
     fn ways_of(&self, _lane: usize) -> LaneWays {
         LaneWays { sends: 0, takes: 0 }
     }
-    /// Counters of the lane's queues: one entry a port, empty for those that it has no queue of. Of what concerns one
-    /// `way`, or (`None`) of all.
+    /// Returns counters of the lane's queues: one entry per port, empty for ports that it has no queue of. They are of
+    /// one `way`, or (`None`) of all.
     fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters>;
-    /// Packets that this host dropped before lane `lane` could take them from the port at `place`
-    /// ([`Port::rx_dropped`]), of one way or of all; `None` where that can't be told.
+    /// Returns packets that this host dropped before lane `lane` could take them from the port at `place`
+    /// ([`Port::rx_dropped`]), of one way or of all; `None`: not known.
     fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64>;
-    /// Whether a lane that receives takes what comes in by the port at `place`.
+    /// Returns whether a lane that receives takes packets from the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
         true
     }
-    /// Whether the port at `place` counts its drops by queue, and not all of them at the first.
+    /// Returns whether the port at `place` counts its drops by queue, and not all of them at the first.
     fn drops_by_queue(&self, _place: usize) -> bool {
         true
     }
-    /// Whether packets are sent by the kernel, not by the lanes' threads.
+    /// Returns whether packets are sent by the kernel, not by the lanes' threads.
     fn kernel_sends(&self) -> bool {
         false
     }
-    /// The path or paths, for the report.
+    /// Returns the path or paths, for the report.
     fn path(&self) -> String;
-    /// What the port or ports say about themselves.
+    /// Returns facts of the port or ports about themselves.
     fn port_facts(&self) -> Vec<HostFact>;
-    /// Whether one drop of the port may be of many packets.
+    /// Returns whether one drop of the port may be of many packets.
     fn coalesces(&self) -> bool {
         false
     }
-    /// Watches of the interfaces that packets leave by, each with the place of its port.
+    /// Returns watches of the interfaces that packets leave by, each with the place of its port.
     fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
         Vec::new()
     }
-    /// The ports by name, where the report tells them apart; else none.
+    /// Returns the ports by name, if the report has a line for each; else none.
     fn port_names(&self) -> Vec<String> {
         Vec::new()
     }
-    /// By how much lanes are let go ahead of the start, ns: what they need to get going, where they keep to the start
+    /// Returns how long before the start lanes may go, ns. They need this time to get going, and keep to the start
     /// themselves.
     fn ahead_ns(&self) -> u64 {
         0
     }
-    /// By how much the end of a run that is interrupted lies ahead, ns: what it takes for all lanes to know.
+    /// Returns how far ahead the end of an interrupted run lies, ns: the time in which all lanes see it.
     fn notice_ns(&self) -> u64 {
         0
     }
-    /// Start and end (`u64::MAX`: not known) are chosen. Called once, before any lane runs.
+    /// Called once, before any lane runs, with the chosen start and end (`u64::MAX`: not known).
     fn begin(&self, _start_ns: u64, _end_ns: u64) {}
-    /// Where latency is taken, if not where the workload usually does. `measured`: there is one.
+    /// Returns where latency is taken, if not where the workload usually does. `measured`: a latency was measured.
     fn latency_note(&self, _measured: bool) -> Option<&'static str> {
         None
     }
@@ -100,7 +100,7 @@ pub(crate) trait Desk: Sync {
 
 /// A workload and its ports.
 pub(crate) trait Job: Desk {
-    /// State of one trial, made again for the next; `()` where a job has one trial only.
+    /// State of one trial, made again for the next; `()` if a job has one trial only.
     type Trial: Send + Sync;
     /// Packet memory of one lane; made on the lane's thread.
     type Pools;
@@ -112,43 +112,44 @@ pub(crate) trait Job: Desk {
     fn pools(&self, lane: usize) -> Result<Self::Pools>;
     /// Takes the queues of lane `lane` into use.
     fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
-    /// Whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
+    /// Returns whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
     fn only_reads(&self, _lane: usize) -> bool {
         false
     }
-    /// Layer 2, where mpps itself has a part in it.
+    /// Returns layer 2, if mpps itself has a part in it.
     fn link(&self) -> Option<&Link> {
         None
     }
-    /// Layer 2 of the port of lane `lane`, where lanes have different ones.
+    /// Returns layer 2 of the port of lane `lane`, if lanes have different ones.
     fn link_of(&self, _lane: usize) -> Option<&Link> {
         self.link()
     }
-    /// Whether lane `lane`, which receives no test packets, looks now and then for somebody who asks for our addresses.
+    /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our
+    /// addresses.
     fn attends(&self, _lane: usize) -> bool {
         false
     }
-    /// The address that neighbours are asked from.
+    /// Returns the address that neighbours are asked from.
     fn src(&self) -> Option<IpAddr> {
         None
     }
-    /// That of the port of lane `lane`, where lanes have different ones.
+    /// Returns the address that neighbours of lane `lane`'s port are asked from, if lanes have different ones.
     fn src_of(&self, _lane: usize) -> Option<IpAddr> {
         self.src()
     }
-    /// Whether the neighbours of its port are those of the first (0) or of a second (1).
+    /// Returns whether the neighbours of its port are those of the first (0) or of a second (1).
     fn neighbors_of(&self, _lane: usize) -> usize {
         0
     }
-    /// For the summary of one way or of all.
+    /// Returns facts of the workload, for the summary of one way or of all.
     fn facts(&self, _trial: &Self::Trial, _way: Option<usize>) -> WorkFacts {
         WorkFacts::default()
     }
-    /// What the run is in one way, where that is not what it is as a whole.
+    /// Returns the settings of one way, if they differ from those of the whole run.
     fn common_of<'t>(&'t self, _trial: &'t Self::Trial, _way: usize) -> Option<&'t Common> {
         None
     }
-    /// Finds the peer's MAC address where one is needed. `ended`: the run is over before it began.
+    /// Finds the peer's MAC address if one is needed. `ended`: the run is over before it began.
     fn resolve(
         &self,
         _queues: &mut Self::Queues<'_>,
@@ -167,12 +168,12 @@ pub(crate) trait Job: Desk {
         recorder: Recorder<'_>,
         trial: &Self::Trial,
     ) -> LaneOutcome;
-    /// How packets of a trial are known once it is over, where there may be another.
+    /// Returns data by which packets of a trial are recognised once it is over, if there may be another trial.
     fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
         None
     }
-    /// Between two trials: empties what a lane receives by, and answers who asks. Returns how many packets were of the
-    /// trials that left `traces`.
+    /// Empties a lane's receive queue between two trials, and answers questions for our addresses. Returns the number
+    /// of packets of the trials that left `traces`.
     fn attend(
         &self,
         _lane: usize,
@@ -184,7 +185,7 @@ pub(crate) trait Job: Desk {
     }
 }
 
-/// Facts as the report takes them.
+/// Returns facts in the form that the report takes.
 pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
     let told = |fact: Fact| HostFact {
         name: fact.name.to_owned(),
@@ -194,7 +195,7 @@ pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
     facts.into_iter().map(told).collect()
 }
 
-/// The watches of ports, each with the place of its port.
+/// Returns the watches of ports, each with the place of its port.
 pub(crate) fn watches_of<'p, P: Port + 'p>(ports: impl IntoIterator<Item = &'p P>) -> Vec<(usize, Box<dyn Watch>)> {
     let all = ports.into_iter().enumerate();
     all.flat_map(|(place, port)| port.watches().into_iter().map(move |watch| (place, watch)))
@@ -271,7 +272,7 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
         self.work.facts(trial)
     }
 
-    /// Every lane asks if it sends and listens if it receives, until one has heard.
+    /// Asks on lanes that send and listens on lanes that receive, until one of them has received the answer.
     fn resolve(
         &self,
         queue: &mut P::Queue<'_>,
@@ -308,9 +309,9 @@ impl<P: Port, W: Work> Job for Solo<'_, P, W> {
     }
 }
 
-/// Finds the MAC addresses of the next hops of these links, where they are not known and are needed, each with the
-/// place where any lane notes it. Asks for that of its own link, `neighbor`'s, until it is heard, and answers for the
-/// addresses of that until all are.
+/// Finds the MAC addresses of the next hops of these links, if they are needed and not known. Each link comes with the
+/// place where any lane notes its address. The lane asks for the next hop of its own link, `neighbor`'s, until it is
+/// known. It answers for that link's own addresses until all next hops are known.
 pub(crate) fn resolve<Q: Queue>(
     queue: &mut Q,
     neighbor: &Neighbor<'_>,
@@ -356,7 +357,7 @@ pub(crate) fn resolve<Q: Queue>(
     Ok(())
 }
 
-/// What is told when nobody has answered.
+/// Returns the error text for a next hop that did not answer.
 pub(crate) fn unresolved(link: &Link) -> String {
     let hop = link.next_hop.map(|ip| ip.to_string()).unwrap_or_default();
     let vlan = link

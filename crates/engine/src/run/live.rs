@@ -1,4 +1,4 @@
-//! What the collector tells while the run goes on: snapshots for the live view, and how the host treats the lanes.
+//! Reports of the collector while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
 use crate::run::job::Desk;
 use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
@@ -6,29 +6,29 @@ use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use mpps_trace::Stage;
 use std::time::Duration;
 
-/// How often the live view is told.
+/// Time between two snapshots for the live view, ns.
 const SNAPSHOT_NS: u64 = 250_000_000;
-/// Snapshots of the last second.
+/// Number of snapshots in a second.
 const RECENT: usize = 4;
 
-/// Samples how long the scheduler and the hypervisor kept lanes from running, and what the program's own threads took.
-/// All files are opened beforehand.
+/// Samples how long the scheduler and the hypervisor kept lanes from running, and the CPU time of the program's own
+/// threads. All files are opened beforehand.
 #[derive(Debug, Default)]
 pub(crate) struct HostWait {
-    /// `None`: the host does not tell.
+    /// Times of each lane's thread; `None`: the host does not report them.
     lanes: Vec<Option<ThreadStat>>,
-    /// What each lane waited when it was last read, and when that began to count, ns.
+    /// Time that each lane had waited by the last reading, and when counting began, ns.
     waited: Vec<Option<[u64; 2]>>,
     own: OwnThreads,
     steal: Option<Steal>,
-    /// The same of the time that the hypervisor took, ns.
+    /// Time that the hypervisor had taken by the last reading, and when counting began, ns.
     stolen: [u64; 2],
-    /// Wait and work of own threads as last sampled, ns.
+    /// Wait of the lanes and CPU time of own threads at the last sample, ns.
     last: (u64, u64),
 }
 
 impl HostWait {
-    /// Over the threads of lanes; the program's others are its own. Opens the files; what is counted begins with
+    /// Samples the threads of lanes; the program's others are its own. Opens the files; counting begins with
     /// [`HostWait::restart`].
     pub(crate) fn begin(tids: &[i32]) -> Self {
         let mut this = Self {
@@ -43,7 +43,7 @@ impl HostWait {
         this
     }
 
-    /// Counts from here: making a run ready (its rings, its files) takes nothing from lanes that do not work yet.
+    /// Begins counting: making a run ready (its rings, its files) takes nothing from lanes that do not work yet.
     pub(crate) fn restart(&mut self) {
         self.own.restart();
         self.look();
@@ -53,19 +53,20 @@ impl HostWait {
         self.last = (0, self.own.cpu_ns());
     }
 
-    /// For how long each lane has waited for its core since [`HostWait::restart`], as last sampled, ns.
+    /// Returns how long each lane has waited for its core since [`HostWait::restart`], as last sampled, ns.
     pub(crate) fn waited_by_lane(&self) -> Vec<Option<u64>> {
         let since = |waited: &Option<[u64; 2]>| waited.map(|[now, first]| now.saturating_sub(first));
         self.waited.iter().map(since).collect()
     }
 
-    /// Time since [`HostWait::restart`] that lanes waited for their cores or the hypervisor took, as last read, ns.
+    /// Returns the time since [`HostWait::restart`] that lanes waited for their cores or the hypervisor took, as last
+    /// read, ns.
     pub(crate) fn waited_ns(&self) -> u64 {
         let [stolen, first] = self.stolen;
         self.waited_by_lane().into_iter().flatten().sum::<u64>() + stolen.saturating_sub(first)
     }
 
-    /// Reads what the lanes have waited and the hypervisor has taken. A lane that has ended keeps its last value.
+    /// Reads the time that lanes have waited and the hypervisor has taken. A lane that has ended keeps its last value.
     pub(crate) fn look(&mut self) {
         for (lane, seen) in self.lanes.iter().zip(&mut self.waited) {
             if let Some(now) = lane.as_ref().and_then(|lane| Some(lane.read()?.waited_ns)) {
@@ -75,7 +76,7 @@ impl HostWait {
         self.stolen[0] = self.steal_ns().unwrap_or(self.stolen[0]);
     }
 
-    /// Since the last sample, ns: wait over all lanes, and work of own threads.
+    /// Returns the wait over all lanes and the CPU time of own threads since the last sample, ns.
     pub(crate) fn sample(&mut self) -> (u64, u64) {
         self.look();
         let now = (self.waited_ns(), self.own.cpu_ns());
@@ -83,12 +84,12 @@ impl HostWait {
         (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1))
     }
 
-    /// What the hypervisor took since boot, ns.
+    /// Returns the time that the hypervisor has taken since boot, ns.
     pub(crate) fn steal_ns(&self) -> Option<u64> {
         self.steal.as_ref()?.read_ns()
     }
 
-    /// What the own threads took since [`HostWait::restart`].
+    /// Returns the own threads, with their CPU time since [`HostWait::restart`].
     pub(crate) fn own(&mut self) -> &mut OwnThreads {
         &mut self.own
     }
@@ -97,7 +98,7 @@ impl HostWait {
 /// The program's threads beside the lanes.
 #[derive(Debug, Default)]
 pub(crate) struct OwnThreads {
-    /// Name, times, and processor time when it began to count and when last read, ns.
+    /// Name, times, and CPU time when counting began and when last read, ns.
     threads: Vec<(String, ThreadStat, u64, u64)>,
 }
 
@@ -121,7 +122,7 @@ impl OwnThreads {
         }
     }
 
-    /// Processor time so far, ns.
+    /// Returns the CPU time so far, ns.
     fn cpu_ns(&mut self) -> u64 {
         for (_, stat, _, last) in &mut self.threads {
             *last = stat.read().map_or(*last, |times| times.ran_ns);
@@ -129,7 +130,7 @@ impl OwnThreads {
         self.threads.iter().map(|(_, _, first, last)| last - first).sum()
     }
 
-    /// By thread; those that did nothing are left out.
+    /// Returns the CPU time by thread, ns; threads that did nothing are left out.
     pub(crate) fn by_thread(&mut self) -> Vec<(String, u64)> {
         self.cpu_ns();
         let busy = self
@@ -148,20 +149,20 @@ pub(crate) struct Live {
     last: (u64, u64, u64),
     closed: (u64, i64),
     ways: Vec<WayOf>,
-    /// Time of each stage over all lanes as the last snapshots had it, the oldest first.
+    /// Time of each stage over all lanes at the last snapshots, the oldest first.
     stages: [[f64; Stage::COUNT]; RECENT],
 }
 
-/// One of several ways: its lanes, and what was told of it last.
+/// One of several ways: its lanes, and its counts at the last snapshot.
 #[derive(Debug)]
 pub(crate) struct WayOf {
     name: &'static str,
-    /// By lane: whether it sends and whether it takes in this way.
+    /// By lane: whether it sends and whether it receives in this way.
     lanes: Vec<[bool; 2]>,
     last: [u64; 2],
 }
 
-/// The ways of a job, where there are several.
+/// Returns the ways of a job, if there are several.
 pub(crate) fn ways_of(job: &dyn Desk, lanes: usize) -> Vec<WayOf> {
     let way = |(way, name): (usize, &&'static str)| {
         let role = |lane| job.ways_of(lane);
@@ -212,8 +213,8 @@ impl Live {
         }
     }
 
-    /// Whether a snapshot is due by a look at `now_ns`; the next one is then by the look that is nearest to its time,
-    /// so that no wake-up is for the view alone.
+    /// Returns whether a snapshot is due by a look at `now_ns`. The next one is then due by the look that is nearest to
+    /// its time, so that no wake-up is for the view alone.
     pub(crate) fn is_due(&mut self, now_ns: u64, tick_ns: u64) -> bool {
         let due = now_ns + tick_ns / 2 >= self.next_ns;
         if due {
@@ -222,7 +223,7 @@ impl Live {
         due
     }
 
-    /// Of the last second.
+    /// Returns the share of each stage in the time of the last second.
     fn stage_shares(&mut self, lanes: &[LaneCounters]) -> [f64; Stage::COUNT] {
         let mut now = [0.0; Stage::COUNT];
         for lane in lanes {
@@ -232,7 +233,7 @@ impl Live {
         let then = self.stages[0];
         self.stages.rotate_left(1);
         self.stages[RECENT - 1] = now;
-        // What was measured since may divide the time before a little otherwise.
+        // Newer measurements may divide earlier time between stages a little differently.
         let mut shares: [f64; Stage::COUNT] = std::array::from_fn(|at| (now[at] - then[at]).max(0.0));
         let all: f64 = shares.iter().sum();
         if all > 0.0 {

@@ -6,20 +6,20 @@ use crate::run::summary::Measured;
 use crate::send::departures::Departures;
 use mpps_stats::{Gap, LossTimes, Outage};
 
-/// Longest times without a packet that lanes have in common: so many are looked at.
+/// Number of the longest times without a packet, common to all lanes, that are looked at.
 const KEPT: usize = 16;
 
-/// What the lanes of one way left.
+/// Results of the lanes of one way.
 struct Way<'m> {
     senders: Vec<&'m Departures>,
     receivers: Vec<&'m Missing>,
 }
 
-/// A packet as the senders know it: when it left, its lane, its number among those of the lane.
+/// A packet as the senders know it: its departure, ns, its lane, and its number among the packets of the lane.
 type Left = (u64, usize, u64);
 
 impl<'m> Way<'m> {
-    /// `None` where lanes do not tell, or these are of several ways.
+    /// Returns the results of one way. `None`: lanes do not record them, or they are of several ways.
     fn of(m: &'m Measured<'_>) -> Option<Self> {
         let senders: Vec<_> = m.outcomes_of(false).filter_map(|o| o.departures.as_ref()).collect();
         let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
@@ -27,20 +27,20 @@ impl<'m> Way<'m> {
         whole.then_some(Self { senders, receivers })
     }
 
-    /// The lane of a flow, and its place there.
+    /// Returns the lane of a flow, and the flow's place there.
     fn place(&self, flow: usize) -> (usize, u64) {
         let lanes = self.senders.len();
         (flow % lanes, (flow / lanes) as u64)
     }
 
-    /// The packet with this number of a flow.
+    /// Returns the packet with this number of a flow.
     fn left(&self, flow: usize, seq: u64) -> Option<Left> {
         let (lane, place) = self.place(flow);
         let number = self.senders[lane].number(place, seq);
         Some((self.senders[lane].time_of(number)?, lane, number))
     }
 
-    /// By flow: the first number that nobody has received at the end, and how many were sent.
+    /// Returns by flow: the first number that no lane has received at the end, and how many were sent.
     fn tails(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let flows = self
             .receivers
@@ -61,8 +61,8 @@ impl<'m> Way<'m> {
     }
 }
 
-/// When packets were lost. `None`: none was, or the numbers do not tell: where flows came to more than one receiving
-/// lane, they are missing at each.
+/// Returns when packets were lost. `None`: none was lost, or the numbers do not show it: if flows came to more than one
+/// receiving lane, numbers are missing at each.
 pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
     let lost = u64::try_from(m.totals.lost).ok().filter(|lost| *lost > 0)?;
     let way = Way::of(m)?;
@@ -80,7 +80,7 @@ pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
         last = Some(last.map_or(high, |last| last.max(high)));
     }
     let (first, last) = (first?, last?);
-    // A packet of the same lane is later by its number: those of one burst have one stamp.
+    // A packet of the same lane is later if its number is higher: packets of one burst have one stamp.
     let later = |came: &Came| {
         let (lane, place) = way.place(came.flow as usize);
         match lane == last.1 {
@@ -104,7 +104,7 @@ pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
     })
 }
 
-/// The longest time in which nothing came to any lane.
+/// Returns the longest time in which no packet came to any lane.
 pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
     let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
     let heard = receivers
@@ -136,7 +136,7 @@ pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
     })
 }
 
-/// The longest times that are of both, longest first.
+/// Returns the longest times that are in both lists, longest first.
 fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
     let both = |one: &Gap| {
         let one = *one;
@@ -151,14 +151,14 @@ fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
     common
 }
 
-/// How many packets left between the last one that came before a time without packets, and the first one after.
+/// Returns how many packets left between the last one that came before a time without packets, and the first one after.
 fn lost_in(way: &Way<'_>, gap: Gap) -> Option<u64> {
     let longest = || way.receivers.iter().filter_map(|missing| missing.silent.longest);
     let (before, _) = longest().find(|(from, _)| from.at_ns == gap.from_ns)?;
     let (_, after) = longest().find(|(_, to)| to.at_ns == gap.to_ns)?;
     let mut between = 0;
     for (lane, sender) in way.senders.iter().enumerate() {
-        // Of its own lane a packet tells how many left before it.
+        // A packet's number shows how many packets of its own lane left before it.
         let sent_before = |came: &Came, itself: u64| match way.place(came.flow as usize) {
             (own, place) if own == lane => Some(sender.number(place, came.seq) + itself),
             _ => sender.sent_before(came.sent_ns),

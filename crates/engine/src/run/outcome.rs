@@ -1,4 +1,4 @@
-//! What a lane hands over when it ends.
+//! Results of a lane, which it hands over when it ends.
 
 use crate::lane::fill::RINGS;
 use crate::lane::sample::SampleCounts;
@@ -14,28 +14,28 @@ use mpps_trace::{LatePacket, SlowBurst};
 pub(crate) struct LaneOutcome {
     /// Gaps between departures.
     pub(crate) gaps: Option<(Histogram, Moments)>,
-    /// When its packets left, where that can be told.
+    /// Departure times of its packets, if they are recorded.
     pub(crate) departures: Option<Departures>,
-    /// What is missing of the packets that were to come to it.
+    /// Packets missing among those that were to come to it.
     pub(crate) missing: Option<Missing>,
     /// Counts by reason.
     pub(crate) reasons: Vec<(Reason, u64)>,
-    /// Of [`host_port`](mpps_wire::Left::HostPort): how many for which UDP port.
+    /// Packets by UDP port, among those counted as [`host_port`](mpps_wire::Left::HostPort).
     pub(crate) host_ports: Vec<(u16, u64)>,
-    /// Forwarding: what came in and went out at each port of the run, by its place; nothing at those that the lane does
-    /// not serve.
+    /// Forwarding: counts of each port of the run, by its place; all zero at ports that the lane does not serve.
     pub(crate) ports: Vec<PortCounts>,
-    /// The ports, by place, that its receive rings are of, where the report tells ports apart.
+    /// Ports, by place, of its receive rings, if the report has a line for each port.
     pub(crate) ring_ports: [Option<usize>; RINGS],
-    /// Sent by the kernel: what it counted for this lane.
+    /// Kernel's counts for this lane, if the kernel sends.
     pub(crate) sent: Option<LaneTotals>,
-    /// The lane reads what the kernel received: a line of the report each, in place of its own.
+    /// Counts of each source in the kernel, if the lane only reads them: each is a line of the report, in place of the
+    /// lane's own.
     pub(crate) sources: Option<Vec<SourceCounts>>,
-    /// Bursts that it wrote, and their packets.
+    /// Number of bursts that it wrote, and of their packets.
     pub(crate) written: (u64, u64),
-    /// The rounds that took longest, the longest first; the lane's number is filled in later.
+    /// Rounds that took longest, the longest first; the lane's number is filled in later.
     pub(crate) slowest: Vec<SlowBurst>,
-    /// The packets that came latest, the latest first; the lane's number is filled in later.
+    /// Packets that came latest, the latest first; the lane's number is filled in later.
     pub(crate) latest: Vec<LatePacket>,
     /// Frames copied for the sample, if there is one.
     pub(crate) sampled: Option<SampleCounts>,
@@ -45,22 +45,22 @@ pub(crate) struct LaneOutcome {
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
-    /// Time over which that was measured, ns.
+    /// Time over which the wait was measured, ns.
     pub(crate) measured_ns: u64,
 }
 
-/// What one source in the kernel received.
+/// Packets received by one source in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceCounts {
     /// Its number within its port: a receive queue or a CPU.
     pub(crate) number: usize,
-    /// The place of its port.
+    /// Place of its port.
     pub(crate) port: usize,
-    /// What it counted.
+    /// Its counts.
     pub(crate) totals: SourceTotals,
 }
 
-/// What one lane forwarded at one port.
+/// Frames that one lane forwarded at one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortCounts {
     /// Frames received and taken.

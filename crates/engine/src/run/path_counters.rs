@@ -1,9 +1,9 @@
-//! What the path counted in a trial: of each way in which packets go, and of all.
+//! Counters of the path in a trial: of each way in which packets go, and of all.
 
 use crate::run::job::Desk;
 use mpps_io::QueueCounters;
 
-/// The path's counters by lane, then by port: of each way and, where there are several, of all.
+/// The path's counters by lane, then by port: of each way and, if there are several, of all.
 pub(crate) struct PathCounters {
     pub(crate) ways: Vec<Vec<Vec<QueueCounters>>>,
     all: Option<Vec<Vec<QueueCounters>>>,
@@ -34,7 +34,7 @@ impl PathCounters {
         }
     }
 
-    /// Of one way, or of all.
+    /// Returns the counters of one way, or of all.
     pub(crate) fn of(&self, way: Option<usize>) -> &[Vec<QueueCounters>] {
         match (way, &self.all) {
             (None, Some(all)) => all,
@@ -43,7 +43,7 @@ impl PathCounters {
     }
 }
 
-/// Counters since a baseline.
+/// Returns the counters since a baseline.
 fn since(now: QueueCounters, then: &QueueCounters) -> QueueCounters {
     let before = |name| then.other.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
     QueueCounters {

@@ -15,13 +15,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 
-/// Opens the lanes on `port` once, and hands `body` [`Trials`]: it runs any number of `sendrecv` and `send` trials
-/// on them. Returns what `body` returns, once the lanes have let go of their queues.
+/// Opens the lanes on `port` once, and hands `body` [`Trials`]: it runs any number of `sendrecv` and `send` trials on
+/// them. Returns the result of `body`, once the lanes have released their queues.
 ///
 /// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether
-/// packets are received. It is what the port was opened for. Its load and its times mean nothing here. The peer's MAC
-/// address is found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), before `body` is
-/// called, and neither again. `interruptions` is asked while the MAC address is looked for.
+/// packets are received. The port must have been opened for it. Its load and its times mean nothing here. The peer's
+/// MAC address is found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), once, before `body`
+/// is called. `interruptions` is asked while the MAC address is looked for.
 ///
 /// Ten lines for three trials at three rates:
 ///
@@ -57,7 +57,7 @@ use std::thread;
 /// ```
 ///
 /// # Errors
-/// When the lanes could not be opened: as [`run_traffic`](crate::run_traffic) before its first packet.
+/// When the lanes could not be opened: the errors of [`run_traffic`](crate::run_traffic) before its first packet.
 pub fn session<P: Port, R>(
     port: &P,
     opening: &TrafficPlan,
@@ -71,10 +71,11 @@ pub fn session<P: Port, R>(
     on_lanes(&job, &open, traffic, interruptions, body)
 }
 
-/// As [`session`], from one port to another: each trial as by [`run_traffic_across`](crate::run_traffic_across).
+/// Opens a [`session`] from one port to another. Each trial runs as with
+/// [`run_traffic_across`](crate::run_traffic_across).
 ///
 /// # Errors
-/// As [`session`].
+/// Returns the errors of [`session`].
 pub fn session_across<A: Port, B: Port, R>(
     from: &A,
     to: &B,
@@ -88,7 +89,7 @@ pub fn session_across<A: Port, B: Port, R>(
     on_lanes(&job, &open, across::order, interruptions, body)
 }
 
-/// Makes of a plan what a trial is to be, after those that left traces.
+/// Makes the order of a trial from a plan, after trials that left traces.
 type MakeOrder<T> = fn(TrafficPlan, Option<Arc<Traces>>, [bool; 2]) -> Order<T>;
 
 /// Opens the lanes of a job, and hands them to `body` as trials.
@@ -118,26 +119,27 @@ fn on_lanes<J: Job, R>(
     })
 }
 
-/// Ports that are open for trials, one after another: what [`session`] hands out.
+/// Ports that are open for trials, one after another, as [`session`] provides them.
 pub trait Trials {
     /// Runs one trial, `sendrecv` or `send`, from its first departure to the end of its settle time, with counters,
     /// rows and a verdict of its own. Rate, pacing, length, settle time, rows, payload length, seed and flows may
-    /// differ from trial to trial. Sinks get every row, and have had [`Sink::finish`] when it returns: each trial wants
-    /// its own. `interruptions` is asked every 20 ms or more often how often the user has asked for the end, as by
-    /// [`run_traffic`](crate::run_traffic).
+    /// differ from trial to trial. Sinks get every row, and have had [`Sink::finish`] when the trial returns: each
+    /// trial needs its own sinks. `interruptions` is called every 20 ms or more often. It returns how often the user
+    /// has asked for the end, as with [`run_traffic`](crate::run_traffic).
     ///
-    /// Before it begins, what has come in since the last trial is taken off the queues and is in no count. Intact
-    /// packets of earlier trials of this session that come in then or later are told as `late_of_an_earlier_trial`
-    /// among [`Summary::reasons`]; where each trial has another seed, those of the last 16 are known.
+    /// Before a trial begins, packets that have come in since the last trial are taken off the queues and are in no
+    /// count. Intact packets of earlier trials of this session that come in then or later count as
+    /// `late_of_an_earlier_trial` among [`Summary::reasons`]. If each trial has another seed, packets of the last 16
+    /// are known.
     ///
-    /// The start lies 6 ms, 1 ms per lane, and 0.2 µs per flow of the opening's, after the call.
+    /// The start lies after the call by 6 ms, 1 ms per lane, and 0.2 µs per flow of the opening plan.
     ///
     /// # Errors
     /// [`RunError::Unfit`], before anything is sent, for a trial that the ports were not opened for: the session goes
-    /// on. [`RunError::Interrupted`] for one that begins after the user has asked for the end of another.
+    /// on. [`RunError::Interrupted`] for a trial that begins after the user has asked for the end of another.
     /// [`RunError::Panicked`] when a lane has panicked, now or before: there will be no more trials. Trouble on the way
     /// (a device that goes down or vanishes, an interruption) is no error: the trial has its result, and
-    /// [`Summary::valid`] tells.
+    /// [`Summary::valid`] shows whether it counts.
     fn trial(
         &mut self,
         plan: TrafficPlan,
@@ -145,11 +147,11 @@ pub trait Trials {
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError>;
 
-    /// As [`Trials::trial`], and the last: the lanes let go of their queues before its counters are read. There is no
-    /// trial after it.
+    /// Runs the last trial, as [`Trials::trial`] does. The lanes release their queues before its counters are read.
+    /// There is no trial after it.
     ///
     /// # Errors
-    /// As [`Trials::trial`].
+    /// Returns the errors of [`Trials::trial`].
     fn last(
         &mut self,
         plan: TrafficPlan,
@@ -158,7 +160,7 @@ pub trait Trials {
     ) -> Result<Summary, RunError>;
 }
 
-/// What the ports of a session were opened for.
+/// Opening plan of a session, and properties of its ports.
 struct Open<'s> {
     plan: &'s TrafficPlan,
     layer: Layer,
@@ -221,7 +223,7 @@ impl<'s> Open<'s> {
         }
     }
 
-    /// Whether the port was opened for such a trial; else what is wrong, and what would be right.
+    /// Checks that the port was opened for such a trial; the error says what is wrong, and what would be right.
     fn fits(&self, plan: &TrafficPlan) -> Result<(), String> {
         let opening = self.plan;
         let payload_path = self.layer == Layer::Payload;
@@ -257,7 +259,7 @@ impl<'s> Open<'s> {
         if !within {
             return Err("flows beyond those that it was opened for".to_owned());
         }
-        // Both ways each sends in one.
+        // With traffic both ways, each lane sends in one.
         let ways = if opening.back.is_some() { 2 } else { 1 };
         let senders = opening.common.lanes.iter().filter(|lane| lane.tx).count() / ways;
         if (flows.count() as usize) < senders {
@@ -277,7 +279,7 @@ impl<'s> Open<'s> {
         Ok(())
     }
 
-    /// Largest payload that the path takes, bytes.
+    /// Returns the largest payload that the path takes, bytes.
     fn most_payload(&self) -> usize {
         const ETHERNET: usize = 14;
         const UDP: usize = 8;

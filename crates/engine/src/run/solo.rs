@@ -1,4 +1,4 @@
-//! The runs on one port. What they have in common is in [`crew`](crate::run::crew).
+//! The runs on one port. Their common parts are in [`crew`](crate::run::crew).
 
 use crate::error::RunError;
 use crate::plan::{CapturePlan, DropPlan, ReflectPlan, TrafficPlan};
@@ -11,8 +11,8 @@ use mpps_io::Port;
 use mpps_stats::{CaptureSummary, Sink, Summary, Workload};
 use std::sync::Arc;
 
-/// Runs `sendrecv` or `send`. Sinks get every row; `interruptions` is asked every 20 ms
-/// how often the user has asked for the end: the first time ends the sending, another time the settling.
+/// Runs `sendrecv` or `send`. Sinks get every row. `interruptions` is called every 20 ms and returns how often the user
+/// has asked for the end: the first time ends the sending, another time the settling.
 ///
 /// # Errors
 /// When the run could not take place. A run that took place but whose numbers can't be believed is no error: see
@@ -31,8 +31,8 @@ pub fn run_traffic<P: Port>(
     run_job(&job, order, sinks, interruptions)
 }
 
-/// A trial of `sendrecv` or `send`, after those that left `traces`. `one_flow_per_burst`: what the port that packets
-/// leave by wants, then the one that they arrive at.
+/// Returns the order of a trial of `sendrecv` or `send`, after trials that left `traces`. `one_flow_per_burst`: whether
+/// the port that packets leave by takes bursts of one flow only, then whether the port that they arrive at does.
 pub(crate) fn traffic(
     plan: TrafficPlan,
     traces: Option<Arc<Traces>>,
@@ -52,10 +52,10 @@ pub(crate) fn traffic(
     }
 }
 
-/// Runs `drop`. As [`run_traffic`].
+/// Runs `drop`, otherwise as [`run_traffic`].
 ///
 /// # Errors
-/// As [`run_traffic`].
+/// Returns the errors of [`run_traffic`].
 pub fn run_drop<P: Port>(
     port: &P,
     plan: &DropPlan,
@@ -69,10 +69,10 @@ pub fn run_drop<P: Port>(
     run_job(&job, Order::of(&plan.common, Workload::Drop, ()), sinks, interruptions)
 }
 
-/// Runs `reflect`. As [`run_traffic`].
+/// Runs `reflect`, otherwise as [`run_traffic`].
 ///
 /// # Errors
-/// As [`run_traffic`].
+/// Returns the errors of [`run_traffic`].
 pub fn run_reflect<P: Port>(
     port: &P,
     plan: &ReflectPlan,
@@ -91,11 +91,11 @@ pub fn run_reflect<P: Port>(
     )
 }
 
-/// Runs `capture`. As [`run_traffic`]. `finish` is called once the lanes have ended and let go of their rings: it waits
-/// for the writer, and fills in what became of the packets.
+/// Runs `capture`, otherwise as [`run_traffic`]. `finish` is called once the lanes have ended and released their rings:
+/// it waits for the writer, and fills in the packets' fate.
 ///
 /// # Errors
-/// As [`run_traffic`].
+/// Returns the errors of [`run_traffic`].
 pub fn run_capture<P: Port>(
     port: &P,
     plan: &CapturePlan,

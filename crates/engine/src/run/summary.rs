@@ -21,7 +21,7 @@ use mpps_sys::signal::{self, CpuLimit};
 use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
 use std::time::Duration;
 
-/// What a run has measured, before it is judged.
+/// Measurements of a run, before it is judged.
 pub(crate) struct Measured<'r> {
     pub(crate) workload: Workload,
     pub(crate) common: &'r Common,
@@ -29,12 +29,12 @@ pub(crate) struct Measured<'r> {
     pub(crate) totals: Totals,
     pub(crate) outcomes: &'r [LaneOutcome],
     pub(crate) counters: &'r [LaneCounters],
-    /// By lane, then by port.
+    /// Counters of the path by lane, then by port.
     pub(crate) path: &'r [Vec<QueueCounters>],
-    /// It is of one way of several: what a lane sent is of it only if the lane sends in it, and what it received as
-    /// well.
+    /// The measurements are of one way of several: a lane's sent packets belong to it only if the lane sends in it, and
+    /// its received packets only if the lane receives in it.
     pub(crate) one_way: bool,
-    /// By lane: the number of its queues.
+    /// Number of each lane's queues.
     pub(crate) queues: Vec<usize>,
     pub(crate) started: Started,
     pub(crate) end_ns: u64,
@@ -42,22 +42,22 @@ pub(crate) struct Measured<'r> {
     pub(crate) housekeeping: Option<Housekeeping>,
     pub(crate) control: &'r Control,
     pub(crate) path_name: String,
-    /// Where latency is taken, if not where the workload usually does.
+    /// Place where latency is taken, if not where the workload usually does.
     pub(crate) latency_note: Option<&'static str>,
     pub(crate) port_facts: Vec<HostFact>,
     pub(crate) coalesces: bool,
     /// Events around the ports.
     pub(crate) around: Vec<Surroundings>,
-    /// Empty where the report does not tell ports apart.
+    /// Names of the ports; empty if the report has no line for each.
     pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
     pub(crate) steal_ns: Option<u64>,
     pub(crate) sink_notes: &'r [String],
-    /// When the collector was away from its clock.
+    /// Times when the collector was away from its clock.
     pub(crate) collector_gaps: Vec<Gap>,
     /// Lanes of other processes before the start.
     pub(crate) rivals: &'r OthersRan,
-    /// By lane: what it did until the sending ended, and in the time of its drops.
+    /// By lane: its time until the sending ended, and its time during its drops.
     pub(crate) sending: Vec<LaneTime>,
     pub(crate) dropping: Vec<LaneTime>,
     /// CPU time that a quota withheld.
@@ -71,7 +71,7 @@ pub(crate) struct Measured<'r> {
 }
 
 impl<'r> Measured<'r> {
-    /// What each lane left, of those that send (or, with `rx`, receive) in the way that this is of.
+    /// Returns the outcomes of lanes that send (or, with `rx`, receive) in the measured way.
     pub(super) fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
         let lanes = self.common.lanes.iter().zip(self.outcomes);
         let of_way = move |(plan, _): &(&LanePlan, _)| !self.one_way || if rx { plan.rx } else { plan.tx };
@@ -240,8 +240,8 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     }
 }
 
-/// For how long the link was down, as far as lanes could not send for it. A lane that sends rarely looks rarely: the
-/// time is then that of the link itself.
+/// Returns how long the link was down, as far as lanes could not send because of it, ns. A lane that sends rarely looks
+/// rarely: then the time of the link itself counts.
 fn link_down_ns(m: &Measured<'_>) -> u64 {
     let by_lanes = longest(m.counters.iter().map(|lane| lane.down_ns.get()));
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns);
@@ -260,7 +260,7 @@ fn longest(all: impl Iterator<Item = u64>) -> u64 {
     all.max().unwrap_or(0)
 }
 
-/// Lanes whose thread was moved off its core during the run.
+/// Returns warnings on lanes whose thread was moved off its core during the run.
 fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
     let lanes = m.common.lanes.iter().zip(m.outcomes).enumerate();
     lanes.filter_map(|(lane, (plan, outcome))| {
@@ -278,8 +278,9 @@ fn moved_lanes(m: &Measured<'_>) -> impl Iterator<Item = String> {
 /// Packets by the reason for which the kernel dropped them.
 type Drops = Vec<(String, u64)>;
 
-/// Lost packets that the kernel dropped, where a trace has seen them, and others of that time that may have been lost
-/// ones or not; and the parts of the kernel whose drops it does not see. Of one of two ways they are not known.
+/// Returns lost packets that the kernel dropped, if a trace has seen them; other drops of that time, which may or may
+/// not be of lost packets; and the parts of the kernel whose drops the trace does not see. They are not known for one
+/// of two ways.
 fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops, Vec<String>)> {
     let trace = m
         .common
@@ -292,7 +293,7 @@ fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops, Vec<Stri
     Some((drops.losses(&lost), drops.perhaps(&lost), unseen))
 }
 
-/// The stage table. A lane's time is of both ways where there are two: it is told with their sum alone.
+/// Returns the stage table. With two ways, a lane's time belongs to both: only their sum has the table.
 fn stage_rows(m: &Measured<'_>) -> Vec<StageRow> {
     let lanes = m.counters.iter().enumerate().filter(|_| !m.one_way);
     lanes
@@ -321,7 +322,7 @@ fn stage_cost(m: &Measured<'_>) -> Option<StageCost> {
     })
 }
 
-/// The bursts that took longest, over all lanes.
+/// Returns the bursts that took longest, over all lanes.
 fn slowest(m: &Measured<'_>) -> Vec<SlowBurst> {
     let of_lane = |(lane, outcome): (usize, &LaneOutcome)| {
         let burst = move |burst: &SlowBurst| SlowBurst {
@@ -336,7 +337,7 @@ fn slowest(m: &Measured<'_>) -> Vec<SlowBurst> {
     all
 }
 
-/// The packets that came latest, over the lanes that receive in this way.
+/// Returns the packets that came latest, over the lanes that receive in this way.
 fn latest(m: &Measured<'_>) -> Vec<LatePacket> {
     let lanes = m.common.lanes.iter().zip(m.outcomes).enumerate();
     let lanes = lanes.filter(|(_, (plan, _))| !m.one_way || plan.rx);
@@ -352,13 +353,13 @@ fn latest(m: &Measured<'_>) -> Vec<LatePacket> {
     all
 }
 
-/// What the lanes that send did until the sending ended.
+/// Returns the time of the sending lanes until the sending ended.
 fn senders(m: &Measured<'_>, lanes: &[LaneSummary]) -> Vec<LaneTime> {
     let all = m.common.lanes.iter().zip(&m.sending).enumerate();
     let senders = all.filter(|(_, (plan, _))| plan.tx);
     let sender = |(i, (_, time)): (usize, (_, &LaneTime))| {
         let mut time = *time;
-        // One that runs in the kernel does not loop: of its looks those that found something due.
+        // A lane in the kernel does not loop: its looks count instead, and those that found something due are busy.
         if let Some(line) = lanes.get(i).filter(|_| m.outcomes[i].sent.is_some()) {
             (time.busy_ns, time.loop_ns) = (line.tx_bursts, line.tx_bursts + line.waits);
         }
@@ -367,7 +368,7 @@ fn senders(m: &Measured<'_>, lanes: &[LaneSummary]) -> Vec<LaneTime> {
     senders.map(sender).collect()
 }
 
-/// What the lanes did in the time in which packets were dropped that they were to take.
+/// Returns the lanes' time while packets were dropped that they were to take.
 fn droppers(m: &Measured<'_>) -> Vec<LaneTime> {
     let stretches = m.totals.host_drops.largest.iter().map(|stretch| Gap {
         from_ns: stretch.from_ns,
@@ -379,7 +380,7 @@ fn droppers(m: &Measured<'_>) -> Vec<LaneTime> {
         let gaps = gaps.iter().map(|gap| since_start(gap, m.started.monotonic_ns));
         let common = |gap: Gap| stretches.iter().map(|stretch| stretch.common_ns(&gap)).sum::<u64>();
         LaneTime {
-            // One that ended after the stretch is noted only then.
+            // A gap that ended after the stretch is noted only then.
             away_ns: time.away_ns.max(gaps.map(common).sum::<u64>().min(time.ns)),
             ..*time
         }
@@ -388,7 +389,7 @@ fn droppers(m: &Measured<'_>) -> Vec<LaneTime> {
     lanes.filter(|time| time.dropped > 0).collect()
 }
 
-/// The longest gaps of each lane that looks at a clock.
+/// Returns the longest gaps of each lane that looks at a clock.
 fn lane_gaps(m: &Measured<'_>) -> Vec<Vec<Gap>> {
     let looks = m.counters.iter().filter(|c| c.loop_ns.get() > 0);
     looks.map(|c| c.away.longest()).collect()
@@ -401,7 +402,7 @@ fn since_start(gap: &Gap, start_ns: u64) -> Gap {
     }
 }
 
-/// Says that a limit of CPU time ended the run, and which.
+/// Returns a warning if a limit of CPU time ended the run, and names the limit.
 fn cpu_time_spent() -> Option<String> {
     if !signal::cpu_time_is_spent() {
         return None;
@@ -441,7 +442,7 @@ fn still(m: &Measured<'_>) -> Standstills {
     }
 }
 
-/// Threads of other processes that ran on the cores of ours last, where lanes waited for their cores at all.
+/// Returns threads of other processes that last ran on the cores of our lanes, if lanes waited for their cores at all.
 fn rivals(lanes: &[LaneSummary], before: &OthersRan, run_ns: u64) -> Vec<Rival> {
     let waited: u64 = lanes.iter().filter_map(|l| l.run_delay_ns).sum();
     if waited < run_ns / 200 {
@@ -458,7 +459,7 @@ fn rivals(lanes: &[LaneSummary], before: &OthersRan, run_ns: u64) -> Vec<Rival> 
     rivals
 }
 
-/// From the first burst received to the last, over all lanes.
+/// Returns the time from the first burst received to the last, over all lanes, ns.
 fn active_ns(counters: &[LaneCounters]) -> Option<u64> {
     let first = counters.iter().map(|c| c.first_rx_ns.get()).filter(|&t| t != 0).min()?;
     let last = counters.iter().map(|c| c.last_rx_ns.get()).max()?;
@@ -481,12 +482,12 @@ fn latency_note(workload: Workload, measured: bool) -> &'static str {
     }
 }
 
-/// A count as it stands in the summary.
+/// Returns a count with the reason's name in the summary.
 fn named(&(reason, count): &(Reason, u64)) -> (&'static str, u64) {
     (reason.as_str(), count)
 }
 
-/// Adds up counts of one name.
+/// Adds up counts of the same name.
 fn merge(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(String, u64)> {
     let mut merged = Vec::new();
     add_counts(&mut merged, counts);
@@ -522,7 +523,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
     let mut lines: Vec<LaneSummary> = Vec::new();
     let lanes = m.common.lanes.iter().zip(m.counters).zip(m.outcomes).zip(m.path);
     for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
-        // It serves another way alone.
+        // The lane serves only another way.
         if m.one_way && !plan.rx && !plan.tx {
             continue;
         }
@@ -533,7 +534,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         let mut line = LaneSummary {
             lane: i,
             queue: m.queues[i],
-            // Where it was at the end is not where it was all the time: no core is named.
+            // The core at the end is not the core of the whole run: no core is named.
             core: plan.core.filter(|_| outcome.moved_to.is_none()),
             rx_role: plan.rx,
             tx_role: plan.tx,
@@ -575,7 +576,7 @@ fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
     lines
 }
 
-/// How full the receive rings of a lane were. Packets come for as long as the run is measured to last.
+/// Returns how full the receive rings of a lane were. Rates are over the time that the run is measured to last.
 fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome, dropped: u64) -> Vec<RingFill> {
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns).max(1);
     let duration_ns = match m.workload.generates() {
@@ -585,7 +586,7 @@ fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome, dropp
     let ring = |(gauge, place): (&FillGauge, Option<usize>)| {
         let received = match place.and_then(|place| outcome.ports.get(place)) {
             Some(port) => port.rx_packets + count_of(Reason::NotTaken, &port.reasons),
-            // What found no room came as well.
+            // Packets that found no room came as well.
             None => counters.rx_packets.get() + dropped,
         };
         let port = place.and_then(|place| m.port_names.get(place)).cloned();
@@ -599,7 +600,7 @@ fn count_of(reason: Reason, counts: &[(Reason, u64)]) -> u64 {
     of.map(|(_, count)| count).sum()
 }
 
-/// Forgets what the lane did in the other way.
+/// Clears the lane's counts of the other way.
 fn keep_roles(line: &mut LaneSummary) {
     if !line.rx_role {
         (line.rx_packets, line.rx_bursts, line.rx_empty_polls) = (0, 0, 0);
@@ -621,14 +622,15 @@ fn away(counters: &LaneCounters, start_ns: u64) -> Option<AwaySummary> {
     })
 }
 
-/// When the lane was away, the longest times of it.
+/// Returns the longest times when the lane was away.
 fn gaps_of(counters: &LaneCounters, start_ns: u64) -> Vec<Gap> {
     let gaps = counters.away.longest();
     let gaps = gaps.iter().filter(|_| counters.loop_ns.get() > 0);
     gaps.map(|gap| since_start(gap, start_ns)).collect()
 }
 
-/// A line each for the sources that received anything, and for the first of each port, which bears its counters.
+/// Adds a line for each source that received anything, and for the first of each port, which carries the port's
+/// counters.
 fn source_lines(
     workload: Workload,
     reader: usize,
@@ -645,7 +647,7 @@ fn source_lines(
             continue;
         }
         let mut line = LaneSummary {
-            // Of one way of two, lanes keep the numbers that they have among all.
+            // In the summary of one of two ways, lanes keep their numbers among all lanes.
             lane: lines
                 .iter()
                 .map(|line| line.lane + 1)
@@ -677,7 +679,7 @@ fn add_counters(line: &mut LaneSummary, counters: &QueueCounters) {
     add_counts(&mut line.path_counters, counters.other.iter().copied());
 }
 
-/// What every lane did at each of the ports.
+/// Returns the sums over all lanes at each of the ports.
 fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
     let summary = |(i, name): (usize, &String)| {
         let moved = || m.outcomes.iter().filter_map(move |o| o.ports.get(i));
@@ -696,7 +698,7 @@ fn port_summaries(m: &Measured<'_>) -> Vec<PortSummary> {
     m.port_names.iter().enumerate().map(summary).collect()
 }
 
-/// How the clocks of a time namespace were related to the host's; `None` outside of one.
+/// Returns how the clocks of a time namespace were related to the host's; `None` outside of one.
 fn time_namespace() -> Option<String> {
     match mpps_sys::clock::namespace::offsets() {
         Ok(offsets) if offsets.monotonic_ns == 0 => None,

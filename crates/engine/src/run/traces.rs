@@ -1,9 +1,9 @@
 //! Packets of earlier trials of a session: each is known by when it was sent, and is in no count of a later one.
 //!
-//! What a trial sent may come back when the next has begun: its settle time was too short, or something on the way held
-//! it up. Such a packet has a stamp from before the start, so it is never taken for one of the trial at hand; but it
-//! may have another length, other data or another flow, and would look corrupt or foreign. It is asked for only where a
-//! packet is none of the trial's own: in a packet that is, nothing of this costs anything.
+//! A packet of one trial may come back when the next has begun: its settle time was too short, or something on the way
+//! held it up. Such a packet has a stamp from before the start, so it is never taken for a packet of the trial at hand.
+//! But it may have another length, other data or another flow, and would look corrupt or foreign. The check runs only
+//! for a packet that is none of the trial's own. The trial's own packets cost nothing extra.
 
 use crate::FlowSet;
 use crate::lane::neighbor::Neighbor;
@@ -13,28 +13,28 @@ use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::IpAddr;
 
-/// Longest time for emptying a queue between two trials, ns: others may send to it without end.
+/// Longest time for emptying a queue between two trials, ns: other hosts may send to it without end.
 const LONGEST_NS: u64 = 5_000_000;
 
-/// Seeds that are remembered: of so many trials, where each has another.
+/// Number of seeds that are remembered: one per trial, if each trial has another.
 const SEEDS: usize = 16;
 
-/// How packets of the trials so far are known.
+/// Data by which packets of the trials so far are recognised.
 #[derive(Clone, Debug)]
 pub(crate) struct Traces {
-    /// Nothing was sent before, ns.
+    /// Time before which no trial sent anything, ns.
     pub(crate) since_ns: u64,
     /// Trials so far, the one at hand among them.
     trials: u32,
-    /// Newest first.
+    /// Seeds of the trials, newest first.
     seeds: Vec<u64>,
-    /// All that any trial may use.
+    /// Addresses, and all flows that any trial may use.
     pub(crate) ends: Ends,
     pub(crate) layer: Layer,
 }
 
 impl Traces {
-    /// Of no trial so far.
+    /// Makes traces without a trial.
     pub(crate) fn new(
         since_ns: u64,
         flows: FlowSet,
@@ -56,8 +56,8 @@ impl Traces {
         }
     }
 
-    /// Those of the way back of trials that go both ways: their seeds are the next ones, and they arrive with addresses
-    /// and ports exchanged.
+    /// Returns traces of the way back, for trials that go both ways: their seeds are the next ones, and their packets
+    /// arrive with addresses and ports exchanged.
     pub(crate) fn back(&self) -> Self {
         Self {
             seeds: self.seeds.iter().map(|seed| seed.wrapping_add(1)).collect(),
@@ -69,7 +69,7 @@ impl Traces {
         }
     }
 
-    /// The next trial has this seed.
+    /// Adds the seed of the next trial.
     pub(crate) fn add(&mut self, seed: u64) {
         self.trials += 1;
         self.seeds.retain(|known| *known != seed);
@@ -77,20 +77,20 @@ impl Traces {
         self.seeds.truncate(SEEDS);
     }
 
-    /// Whether an earlier trial than the one that began at `start_ns` sent this packet.
+    /// Returns whether a trial before the one that began at `start_ns` sent this packet.
     #[cold]
     pub(crate) fn are_earlier<F: Frame>(&self, frame: &F, start_ns: u64) -> bool {
         self.trials > 1 && self.fit(frame, start_ns)
     }
 
-    /// Whether a trial sent this packet, before `before_ns`: it is intact, and its stamp says so.
+    /// Returns whether a trial sent this packet before `before_ns`: it is intact, and its stamp shows the time.
     #[cold]
     pub(crate) fn fit<F: Frame>(&self, frame: &F, before_ns: u64) -> bool {
         self.stamp(frame)
             .is_some_and(|stamp| (self.since_ns..before_ns).contains(&stamp.time_ns))
     }
 
-    /// The stamp of a packet of any trial that is intact.
+    /// Returns the stamp of a packet if it is intact and of any trial.
     fn stamp<F: Frame>(&self, frame: &F) -> Option<Stamp> {
         let bytes = frame.bytes();
         if self.layer == Layer::Payload {
@@ -112,13 +112,13 @@ impl Traces {
     }
 }
 
-/// Empties a queue between two trials, and answers who asks for our addresses. Returns how many packets were of those
-/// before.
+/// Empties a queue between two trials, and answers questions for our addresses. Returns the number of packets of
+/// earlier trials.
 pub(crate) fn attend<Q: Queue>(queue: &mut Q, neighbor: Option<&Neighbor<'_>>, traces: Option<&Traces>) -> u64 {
     let (mut incoming, mut answers) = (Burst::new(MAX_BURST), Burst::new(MAX_BURST));
     let began_ns = monotonic_ns();
     let mut strays = 0;
-    // A path in trouble says so again once the next trial has begun.
+    // A path in trouble reports it again once the next trial has begun.
     while let Ok(frames @ 1..) = queue.receive(&mut incoming) {
         for mut frame in incoming.drain(frames) {
             if traces.is_some_and(|traces| traces.fit(&frame, u64::MAX)) {

@@ -1,22 +1,23 @@
-//! When the packets of one send lane left: a point every so often, between which they left evenly.
+//! Departure times of the packets of one send lane: a point every so often, between which packets left evenly.
 //!
-//! Looked at once a burst and written to a few times a millisecond at the most, so it costs the packets nothing. A
-//! lane sends its flows in turn, so a packet's flow and sequence number tell which of the lane's packets it is.
+//! A burst costs one comparison, and a point is written a few times per millisecond at the most, so packets pay
+//! nothing. A lane sends its flows in turn, so a packet's flow and sequence number give its number among the lane's
+//! packets.
 
-/// Points of a lane.
+/// Number of points of a lane.
 const POINTS: usize = 1 << 15;
 /// Least distance of two points, ns.
 const LEAST_NS: u64 = 50_000;
-/// Distance of two points where the length of the run is not known, ns: there is room for 54 minutes.
+/// Distance of two points if the length of the run is not known, ns: there is room for 54 minutes.
 const OPEN_NS: u64 = 100_000_000;
 
-/// Packets of a lane, and when they left.
+/// Packets of a lane, and their departure times.
 #[derive(Debug)]
 pub(crate) struct Departures {
-    /// Number of a packet among those of the lane, and when it left; in ascending order.
+    /// Number of a packet among those of the lane, and its departure, ns; in ascending order.
     points: Vec<(u64, u64)>,
     every_ns: u64,
-    /// When the next point is due.
+    /// Time in ns when the next point is due.
     due_ns: u64,
     /// Packets written so far.
     written: u64,
@@ -24,7 +25,7 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    /// Of a lane with so many flows, in a run of this length.
+    /// Makes room for a lane with `flows` flows in a run of `duration_ns`; `None`: not known.
     pub(crate) fn new(flows: usize, duration_ns: Option<u64>) -> Self {
         // Each stall is two points.
         let every_ns = duration_ns.map_or(OPEN_NS, |ns| ns / (POINTS as u64 / 2));
@@ -39,7 +40,7 @@ impl Departures {
         }
     }
 
-    /// `n` packets are written that leave at `now_ns`; those before left by `before_ns`.
+    /// Notes that `n` packets are written that leave at `now_ns`; earlier packets left by `before_ns`.
     #[inline]
     pub(crate) fn wrote(&mut self, n: usize, now_ns: u64, before_ns: u64) {
         if now_ns >= self.due_ns {
@@ -51,11 +52,11 @@ impl Departures {
     #[cold]
     fn point(&mut self, now_ns: u64, before_ns: u64) {
         if self.points.len() + 2 > self.points.capacity() {
-            // From here on nothing is known.
+            // From here on no time is recorded.
             self.due_ns = u64::MAX;
             return;
         }
-        // Across a stall they did not leave evenly.
+        // Across a stall, packets did not leave evenly.
         if self.written > 0 && now_ns.saturating_sub(before_ns) >= self.every_ns {
             self.points.push((self.written - 1, before_ns));
         }
@@ -63,7 +64,7 @@ impl Departures {
         self.due_ns = now_ns + self.every_ns;
     }
 
-    /// The rate changes: the next burst is a point.
+    /// Notes that the rate changes: the next burst is a point.
     #[cold]
     pub(crate) fn turns(&mut self, before_ns: u64) {
         if self.due_ns != u64::MAX && self.written > 0 && self.points.len() + 2 < self.points.capacity() {
@@ -72,8 +73,8 @@ impl Departures {
         }
     }
 
-    /// The lane has ended; the last `unsent` packets written did not leave, and the last one that did left at
-    /// `last_ns`.
+    /// Ends the record with the lane. The last `unsent` packets written did not leave, and the last one that left did
+    /// so at `last_ns`.
     pub(crate) fn end(&mut self, unsent: usize, last_ns: u64) {
         self.written -= (unsent as u64).min(self.written);
         let full = self.due_ns == u64::MAX;
@@ -83,17 +84,17 @@ impl Departures {
         }
     }
 
-    /// How many of them are of the lane's flow at `place`.
+    /// Returns how many of the packets belong to the lane's flow at `place`.
     pub(crate) fn sent_of(&self, place: u64) -> u64 {
         self.written.saturating_sub(place).div_ceil(self.flows)
     }
 
-    /// Number among the lane's packets of the flow at `place`'s packet `seq`.
+    /// Returns the number among the lane's packets of packet `seq` of the flow at `place`.
     pub(crate) fn number(&self, place: u64, seq: u64) -> u64 {
         seq * self.flows + place
     }
 
-    /// When packet `number` left; `None` where that was not written down.
+    /// Returns when packet `number` left, ns; `None`: not recorded.
     pub(crate) fn time_of(&self, number: u64) -> Option<u64> {
         let after = self.points.partition_point(|&(n, _)| n < number);
         let &(next, to_ns) = self.points.get(after)?;
@@ -105,7 +106,7 @@ impl Departures {
         Some(from_ns + part as u64)
     }
 
-    /// How many packets had left before `at_ns`; `None` where that was not written down.
+    /// Returns how many packets had left before `at_ns`; `None`: not recorded.
     pub(crate) fn sent_before(&self, at_ns: u64) -> Option<u64> {
         let after = self.points.partition_point(|&(_, ns)| ns < at_ns);
         let Some(&(next, to_ns)) = self.points.get(after) else {

@@ -12,16 +12,16 @@ use mpps_stats::{Histogram, Moments, Recorder};
 use mpps_trace::Stage;
 use mpps_wire::Blank;
 
-/// This long before the end of a run, ns, the time is read anew wherever it matters.
+/// Time before the end of a run, ns, from which on the time is read again wherever it matters.
 const NEAR_NS: u64 = 100_000;
 
 /// The flows of one lane, in the order in which it sends them.
 #[derive(Debug)]
 struct LaneFlows {
     ports: Box<[(u16, u16)]>,
-    /// Next number of each flow where a burst is of one flow; else empty.
+    /// Next number of each flow if a burst is of one flow; else empty.
     next_seq: Box<[u64]>,
-    /// Next number of the flow whose turn it is, and of all flows behind it, where flows take turns.
+    /// Next number of the flow whose turn it is, and of all flows after it, if flows take turns.
     round: u64,
     first: u32,
     step: u32,
@@ -29,7 +29,7 @@ struct LaneFlows {
 }
 
 impl LaneFlows {
-    /// Flows of lane `lane` of `lanes`. `by_burst`: each burst is of one flow.
+    /// Returns the flows of lane `lane` of `lanes`. `by_burst`: each burst is of one flow.
     fn new(flows: &FlowSet, (lane, lanes): (u32, u32), by_burst: bool, turned: bool) -> Self {
         let turn = |(src, dst)| if turned { (dst, src) } else { (src, dst) };
         let ports: Box<[_]> = flows.ports_of_lane(lane, lanes).map(turn).collect();
@@ -44,7 +44,7 @@ impl LaneFlows {
         }
     }
 
-    /// Number of the flow at this place.
+    /// Returns the number of the flow at this place.
     #[inline]
     fn flow_at(&self, at: usize) -> u32 {
         self.first + at as u32 * self.step
@@ -74,8 +74,8 @@ impl LaneFlows {
         (at, next)
     }
 
-    /// The same of many flows in turn. The highest rates have these: without a schedule nothing is asked anew for each
-    /// packet.
+    /// Writes packets of many flows in turn, as [`LaneFlows::write_one`] does for one. The highest rates use this:
+    /// without a schedule nothing is looked up for each packet.
     #[inline]
     fn write_in_turn<F: Frame, C: Codec>(
         &mut self,
@@ -107,7 +107,7 @@ impl LaneFlows {
     }
 }
 
-/// A frame as the codec is to write it: `len` bytes, of this flow, with these ports and this sequence number.
+/// Returns a frame as the codec is to write it: `len` bytes, of this flow, with these ports and this sequence number.
 #[inline(always)]
 fn blank<F: Frame>(frame: &mut F, len: usize, flow: u32, ports: (u16, u16), seq: u64) -> Blank<'_> {
     frame.set_len(len);
@@ -121,12 +121,12 @@ fn blank<F: Frame>(frame: &mut F, len: usize, flow: u32, ports: (u16, u16), seq:
     }
 }
 
-/// What a generator tells in the end.
+/// Results of a generator, read after it has stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// Gaps between departures.
     pub(crate) gaps: Option<(Histogram, Moments)>,
-    /// When packets left.
+    /// Departure times of packets.
     pub(crate) departures: Option<Departures>,
     /// Bursts written, and their packets.
     pub(crate) written: (u64, u64),
@@ -138,18 +138,18 @@ pub(crate) struct Generator<'r> {
     flows: LaneFlows,
     pacer: Option<Pacer>,
     slips: Option<&'r Slips>,
-    /// Numbers sent, and when, where packets come back.
+    /// Numbers sent, and when, if packets come back.
     log: Option<&'r SentLog>,
     catch_up_ns: u64,
     burst: usize,
-    /// Packets left of the lane's share of a count; without a count more than there is time for.
+    /// Packets left of the lane's share of a count; without a count, more than there is time for.
     left_of_count: u64,
     /// A burst is of one flow, because the path wants it or because there is one.
     by_burst: bool,
     last_departure_ns: u64,
-    /// When packets left; `None` where a packet's number does not tell its place among the lane's.
+    /// Departure times of packets; `None` if a packet's number does not give its place among the lane's.
     departures: Option<Departures>,
-    /// Written, and given up at the end.
+    /// Packets that were written, and given up at the end.
     unsent: usize,
     /// Bursts written, and their packets.
     written_bursts: u64,
@@ -159,15 +159,15 @@ pub(crate) struct Generator<'r> {
     done: bool,
     /// Flow, sequence number and scheduled time of the frames written last, in their order.
     written: Box<[(u32, u64, u64); MAX_BURST]>,
-    /// How many of them have left.
+    /// Number of these frames that have left.
     left: usize,
-    /// Place of their flow, if they are of one, and the key behind the last of them in the log.
+    /// Place of their flow, if they are of one, and the key after the last of them in the log.
     newest: (usize, u64),
     /// The path took nothing on the last try.
     pub(crate) blocked: bool,
 }
 
-/// What the lanes of a run share, for one send lane.
+/// State that the lanes of a run share, for one send lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendShare<'r> {
     pub(crate) slips: Option<&'r Slips>,
@@ -223,18 +223,18 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Most packets of a burst.
+    /// Returns the most packets of a burst.
     pub(crate) fn burst(&self) -> usize {
         self.burst
     }
 
-    /// Nothing more will be sent.
+    /// Returns whether nothing more will be sent.
     #[inline]
     pub(crate) fn done(&self) -> bool {
         self.done
     }
 
-    /// When the next departure is due, ns; 0: at once.
+    /// Returns when the next departure is due, ns; 0: at once.
     #[inline]
     pub(crate) fn next_due(&self) -> u64 {
         match &self.pacer {
@@ -243,8 +243,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Sends what is due. `loop_ns` is the time as the loop has it, by some µs old. `pending` holds frames that were
-    /// written before and not taken. True when something left.
+    /// Sends packets that are due. `loop_ns` is the loop's reading of the time, some µs old. `pending` holds frames
+    /// that were written before and not taken. Returns true if a packet left.
     #[inline]
     pub(crate) fn step<Q: Queue, C: Codec>(
         &mut self,
@@ -256,7 +256,7 @@ impl<'r> Generator<'r> {
         recorder: &mut Recorder<'_>,
     ) -> Result<bool> {
         let (clock, counters) = (&lane.clock, lane.counters);
-        // Without a schedule the time decides nothing here but whether the run is over.
+        // Without a schedule the time only decides whether the run is over.
         let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
@@ -378,7 +378,7 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Nothing is due: for now, or because all packets have left.
+    /// Notes that nothing is due: for now, or because all packets have left.
     #[inline]
     fn rest(&mut self, lane: &Lane<'_>) {
         match &self.pacer {
@@ -404,8 +404,8 @@ impl<'r> Generator<'r> {
         self.last_departure_ns = now;
     }
 
-    /// At the end of the run: what was due before it may still leave, as long as it could be caught up. True when the
-    /// lane is through.
+    /// Decides at the end of the run whether to go on: packets that were due before it may still leave, as long as they
+    /// could be caught up. Returns true when the lane is through.
     #[cold]
     fn wind_up<F: Frame>(
         &mut self,
@@ -433,7 +433,7 @@ impl<'r> Generator<'r> {
         true
     }
 
-    /// Books departures that it is too late for.
+    /// Books departures that are too late to be caught up.
     #[inline]
     pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
         if let Some(pacer) = &mut self.pacer {
@@ -444,13 +444,14 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// The device has gone, or nothing can leave to the end: departures that were due by `now` count as missed.
+    /// Gives up, as the device has gone or nothing can leave to the end: departures that were due by `now` count as
+    /// missed.
     #[cold]
     pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
         if let Some(pacer) = &mut self.pacer {
             skip_before(pacer, now, recorder);
             pacer.stop();
-            // The last row is that before the end.
+            // The last row is the one before the end.
             recorder.missed(now.saturating_sub(1), pending.len() as u64);
         }
         self.unsent = pending.len();
@@ -458,7 +459,7 @@ impl<'r> Generator<'r> {
         self.done = true;
     }
 
-    /// What it did.
+    /// Returns the generator's results.
     pub(crate) fn told(self) -> Sent {
         let mut departures = self.departures;
         if let Some(departures) = &mut departures {

@@ -33,7 +33,7 @@ pub(crate) struct Pacer {
     /// Packets still to come, over all units.
     remaining: u64,
     poisson: Option<Poisson>,
-    /// What follows once none remains: a schedule of its own, from the step on.
+    /// Pacer that follows once no packet remains: a schedule of its own, from the step on.
     later: Option<Box<Pacer>>,
 }
 
@@ -45,8 +45,8 @@ struct Poisson {
     mean_ns: f64,
 }
 
-/// The part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers that
-/// somebody else can follow. At random it begins at 0, and the first departure is a gap later.
+/// Returns the part of lane `lane` of `lanes` in a schedule that lasts `duration_ns` (`None`: for ever), as numbers
+/// that other code can follow. A random schedule begins at 0, and the first departure is a gap later.
 pub(crate) fn schedule(
     duration_ns: Option<u64>,
     rate: Rate,
@@ -81,9 +81,9 @@ pub(crate) fn schedule(
 }
 
 impl Pacer {
-    /// The part of lane `lane` of `lanes` in a schedule that begins at `start_ns` and lasts `duration_ns` (`None`:
-    /// for ever). A step cuts it in two: each part is a schedule of its own, exact in total, and the second begins at
-    /// the step.
+    /// Makes the part of lane `lane` of `lanes` in a schedule that begins at `start_ns` and lasts `duration_ns`
+    /// (`None`: for ever). A step cuts it in two: each part is a schedule of its own, exact in total, and the second
+    /// begins at the step.
     pub(crate) fn new(
         start_ns: u64,
         duration_ns: Option<u64>,
@@ -104,7 +104,7 @@ impl Pacer {
             step.rate,
             pacing,
             lane,
-            // The gaps of the second part are not those of the first over again.
+            // The second part does not repeat the gaps of the first.
             seed ^ 0xD1B5_4A32_D192_ED03,
         );
         let mut pacer = Self::even(start_ns, Some(step.after_ns), first, pacing, lane, seed);
@@ -113,7 +113,7 @@ impl Pacer {
         pacer
     }
 
-    /// A schedule of one rate.
+    /// Makes a schedule of one rate.
     fn even(
         start_ns: u64,
         duration_ns: Option<u64>,
@@ -146,9 +146,8 @@ impl Pacer {
         pacer
     }
 
-    /// Goes on with what follows, once none remains of this part. Called once a burst, not for each packet: a burst
-    /// ends with the part that it is of.
-    /// True: it does.
+    /// Goes on with the next part, once no packet remains of this one; returns whether it did. Called once per burst,
+    /// not for each packet: a burst ends with its part.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         let turns = self.remaining == 0 && self.later.is_some();
@@ -165,13 +164,13 @@ impl Pacer {
         }
     }
 
-    /// Time of the next departure, ns; `None` when none is to come.
+    /// Returns the time of the next departure, ns; `None` when none is to come.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<u64> {
         (self.remaining > 0).then_some((self.next >> 64) as u64)
     }
 
-    /// How many departures, up to `max`, are due at `now_ns`.
+    /// Returns how many departures, up to `max`, are due at `now_ns`.
     #[inline]
     pub(crate) fn due(&self, now_ns: u64, max: usize) -> usize {
         let Some(next) = self.next_due() else { return 0 };
@@ -198,7 +197,7 @@ impl Pacer {
         packets.min(most) as usize
     }
 
-    /// Takes the next departure; its scheduled time in ns.
+    /// Takes the next departure; returns its scheduled time, ns.
     #[inline]
     pub(crate) fn pop(&mut self) -> u64 {
         let at = (self.next >> 64) as u64;
@@ -264,7 +263,7 @@ impl Pacer {
         z ^= z >> 31;
         let uniform = ((z >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let gap_ns = match p.end_ns {
-            // The least of n independent uniform times in what is left of the run.
+            // The least of n independent uniform times in the rest of the run.
             Some(end) => {
                 let left = end as f64 - (self.next as f64 / 18_446_744_073_709_551_616.0);
                 left.max(0.0) * -(uniform.ln() / self.remaining.max(1) as f64).exp_m1()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A rate in packets a second, as a fraction.
+/// A rate in packets per second, as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     num: u64,
@@ -10,8 +10,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `num / den` packets a second; `None` unless both are above zero and the rate is between one packet in 1000 s
-    /// and 10^10 a second.
+    /// Returns a rate of `num / den` packets per second; `None` unless both are above zero and the rate is between one
+    /// packet in 1000 s and 10^10 per second.
     pub fn new(num: u64, den: u64) -> Option<Self> {
         if num == 0 || den == 0 || num > den.saturating_mul(10_000_000_000) || den > num.saturating_mul(1000) {
             return None;
@@ -23,18 +23,18 @@ impl Rate {
         })
     }
 
-    /// Packets a second.
+    /// Returns packets per second.
     pub fn pps(&self) -> f64 {
         self.num as f64 / self.den as f64
     }
 
-    /// Departures due in the first `duration_ns` of a schedule whose first is at 0.
+    /// Returns departures due in the first `duration_ns` of a schedule whose first is at 0.
     pub fn packets_in(&self, duration_ns: u64) -> u64 {
         let n = u128::from(duration_ns) * u128::from(self.num);
         u64::try_from(n.div_ceil(u128::from(self.den) * 1_000_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// Time for `packets` packets, ns, with 64 bits of fraction.
+    /// Returns the time for `packets` packets, ns, with 64 bits of fraction.
     pub(crate) fn time_of(&self, packets: u64) -> u128 {
         let ns = u128::from(packets) * u128::from(self.den) * 1_000_000_000;
         let whole = ns / u128::from(self.num);
@@ -46,18 +46,18 @@ impl Rate {
 /// Another rate from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
-    /// Since the start of the run, ns; the departure that is due then is the first at the new rate.
+    /// Time since the start of the run, ns; the departure that is due then is the first at the new rate.
     pub after_ns: u64,
-    /// Packets a second from then on.
+    /// Rate from then on.
     pub rate: Rate,
 }
 
-/// What a plan asks for over time: a rate, and where there is a step another one after it.
+/// Rate of a plan over time: a rate, and if there is a step another one after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
-    /// Until the step, or to the end.
+    /// Rate until the step, or to the end.
     pub first: Rate,
-    /// The step.
+    /// Step to another rate.
     pub then: Option<RateStep>,
 }
 
@@ -68,7 +68,7 @@ impl From<Rate> for Rates {
 }
 
 impl Rates {
-    /// Departures due in the first `duration_ns`: exactly those of each part.
+    /// Returns departures due in the first `duration_ns`: the exact sum over the parts.
     pub fn packets_in(&self, duration_ns: u64) -> u64 {
         match self.then {
             Some(step) if step.after_ns < duration_ns => {
@@ -79,7 +79,8 @@ impl Rates {
         }
     }
 
-    /// The longest time, ns, in which no more than `packets` departures are due: the last of them has its gap in it.
+    /// Returns the longest time, ns, in which no more than `packets` departures are due: the gap after the last is
+    /// included.
     pub fn time_for(&self, packets: u64) -> u64 {
         // The longest time that a run may take, several times over.
         let (mut fits, mut beyond) = (0u64, u64::MAX >> 2);
@@ -93,7 +94,7 @@ impl Rates {
         fits
     }
 
-    /// The mean over the first `duration_ns`, packets a second.
+    /// Returns the mean rate over the first `duration_ns`, packets per second.
     pub fn mean_pps(&self, duration_ns: u64) -> f64 {
         match self.then {
             Some(step) if step.after_ns < duration_ns => {
@@ -104,7 +105,7 @@ impl Rates {
         }
     }
 
-    /// The higher one, packets a second: what memory is made for.
+    /// Returns the higher of the two rates, packets per second: memory is made for it.
     pub fn highest_pps(&self) -> f64 {
         self.then.map_or(0.0, |step| step.rate.pps()).max(self.first.pps())
     }

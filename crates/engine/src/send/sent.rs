@@ -1,10 +1,10 @@
-//! Numbers that each send lane has sent, flow by flow, and when: a packet that comes back is held against them.
+//! Numbers that each send lane has sent, flow by flow, and when: a packet that comes back is compared with them.
 //!
 //! A lane that sends its flows in turn needs one count for all of them: number `seq` of the flow at `place` is packet
 //! `seq * flows + place` of the lane. A lane that sends a burst of one flow at a time keeps a count per flow. Send
 //! times are kept by blocks of packets, so that a fast lane stores one per burst; a slow one stores one per packet.
 //!
-//! The send lane writes before its packets leave. Whatever has come back is therefore found here.
+//! The send lane writes before its packets leave. Every packet that has come back is therefore found here.
 
 use crate::sync::{AtomicU64, Counter, Ordering, fence};
 use mpps_io::MAX_BURST;
@@ -33,9 +33,9 @@ struct Apart(Counter);
 /// Numbers that one send lane has sent, and when.
 #[derive(Debug)]
 pub(crate) struct SentLog {
-    /// Packets sent so far, of a lane that sends its flows in turn.
+    /// Packets sent so far, by a lane that sends its flows in turn.
     in_turn: Apart,
-    /// Packets sent so far by flow, of a lane that sends bursts of one flow; else empty.
+    /// Packets sent so far by flow, by a lane that sends bursts of one flow; else empty.
     by_flow: Box<[Counter]>,
     /// Send time of the first packet of each block: by count, then by block. A ring for each count.
     times: Box<[AtomicU64]>,
@@ -47,7 +47,7 @@ pub(crate) struct SentLog {
     flows: u64,
 }
 
-/// Shape of a log: what its lane sends decides it.
+/// Shape of a log, which depends on its lane's flows and rate.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     counts: u64,
@@ -56,7 +56,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// For one of `lanes` lanes with `flows` flows; `pps`: packets per second of each count, if known.
+    /// Returns the shape for one of `lanes` lanes with `counts` counts; `pps`: packets per second of each count, if
+    /// known.
     fn of(counts: u64, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
         let shift = pps.map_or(MOST_SHIFT, |pps| {
             ((pps * BLOCK_S) as u64).max(1).ilog2().min(MOST_SHIFT)
@@ -81,21 +82,21 @@ impl Shape {
     }
 }
 
-/// Packets that were sent one after the other, and when.
+/// Packets that were sent one after the other, and their send times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// The first of them, by [`SentLog::factors`].
+    /// Key of the first of them ([`SentLog::factors`]).
     pub(crate) first: u64,
-    /// How many they are.
+    /// Number of them.
     pub(crate) packets: u64,
     /// Earliest send time of them, ns.
     pub(crate) from_ns: u64,
-    /// How much later than that one of them may have been sent, ns.
+    /// Longest time after the earliest by which one of them may have been sent, ns.
     pub(crate) within_ns: u64,
 }
 
 impl Stretch {
-    /// Whether the packet with this key and send time is one of them.
+    /// Returns whether the packet with this key and send time is one of them.
     #[inline(always)]
     pub(crate) fn has(&self, key: u64, time_ns: u64) -> bool {
         key.wrapping_sub(self.first) < self.packets && time_ns.wrapping_sub(self.from_ns) <= self.within_ns
@@ -103,7 +104,8 @@ impl Stretch {
 }
 
 impl SentLog {
-    /// Of one of `lanes` lanes, which sends `flows` flows; all lanes together send `pps` packets per second.
+    /// Makes the log of one of `lanes` lanes, which sends `flows` flows; all lanes together send `pps` packets per
+    /// second.
     pub(crate) fn new(flows: u64, by_burst: bool, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
         let flows = flows.max(1);
         let counts = if by_burst { flows } else { 1 };
@@ -111,7 +113,7 @@ impl SentLog {
         Self::shaped(flows, Shape::of(counts, lanes, pps, keep_ns))
     }
 
-    /// For tests: one count in blocks of `2^shift` packets, as few blocks as there may be.
+    /// Makes a log for tests: one count in blocks of `2^shift` packets, as few blocks as there may be.
     #[cfg(test)]
     pub(crate) fn of_blocks(flows: u64, shift: u32) -> Self {
         let (counts, blocks) = (1, LEAST_BLOCKS);
@@ -121,7 +123,7 @@ impl SentLog {
     fn shaped(flows: u64, shape: Shape) -> Self {
         let by_flow = if shape.counts == 1 { 0 } else { shape.counts };
         let mut times = Vec::new();
-        // Written once here, so that no page is asked for while packets fly.
+        // Written once here, so that no page is allocated while packets fly.
         times.resize_with((shape.counts * shape.blocks) as usize, || AtomicU64::new(u64::MAX));
         Self {
             in_turn: Apart::default(),
@@ -133,7 +135,7 @@ impl SentLog {
         }
     }
 
-    /// Bytes of the logs of such a run, whichever way its lanes send.
+    /// Returns bytes of the logs of such a run, the larger of both ways in which its lanes may send.
     pub(crate) fn bytes(flows: u64, pps: Option<f64>, keep_ns: u64, lanes: u64) -> u64 {
         let lanes = lanes.max(1);
         let of = |counts: u64| {
@@ -148,8 +150,8 @@ impl SentLog {
         self.by_flow.get(flow).unwrap_or(&self.in_turn.0)
     }
 
-    /// Notes that packets `keys` of a count leave at `now_ns`: of the lane where its flows are sent in turn, else of
-    /// the flow at `place`.
+    /// Notes that packets `keys` of a count leave at `now_ns`. The count is the lane's if its flows are sent in turn,
+    /// else that of the flow at `place`.
     #[inline]
     pub(crate) fn note(&self, place: usize, keys: Range<u64>, now_ns: u64) {
         // Readers that see a time of a block also see the count that was published before it.
@@ -173,8 +175,8 @@ impl SentLog {
         self.count(place).publish(key);
     }
 
-    /// Factors of a packet's key: of its number, and of its flow's place in the lane. Packets that are sent one after
-    /// the other have keys that follow each other.
+    /// Returns the factors of a packet's key: of its number, and of its flow's place in the lane. Packets that are sent
+    /// one after the other have keys that follow each other.
     pub(crate) fn factors(&self) -> (u64, u64) {
         match self.by_flow.is_empty() {
             true => (self.flows, 1),
@@ -183,7 +185,7 @@ impl SentLog {
         }
     }
 
-    /// Packets around number `seq` of the flow at `place`, as a lane that reads the clock as `now_ns` knows them;
+    /// Returns packets around number `seq` of the flow at `place`, as known to a lane that reads the clock as `now_ns`;
     /// `None`: this number was not sent. The run began at `start_ns`.
     pub(crate) fn around(&self, place: u64, seq: u64, start_ns: u64, now_ns: u64) -> Option<Stretch> {
         let (of_seq, of_place) = self.factors();
@@ -230,13 +232,13 @@ impl SentLog {
     }
 }
 
-/// What a receive lane knows of one send lane.
+/// A receive lane's view of one send lane.
 #[derive(Debug)]
 struct Sender<'r> {
     log: &'r SentLog,
     of_seq: u64,
     of_place: u64,
-    /// Packets of which one has come last.
+    /// Stretch of packets around the one that came last.
     near: Stretch,
 }
 
@@ -244,14 +246,14 @@ struct Sender<'r> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seat {
     lane: usize,
-    /// See [`SentLog::factors`].
+    /// Key of the packet; see [`SentLog::factors`].
     key: u64,
     /// Distance to the next packet of the flow.
     step: u64,
 }
 
 impl Seat {
-    /// That of the flow's next packet.
+    /// Returns the seat of the flow's next packet.
     #[inline(always)]
     pub(crate) fn next(self) -> Self {
         Self {
@@ -261,7 +263,7 @@ impl Seat {
     }
 }
 
-/// What a receive lane knows of all send lanes.
+/// A receive lane's view of all send lanes.
 #[derive(Debug)]
 pub(crate) struct Senders<'r> {
     lanes: Box<[Sender<'r>]>,
@@ -289,7 +291,7 @@ impl<'r> Senders<'r> {
         }
     }
 
-    /// Lane that sends a flow, and the flow's place there.
+    /// Returns the lane that sends a flow, and the flow's place there.
     #[inline(always)]
     fn seat(&self, flow: u32) -> (usize, u64) {
         if self.lanes.len() == 1 {
@@ -299,8 +301,8 @@ impl<'r> Senders<'r> {
         (flow as usize - place as usize * self.lanes.len(), place)
     }
 
-    /// Place of a packet among those of its lane. Its number is small: the one behind the highest that was received of
-    /// the flow.
+    /// Returns the place of a packet among those of its lane. Its number is small: the one after the highest that was
+    /// received of the flow.
     #[inline(always)]
     pub(crate) fn seat_of(&self, flow: u32, seq: u64) -> Seat {
         let (lane, place) = self.seat(flow);
@@ -312,14 +314,14 @@ impl<'r> Senders<'r> {
         Seat { lane, key, step }
     }
 
-    /// Whether the packet in this seat was sent: its number by its flow, at about its time.
+    /// Returns whether the packet in this seat was sent: its number by its flow, at about its time.
     #[inline(always)]
     pub(crate) fn sent_in(&mut self, seat: Seat, flow: u32, seq: u64, time_ns: u64, now_ns: u64) -> bool {
         let near = self.lanes.get(seat.lane).map(|sender| &sender.near);
         near.is_some_and(|near| near.has(seat.key, time_ns)) || self.sent(flow, seq, time_ns, now_ns)
     }
 
-    /// The same of any packet, whatever its number.
+    /// Returns whether any packet was sent, as [`Senders::sent_in`] does, but for any number.
     #[inline(never)]
     pub(crate) fn sent(&mut self, flow: u32, seq: u64, time_ns: u64, now_ns: u64) -> bool {
         let (lane, place) = self.seat(flow);

@@ -17,18 +17,18 @@ pub(crate) struct Slips {
     per_flow: u64,
 }
 
-/// Beyond the settle time a packet is late, but still one of the run's, for this long, ns.
+/// Time beyond the settle time for which a packet is late, but still one of the run's, ns.
 const LATE_NS: u64 = 100_000_000;
 
 impl Slips {
-    /// The slips of a plan; `None` where nothing is scheduled or nothing comes back.
+    /// Makes the slips of a plan; `None` if nothing is scheduled or nothing comes back.
     pub(crate) fn for_plan(plan: &TrafficPlan) -> Option<Self> {
         let rates = plan.rates().filter(|_| plan.receive)?;
         let settle_ns = plan.common.settle.as_nanos() as u64;
         Some(Self::new(plan.flows.count(), rates.highest_pps(), settle_ns + LATE_NS))
     }
 
-    /// Room for what `pps` packets a second have in flight over `keep_ns`, where affordable.
+    /// Makes room for the packets that `pps` packets per second have in flight over `keep_ns`, if affordable.
     pub(crate) fn new(flows: u32, pps: f64, keep_ns: u64) -> Self {
         let flows = u64::from(flows.max(1));
         let per_flow = Self::per_flow(flows, pps, keep_ns);
@@ -48,7 +48,7 @@ impl Slips {
         wanted.min(affordable)
     }
 
-    /// Bytes of the slips of such a run.
+    /// Returns bytes of the slips of such a run.
     pub(crate) fn bytes(flows: u64, pps: f64, keep_ns: u64) -> u64 {
         let flows = flows.max(1);
         flows.saturating_mul(Self::per_flow(flows, pps, keep_ns) * 8)
@@ -59,14 +59,14 @@ impl Slips {
         &self.entries[(u64::from(flow) * self.per_flow + (seq & (self.per_flow - 1))) as usize]
     }
 
-    /// Notes the slip of a packet, ns; more than about 4.29 s is kept as that.
+    /// Notes the slip of a packet, ns; the longest that is kept is about 4.29 s.
     #[inline]
     pub(crate) fn note(&self, flow: u32, seq: u64, slip_ns: u64) {
         let slip = slip_ns.min(u64::from(u32::MAX - 1));
         self.entry(flow, seq).store((seq << 32) | slip, Ordering::Relaxed);
     }
 
-    /// The slip of a packet, ns; `None` when it is no longer kept.
+    /// Returns the slip of a packet, ns; `None` when it is no longer kept.
     #[inline]
     pub(crate) fn of(&self, flow: u32, seq: u64) -> Option<u64> {
         let entry = self.entry(flow, seq).load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! A source of test packets for the `null` path: what `drop null:` receives.
+//! A source of test packets for the `null` path, which `drop null:` receives.
 
 use mpps_io::null::Source;
 use mpps_sys::clock::Clock;
 use mpps_wire::{PayloadTemplate, Stamp, Template};
 
-/// Writes the packets of one flow after another, stamped anew, as fast as they are asked for.
+/// Writes packets of one flow after another, each burst with a new stamp, as fast as they are asked for.
 #[derive(Debug)]
 pub struct TestSource {
     template: SourceTemplate,
@@ -16,17 +16,17 @@ pub struct TestSource {
     first_port: u16,
 }
 
-/// What the source writes.
+/// Template of the packets that the source writes.
 #[derive(Debug)]
 pub enum SourceTemplate {
-    /// Whole frames.
+    /// Template of whole frames.
     Frame(Box<Template>),
-    /// Payloads only.
+    /// Template of payloads only.
     Payload(PayloadTemplate),
 }
 
 impl TestSource {
-    /// `flows` flows from source port `first_port` on.
+    /// Makes a source of `flows` flows from source port `first_port` on.
     pub fn new(template: SourceTemplate, clock: Clock, first_port: u16, flows: u16) -> Self {
         Self {
             template,

@@ -1,9 +1,9 @@
-//! Why departures were missed or packets dropped. Pure: from what was measured to a sentence.
+//! Causes of missed departures or dropped packets. Pure: from measurements to a sentence.
 //!
-//! A cause is named where it has a quantity, was at work at the time of its effect and in the lanes concerned, and
-//! explains at least half of it. Where none does, a host that kept the lanes from their cores for half of the sending
-//! time is named: what they did in the other half tells little of what they would have done. Else the sentence says
-//! that the cause is not known, and gives what was measured.
+//! A cause is named if it has a quantity, was at work at the time of its effect and in the lanes concerned, and
+//! explains at least half of it. If none does, a host that kept the lanes from their cores for half of the sending time
+//! is named: their work in the other half says little about what they could have done. Else the sentence says that the
+//! cause is not known, and gives the measurements.
 
 use super::{Evidence, whose};
 use crate::verdict::meanwhile::LaneTime;
@@ -13,27 +13,27 @@ use mpps_stats::{
 };
 use std::cell::{Cell, RefCell};
 
-/// A lane that works for this share of its time has none left.
+/// Share of its time that a lane must work to count as fully busy.
 const BUSY: f64 = 0.9;
-/// What took this share of the time left less than it took.
+/// Share of the time that counts as most of it.
 const MOST: f64 = 0.5;
-/// The least share of a run's time that is worth a note.
+/// Least share of a run's time that is worth a note.
 const NOTABLE: f64 = 0.01;
 
 pub(super) struct Causes<'e> {
     workload: Workload,
     e: &'e Evidence,
     lanes: &'e [LaneSummary],
-    /// When all of mpps stood still for no reason that is known.
+    /// Times when all of mpps stood still for no known reason.
     others: Vec<Gap>,
     known: &'e [Known],
     /// Already named as a cause, so it is not reported again.
     told_stops: Cell<bool>,
     told_others: Cell<bool>,
-    /// What kept the lanes from their cores, once a sentence has named it.
+    /// Reason that kept the lanes from their cores, once a sentence has named it.
     host: RefCell<Option<KeptOff>>,
     told_links: Cell<bool>,
-    /// Why departures are missing, where it is one of these.
+    /// Reason why departures are missing, if it is one of these.
     shortfall: Cell<Option<Shortfall>>,
 }
 
@@ -44,7 +44,7 @@ impl<'e> Causes<'e> {
             let withheld = e.withheld.as_ref();
             withheld.is_none_or(|withheld| {
                 let ns = withheld.within(gap.from_ns, gap.to_ns);
-                // Every lane stood still for the whole of it.
+                // Every lane stood still for all of that time.
                 withheld.from_lanes(ns, 1) * 2 < gap.ns()
             })
         };
@@ -67,25 +67,25 @@ impl<'e> Causes<'e> {
         Self { known, ..self }
     }
 
-    /// Why departures are missing, as far as [`Self::of_missing`] has found that to be no fault of the host's.
+    /// Returns why departures are missing, if [`Self::of_missing`] has found that this is not the host's fault.
     pub(super) fn shortfall(&self) -> Option<Shortfall> {
         self.shortfall.get()
     }
 
-    /// What kept the lanes from their cores, as far as sentences so far have named it.
+    /// Returns the reason that kept the lanes from their cores, if a sentence so far has named one.
     pub(super) fn kept_off(&self) -> Option<KeptOff> {
         self.host.borrow().clone()
     }
 
-    /// Remembers what kept the lanes from their cores: the first sentence on it.
+    /// Remembers the reason that kept the lanes from their cores: the first sentence on it.
     fn remember(&self, by: KeptOffBy, sentence: &str, named: bool) {
         let sentence = sentence.to_owned();
         self.host.borrow_mut().get_or_insert(KeptOff { by, sentence, named });
     }
 
-    /// Why departures of `scheduled` are missing. What let nothing leave is the cause if half of them were due then;
-    /// something else that took a share of the sending time if, sending on as in the rest of it, half of them would
-    /// have left.
+    /// Returns why departures of `scheduled` are missing. An outage in which nothing could leave is the cause if half
+    /// of the missing ones were due then. Another thing that took a share of the sending time is the cause if half of
+    /// them would have left without it, at the pace of the rest of the time.
     pub(super) fn of_missing(&self, scheduled: u64) -> String {
         let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
         let explains = |share: f64| {
@@ -101,7 +101,7 @@ impl<'e> Causes<'e> {
             let ns: u64 = gaps.iter().map(|gap| gap.common_ns(&whole)).sum();
             ns as f64 / self.e.duration_ns.max(1) as f64
         };
-        // Nothing at all could be sent then: what was due in that time is missing for it.
+        // Nothing at all could be sent then: departures due in that time are missing because of it.
         let due_then = |share: f64| share > 0.0 && sent < scheduled && share * scheduled >= (scheduled - sent) / 2.0;
         let still = &self.e.still;
         if due_then(lasted(&still.stops)) {
@@ -148,7 +148,8 @@ impl<'e> Causes<'e> {
             self.shortfall.set(Some(Shortfall::Refused));
             let dropped = self.known.iter().filter(|of| of.kind == KnownKind::DeviceDropped);
             let dropped: Vec<&str> = dropped.map(|of| of.sentence.as_str()).collect();
-            // A few packets of others are not why: the queue in front of it has dropped more then.
+            // A few dropped packets of other programs are not the cause: then the queue in front of the device has
+            // dropped more.
             let of_device: u64 = self.e.around.iter().filter_map(|seen| seen.device_dropped).sum();
             let queues = self.e.around.iter().flat_map(|seen| seen.queues.iter().flatten());
             let of_queues: u64 = queues.map(|queue| queue.packets).sum();
@@ -192,9 +193,9 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// Why this host dropped packets before mpps took them. Only lanes that should have taken them are asked, and only
-    /// for the time in which they were dropped. While a lane did not take what came, as much came as in the rest of
-    /// that time.
+    /// Returns why this host dropped packets before mpps took them. Only lanes that should have taken them count, and
+    /// only the time in which they were dropped. While a lane took nothing, packets are assumed to come at the same
+    /// rate as in the rest of that time.
     pub(super) fn of_drops(&self) -> String {
         let still = &self.e.still;
         if self.fell_in(&still.stops) {
@@ -282,7 +283,8 @@ impl<'e> Causes<'e> {
         )
     }
 
-    /// Says why nothing could leave, part by part: a link that was down is not an address that was missing afterwards.
+    /// Returns why nothing could leave, part by part: a link that was down is not an address that was missing
+    /// afterwards.
     pub(super) fn could_not_leave(&self) -> String {
         self.told_links.set(true);
         let mut parts = Vec::new();
@@ -303,8 +305,8 @@ impl<'e> Causes<'e> {
         parts.join("; ")
     }
 
-    /// Whether half of the missed departures are in stretches that an outage of the link reaches into, as far as both
-    /// have times.
+    /// Returns whether half of the missed departures are in stretches that an outage of the link reaches into, as far
+    /// as both have times.
     fn missed_while_down(&self) -> bool {
         let down: Vec<_> = self.known.iter().filter(|of| is_link(of.kind)).collect();
         let misses = &self.e.misses;
@@ -313,7 +315,7 @@ impl<'e> Causes<'e> {
         down.is_empty() || then * 2 >= misses.packets()
     }
 
-    /// Whether this may be why packets could not leave. An MTU is only where packets were longer.
+    /// Returns whether this may be why packets could not leave. An MTU is a cause only if packets were longer.
     fn kept_here(&self, kind: KnownKind) -> bool {
         match kind {
             KnownKind::LinkOff | KnownKind::NoCarrier => self.e.link_down_ns > 0,
@@ -338,7 +340,8 @@ impl<'e> Causes<'e> {
         (!rest.is_empty()).then(|| rest.join("; "))
     }
 
-    /// What the user should know about the host even if it did no harm. Call it after the causes, which are left out.
+    /// Returns notes on the host that the user should see even if it did no harm. Call it after the causes: what they
+    /// have named is left out.
     pub(super) fn notes(&self) -> Vec<String> {
         let still = &self.e.still;
         let stops = !still.stops.is_empty() && !self.told_stops.get();
@@ -350,7 +353,7 @@ impl<'e> Causes<'e> {
         stops.into_iter().chain(others).chain(host).collect()
     }
 
-    /// A sentence where the host took more than 1 % of the time from the lanes.
+    /// Returns a sentence if the host took more than 1 % of the time from the lanes.
     fn host(&self) -> Option<String> {
         let (waited, measured) = self.waited();
         let (kept_off, stolen) = (waited as f64 / measured.max(1) as f64, self.stolen());
@@ -371,7 +374,7 @@ impl<'e> Causes<'e> {
         (!parts.is_empty()).then(|| format!("the host interfered: {}", self.in_one(parts, false)))
     }
 
-    /// Joins what kept the lanes from their cores and remembers it, by the first kind.
+    /// Joins the reasons that kept the lanes from their cores and remembers them, by the first kind.
     fn in_one(&self, parts: Vec<(KeptOffBy, String)>, named: bool) -> String {
         let by = parts.first().map(|(by, _)| *by);
         let sentences: Vec<String> = parts.into_iter().map(|(_, sentence)| sentence).collect();
@@ -382,7 +385,7 @@ impl<'e> Causes<'e> {
         sentence
     }
 
-    /// For how long the lanes of the whole run waited for their cores, and of how long that was measured, ns.
+    /// Returns how long the lanes of the whole run waited for their cores, and over how long that was measured, ns.
     fn waited(&self) -> (u64, u64) {
         // Only lanes that a thread runs can be kept from running.
         let lanes = self
@@ -392,13 +395,13 @@ impl<'e> Causes<'e> {
         lanes.fold((0, 0), |sum, lane| (sum.0 + lane.0, sum.1 + lane.1))
     }
 
-    /// Share of the cores' time that the hypervisor took.
+    /// Returns the share of the cores' time that the hypervisor took.
     fn stolen(&self) -> f64 {
         self.e.steal_ns as f64 / (self.e.looked_ns.max(1) * self.e.cores.max(1)) as f64
     }
 
-    /// Whether a quota can have withheld half of `off_ns`, for which so many lanes did not run, in these stretches of
-    /// the run.
+    /// Returns whether a quota can have withheld half of `off_ns`, for which so many lanes did not run, in these
+    /// stretches of the run.
     fn quota_took(&self, stretches: &[Gap], lanes: usize, off_ns: u64) -> bool {
         let ns = self.withheld_ns(stretches);
         let from_lanes = |withheld: &Withheld| withheld.from_lanes(ns, lanes) * 2 >= off_ns;
@@ -423,10 +426,10 @@ impl<'e> Causes<'e> {
         self.e.withheld.as_ref().map_or_else(String::new, sentence)
     }
 
-    /// Whose threads kept the lanes off their cores for a share of a time.
+    /// Names the threads that kept the lanes off their cores for a share of a time.
     fn by_threads(&self, share: f64, of: &str) -> (KeptOffBy, String) {
-        // Threads of normal priority take no core from real-time ones, but for a twentieth that the kernel keeps for
-        // them: so much more was the limit, or were other real-time threads.
+        // Threads of normal priority take no core from real-time ones, except a twentieth that the kernel keeps for
+        // them. If lanes lost more, the limit or other real-time threads took it.
         let limit = self.e.real_time.as_ref().filter(|limit| limit.share() <= 0.9);
         if let Some(limit) = limit.filter(|limit| share >= (1.0 - limit.share()) / 2.0) {
             let sentence = format!(
@@ -460,8 +463,8 @@ impl<'e> Causes<'e> {
         (by, sentence)
     }
 
-    /// Whether half of what this host dropped came while one of `gaps` was on: by stretch of time, and no more than
-    /// came in the length of the gap.
+    /// Returns whether half of the packets that this host dropped came during one of `gaps`: by stretch of time, and no
+    /// more than came in the length of the gap.
     fn fell_in(&self, gaps: &[Gap]) -> bool {
         let drops = &self.e.drops;
         let lanes = &self.e.dropping;
@@ -509,22 +512,22 @@ fn gap_of(stretch: &Stretch) -> Gap {
     }
 }
 
-/// For how long the lane did not run though it was to, ns: it waited for its core, or was away from its clock.
+/// Returns how long the lane did not run though it was to, ns: it waited for its core, or was away from its clock.
 fn off_ns(lane: &LaneTime) -> u64 {
     lane.away_ns.max(lane.waited_ns.unwrap_or(0))
 }
 
-/// For how long something else than waiting for its core held the lane, ns.
+/// Returns how long something held the lane other than waiting for its core, ns.
 fn held_ns(lane: &LaneTime) -> u64 {
     lane.away_ns.saturating_sub(lane.waited_ns.unwrap_or(0))
 }
 
-/// The share of its loops' time in which a lane moved something.
+/// Returns the share of its loops' time in which a lane moved something.
 fn busy(lane: &LaneTime) -> f64 {
     (lane.busy_ns as f64 / lane.loop_ns.max(1) as f64).min(1.0)
 }
 
-/// Lanes' time, by what they did, as shares of it.
+/// Lanes' time by use, as shares of it.
 #[derive(Default)]
 struct Shares {
     longest_ns: u64,
@@ -534,7 +537,7 @@ struct Shares {
     away: f64,
     away_times: u64,
     down: f64,
-    /// The lanes loop, and are asked for how long they wait for a core.
+    /// Whether the lanes loop, and whether it is measured how long they wait for a core.
     loops: bool,
     waits: bool,
 }
@@ -561,7 +564,7 @@ impl Shares {
         (self.away - self.waited).max(0.0)
     }
 
-    /// What is known where no cause is.
+    /// Returns the measurements, for a sentence without a cause.
     fn measured(&self, whose: &str) -> String {
         let mut parts = Vec::new();
         if self.loops {
@@ -604,7 +607,7 @@ fn hypervisor(share: f64) -> String {
     format!("the hypervisor took {} of the time (steal)", percent(share))
 }
 
-/// `for 1.500 s, from 2.000 to 3.500 s`.
+/// Returns `for 1.500 s, from 2.000 to 3.500 s`.
 fn spans(gaps: &[Gap]) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let Some(longest) = gaps.iter().max_by_key(|gap| gap.ns()) else {

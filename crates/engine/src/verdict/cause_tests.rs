@@ -12,7 +12,7 @@ fn gap(from_ms: u64, to_ms: u64) -> Gap {
     }
 }
 
-/// What a sentence says of the cause: it has these words, and none of what other causes say.
+/// Checks the sentence on a cause: it has these words, and none of the words of other causes.
 fn assert_named(name: &str, sentence: &str, words: &str) {
     const CAUSES: [&str; 11] = [
         "the link was down",

@@ -9,7 +9,7 @@ use mpps_trace::why::{meaning, perhaps, unseen};
 /// One check, which may find something.
 pub(super) type Check = fn(&Case<'_>) -> Option<Finding>;
 
-/// How a path has lost the packets of one of its counters.
+/// Returns how a path has lost the packets of one of its counters.
 fn how(counter: &str) -> &str {
     match counter {
         counter::LOST => "at random",
@@ -22,10 +22,10 @@ fn how(counter: &str) -> &str {
     }
 }
 
-/// A run that lost everything has measured that.
+/// Hint for a run that lost everything: the loss is its result.
 const FAILS_IT: &str = " That all is lost does not make a run invalid: --expect 'loss<1%' makes it fail";
 
-/// All of them, in the order in which they are told.
+/// All checks, in the order in which their findings are shown.
 pub(super) const CHECKS: &[Check] = &[
     |c| c.device_gone(),
     |c| c.nothing_sent(),
@@ -128,10 +128,10 @@ impl Case<'_> {
         })
     }
 
-    /// A paced run is judged by what it was to send.
+    /// Judges a link that was down. A paced run is judged by its missed departures instead.
     fn link_down(&self) -> Option<Finding> {
         let e = self.e;
-        // One of both ports is down: what was lost meanwhile was lost here, and not by what lies between.
+        // One of both ports is down: packets lost meanwhile were lost here, and not between the ports.
         let ports = self.known.iter().filter(|of| is_link(of.kind) && self.at_some_loss(of));
         let ports: Vec<&str> = ports.map(|of| of.sentence.as_str()).collect();
         if e.across && e.lost > 0 && !e.device_gone && (e.link_down_ns > 0 || !ports.is_empty()) {
@@ -163,7 +163,7 @@ impl Case<'_> {
         let many = count(failed);
         match failed {
             0 => None,
-            // As with what they could not take: loss to the sender, told by port or lane.
+            // As with packets that they could not take: loss to the sender, shown by port or lane.
             _ if self.workload.passes_on() => Some(Finding::Warning(format!(
                 "{many} of the packets counted as sent were refused by the kernel or device afterwards (a full queue, \
                  a link without carrier and packets that are too long for it are not distinguished)"
@@ -199,14 +199,14 @@ impl Case<'_> {
         self.causes.of_links().map(Finding::Warning)
     }
 
-    /// Sentences on evidence of a kind, with its packets.
+    /// Returns sentences on evidence of a kind, with its packets.
     fn known_of(&self, of: impl Fn(KnownKind) -> bool) -> (Vec<&str>, u64) {
         let known = || self.known.iter().filter(|known| of(known.kind));
         let sentences = known().map(|known| known.sentence.as_str()).collect();
         (sentences, known().filter_map(|known| known.packets).sum())
     }
 
-    /// Number of packets among `dropped` on the way out that may be of the test.
+    /// Returns the number of packets among `dropped` on the way out that may be of the test.
     fn of_the_test(&self, dropped: u64) -> u64 {
         match self.workload {
             Workload::SendRecv => dropped.min(self.e.lost.max(0).unsigned_abs()),
@@ -215,7 +215,7 @@ impl Case<'_> {
         }
     }
 
-    /// Packets that queues of this host dropped after they were counted as sent.
+    /// Judges packets that queues of this host dropped after they were counted as sent.
     fn own_queues(&self) -> Option<Finding> {
         let (told, dropped) = self.known_of(|kind| kind == KnownKind::QueueDropped);
         let told = told.join("; ");
@@ -229,7 +229,7 @@ impl Case<'_> {
         }
         let ours = self.of_the_test(dropped);
         (ours > 0).then(|| {
-            // Its counter does not tell whose they were.
+            // The queue's counter does not show whose packets they were.
             let text = format!(
                 "{told}, of the test or of others: up to {} that were counted as sent may be among them and not have \
                  left this host, so loss may not be the path's alone",
@@ -239,7 +239,7 @@ impl Case<'_> {
         })
     }
 
-    /// Packets that a device of this host dropped instead of sending them. Where that is nearly all, nothing was sent.
+    /// Packets that a device of this host dropped instead of sending them. If these are nearly all, nothing was sent.
     fn own_devices(&self) -> Option<Finding> {
         const NEARLY_ALL: f64 = 0.99;
         let (told, dropped) = self.known_of(|kind| kind == KnownKind::DeviceDropped);
@@ -254,7 +254,7 @@ impl Case<'_> {
         })
     }
 
-    /// Packets that the kernel took and that had nobody to go to. It keeps a few of them until the next host answers.
+    /// Packets that the kernel took while no neighbour answered. It keeps a few of them until the next host answers.
     fn no_neighbor(&self) -> Option<Finding> {
         let watched = |known: &&Known| known.kind == KnownKind::NoNeighbor && !known.when_ns.is_empty();
         let silent = self.known.iter().find(watched)?;
@@ -267,7 +267,7 @@ impl Case<'_> {
         Some(Finding::by(share > self.e.tolerance && self.e.tx > 0, text))
     }
 
-    /// Packets that the kernel of a receiver refused. A sender names them where it names loss.
+    /// Warns of packets that the kernel of a receiver refused. For a sender, the sentences on loss name them.
     fn filtered(&self) -> Option<Finding> {
         let (told, dropped) = self.known_of(|kind| kind == KnownKind::ReversePathFilter);
         let receives = matches!(self.workload, Workload::Drop | Workload::Reflect);
@@ -294,7 +294,7 @@ impl Case<'_> {
         })
     }
 
-    /// Nearly every packet came back more than once.
+    /// Warns if nearly every packet came back more than once.
     fn came_back_twice(&self) -> Option<Finding> {
         let e = self.e;
         let most = self.workload == Workload::SendRecv && e.rx > 1 && e.duplicates * 10 >= e.rx * 9;
@@ -326,7 +326,7 @@ impl Case<'_> {
         })
     }
 
-    /// Packets that mpps should have had, by a counter of the path's, and why it did not.
+    /// Judges packets that mpps should have received, by a counter of the path, and why it did not.
     fn went_to_host(&self, name: &str, why: &str) -> Option<Finding> {
         let left = self.counter(name);
         (left > 0).then(|| {
@@ -390,7 +390,7 @@ impl Case<'_> {
         })
     }
 
-    /// Frames without their ends; what a file lacks of them is judged with the file.
+    /// Frames without their ends; a capture's lack of them is judged with its file.
     fn cut(&self) -> Option<Finding> {
         let cut = self.counter(counter::CUT);
         (cut > 0 && self.workload != Workload::Capture).then(|| {
@@ -469,7 +469,7 @@ impl Case<'_> {
         if self.workload != Workload::SendRecv || e.tx == 0 || e.rx > 0 || e.late > 0 {
             return None;
         }
-        // What lasted for half of the run may be why; what was shorter is beside the question.
+        // An outage of half of the run may be why; a shorter one is only mentioned.
         let long = |known: &Known| known.within(0, e.duration_ns) * 2 >= e.duration_ns;
         let (explains, beside) = self.explanations(long);
         let (what, question) = match e.across {
@@ -492,8 +492,9 @@ impl Case<'_> {
         Some(Finding::Warning(text + stop + FAILS_IT))
     }
 
-    /// Evidence on lost packets: what explains them, and what may explain some. What may be about packets of others
-    /// explains only if its number is that of half of them, and an outage only if it is `long` enough.
+    /// Returns evidence on lost packets: evidence that explains them, and evidence that may explain some. Evidence that
+    /// may be about other packets explains only if its number is half of the lost ones or more, and an outage only if
+    /// it is `long` enough.
     fn explanations(&self, long: impl Fn(&Known) -> bool) -> (Vec<&str>, Vec<&str>) {
         let lost = self.e.lost.max(0).unsigned_abs();
         let explains = |known: &Known| match known.kind {
@@ -508,13 +509,13 @@ impl Case<'_> {
         (why, beside)
     }
 
-    /// Whether an outage reaches into a stretch of loss that is kept.
+    /// Returns whether an outage reaches into a stretch of loss that is kept.
     fn at_some_loss(&self, known: &Known) -> bool {
         let mut kept = self.e.losses.largest.iter();
         kept.any(|of| of.packets > 0 && known.within(of.from_ns, of.to_ns) > 0)
     }
 
-    /// Whether half of the loss is in stretches that an outage reaches into.
+    /// Returns whether half of the loss is in stretches that an outage reaches into.
     fn at_the_loss(&self, known: &Known) -> bool {
         let at = |of: &&Stretch| known.within(of.from_ns, of.to_ns) > 0;
         let packets: u64 = self.e.losses.largest.iter().filter(at).map(|of| of.packets).sum();
@@ -533,8 +534,8 @@ impl Case<'_> {
         })
     }
 
-    /// Where a sender's loss may have been, as far as this host's counters tell: packets that it dropped on the way in,
-    /// and perhaps as many as it refused on the way out.
+    /// Returns where a sender's loss may have been, as far as this host's counters show: packets that it dropped on the
+    /// way in, and perhaps as many as it refused on the way out.
     fn where_lost(&self) -> Option<Finding> {
         let e = self.e;
         if self.workload != Workload::SendRecv || e.lost <= 0 || e.rx == 0 {
@@ -548,7 +549,7 @@ impl Case<'_> {
         let refused = self.counter(counter::DROPPED_SENT) + self.sum(|lane| lane.tx_failed);
         let (_, known) = self.known_of(KnownKind::dropped_here);
         let imitated = self.known_of(|kind| kind == KnownKind::PathImitated);
-        // A queueing discipline that imitates a path drops by the same reason as one that is full.
+        // A queueing discipline that imitates a path drops for the same reason as one that is full.
         if let Some(text) = self.dropped_by_the_kernel(lost).filter(|_| imitated.1 == 0) {
             return Some(Finding::Warning(text));
         }
@@ -579,7 +580,7 @@ impl Case<'_> {
                 self.uncounted(perhaps.is_empty())
             ),
         };
-        // Counters with a number are in it.
+        // Counters with a number are already in that sum.
         let beside = match here + refused + known + imitated.1 {
             0 if explains.is_empty() && !beside.is_empty() => format!(". What may explain some: {}", beside.join("; ")),
             _ => String::new(),
@@ -591,15 +592,15 @@ impl Case<'_> {
         Some(Finding::Warning(text + &beside + &perhaps))
     }
 
-    /// Whether a piece of evidence may be about lost packets: an outage, only if packets were lost then or its time is
-    /// not known.
+    /// Returns whether a piece of evidence may be about lost packets: an outage, only if packets were lost then or its
+    /// time is not known.
     fn may_explain(&self, known: &Known) -> bool {
         let then = known.when_ns.is_empty() || self.at_some_loss(known);
         known.may_lose() && (!known.kind.is_outage() || then)
     }
 
-    /// Clause on lost packets that no counter of this host has. They were lost on the way only if nothing else is known
-    /// of them, and `on_the_way`: no drop of the kernel may be about them.
+    /// Returns a clause on lost packets that no counter of this host has. They were lost on the way only if no other
+    /// evidence may explain them, and `on_the_way`: no drop of the kernel may be about them.
     fn uncounted(&self, on_the_way: bool) -> String {
         let counted = |known: &Known| known.kind.dropped_here() || known.kind == KnownKind::PathImitated;
         let known = self.known.iter().filter(|of| self.may_explain(of) && !counted(of));
@@ -613,7 +614,8 @@ impl Case<'_> {
         }
     }
 
-    /// Lost packets that a trace has seen the kernel of this host drop, in any of its network namespaces.
+    /// Returns a sentence on lost packets that a trace has seen the kernel of this host drop, in any of its network
+    /// namespaces.
     fn dropped_by_the_kernel(&self, lost: u64) -> Option<String> {
         let drops = self.e.kernel_drops.as_deref()?;
         let sum: u64 = drops.iter().map(|(_, n)| n).sum();
@@ -640,7 +642,7 @@ impl Case<'_> {
         Some(format!("this host's kernel dropped {which}: {reasons}{other}"))
     }
 
-    /// What the path says that it lost, by what its counters mean.
+    /// Returns a sentence on packets that the path reports as lost, by the meaning of its counters.
     fn lost_by_the_path(&self, lost: u64) -> Option<String> {
         let told = counter::LOSSES.map(|name| (how(name), self.counter(name)));
         let each: Vec<_> = told.iter().filter(|(_, n)| *n > 0).collect();

@@ -1,8 +1,8 @@
-//! What this host drops before mpps sees it, while the run goes on.
+//! Packets that this host drops before mpps sees them, read while the run goes on.
 //!
-//! Reading it means system calls, so it is read once per row, at the row's end, and not more often than every 100 ms.
-//! What a reading finds came since the one before: the collector books it by that, and what the lanes did meanwhile is
-//! kept, for a cause must have been at the time of its effect.
+//! Reading the drops means system calls, so they are read once per row, at the row's end, and not more often than every
+//! 100 ms. Drops in a reading came since the reading before, and the collector books them so. The lanes' time since
+//! then is kept, too, as a cause must have been at the time of its effect.
 
 use crate::plan::LanePlan;
 use crate::run::control::Control;
@@ -12,17 +12,17 @@ use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
 use mpps_stats::{Collector, LiveLane};
 
-/// Reads the drops of all lanes as rows end: those that concern one way.
+/// Reads the drops of all lanes as rows end, for one way.
 pub(crate) struct HostDrops<'r> {
-    /// Which way, where there are several.
+    /// Number of the way, if there are several.
     way: Option<usize>,
-    /// What was dropped before the run; `None` where the path can't tell.
+    /// Drops before the run; `None`: the path does not know them.
     before: Option<Drops>,
-    /// Since then. Filled anew by each reading, as the next two are: a look allocates nothing.
+    /// Drops since then. Each reading fills this and the next two fields again, so a look allocates nothing.
     since: Drops,
     by_lane: Vec<u64>,
     takers: Vec<usize>,
-    /// What the lanes do in that way.
+    /// Roles of the lanes in that way.
     plans: Vec<LanePlan>,
     control: &'r Control,
     lookout: Lookout<'r>,
@@ -32,7 +32,7 @@ pub(crate) struct HostDrops<'r> {
 }
 
 impl<'r> HostDrops<'r> {
-    /// Before the start, of one way, from the counters of that time: by lane, then by port.
+    /// Begins before the start, for one way, with the counters of that time: by lane, then by port.
     pub(crate) fn new(
         job: &dyn Desk,
         (way, counters): (usize, &[Vec<QueueCounters>]),
@@ -58,13 +58,14 @@ impl<'r> HostDrops<'r> {
         }
     }
 
-    /// Those of what each lane was to take, as last read; `None` where the path can't tell.
+    /// Returns the drops among the packets that each lane was to take, as last read; `None`: the path does not know
+    /// them.
     fn by_lane(&self) -> Option<&[u64]> {
         self.before.is_some().then_some(&self.by_lane[..])
     }
 
-    /// Reads them if a row has ended since they were read last, or the sending has. Returns how many were dropped since
-    /// the start, where that is to be noted.
+    /// Reads the drops if a row has ended since the last reading, or the sending has. Returns how many packets were
+    /// dropped since the start, if this is to be noted.
     fn look(&mut self, now_ns: u64, job: &dyn Desk, collector: &Collector<'_>) -> Option<u64> {
         if self.next_ns == 0 {
             self.lookout.begin(collector.start_ns());
@@ -93,7 +94,7 @@ impl<'r> HostDrops<'r> {
         noted
     }
 
-    /// What the lanes did in the time of sending, and in the time of the drops.
+    /// Returns the lanes' time until the sending ended, and their time during the drops.
     fn end(
         mut self,
         now_ns: u64,
@@ -106,7 +107,7 @@ impl<'r> HostDrops<'r> {
         self.lookout.times()
     }
 
-    /// Finds what was dropped of what each lane was to take.
+    /// Finds the drops among the packets that each lane was to take.
     fn attribute(&mut self, job: &dyn Desk) {
         let plans = &self.plans;
         let takes = |lane: usize, place| plans[lane].rx && job.takes(lane, place);
@@ -118,7 +119,7 @@ impl<'r> HostDrops<'r> {
 /// Most ways in which packets go at the same time.
 const WAYS: usize = 2;
 
-/// Has the drops of each way read and noted where that is due.
+/// Reads and notes the drops of each way if that is due.
 pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Desk, collector: &mut Collector<'_>) {
     let mut totals = [None; WAYS];
     for (way, total) in ways.iter_mut().zip(&mut totals) {
@@ -127,15 +128,15 @@ pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Desk, coll
     collector.note_host_drops(now_ns, &totals[..ways.len().min(WAYS)]);
 }
 
-/// Writes down for each lane how many were dropped of what it was to take, as last read.
+/// Writes down for each lane how many packets that it was to take were dropped, as last read.
 pub(crate) fn note_by_lane(ways: &[HostDrops<'_>], lanes: &mut [LiveLane]) {
     for (lane, live) in lanes.iter_mut().enumerate() {
         live.rx_dropped = ways.iter().map(|way| way.by_lane()?.get(lane).copied()).sum();
     }
 }
 
-/// Notes the counters of the whole run, those that the summary has: what the rows add up to. Returns, by way, what the
-/// lanes did in the time of sending, and in the time of the drops.
+/// Notes the counters of the whole run, which the summary also has: the sum of the rows. Returns, by way, the lanes'
+/// time until the sending ended, and their time during the drops.
 pub(crate) fn end(
     ways: Vec<HostDrops<'_>>,
     now_ns: u64,
@@ -150,8 +151,8 @@ pub(crate) fn end(
     ways.map(|(way, path)| way.end(now_ns, job, (path, outcomes))).collect()
 }
 
-/// Of drops by lane and port: those at a queue of a lane that takes what comes in by it are that lane's; the others
-/// could be of any lane that takes from that port, and count as spread over them.
+/// Assigns drops by lane and port to lanes. Drops at a queue whose lane takes its packets belong to that lane. The
+/// others could belong to any lane that takes from that port, and are spread over these lanes.
 fn attribute(
     dropped: &Drops,
     takes: impl Fn(usize, usize) -> bool,
@@ -208,7 +209,7 @@ impl Drops {
         self.counts.iter().sum()
     }
 
-    /// Takes the place of what was read before. False: the path can't tell.
+    /// Replaces the last reading by a new one. Returns false if the path does not know its drops.
     fn read(&mut self, job: &dyn Desk, way: Option<usize>) -> bool {
         let places = self.places;
         self.counts.iter_mut().enumerate().all(|(i, count)| {

@@ -13,7 +13,7 @@ const UNANSWERED_NS: u64 = 500_000_000;
 /// Collects the evidence beside the lanes' counts.
 pub(super) fn known(e: &Evidence, lanes: &[LaneSummary]) -> Vec<Known> {
     let mut all = Vec::new();
-    // A path that is told of each drop has tried those packets again. By which interface is not told.
+    // A path that knows of each drop has sent those packets again. The interface that dropped them is not known.
     let mut retried = counted(lanes, counter::TX_REFUSED);
     for seen in &e.around {
         of_interface(seen, e, &mut retried, &mut all);
@@ -27,7 +27,7 @@ pub(super) fn known(e: &Evidence, lanes: &[LaneSummary]) -> Vec<Known> {
     all
 }
 
-/// Sum over the lanes of one of the path's counters.
+/// Returns the sum over the lanes of one of the path's counters.
 fn counted(lanes: &[LaneSummary], name: &str) -> u64 {
     let counters = lanes.iter().flat_map(|lane| &lane.path_counters);
     counters.filter(|(of, _)| of == name).map(|(_, n)| n).sum()
@@ -43,12 +43,12 @@ fn plain(kind: KnownKind, sentence: String) -> Known {
     }
 }
 
-/// "1 packet", "2 packets".
+/// Returns "1 packet", "2 packets", ….
 fn packets(n: u64) -> String {
     format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// Packets among those dropped that the path knows of, and has sent again.
+/// Returns a clause on dropped packets that the path knows of, and has sent again.
 fn tried_again(again: u64) -> String {
     match again {
         0 => String::new(),
@@ -56,7 +56,7 @@ fn tried_again(again: u64) -> String {
     }
 }
 
-/// Packets that a counter of this host's shows, of the test or of others.
+/// Makes evidence of packets that a counter of this host shows, of the test or of others.
 fn dropped(kind: KnownKind, packets: u64, sentence: String) -> Known {
     Known {
         packets: Some(packets),
@@ -65,7 +65,7 @@ fn dropped(kind: KnownKind, packets: u64, sentence: String) -> Known {
     }
 }
 
-/// Messages that this host received, on packets of the test or of others.
+/// Makes evidence of messages that this host received, on packets of the test or of others.
 fn received(kind: KnownKind, n: u64, what: &str) -> Known {
     let plural = if n == 1 { "" } else { "s" };
     let sentence = format!(
@@ -175,7 +175,8 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
     }
 }
 
-/// For how long of the run and when; `None` where it was after the run. The settle time is no part of it.
+/// Returns how long and when outages lasted within the run; `None`: all came after the run. The settle time is no part
+/// of it.
 fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Vec<(u64, u64)>)> {
     let seconds = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
     let within = outages.iter().filter(|of| of.from_ns < run_ns).map(|of| Outage {
@@ -238,7 +239,7 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
         e.icmp.unreachable + sum("icmp_errors"),
         "a host or router reported that the destination of the test's packets can't be reached,",
     );
-    // Counters of the whole namespace: the messages may be about packets of others.
+    // Counters of the whole namespace: the messages may be about other packets.
     let kernel = |of: KernelCount| -> u64 {
         let counts = e.around.iter().flat_map(|seen| &seen.kernel);
         counts.filter(|(which, _)| *which == of).map(|(_, n)| n).sum()
@@ -249,7 +250,7 @@ fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
         all.push(received(KnownKind::TimeExceeded, exceeded, what));
     }
     let unreachable = kernel(KernelCount::Unreachable);
-    // Of a neighbour that does not answer this host reports to itself that it can't be reached.
+    // If a neighbour does not answer, this host reports to itself that the neighbour can't be reached.
     let by_itself = all.iter().any(|known| known.kind == KnownKind::NoNeighbor);
     if unreachable > refused + sum("icmp_errors") && !by_itself {
         let what = "of type destination unreachable";

@@ -1,33 +1,33 @@
-//! What lanes did in a stretch of time: while packets were dropped, or until the sending ended.
+//! Lanes' use of a stretch of time: while packets were dropped, or until the sending ended.
 //!
-//! What a lane did over the whole run says little of the time in which something went wrong, which may be a small part
-//! of it, and the settle time belongs to no departure. So what lanes count is looked at whenever drops are, and the
-//! times with drops are added up. All files are opened beforehand.
+//! A lane's sums over the whole run say little about the time in which something went wrong, which may be a small part
+//! of it. The settle time belongs to no departure. So the lanes' counters are read whenever drops are, and the times
+//! with drops are added up. All files are opened beforehand.
 
 use crate::run::outcome::LaneOutcome;
 use mpps_stats::LaneCounters;
 use mpps_sys::proc_stat::ThreadStat;
 
-/// What one lane did in the time that is looked at.
+/// Use of a stretch of time by one lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaneTime {
-    /// Length of that time, ns.
+    /// Length of the stretch, ns.
     pub(crate) ns: u64,
     /// Time in loops, ns; 0: the lane does not loop, or ran in none.
     pub(crate) loop_ns: u64,
     /// Time in loops that moved something, ns.
     pub(crate) busy_ns: u64,
-    /// Time in which it had packets to send and the path took none, ns.
+    /// Time in which the lane had packets to send and the path took none, ns.
     pub(crate) blocked_ns: u64,
-    /// Time ready to run and not running, ns; `None` where the kernel does not tell.
+    /// Time ready to run and not running, ns; `None`: the kernel does not report it.
     pub(crate) waited_ns: Option<u64>,
-    /// Times for which it was away from its clock, waiting for its core or held by something else, and how long that
-    /// was, ns.
+    /// Number of times that the lane was away from its clock, waiting for its core or held by something else, and their
+    /// sum, ns.
     pub(crate) away: u64,
     pub(crate) away_ns: u64,
-    /// Time in which its device was down, ns.
+    /// Time in which the lane's device was down, ns.
     pub(crate) down_ns: u64,
-    /// Packets that it took.
+    /// Packets that the lane took.
     pub(crate) taken: u64,
     /// Packets that this host dropped before the lane could take them.
     pub(crate) dropped: u64,
@@ -67,17 +67,17 @@ impl LaneTime {
     }
 }
 
-/// Opens the files of lanes' threads, once each runs; 0: not a lane.
+/// Opens the files of lanes' threads, once each runs; 0: the thread is no lane's.
 pub(crate) fn open(threads: &[i32]) -> Vec<Option<ThreadStat>> {
     let open = |&thread: &i32| (thread != 0).then(|| ThreadStat::open(thread)).flatten();
     threads.iter().map(open).collect()
 }
 
-/// Looks at all lanes of a run.
+/// Reads the counters of all lanes of a run at each look.
 pub(crate) struct Lookout<'r> {
     lanes: &'r [LaneCounters],
     stats: &'r [Option<ThreadStat>],
-    /// Before the start, and at the last look.
+    /// Counts before the start, and at the last look.
     first: Vec<LaneTime>,
     last: Vec<LaneTime>,
     /// Room for the look at hand: none allocates.
@@ -88,7 +88,7 @@ pub(crate) struct Lookout<'r> {
 }
 
 impl<'r> Lookout<'r> {
-    /// Before the start, over what lanes count and over the files of their threads ([`open`]).
+    /// Begins before the start, with the lanes' counters and the files of their threads ([`open`]).
     pub(crate) fn new(lanes: &'r [LaneCounters], stats: &'r [Option<ThreadStat>]) -> Self {
         let mut this = Self {
             lanes,
@@ -106,7 +106,7 @@ impl<'r> Lookout<'r> {
         this
     }
 
-    /// The run begins then.
+    /// Sets the start of the run.
     pub(crate) fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
     }
@@ -129,7 +129,8 @@ impl<'r> Lookout<'r> {
         }
     }
 
-    /// By `now_ns` so many packets were dropped of what each lane was to take. Where that is not known, none are given.
+    /// Notes, at `now_ns`, how many packets were dropped so far that each lane was to take; `dropped` is empty if not
+    /// known.
     pub(crate) fn look(&mut self, now_ns: u64, dropped: &[u64]) {
         self.read(now_ns, dropped);
         self.step();
@@ -137,7 +138,7 @@ impl<'r> Lookout<'r> {
 
     fn step(&mut self) {
         for (now, last) in self.now.iter_mut().zip(&self.last) {
-            // A thread that has ended can't be asked any more.
+            // The times of a thread that has ended can't be read any more.
             now.waited_ns = now.waited_ns.or(last.waited_ns);
         }
         for ((sum, now), last) in self.dropping.iter_mut().zip(&self.now).zip(&self.last) {
@@ -149,7 +150,7 @@ impl<'r> Lookout<'r> {
         self.last.copy_from_slice(&self.now);
     }
 
-    /// The last look was at the end of sending.
+    /// Notes that the last look was at the end of sending.
     pub(crate) fn sending_ended(&mut self) {
         self.sending = Some(self.so_far());
     }
@@ -159,7 +160,8 @@ impl<'r> Lookout<'r> {
         lanes.map(|(now, first)| now.since(first)).collect()
     }
 
-    /// As [`Lookout::look`], once the lanes have ended; their outcomes tell how long they waited in all.
+    /// Looks a last time, as [`Lookout::look`] does, once the lanes have ended. Their outcomes contain how long they
+    /// waited in all.
     pub(crate) fn end(&mut self, now_ns: u64, dropped: &[u64], outcomes: &[LaneOutcome]) {
         self.read(now_ns, dropped);
         for ((now, first), outcome) in self.now.iter_mut().zip(&self.first).zip(outcomes) {
@@ -168,7 +170,7 @@ impl<'r> Lookout<'r> {
         self.step();
     }
 
-    /// What each lane did until the sending ended, and in the times in which packets of its own were dropped.
+    /// Returns each lane's time until the sending ended, and its time while packets that it was to take were dropped.
     pub(crate) fn times(self) -> [Vec<LaneTime>; 2] {
         let so_far = self.so_far();
         [self.sending.unwrap_or(so_far), self.dropping]

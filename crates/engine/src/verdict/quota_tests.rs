@@ -26,7 +26,7 @@ fn quota(ms: u64) -> Option<Withheld> {
     })
 }
 
-/// A lane that was off its core for so long of 1 s: it waited for it, or only its clock tells.
+/// A lane that was off its core for so long of 1 s: it waited for the core, or only its clock shows the time.
 fn off(ms: u64, waits_are_told: bool) -> LaneTime {
     LaneTime {
         ns: 1_000 * MS,
@@ -82,7 +82,7 @@ fn a_quota_is_named_by_the_time_that_it_withheld_and_who_ran_meanwhile_is_not() 
         let text = Causes::new(Workload::Send, &e, &lanes).of_missing(100_000);
         assert_eq!(text.contains(NAME), named, "{withheld_ms}: {text}");
         assert_eq!(text.contains("cc1"), !named, "{withheld_ms}: {text}");
-        // What was not most of it is said all the same.
+        // A quota that was not most of the cause is named all the same.
         let as_well = text.contains("withheld 390.0 ms as well");
         assert_eq!(as_well, withheld_ms == 39, "{withheld_ms}: {text}");
         if named {
@@ -199,7 +199,7 @@ fn what_a_quota_withheld_on_other_cores_is_not_the_lanes() {
             assert_eq!((kept, text.contains("cc1")), (named, !named), "{off_ms}: {text}");
         }
     }
-    // Said beside the thread that ran only if it can be a tenth of the lane's time.
+    // Named beside the thread that ran only if it can be a tenth of the lane's time.
     for (off_ms, as_well) in [(620, true), (640, false)] {
         let e = evidence(off(off_ms, true), Some(of_sixteen_cores()));
         let note = Causes::new(Workload::Reflect, &e, &lanes(off_ms)).notes().join(" ");

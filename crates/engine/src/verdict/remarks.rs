@@ -1,5 +1,5 @@
-//! Remarks: what a receiver's counts by reason mean to the user. They stand beside the verdict as warnings, and are
-//! pure, as it is.
+//! Remarks: the meaning of a receiver's counts by reason for the user. They are shown beside the verdict as warnings,
+//! and are pure, as the verdict is.
 
 use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::run::summary::Measured;
@@ -7,16 +7,16 @@ use mpps_io::around::Surroundings;
 use mpps_io::{Reason, counter};
 use mpps_stats::{LaneSummary, Workload, count};
 
-/// What a receiver heard of.
+/// Counts of a receiver that remarks are based on.
 pub(crate) struct Heard<'m> {
     workload: Workload,
     rx: u64,
     reasons: &'m [(String, u64)],
-    /// Left to programs of this host, by UDP port, where that is known.
+    /// Packets left to programs of this host, by UDP port, if known.
     host_ports: Vec<(u16, u64)>,
-    /// UDP ports that programs of this host have open, and that are therefore left to it; as the report lists them.
+    /// UDP ports that programs of this host have open, and that are therefore left to it, as the report lists them.
     left_ports: Option<&'m str>,
-    /// Frames that a program in the kernel let pass to the host, whatever they were; `None` without such a program.
+    /// Frames of any kind that a program in the kernel let pass to the host; `None` without such a program.
     left_to_host: Option<u64>,
     /// Frames that reached a socket and found no room.
     dropped: u64,
@@ -53,7 +53,7 @@ impl<'m> Heard<'m> {
     }
 }
 
-/// Sentences for the report, each with its number.
+/// Returns sentences for the report, each with its number.
 pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
     left_to_host(h, &mut remarks);
@@ -82,7 +82,7 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     remarks
 }
 
-/// "1 packet", "2 packets".
+/// Returns "1 packet", "2 packets", ….
 fn packets(n: u64) -> String {
     format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
@@ -118,7 +118,7 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
     }
 }
 
-/// How far packets came on a path past the host's stack that received none.
+/// Adds how far packets came on a path past the host's stack that received none.
 fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
     let judged = h.reasons.iter().any(|(_, n)| *n > 0);
     if h.workload == Workload::Send || h.rx > 0 || h.dropped > 0 || judged {
@@ -151,7 +151,7 @@ fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
     ));
 }
 
-/// Sequence numbers that were not believed, or that had to be.
+/// Adds remarks on sequence numbers that were not believed, or that had to be.
 fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
     let [aside, gap, contested, first, restarts] = [
         Reason::ImplausibleSequence,

@@ -1,4 +1,4 @@
-//! Whose threads had the cores while lanes waited for them, as far as that was seen before and after the run.
+//! Threads that used the cores while lanes waited for them, as far as they were seen before and after the run.
 
 use super::Evidence;
 use super::cause::span;
@@ -6,15 +6,16 @@ use mpps_stats::{KeptOffBy, LaneSummary};
 use mpps_sys::evidence::Rival;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Culprits that are named, at the most.
+/// Most culprits that are named.
 const NAMED: usize = 3;
 
-/// What two ends of a test on one host are told.
+/// Advice for two ends of a test on one host.
 const REMEDY: &str = "give each end cores of its own (--cores)";
 
-/// Those that had the cores for as long as that is to be told, in parentheses: the three that ran longest, and how many
-/// others. One that ran for less than a tenth of what lanes waited kept nobody waiting, and of mpps's own threads only
-/// half of it is told. Nothing where nobody was seen. The kind says whether threads of `mpps` are among those named.
+/// Returns a clause, in parentheses, on the threads that used the cores: the three that ran longest, and the number of
+/// others. A thread that ran for less than a tenth of the lanes' waiting time kept no lane waiting. Own threads of mpps
+/// are named from half of that time on. The clause is empty if no thread was seen. The kind says whether threads of
+/// `mpps` are among the named ones.
 pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (KeptOffBy, String) {
     let half = |ns: u64| waited > 0 && ns >= waited / 2;
     let mut whose = Vec::new();
@@ -39,8 +40,8 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
     if let Some(first) = all.first_mut().filter(|_| half(by_runs) && e.cores != 1) {
         first.said = format!("{}: {REMEDY}", first.said);
     }
-    // A thread that may run on other cores, too, may have been there meanwhile. A trace shows who had
-    // the lanes' cores.
+    // A thread that may run on other cores, too, may have been there meanwhile. A trace shows which threads used the
+    // lanes' cores.
     let others: Vec<&Rival> = others.into_iter().filter(|rival| rival.bound || !e.traced).collect();
     all.extend(by_name(&others));
     all.extend(half(e.own_ns).then(|| Culprit {
@@ -75,7 +76,7 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
     match open.filter(|ns| *ns > waited / UNSEEN_PART) {
         Some(_) if e.traced => whose.push("see the trace for who had the lanes' cores".to_owned()),
         Some(ns) => {
-            // Before names that explain less than it.
+            // Before names that explain less of the waiting time.
             let first = named == 0 || ns > waited / 2;
             whose.insert(if first { 0 } else { whose.len() }, not_seen(ns, waited));
         }
@@ -101,11 +102,12 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
     }
 }
 
-/// Part of the lanes' waiting time that must be unaccounted for to be worth a clause: one in so many.
+/// Least part of the lanes' waiting time that is worth a clause if unaccounted for: one in so many.
 const UNSEEN_PART: u64 = 5;
 
-/// Time that lanes waited for their cores and that no thread that was seen can have taken, ns. A thread that has ended
-/// before the run is not seen, nor one that `/proc` hides. `None`: lanes wait for each other, so that it is not known.
+/// Returns the time that lanes waited for their cores and that no thread that was seen can have taken, ns. A thread
+/// that ended during the run is not seen, nor one that `/proc` hides. `None`: lanes wait for each other, so that it is
+/// not known.
 pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
     let waiting: Vec<(Option<usize>, u64)> = lanes.iter().filter_map(|l| Some((l.core, l.run_delay_ns?))).collect();
     let ran = |on: Option<usize>| -> u64 {
@@ -138,7 +140,7 @@ pub(super) fn unaccounted(e: &Evidence, lanes: &[LaneSummary]) -> Option<u64> {
     )
 }
 
-/// A clause on waiting time that nobody who was seen accounts for.
+/// Returns a clause on waiting time that no thread that was seen accounts for.
 fn not_seen(unseen: u64, waited: u64) -> String {
     format!(
         "{} of the {} that lanes waited is accounted for at most: what took the other {} has ended since, or is hidden \
@@ -149,18 +151,18 @@ fn not_seen(unseen: u64, waited: u64) -> String {
     )
 }
 
-/// Who had a core.
+/// Thread or group of threads that used a core.
 struct Culprit {
     ran_ns: u64,
     threads: usize,
-    /// It is of `mpps`.
+    /// The thread belongs to an `mpps`.
     own: bool,
     /// All of its time was on the lanes' cores.
     sure: bool,
     said: String,
 }
 
-/// Threads of other programs: those of one name are one to be told.
+/// Returns threads of other programs: threads of the same name are one culprit.
 fn by_name(others: &[&Rival]) -> Vec<Culprit> {
     let mut names: BTreeMap<&str, Vec<&Rival>> = BTreeMap::new();
     for rival in others {
@@ -188,7 +190,7 @@ fn by_name(others: &[&Rival]) -> Vec<Culprit> {
     names.into_iter().map(culprit).collect()
 }
 
-/// `core 1`, `cores 0, 1`.
+/// Returns `core 1`, `cores 0, 1`, ….
 fn cores(cores: &BTreeSet<usize>) -> String {
     let numbers: Vec<_> = cores.iter().map(usize::to_string).collect();
     format!(
@@ -198,13 +200,13 @@ fn cores(cores: &BTreeSet<usize>) -> String {
     )
 }
 
-/// The lanes of another process on cores of this run's.
+/// The lanes of another process on cores of this run.
 struct RivalRun {
     process: u32,
     threads: usize,
-    /// Ascending.
+    /// Cores of these lanes, ascending.
     cores: BTreeSet<usize>,
-    /// Of all of them, ns.
+    /// Time that all of them ran, ns.
     ran_ns: u64,
 }
 
@@ -231,7 +233,7 @@ impl RivalRun {
     }
 }
 
-/// Lanes by process, in the order in which they are found: however many it has, it is one to be told.
+/// Groups lanes by process, in the order in which they are found: the lanes of one process are one culprit.
 fn in_one<'r>(lanes: impl Iterator<Item = &'r Rival>) -> Vec<RivalRun> {
     let mut runs: Vec<RivalRun> = Vec::new();
     for lane in lanes {

@@ -1,14 +1,14 @@
-//! What CPU quotas of the control groups withheld while a trial went on: looked at as rows end.
+//! CPU time that quotas of the control groups withheld while a trial went on, read as rows end.
 //!
-//! A thread that its quota keeps off its core waits as one that another thread keeps off does, and others run there
-//! meanwhile. The kernel's count of the time withheld tells both apart.
+//! A thread that its quota keeps off its core waits like a thread that another one keeps off, and others run there
+//! meanwhile. The kernel's count of the time withheld distinguishes the two.
 
 use super::cause::{percent, span};
 use mpps_stats::{Withheld, WithheldTime, count};
 use mpps_sys::cgroup::{Quota, Throttled};
 use mpps_sys::sched;
 
-/// Times that are remembered of a quota. Beyond that each two neighbours become one.
+/// Number of times that are remembered of a quota. Beyond this, each two neighbours become one.
 const REMEMBERED: usize = 1024;
 
 /// Returns whether CPU quotas can hold one of these lanes, each a thread (0: none of its own) and whether that has a
@@ -18,7 +18,7 @@ pub(crate) fn may_hold(lanes: &[(i32, bool)]) -> bool {
     threads.peek().is_none() || threads.any(|(_, real_time)| !real_time)
 }
 
-/// Looks at all quotas that may concern this process.
+/// Reads all quotas that may concern this process at each look.
 pub(crate) struct Quotas<'q> {
     of: Vec<Log<'q>>,
     start_ns: u64,
@@ -56,7 +56,7 @@ impl<'q> Quotas<'q> {
         }
     }
 
-    /// Reads what was withheld since the last look. Allocates nothing.
+    /// Reads the time withheld since the last look. Allocates nothing.
     pub(crate) fn look(&mut self, now_ns: u64) {
         let to_ns = now_ns.saturating_sub(self.start_ns);
         for log in &mut self.of {
@@ -78,7 +78,7 @@ impl<'q> Quotas<'q> {
         self.looked_ns = to_ns;
     }
 
-    /// That of the quota which withheld most; `None`: none withheld anything.
+    /// Returns the time withheld by the quota which withheld most; `None`: none withheld anything.
     pub(crate) fn end(self) -> Option<Withheld> {
         let most = self.of.into_iter().max_by_key(|log| log.last.since(&log.first).ns)?;
         let all = most.last.since(&most.first);
@@ -107,7 +107,7 @@ pub(super) fn sentence(withheld: &Withheld, share: f64, of: &str, ns: u64) -> St
     )
 }
 
-/// Makes one of each two neighbours.
+/// Merges each two neighbours into one.
 fn halve(times: &mut Vec<WithheldTime>) {
     for place in 0..times.len() / 2 {
         let (a, b) = (times[2 * place], times[2 * place + 1]);

@@ -1,7 +1,7 @@
-//! A lane that copies what it receives into a ring, for a thread that writes it to a file.
+//! A lane that copies received packets into a ring, for a thread that writes them to a file.
 //!
-//! The lane never waits for that thread: what finds the ring full is dropped and counted. It copies no more than the
-//! snap length, and shows the ring's other end a burst at a time.
+//! The lane never waits for that thread: a packet that finds the ring full is dropped and counted. It copies no more
+//! than the snap length, and shows the ring's other end a burst at a time.
 
 use crate::CapturePlan;
 use crate::lane::fill::RINGS;
@@ -31,7 +31,8 @@ impl Quota {
         Self(AtomicU64::new(count.unwrap_or(u64::MAX)))
     }
 
-    /// Takes one; false when none is left. Lanes share a line only where packets are counted out.
+    /// Takes one packet from the quota; false when none is left. Lanes share a cache line only if packets are counted
+    /// out.
     #[inline]
     fn claim(&self) -> bool {
         let left = self.0.load(Ordering::Relaxed);
@@ -106,7 +107,7 @@ impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
                     lane.control.end_at(at + 1);
                 }
             }
-            // What comes next is received after `now`.
+            // The next packets are received after `now`.
             self.ring.publish(now);
         }
         Round::of_receiver(lane, came, now, end_ns)
@@ -138,7 +139,7 @@ impl<'r, Q: Queue> Rounds<'r> for Capture<'_, Q> {
     }
 }
 
-/// Copies what the filter takes of a burst received at `at_ns` into the ring.
+/// Copies packets that the filter takes, of a burst received at `at_ns`, into the ring.
 #[inline]
 fn store<F: Frame>(frames: &[F], plan: &CapturePlan, quota: &Quota, ring: &mut PacketProducer, at_ns: u64) -> Counts {
     let mut counts = Counts::default();
@@ -164,7 +165,7 @@ fn store<F: Frame>(frames: &[F], plan: &CapturePlan, quota: &Quota, ring: &mut P
     counts
 }
 
-/// What the lanes have counted, before the writer has ended.
+/// Returns the counts of the lanes, before the writer has ended.
 pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
     CaptureSummary {
         snap_len: plan.snap_len as u64,
@@ -175,7 +176,7 @@ pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
     }
 }
 
-/// Why the file lacks the ends of frames that the path itself has cut, whatever `--snap-len` is.
+/// Returns the reason why the file lacks the ends of frames that the path itself has cut, for any `--snap-len`.
 fn cut_frames(summary: &Summary) -> Option<String> {
     let counters = summary.lanes.iter().flat_map(|lane| &lane.path_counters);
     let cut: u64 = counters.filter(|(name, _)| name == counter::CUT).map(|(_, n)| n).sum();
@@ -191,7 +192,7 @@ fn cut_frames(summary: &Summary) -> Option<String> {
     })
 }
 
-/// Completes the verdict with what became of the packets behind the ring.
+/// Completes the verdict with the fate of the packets after the ring.
 pub(crate) fn judge(summary: &mut Summary, capture: CaptureSummary) {
     let cut = cut_frames(summary);
     let reasons = &mut summary.invalid_reasons;

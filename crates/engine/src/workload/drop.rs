@@ -1,7 +1,7 @@
 //! A lane that only receives: verifies, counts by sequence number, and drops.
 //!
-//! Nobody tells this end what was sent; the sequence numbers do. A flow's first packet is where counting begins. What
-//! the numbers skip is lost until it comes after all, so the lost of one row can be negative.
+//! This end does not know what was sent, except from the sequence numbers. Counting begins at a flow's first packet.
+//! Skipped numbers are lost until they come after all, so the lost packets of one row can be negative.
 
 mod verifier;
 
@@ -85,7 +85,7 @@ impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
 }
 
 impl<Q: Queue> Drop<'_, Q> {
-    /// Answers those frames of the burst that ask, and counts the rest of those that are not UDP.
+    /// Answers those frames of the burst that ask, and counts the other frames that are not UDP.
     #[cold]
     fn attend(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) {
         let all = self.incoming.len();

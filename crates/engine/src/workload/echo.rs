@@ -1,5 +1,5 @@
-//! What a reflector does beside turning: on payload paths, where the kernel turns headers, the rules of who is
-//! answered; on all paths the probes that tell a loop from a sender that repeats itself.
+//! Work of a reflector beside turning: on payload paths, where the kernel turns headers, the rules on which packets are
+//! answered; on all paths the probes that distinguish a loop from a sender that repeats itself.
 
 use crate::workload::loop_guard::Sampler;
 use crate::workload::reflect::Counts;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 pub(crate) struct Echo<'f> {
     filter: &'f ReflectFilter,
     loops: Loops,
-    /// Where the packet before came from, which can be answered.
+    /// Source of the packet before, which can be answered.
     known: Option<SocketAddr>,
 }
 
@@ -26,7 +26,7 @@ impl<'f> Echo<'f> {
         }
     }
 
-    /// Takes out of the burst what is not sent back.
+    /// Takes frames that are not sent back out of the burst.
     #[inline]
     pub(crate) fn turn<F: Frame>(&mut self, burst: &mut Burst<F>, sampler: &mut Sampler, counts: &mut Counts) {
         let (mut next, step) = sampler.of(burst.len());
@@ -44,7 +44,7 @@ impl<'f> Echo<'f> {
         }
     }
 
-    /// `weight`: for how many packets it counts, if it is looked at.
+    /// Checks one frame. `weight`: number of packets that it counts for, if it is looked at.
     #[inline]
     fn judge<F: Frame>(
         &mut self,
@@ -85,7 +85,7 @@ impl<'f> Echo<'f> {
         match self.loops.look(source, bytes, Sum::ZERO.bytes(bytes).fold(), weight) {
             Look::Ordinary => Ok(()),
             Look::Withheld => Err(Left::Probed),
-            // Too little room: the next has its turn.
+            // Too little room: the next frame has its turn.
             Look::Probe(_) if frame.capacity() < PROBE_LEN => Ok(()),
             Look::Probe(probe) => {
                 frame.set_len(PROBE_LEN);
@@ -97,7 +97,7 @@ impl<'f> Echo<'f> {
     }
 }
 
-/// Takes out what is marked.
+/// Takes the marked frames out of the burst.
 #[cold]
 fn leave<F: Frame>(burst: &mut Burst<F>, counts: &mut Counts) {
     let mut i = 0;
@@ -111,7 +111,7 @@ fn leave<F: Frame>(burst: &mut Burst<F>, counts: &mut Counts) {
     });
 }
 
-/// Looks at some of the frames that were turned, and makes a probe of one where it is due.
+/// Looks at some of the frames that were turned, and makes a probe of one if a probe is due.
 #[inline]
 pub(crate) fn probe_frames<F: Frame>(
     burst: &mut Burst<F>,

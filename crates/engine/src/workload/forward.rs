@@ -1,8 +1,8 @@
-//! A lane that takes frames from one port to another, or sends them back out of the one they came in by.
+//! A lane that takes frames from one port to another, or sends them back out of the port they came in by.
 //!
 //! A lane that owns a queue of each port of a pair serves both directions in turn; with the directions split it serves
-//! one. A direction is a [`Way`]; what differs between ports whose queues share packet memory and ports whose queues do
-//! not is its [`Step`]: a frame is moved or copied, which is decided at compile time.
+//! one. A direction is a [`Way`]. Its [`Step`] is the difference between ports whose queues share packet memory and
+//! ports whose queues do not: a frame is moved or copied, which is decided at compile time.
 
 mod held;
 mod job;
@@ -32,23 +32,23 @@ const ALTERNATE: Duration = Duration::from_micros(100);
 
 /// The queues of a lane, and the ways between them.
 trait Ways {
-    /// Takes what has come on every way; true when anything has, or what was held has gone.
+    /// Moves the frames that have come on every way; true when any has come, or a held one has gone.
     fn turn(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) -> bool;
-    /// When what is held must go, ns; `u64::MAX` when nothing is.
+    /// Returns when held frames must go, ns; `u64::MAX` when none is held.
     fn due_ns(&self) -> u64;
-    /// Sends what is held.
+    /// Sends held frames.
     fn release(&mut self, lane: &Lane<'_>, recorder: &mut Recorder<'_>);
-    /// Sleeps until something may have come.
+    /// Sleeps until frames may have come.
     fn sleep(&mut self, timeout: Duration) -> Result<()>;
-    /// The receive rings, and how full they are: of the lane's port, or of the pair's two.
+    /// Returns the receive rings, and how full they are: of the lane's port, or of the pair's two.
     fn rx_rooms(&self) -> [Option<RxRoom>; RINGS];
     fn rx_fills(&mut self) -> [Option<u64>; RINGS];
-    /// Pushes out what the paths hold back, and tells what was counted: at the lane's port, or at the pair's two.
+    /// Pushes out frames that the paths hold back, and returns the counts: at the lane's port, or at the pair's two.
     fn finish(&mut self) -> Vec<PortCounts>;
 }
 
 /// Runs the lane until the end of the run.
-/// `at` has the places of the ports that `ways` serves among all `ports` of the run.
+/// `at` contains the places of the ports that `ways` serves among all `ports` of the run.
 fn run(lane: Lane<'_>, ways: impl Ways, recorder: Recorder<'_>, at: ForwardSeat, ports: usize) -> LaneOutcome {
     lane.run(Forward { ways, at, ports }, recorder)
 }
@@ -104,7 +104,7 @@ impl<'r, W: Ways> Rounds<'r> for Forward<W> {
     }
 }
 
-/// One queue: what comes in goes back out.
+/// One queue: frames that come in go back out.
 struct Alone<'l, 'r, Q: Queue> {
     queue: &'l mut Q,
     way: Way<'r, Q::Frame, Q, way::Move>,
@@ -167,10 +167,10 @@ struct Pair<'l, 'r, A: Queue, B: Queue, S> {
     b: &'l mut B,
     there: Option<Way<'r, A::Frame, B, S>>,
     back: Option<Way<'r, B::Frame, A, S>>,
-    /// Turns in which something came since the lane last slept, and when that was.
+    /// Turns in which packets came since the lane last slept, and the end of that sleep.
     turns: u32,
     awake: Instant,
-    /// Which queue is waited for next, where both can't be.
+    /// Whether the second queue is waited for next, if both can't be.
     wait_for_b: bool,
 }
 
@@ -212,7 +212,7 @@ where
 
     fn sleep(&mut self, timeout: Duration) -> Result<()> {
         match (&self.there, &self.back) {
-            // What the other queue could not push out at once must not lie there until the next frame comes.
+            // Frames that the other queue could not push out at once must not lie there until the next frame comes.
             (Some(_), None) => self.b.flush().and_then(|()| self.a.wait(RX, timeout)),
             (None, Some(_)) => self.a.flush().and_then(|()| self.b.wait(RX, timeout)),
             _ => {
@@ -223,7 +223,7 @@ where
         }
     }
 
-    /// Nothing is received by a queue that no way begins at.
+    /// Returns the rings of queues that a way begins at: the others receive nothing.
     fn rx_rooms(&self) -> [Option<RxRoom>; RINGS] {
         [
             self.there.as_ref().and_then(|_| self.a.rx_room()),

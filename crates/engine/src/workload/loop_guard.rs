@@ -1,4 +1,4 @@
-//! Which of the packets that are sent back are looked at, so that none goes round for ever: see [`mpps_wire::Loops`].
+//! Choice of the reflected packets that are looked at, so that none goes round for ever: see [`mpps_wire::Loops`].
 //!
 //! A look costs as much as some packets on the fastest paths, so of a large burst only one packet is looked at, and
 //! counts for all. A packet that goes round alone comes in bursts of its own, and is looked at each time.
@@ -7,11 +7,11 @@ use mpps_io::Reason;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// Bursts of up to so many are looked at whole, and from so many on only one of all is.
+/// Sizes of bursts: up to the first all packets are looked at, from the second on only one of all is.
 const SMALL: usize = 4;
 const LARGE: usize = 16;
 
-/// The secret of this process: all its lanes know each other's probes.
+/// Returns the secret of this process: all its lanes know each other's probes.
 pub(crate) fn secret() -> [u64; 2] {
     static SECRET: OnceLock<[u64; 2]> = OnceLock::new();
     *SECRET.get_or_init(|| [0, 1].map(|n| RandomState::new().hash_one(n)))
@@ -22,7 +22,8 @@ pub(crate) fn secret() -> [u64; 2] {
 pub(crate) struct Sampler(u64);
 
 impl Sampler {
-    /// The first of a burst of `len` to look at, and the distance to the next, which is what each counts for.
+    /// Returns the first packet of a burst of `len` to look at, and the distance to the next. Each counts for as many
+    /// packets as that distance.
     #[inline]
     pub(crate) fn of(&mut self, len: usize) -> (usize, usize) {
         let step = match len {
@@ -38,7 +39,7 @@ impl Sampler {
     }
 }
 
-/// A sentence for each thing that kept packets from going round, given how often each reason was counted.
+/// Returns a sentence for each thing that kept packets from going round, given how often each reason was counted.
 pub(crate) fn warnings(count: impl Fn(Reason) -> u64) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut tell = |n: u64, text: &str| {

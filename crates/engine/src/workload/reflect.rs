@@ -14,10 +14,10 @@ use mpps_wire::{Finish, Left, ReflectFilter, Reflector, parse_udp};
 use std::time::Duration;
 
 pub(crate) struct Counts {
-    /// Why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
+    /// Reason why each frame of the burst at hand was left; `None`: it was turned. All `None` between bursts.
     pub(crate) marks: [Option<Left>; MAX_BURST],
     pub(crate) left: [u64; Left::COUNT],
-    /// For each of the filter's excluded ports.
+    /// Frames for each of the filter's excluded ports.
     host_ports: Box<[u64]>,
     service: u64,
     not_sent: u64,
@@ -159,7 +159,7 @@ impl<Q: Queue> Reflect<'_, Q> {
     }
 }
 
-/// A frame whose headers are not those that are looked at first: why it was not turned, if it was not.
+/// Turns a frame whose headers are not the most common ones; returns why it was not turned, if it was not.
 #[inline(never)]
 fn turn_other<F: Frame>(frame: &mut F, reflector: &mut Reflector<'_>) -> Option<Left> {
     let finish = match frame.rx_checksum() {
@@ -212,7 +212,7 @@ fn sort_out<F: Frame>(
     burst.swap(turned);
 }
 
-/// Sends the burst; waits for room a little, or not at all, and gives up what the path still refuses then.
+/// Sends the burst; waits for room a little, or not at all, and gives up frames that the path still refuses then.
 #[inline]
 fn send_back<Q: Queue>(
     lane: &Lane<'_>,
@@ -250,7 +250,7 @@ fn send_back<Q: Queue>(
     }
 }
 
-/// Drops what the path did not take.
+/// Drops frames that the path did not take.
 #[cold]
 fn give_up<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, counts: &mut Counts) {
     let left = burst.len() as u64;
@@ -259,7 +259,7 @@ fn give_up<F: Frame>(lane: &Lane<'_>, burst: &mut Burst<F>, counts: &mut Counts)
     burst.clear();
 }
 
-/// The reason by which a frame is counted that is not reflected.
+/// Returns the reason by which a frame that is not reflected is counted.
 pub(crate) fn reason(left: Left) -> Reason {
     match left {
         Left::TooShort => Reason::TooShort,

@@ -11,15 +11,15 @@ use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use std::time::Duration;
 
-/// Time in which the path takes nothing is booked this often while it lasts, ns.
+/// Time between two bookings while the path takes nothing, ns.
 const BOOK_BLOCKED_NS: u64 = 1_000_000;
 
-/// How often a lane that receives no test packets looks for somebody who asks for our addresses, ns.
+/// Time between two looks for questions for our addresses, on a lane that receives no test packets, ns.
 const ATTEND_EVERY_NS: u64 = 10_000_000;
-/// Bursts of one such look, at the most: it must not keep the lane from sending.
+/// Most bursts of one such look: it must not keep the lane from sending.
 const LOOK_BURSTS: usize = 4;
 
-/// Runs the lane until the end of the run and, where it receives, of the settle time.
+/// Runs the lane until the end of the run and, if it receives, of the settle time.
 #[inline]
 pub(crate) fn run<'r, Q: Queue, C: Codec>(
     mut lane: Lane<'r>,
@@ -51,15 +51,15 @@ struct Traffic<'l, 'g, 'r, Q: Queue, C> {
     codec: &'l C,
     generator: Option<Generator<'g>>,
     receiver: Option<Receiver<'g>>,
-    /// Where it books what it receives, if that goes another way than what it sends.
+    /// Recorder of received packets, if they go another way than sent ones.
     arrivals: Option<Recorder<'r>>,
     incoming: Burst<Q::Frame>,
-    /// Made and not yet taken by the path.
+    /// Frames that are written and not yet taken by the path.
     pending: Burst<Q::Frame>,
     answers: Burst<Q::Frame>,
-    /// Until when it is booked that the path takes nothing, ns; 0: it takes.
+    /// Time in ns up to which it is booked that the path takes nothing; 0: it takes frames.
     blocked_to: u64,
-    /// When to look again for somebody who asks for our addresses, ns.
+    /// Time in ns of the next look for questions for our addresses.
     attend_at: u64,
     settle_ns: u64,
 }
@@ -94,7 +94,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
             }
         }
         if lane.control.gone() {
-            // Nothing moves any more: what was due until now counts as missed.
+            // Nothing moves any more: departures that were due until now count as missed.
             if let Some(generator) = &mut self.generator {
                 generator.give_up(now, &mut self.pending, recorder);
             }
@@ -114,7 +114,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                     generator.give_up(end_ns, &mut self.pending, recorder);
                     Ok(false)
                 }
-                // What is missed meanwhile is booked as the time is read.
+                // Departures that are missed meanwhile are booked as the time is read.
                 false => Err(no_carrier(lane)),
             };
             match stepped {
@@ -204,7 +204,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
     }
 }
 
-/// The path would take packets and lose them: the collector has seen the link go down.
+/// Returns an error, as the path would take packets and lose them: the collector has seen the link go down.
 #[cold]
 fn no_carrier(lane: &Lane<'_>) -> Error {
     let by = lane.control.closed_by(lane.port);
@@ -212,8 +212,8 @@ fn no_carrier(lane: &Lane<'_>) -> Error {
     Error::new("send test packets by", by, cause, ErrorKind::LinkDown)
 }
 
-/// Counts the time up to `now` in which the path took nothing, as the device's where that is down; returns up to when
-/// that is done, 0 where it takes again.
+/// Counts the time up to `now` in which the path took nothing, or as time of the device if it is down. Returns the time
+/// up to which this is booked; 0: the path takes frames again.
 #[cold]
 fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recorder: &mut Recorder<'_>) -> u64 {
     let napped = lane.napped_ns.take();
@@ -229,7 +229,7 @@ fn book_blocked(lane: &Lane<'_>, blocked: bool, blocked_to: u64, now: u64, recor
     if blocked { now } else { 0 }
 }
 
-/// Takes what has come to a lane that receives no test packets, and answers those that ask.
+/// Takes frames that have come to a lane that receives no test packets, and answers those that ask.
 #[cold]
 fn look_round<Q: Queue>(lane: &Lane<'_>, queue: &mut Q, incoming: &mut Burst<Q::Frame>, answers: &mut Burst<Q::Frame>) {
     for _ in 0..LOOK_BURSTS {

@@ -1,4 +1,4 @@
-//! For each network device: how the `dpdk` path can use it, and the one command that is missing.
+//! For each network device: how the `dpdk` path can use it, and the command that is still needed.
 
 use super::dpdk::{Facts, ONE_LANE};
 use super::finding::{Area, Report, Status};
@@ -52,7 +52,7 @@ const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
 
 const WHY: &str = "DPDK's own drivers replace the kernel's; its virtual devices work on top of the kernel's";
 
-/// The line of an interface.
+/// Adds the finding for an interface.
 pub(super) fn interface(facts: &Facts<'_>, name: &str, area: &mut Area<'_>) {
     let has = |d: &&Device| d.interfaces.iter().any(|i| i == name);
     match facts.devices.iter().find(has) {
@@ -64,7 +64,7 @@ pub(super) fn interface(facts: &Facts<'_>, name: &str, area: &mut Area<'_>) {
     }
 }
 
-/// Devices wanted by address, or all without an interface.
+/// Adds findings for the devices wanted by address, or for all devices without an interface.
 pub(super) fn by_address(facts: &Facts<'_>, wanted: &[String], report: &mut Report) {
     let asked = |d: &&Device| match wanted {
         [] => d.interfaces.is_empty(),
@@ -76,7 +76,7 @@ pub(super) fn by_address(facts: &Facts<'_>, wanted: &[String], report: &mut Repo
     }
 }
 
-/// Whether `name` is the address of a device, which [`by_address`] reports on.
+/// Returns whether `name` is the address of a device, which [`by_address`] reports on.
 pub(super) fn is_address(facts: &Facts<'_>, name: &str) -> bool {
     facts.devices.iter().any(|d| d.address == name)
 }
@@ -99,7 +99,7 @@ fn add(facts: &Facts<'_>, device: &Device, name: Option<&str>, area: &mut Area<'
     area.add(status, "dpdk", finding, WHY, &command);
 }
 
-/// One that VFIO or UIO has.
+/// Returns the finding for a device that VFIO or UIO drives.
 fn handed_over(facts: &Facts<'_>, device: &Device, driver: &str) -> (Status, String, String) {
     let Device { address, id, .. } = device;
     let usable = format!("{driver} has it: dpdk:{address}, given that DPDK has a driver for {id}");
@@ -117,7 +117,7 @@ fn handed_over(facts: &Facts<'_>, device: &Device, driver: &str) -> (Status, Str
     (Status::Ok, format!("{usable}; no IOMMU: root only"), String::new())
 }
 
-/// One whose kernel driver stays: DPDK asks it for queues by RDMA verbs.
+/// Returns the finding for a device whose kernel driver stays: DPDK asks that driver for queues by RDMA verbs.
 fn bifurcated(facts: &Facts<'_>, device: &Device, library: &str, module: &str) -> (Status, String, String) {
     let address = &device.address;
     let stays = "it stays with the kernel's driver";
@@ -140,7 +140,7 @@ fn bifurcated(facts: &Facts<'_>, device: &Device, library: &str, module: &str) -
     )
 }
 
-/// One that the kernel, or nobody, drives.
+/// Returns the finding for a device with a kernel driver, or with none.
 fn with_kernel(facts: &Facts<'_>, device: &Device, driver: &str, name: Option<&str>) -> (Status, String, String) {
     let known = HANDED_OVER
         .iter()
@@ -180,7 +180,7 @@ fn with_kernel(facts: &Facts<'_>, device: &Device, driver: &str, name: Option<&s
     (Status::Info, finding, steps.join(" && "))
 }
 
-/// What the host loses with the interfaces.
+/// Returns the consequence of losing the interfaces.
 fn loss(facts: &Facts<'_>, interfaces: &[String]) -> String {
     if interfaces.is_empty() {
         return String::new();
@@ -192,7 +192,7 @@ fn loss(facts: &Facts<'_>, interfaces: &[String]) -> String {
     }
 }
 
-/// The driver that can hand the device over.
+/// Returns the driver that can hand the device over.
 fn handler(facts: &Facts<'_>, device: &Device) -> Option<&'static str> {
     let usable = |option, module| facts.kernel.has(option, module) != Presence::Absent;
     // The parameter is there if the kernel was built with it.
@@ -222,7 +222,7 @@ fn allow_no_iommu(facts: &Facts<'_>) -> &'static str {
     }
 }
 
-/// What comes before the binding.
+/// Returns the steps before the binding.
 fn prepare(facts: &Facts<'_>, device: &Device, to: &str) -> Vec<String> {
     let mut steps = Vec::new();
     if !device.iommu {
@@ -246,7 +246,7 @@ fn bind(facts: &Facts<'_>, device: &Device, to: &str) -> Vec<String> {
         return vec![format!("driverctl {other}set-override {address} {to}")];
     }
     if device.bus == Bus::Pci && facts.machine.has_tool("dpdk-devbind.py") {
-        // It refuses an interface that routes leave by.
+        // `dpdk-devbind.py` refuses an interface that a route uses.
         let down = device.interfaces.iter().map(|i| format!("ip link set dev {i} down"));
         return down.chain([format!("dpdk-devbind.py -b {to} {address}")]).collect();
     }
@@ -259,7 +259,7 @@ fn bind(facts: &Facts<'_>, device: &Device, to: &str) -> Vec<String> {
     steps
 }
 
-/// A network device of Hyper-V and Azure, which DPDK finds by its MAC address.
+/// Returns the finding for a network device of Hyper-V and Azure, which DPDK finds by its MAC address.
 fn vmbus(facts: &Facts<'_>, device: &Device, name: Option<&str>) -> (Status, String, String) {
     let mac = name.and_then(|n| facts.machine.read(&format!("/sys/class/net/{n}/address")));
     let port = format!("dpdk:mac={}", mac.as_deref().unwrap_or("MAC"));

@@ -26,7 +26,7 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
     clock(machine, report, &flags);
 }
 
-/// Whether the firmware says that this is a virtual machine. On arm64 no flag of the processor does.
+/// Returns whether the firmware shows that this is a virtual machine. On arm64 no flag of the processor does.
 fn is_virtual(machine: &Machine, vendor: &str, product: &str) -> bool {
     const NAMES: [&str; 9] = [
         "QEMU",
@@ -39,7 +39,7 @@ fn is_virtual(machine: &Machine, vendor: &str, product: &str) -> bool {
         "OpenStack",
         "Parallels",
     ];
-    // QEMU's `virt`, where no firmware is between it and the kernel.
+    // QEMU's `virt`, if there is no firmware between it and the kernel.
     let tree = machine.read("/proc/device-tree/compatible").unwrap_or_default();
     NAMES.iter().any(|name| vendor.contains(name) || product.contains(name))
         || (vendor == "Amazon EC2" && !product.contains(".metal"))
@@ -104,7 +104,7 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     if let Some(load) = machine.read("/proc/loadavg").and_then(|text| parse::load(&text)) {
         let finding = format!("{load:.2} threads wanted a core, on average over the last minute");
         let why = "a lane whose core others want waits for milliseconds, and the run is not valid";
-        // A run needs a core at least.
+        // A run needs at least one core.
         let (grade, note, command) = match load > count.saturating_sub(1).max(1) as f64 {
             _ if count == 0 => (Status::Info, ", of how many is not known", ""),
             true => (Status::Warn, ": less than a core is free", "top -H -o %CPU"),
@@ -143,7 +143,7 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     } else {
         "1".into()
     };
-    // The command where we know how this host boots; elsewhere the argument's name, for whoever does.
+    // The command if it is known how this host boots; otherwise the argument's name.
     let boot = |arguments: &str| match count {
         0 | 1 => (String::new(), String::new()),
         _ => match boot_command(machine, arguments) {
@@ -196,14 +196,14 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     }
 }
 
-/// Numbers of cores as a list: `0-3,6`.
+/// Returns numbers of cores as a list: `0-3,6`.
 fn cores_text(cores: &[usize]) -> String {
     let cores: crate::isolate::Cpus = cores.iter().copied().collect();
     cores.list()
 }
 
-/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots,
-/// and in a container, which does not boot it.
+/// Returns the command that adds arguments to the kernel's command line for the next start. `None` if it is not known
+/// how this host boots, or in a container, which does not boot the host.
 pub(super) fn boot_command(machine: &Machine, arguments: &str) -> Option<String> {
     const DEFAULTS: &str = "/etc/default/grub";
     if machine.is_container() {
@@ -224,13 +224,14 @@ pub(super) fn boot_command(machine: &Machine, arguments: &str) -> Option<String>
     ))
 }
 
-/// The tightest CPU quota of this process's control group and those above it, in cores, and what lifts it.
+/// Returns the tightest CPU quota of this process's control group and those above it, in cores, and the command that
+/// lifts it.
 fn quota(machine: &Machine) -> Option<(f64, String)> {
     let tree = machine.tree();
     let (cores, file, lifted) = Groups::of(tree.root()).cores()?;
     let file = Path::new("/").join(file.strip_prefix(tree.root()).ok()?);
     let file = file.to_str()?;
-    // A path through this process's descriptors is of no use to the reader.
+    // A path through this process's descriptors does not help the reader.
     let named = !file.starts_with("/proc/self/fd/");
     let command = match named && machine.can_be_set(file) {
         true => format!("echo {lifted} > {file}"),

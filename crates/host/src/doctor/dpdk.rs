@@ -1,5 +1,5 @@
-//! What the `dpdk` path finds on this host beside devices: the build, DPDK's drivers, memory, and what its virtual
-//! devices stand on. Devices are in [`super::bind`].
+//! Findings on the `dpdk` path other than devices: the build, DPDK's drivers, memory, and the requirements of its
+//! virtual devices. Devices are in [`super::bind`].
 
 use super::finding::{Area, Report, Status};
 use super::kernel::{Kernel, Presence};
@@ -8,14 +8,14 @@ use super::parse;
 use super::pci::{self, Device};
 use crate::tool;
 
-/// Where DPDK's shared libraries look for drivers, as distributions and `ninja install` place them; each holds
-/// `pmds-ABI` directories.
+/// Directories in which DPDK's shared libraries look for drivers, as distributions and `ninja install` place them. Each
+/// contains `pmds-ABI` directories.
 const LIBRARIES: [&str; 4] = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"];
 
 /// Drivers of virtual devices, by the name of their library.
 const VIRTUAL: [&str; 8] = ["memif", "af_packet", "af_xdp", "tap", "ring", "null", "pcap", "virtio"];
 
-/// What makes flow rules of `net_tap`: option and module.
+/// Kernel parts that make flow rules of `net_tap`: option and module.
 const TRAFFIC_CONTROL: [(&str, &str); 5] = [
     ("CONFIG_NET_CLS_FLOWER", "cls_flower"),
     ("CONFIG_NET_SCH_MULTIQ", "sch_multiq"),
@@ -24,13 +24,13 @@ const TRAFFIC_CONTROL: [(&str, &str); 5] = [
     ("CONFIG_NET_ACT_SKBEDIT", "act_skbedit"),
 ];
 
-/// Bytes of huge pages for a first run.
+/// Size of huge pages for a first run, bytes.
 const FIRST_RUN: u64 = 1 << 30;
 
-/// What a run with one lane and usual rings asks for, rounded up. With less the path takes normal pages.
+/// Memory for a run with one lane and usual rings, bytes, rounded up. With less the path takes normal pages.
 pub(super) const ONE_LANE: u64 = 128 << 20;
 
-/// What the findings on DPDK rest on, read once.
+/// Facts that the findings on DPDK need, read once.
 pub(super) struct Facts<'m> {
     pub(super) machine: &'m Machine,
     pub(super) kernel: Kernel<'m>,
@@ -43,9 +43,9 @@ pub(super) struct Facts<'m> {
     pub(super) devices: Vec<Device>,
     /// Interfaces with a default route.
     pub(super) default_routes: Vec<String>,
-    /// Where the drivers are.
+    /// Directory of the drivers.
     directory: Option<String>,
-    /// The DPDK that this build was made with.
+    /// Version of the DPDK that this build was made with.
     build: Option<&'m str>,
 }
 
@@ -65,13 +65,14 @@ impl<'m> Facts<'m> {
         }
     }
 
-    /// Whether the library of a driver is missing, as far as can be seen.
+    /// Returns whether the library of a driver is missing, if that can be seen.
     pub(super) fn lacks_driver(&self, name: &str) -> bool {
         self.drivers.as_ref().is_some_and(|all| !all.iter().any(|d| d == name))
     }
 }
 
-/// `pmds-23.0` of 22.11: the ABI is that of the last November release, named after the year to come.
+/// Returns the directory of the drivers: `pmds-23.0` for 22.11. The ABI is that of the last November release, named
+/// after the year to come.
 fn driver_directory(machine: &Machine, build: Option<&str>) -> Option<String> {
     let abi = build.and_then(parse::kernel_version).map(|(year, month)| {
         let abi = if month >= 11 { year + 1 } else { year };
@@ -98,7 +99,7 @@ fn driver_directory(machine: &Machine, build: Option<&str>) -> Option<String> {
         .next_back()
 }
 
-/// Names of network drivers: `mlx5` of `librte_net_mlx5.so.23.0`.
+/// Returns the names of network drivers: `mlx5` for `librte_net_mlx5.so.23.0`.
 fn drivers_in(machine: &Machine, dir: &str) -> Vec<String> {
     let mut names: Vec<String> = machine
         .list(dir)
@@ -122,7 +123,7 @@ fn free_huge_pages(machine: &Machine) -> u64 {
     machine.list(DIR).iter().filter_map(bytes).sum()
 }
 
-/// The line among the paths: whether this build has the path.
+/// Adds the finding among the paths: whether this build has the path.
 pub(super) fn path(facts: &Facts<'_>, area: &mut Area<'_>) {
     let why = "a path that does not work here can't be measured here";
     if let Some(version) = facts.build {
@@ -145,7 +146,7 @@ pub(super) fn path(facts: &Facts<'_>, area: &mut Area<'_>) {
     area.add(Status::Info, "dpdk", finding, why, command);
 }
 
-/// The area `dpdk`.
+/// Adds the area `dpdk`.
 pub(super) fn examine(facts: &Facts<'_>, report: &mut Report) {
     let mut area = report.area("dpdk");
     drivers(facts, &mut area);
@@ -160,7 +161,7 @@ pub(super) fn examine(facts: &Facts<'_>, report: &mut Report) {
 fn drivers(facts: &Facts<'_>, area: &mut Area<'_>) {
     let why = "DPDK loads its drivers from there when it starts";
     let (Some(dir), Some(names)) = (&facts.directory, &facts.drivers) else {
-        // Without DPDK in this build nobody looks for them.
+        // A build without DPDK does not use the drivers.
         let (status, command) = match facts.build {
             Some(_) => (Status::Warn, "apt-get install -y librte-meta-net"),
             None => (Status::Info, ""),
@@ -193,7 +194,8 @@ fn drivers(facts: &Facts<'_>, area: &mut Area<'_>) {
     }
 }
 
-/// The size that a system is set to differs: 2 MiB with pages of 4 KiB, 512 MiB with those of 64 KiB.
+/// Returns the command that makes huge pages. Their default size differs: 2 MiB with pages of 4 KiB, 512 MiB with pages
+/// of 64 KiB.
 fn make_huge_pages(machine: &Machine) -> String {
     let all = machine.read("/proc/meminfo").unwrap_or_default();
     let size = all.lines().find_map(|line| {
@@ -299,7 +301,7 @@ fn bpf_file_system(facts: &Facts<'_>, area: &mut Area<'_>) {
     if mounted {
         area.add(Status::Ok, "net_af_xdp", "/sys/fs/bpf is mounted", why, "");
     } else {
-        // `ip netns exec` mounts a new /sys, without what was mounted below the old one.
+        // `ip netns exec` mounts a new /sys, which lacks everything that was mounted below the old one.
         let finding = "/sys/fs/bpf is not mounted (nor is it at first in a namespace): the program is loaded alone";
         area.add(Status::Info, "net_af_xdp", finding, why, "mount -t bpf bpf /sys/fs/bpf");
     }

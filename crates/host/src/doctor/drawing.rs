@@ -1,9 +1,9 @@
 //! The host as a drawing (SVG): memory nodes with their cores, which threads share a core and which cores a cache,
 //! network devices at the node that they are plugged into, and the cores that their interrupts go to.
 //!
-//! A device is joined to cores by its colour, not by lines: 64 queues make 64 of those. The drawing needs no script and
-//! no font of its own, follows the viewer's light or dark scheme, and says in the titles of its parts what is too long
-//! for them.
+//! A device is linked to cores by its colour, not by lines: 64 queues would make 64 lines. The drawing needs no script
+//! and no font of its own, and follows the viewer's light or dark scheme. Texts that do not fit are in the titles of
+//! its parts.
 
 mod sheet;
 #[cfg(test)]
@@ -18,20 +18,20 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// Cores that share a last-level cache.
 struct Group {
-    /// `L3 32 MiB`; empty: none is known.
+    /// Name and size of the cache, such as `L3 32 MiB`; empty: not known.
     cache: String,
-    /// Threads of each core.
+    /// Threads per core.
     cores: Vec<Vec<usize>>,
 }
 
 struct Node {
-    /// `None`: the kernel names no nodes.
+    /// Number of the node; `None`: the kernel names no nodes.
     number: Option<usize>,
     memory: String,
     groups: Vec<Group>,
 }
 
-/// A network device with a bus.
+/// A network device on a bus.
 struct Nic {
     name: String,
     about: String,
@@ -51,7 +51,7 @@ struct Host {
     allowed: Vec<usize>,
 }
 
-/// Draws it.
+/// Returns the drawing.
 pub(super) fn draw(machine: &Machine) -> String {
     sheet::drawn(&Host::read(machine))
 }
@@ -101,8 +101,8 @@ impl Host {
         }
     }
 
-    /// Interrupts that go to a core, with the place of their device. An interrupt that may go to any core goes to none
-    /// in particular.
+    /// Returns the interrupts that go to a core, with the index of their device. An interrupt that may go to any core
+    /// is not counted for any of them.
     fn interrupts_on(&self, core: usize) -> Vec<(usize, &nic::Interrupt)> {
         let groups = self.nodes.iter().flat_map(|node| &node.groups);
         let all: usize = groups.flat_map(|group| &group.cores).map(Vec::len).sum();
@@ -123,7 +123,7 @@ fn text_of(cores: &[usize]) -> String {
     cores.iter().copied().collect::<Cpus>().list()
 }
 
-/// The nodes with their cores; one without a number where the kernel names none.
+/// Returns the nodes with their cores; one node without a number if the kernel names none.
 fn nodes(machine: &Machine, online: &[usize]) -> Vec<Node> {
     let number = |name: &String| name.strip_prefix("node")?.parse::<usize>().ok();
     let mut numbers: Vec<usize> = machine.list(NODES).iter().filter_map(number).collect();
@@ -158,7 +158,7 @@ fn nodes(machine: &Machine, online: &[usize]) -> Vec<Node> {
     }
 }
 
-/// How many cores there are, and threads where there are more of these.
+/// Returns the number of cores, and of threads if there are more threads than cores.
 fn counted<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> String {
     let all = nodes
         .into_iter()
@@ -176,7 +176,7 @@ fn gib(kib: u64) -> String {
     format!(", {:.1} GiB of memory", kib as f64 / f64::from(1 << 20))
 }
 
-/// Cores of a node by their last-level cache.
+/// Returns the cores of a node by their last-level cache.
 fn groups(machine: &Machine, online: &[usize]) -> Vec<Group> {
     let mut groups: Vec<(Vec<usize>, Group)> = Vec::new();
     let mut seen: Vec<usize> = Vec::new();
@@ -214,7 +214,7 @@ fn groups(machine: &Machine, online: &[usize]) -> Vec<Group> {
 
 struct Cache {
     level: u32,
-    /// `L1d 32 KiB`.
+    /// Name and size of the cache: `L1d 32 KiB`.
     name: String,
     size: String,
     shared: Vec<usize>,
@@ -244,7 +244,7 @@ fn caches(machine: &Machine, core: usize) -> Vec<Cache> {
     indices.filter_map(cache).collect()
 }
 
-/// Caches below the last level that a core shares with its threads alone.
+/// Returns the caches below the last level that a core shares only with its own threads.
 fn own_caches(machine: &Machine, core: Option<usize>) -> String {
     let Some(core) = core else { return String::new() };
     let siblings = machine.read(&format!("{CPU}/cpu{core}/topology/thread_siblings_list"));
@@ -258,7 +258,7 @@ fn own_caches(machine: &Machine, core: Option<usize>) -> String {
     own.map(|cache| cache.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Network devices, with an interface or handed to user space, and interfaces without a device.
+/// Returns network devices, with an interface or handed to user space, and interfaces without a device.
 fn devices(machine: &Machine) -> (Vec<Nic>, Vec<(String, String)>) {
     let (mut nics, mut others) = (Vec::new(), Vec::new());
     let node_of = |dirs: [String; 2]| {

@@ -1,7 +1,7 @@
-//! What `ethtool` prints; pure.
+//! Parses the output of `ethtool`; pure.
 
-/// A pair of tables, as `-l` (channels) and `-g` (rings) print them: the largest and the current values by name
-/// (`RX`, `TX`, `Combined`). What the device does not have (`n/a`) is left out.
+/// A pair of tables, in the output of `-l` (channels) and `-g` (rings): the largest and the current values by name
+/// (`RX`, `TX`, `Combined`). Values that the device does not have (`n/a`) are left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     largest: Vec<(String, u64)>,

@@ -1,15 +1,15 @@
-//! Findings and the report that they make.
+//! Findings, and the report of them.
 
 use std::io::{self, Write};
 
 use mpps_sys::text::Harmless;
 use serde::Serialize;
 
-/// How good or bad a finding is.
+/// Grade of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// The checked part is in order.
     Ok,
     /// Worth knowing.
     Info,
@@ -45,13 +45,13 @@ impl Status {
 pub struct Finding {
     /// Group: `paths`, `cores`, `clock`, …, `nic eth0`.
     pub area: String,
-    /// What was looked at: `af_packet`, `rmem_max`, `queues`.
+    /// Subject of the check: `af_packet`, `rmem_max`, `queues`.
     pub item: String,
-    /// How good or bad it is.
+    /// Grade of the finding.
     pub status: Status,
-    /// What was found.
+    /// Result of the check.
     pub finding: String,
-    /// Why it matters.
+    /// Reason why the result matters.
     pub why: String,
     /// The command that improves it, for a root shell.
     pub command: Option<String>,
@@ -64,23 +64,24 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-/// How many findings there are of each status.
+/// Number of findings of each status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Of [`Status::Ok`].
+    /// Number of findings with [`Status::Ok`].
     pub ok: usize,
-    /// Of [`Status::Info`].
+    /// Number of findings with [`Status::Info`].
     pub info: usize,
-    /// Of [`Status::Warn`].
+    /// Number of findings with [`Status::Warn`].
     pub warn: usize,
-    /// Of [`Status::Fail`].
+    /// Number of findings with [`Status::Fail`].
     pub fail: usize,
 }
 
-/// Item of the finding that tells of an interface that is not there.
+/// Item of a finding about an interface that does not exist.
 pub(super) const ABSENT: &str = "interface";
 
-/// The file that a command writes, if that is all it does: `sysctl -w KEY=VALUE`, `echo VALUE > FILE`.
+/// Returns the file that a command writes, if the command does nothing else: `sysctl -w KEY=VALUE`,
+/// `echo VALUE > FILE`.
 fn written(command: &str) -> Option<String> {
     if let Some(setting) = command.strip_prefix("sysctl -w ") {
         let (key, _) = setting.split_once('=')?;
@@ -118,7 +119,7 @@ impl Report {
         }
     }
 
-    /// Adds what was removed before the host was looked at.
+    /// Adds leftovers that were removed before the host was examined.
     pub fn removed(&mut self, lines: &[String]) {
         let mut area = self.area("left over");
         for line in lines {
@@ -127,7 +128,7 @@ impl Report {
         }
     }
 
-    /// Takes back commands that write what can't be written here, which the finding then says.
+    /// Removes commands that write a file which can't be written here; the finding then says so.
     pub(super) fn drop_impossible(&mut self, can_be_set: impl Fn(&str) -> bool) {
         for finding in &mut self.findings {
             let Some(path) = finding.command.as_deref().and_then(written) else {
@@ -140,7 +141,7 @@ impl Report {
         }
     }
 
-    /// How many findings there are of each status.
+    /// Returns the number of findings of each status.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for finding in &self.findings {
@@ -154,18 +155,19 @@ impl Report {
         counts
     }
 
-    /// The worst status; [`Status::Ok`] when there is no finding.
+    /// Returns the worst status; [`Status::Ok`] when there is no finding.
     pub fn worst(&self) -> Status {
         self.findings.iter().map(|f| f.status).max().unwrap_or(Status::Ok)
     }
 
-    /// An interface or device that was asked about and does not exist: what was found in its place.
+    /// Returns the finding for a requested interface or device that does not exist.
     pub fn absent(&self) -> Option<&str> {
         let absent = |f: &&Finding| f.item == ABSENT && f.status == Status::Fail;
         self.findings.iter().find(absent).map(|f| f.finding.as_str())
     }
 
-    /// Whether a check failed: of one of these interfaces or devices and paths, by name; with none, any at all.
+    /// Returns whether a check failed for one of these interfaces, devices or paths, by name; for an empty list,
+    /// whether any check failed.
     pub fn failed(&self, asked: &[String]) -> bool {
         let about = |f: &Finding, name: &String| match f.area.as_str() {
             "paths" => f.item == *name,
@@ -178,13 +180,13 @@ impl Report {
             .any(|f| f.status == Status::Fail)
     }
 
-    /// Writes the report as aligned text, grouped by area; `colour` sets ECMA-48 colours. The reason is given for
-    /// what is not in order, the command wherever there is one.
+    /// Writes the report as aligned text, grouped by area; `colour` sets ECMA-48 colours. Reasons are shown for
+    /// findings that are not in order, commands wherever there are some.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn render(&self, out: &mut dyn Write, colour: bool, columns: Option<usize>) -> io::Result<()> {
-        // Names of interfaces and drivers are anybody's.
+        // Names of interfaces and drivers may contain anything.
         let out = &mut Harmless(out);
         let paint = |sgr: &str, text: &str| {
             if colour {
@@ -195,7 +197,7 @@ impl Report {
         };
         let width = self.findings.iter().map(|f| f.item.chars().count()).max().unwrap_or(0);
         let indent = " ".repeat(2 + 4 + 2 + width + 2);
-        // Commands stay whole: they are copied.
+        // Commands are not wrapped, because they are copied.
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent.len()).max(MIN_ROOM));
         let mut area = "";
         for f in &self.findings {
@@ -233,10 +235,11 @@ impl Report {
     }
 }
 
-/// Columns that a finding gets on the narrowest of terminals.
+/// Fewest columns of a finding, on the narrowest terminals.
 const MIN_ROOM: usize = 20;
 
-/// Lines of `room` columns at the most, broken between words; a longer word has a line of its own. Never none.
+/// Wraps text between words to lines of at most `room` columns; a longer word has a line of its own. Returns at least
+/// one line.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -1,10 +1,10 @@
-//! What `doctor` does not know where `/proc` or `/sys` is hidden, as some sandboxes have it. A file that is not there
-//! says "no" on a host that shows its files, and nothing on one that hides them.
+//! Findings that `doctor` can't make when `/proc` or `/sys` is hidden, as in some sandboxes. On a host that shows its
+//! files a missing file means "no"; on a host that hides them it means nothing.
 
 use super::finding::{Report, Status};
 use super::machine::Machine;
 
-/// Findings, by area and item, that rest on what is *not* in a file system or folder.
+/// Findings, by area and item, that depend on a file *not* being in a file system or folder.
 const OF_PROC: [(&str, &str); 7] = [
     ("hypervisor", "virtual"),
     ("isolation", "interrupts"),
@@ -14,7 +14,7 @@ const OF_PROC: [(&str, &str); 7] = [
     ("isolation", "--fifo"),
     ("network stack", "irqbalance"),
 ];
-/// Beside those of its two folders.
+/// Findings on `/sys`, besides those on its two folders below.
 const OF_SYS: [(&str, &str); 2] = [("isolation", "workqueues"), ("dpdk", "vfio")];
 const OF_SYSTEM: [(&str, &str); 9] = [
     ("cores", "SMT"),
@@ -29,7 +29,7 @@ const OF_SYSTEM: [(&str, &str); 9] = [
 ];
 const OF_KERNEL: [(&str, &str); 3] = [("hugepages", "sizes"), ("memory", "transparent"), ("dpdk", "memory")];
 
-/// Says of findings that rest on a hidden file system, or a hidden folder of one, that they are not known.
+/// Changes findings that depend on a hidden file system, or a hidden folder of one, to "not known".
 pub(super) fn examine(machine: &Machine, report: &mut Report) {
     let sys = machine.hides("/sys");
     for (root, folder, items) in [

@@ -1,10 +1,10 @@
-//! What `mpps isolate` would change here: for the core that a user would give to lanes first.
+//! Changes that `mpps isolate` would make here, for the cores that a user would give to lanes first.
 
 use super::finding::{Report, Status};
 use super::machine::Machine;
 use crate::isolate::{Boot, Cpus, Kind, Options, Part, Share, Tree, check, journals, plan};
 
-/// What `isolate` would say of a part, as far as that can be told without changing anything.
+/// Returns what `isolate` would report about a part, as far as that is known without changing anything.
 fn finding(tree: &Tree, part: &Part) -> String {
     let refused = part.refused(tree);
     let count = part.steps.len() - refused.len();
@@ -21,9 +21,9 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
     let online = machine
         .read("/sys/devices/system/cpu/online")
         .and_then(|text| Cpus::of_list(&text));
-    // All but the first, where most else of a host runs, that this process can be given.
+    // All cores that this process can be given, except the first, where most other programs run.
     let online: Vec<usize> = online.iter().flat_map(Cpus::iter).collect();
-    // Where the host was started with isolated cores, these.
+    // If the host was started with isolated cores, only these.
     let isolated = machine.read("/sys/devices/system/cpu/isolated");
     let isolated = isolated.and_then(|text| Cpus::of_list(&text)).unwrap_or_default();
     let possible = machine.possible_cores(&online).unwrap_or_else(|| online.clone());

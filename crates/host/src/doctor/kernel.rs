@@ -1,17 +1,17 @@
-//! What the kernel was built with, where that can be known: its configuration, else its modules.
+//! Parts that the kernel was built with, if that is known: from its configuration, else from its modules.
 
 use super::machine::Machine;
 
-/// Whether a part of the kernel can be used.
+/// Availability of a part of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Built in, or a module that is loaded.
+    /// The part is built in, or its module is loaded.
     Ready,
-    /// A module that `modprobe` would load.
+    /// The part is a module that `modprobe` would load.
     Loadable,
-    /// Not built.
+    /// The part was not built.
     Absent,
-    /// Nothing on this host tells.
+    /// Availability is not known on this host.
     Unknown,
 }
 
@@ -24,7 +24,8 @@ pub(super) struct Kernel<'m> {
 }
 
 impl<'m> Kernel<'m> {
-    /// Reads what there is: `/proc/config.gz`, which not every kernel has, else the file that distributions install.
+    /// Reads the sources that exist: `/proc/config.gz`, which not every kernel has, else the file that distributions
+    /// install.
     pub(super) fn of(machine: &'m Machine) -> Self {
         let release = machine.kernel_release();
         let unpacked = machine.run(&["zcat", "/proc/config.gz"]).ok();
@@ -37,7 +38,7 @@ impl<'m> Kernel<'m> {
         }
     }
 
-    /// Presence of what `option` (`CONFIG_VFIO_PCI`) builds as `module` (`vfio-pci`).
+    /// Returns the presence of the part that `option` (`CONFIG_VFIO_PCI`) builds as `module` (`vfio-pci`).
     pub(super) fn has(&self, option: &str, module: &str) -> Presence {
         let loaded = format!("/sys/module/{}", module.replace('-', "_"));
         if self.machine.exists(&loaded) {
@@ -47,7 +48,7 @@ impl<'m> Kernel<'m> {
         let listed = |text: &Option<String>| text.as_ref().map(|t| t.contains(&object));
         match (self.value(option), &self.config) {
             (Some("y"), _) => Presence::Ready,
-            // Named in the configuration, but a container's or a trimmed image may lack the file.
+            // The configuration names it, but the image of a container, or a trimmed one, may lack the file.
             (Some("m"), _) if listed(&self.modules) == Some(false) => Presence::Absent,
             (Some("m"), _) => Presence::Loadable,
             (_, Some(_)) => Presence::Absent,
@@ -60,7 +61,7 @@ impl<'m> Kernel<'m> {
         }
     }
 
-    /// Whether a yes-or-no option is set; `None` where the configuration can't be read.
+    /// Returns whether a yes-or-no option is set; `None` if the configuration can't be read.
     pub(super) fn is_set(&self, option: &str) -> Option<bool> {
         self.config.as_ref().map(|_| self.value(option).is_some())
     }

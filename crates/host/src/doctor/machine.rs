@@ -1,8 +1,8 @@
-//! The machine as the doctor sees it: files under a root, tools that print, and probes that answer.
+//! The machine that the doctor examines: files under a root, output of tools, and answers of probes.
 //!
-//! The live machine's root is `/`. A sample machine is a directory: files under `proc/` and `sys/`, what tools print
-//! under `tool/` (words joined by `_`), the answers of probes under `probe/`, and what drivers can do with XDP, as
-//! bits, under `xdp-features/`.
+//! The live machine's root is `/`. A sample machine is a directory: files under `proc/` and `sys/`, output of tools
+//! under `tool/` (words joined by `_`), answers of probes under `probe/`, and the XDP features of drivers, as bits,
+//! under `xdp-features/`.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -18,26 +18,26 @@ use super::parse;
 use crate::isolate::Tree;
 use crate::tool;
 
-/// The interfaces of the network namespace in which it was mounted.
+/// Folder of interfaces. It shows the network namespace in which it was mounted.
 const SYS_NET: &str = "/sys/class/net";
 
-/// Why a tool printed nothing to read.
+/// Reason why a tool printed nothing to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoOutput {
-    /// Not installed.
+    /// The tool is not installed.
     Missing,
-    /// It failed: the device lacks what was asked about, or the privilege is missing.
+    /// The tool failed: the device lacks the requested feature, or the privilege is missing.
     Failed,
 }
 
-/// Something to ask the kernel for.
+/// Request to the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Probe {
     /// A UDP socket on the loopback address.
     Udp,
     /// An AF_PACKET socket.
     AfPacket,
-    /// `PACKET_QDISC_BYPASS` on one.
+    /// `PACKET_QDISC_BYPASS` on an AF_PACKET socket.
     QdiscBypass,
     /// An AF_XDP socket.
     AfXdp,
@@ -45,9 +45,9 @@ pub(super) enum Probe {
     IoUring,
     /// A BPF map.
     Bpf,
-    /// To run BPF programs and read maps without any capability.
+    /// Permission to run BPF programs and read maps without any capability.
     BpfUnprivileged,
-    /// A program whose file gives its users nothing; the error says what it gives.
+    /// A program whose file gives no rights to its users; the error names the rights that it gives.
     Lent,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// The machine this runs on.
+    /// Returns the machine that this process runs on.
     pub(super) fn live() -> Self {
         Self {
             root: PathBuf::from("/"),
@@ -66,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// The machine whose files are in a tree.
+    /// Returns the machine whose files are in a tree.
     pub(super) fn of(tree: &Tree) -> Self {
         Self {
             root: tree.root().to_owned(),
@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// Its files alone.
+    /// Returns only its files.
     pub(super) fn tree(&self) -> Tree {
         match self.live {
             true => Tree::live(),
@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// A machine made of samples.
+    /// Returns a machine made of samples.
     #[cfg(test)]
     pub(super) fn sample(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Machine {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The file's text without white space at its ends; `None` when it can't be read.
+    /// Returns the file's text without white space at its ends; `None` when it can't be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         Some(
             String::from_utf8_lossy(&fs::read(self.path(path)).ok()?)
@@ -104,7 +104,8 @@ impl Machine {
         )
     }
 
-    /// The kernel's release. A file tells it of a sample; of this host the kernel does, whatever hides `/proc`.
+    /// Returns the kernel's release. On a sample it comes from a file; on this host from the kernel, even if `/proc` is
+    /// hidden.
     pub(super) fn kernel_release(&self) -> String {
         match self.live {
             true => mpps_sys::probe::kernel_release(),
@@ -112,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// Whether this process may make use of a capability (a number of `linux/capability.h`).
+    /// Returns whether this process may use a capability (a number of `linux/capability.h`).
     pub(super) fn has_capability(&self, number: u32) -> bool {
         match self.live {
             true => privilege::held().contains(CapabilitySet::from_bits_retain(1 << number)),
@@ -120,8 +121,8 @@ impl Machine {
         }
     }
 
-    /// Time between two ticks of the processor's counter, ns, where the processor says it; a sample has the ticks a
-    /// second in `cntfrq`.
+    /// Returns the time between two ticks of the processor's counter, ns, if the processor reports it. A sample has the
+    /// ticks per second in `cntfrq`.
     pub(super) fn tick_ns(&self) -> Option<f64> {
         match self.live {
             true => mpps_sys::clock::tick_ns(),
@@ -129,7 +130,8 @@ impl Machine {
         }
     }
 
-    /// Cores that this process may run on; of a sample, which does not tell, all that are `online`.
+    /// Returns the cores that this process may run on. A sample does not contain that, so all `online` cores are
+    /// returned.
     pub(super) fn allowed_cores(&self, online: &[usize]) -> Vec<usize> {
         match self.live {
             true => mpps_sys::sched::allowed_cores(),
@@ -137,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// Of these cores those that a thread of this process can be given; a sample names them in `cores/possible`.
+    /// Returns the wanted cores that a thread of this process can be given; a sample names them in `cores/possible`.
     pub(super) fn possible_cores(&self, wanted: &[usize]) -> Option<Vec<usize>> {
         match self.live {
             true => mpps_sys::sched::possible_cores(wanted),
@@ -145,10 +147,10 @@ impl Machine {
         }
     }
 
-    /// Whether a file system of the kernel's, or a folder of one, is hidden: not mounted, or something else in its
-    /// place. A sample says so by `hidden/proc`, `hidden/sys` and the like.
+    /// Returns whether a kernel file system, or a folder of one, is hidden: not mounted, or covered by something else.
+    /// A sample shows this by `hidden/proc`, `hidden/sys` and the like.
     pub(super) fn hides(&self, root: &str) -> bool {
-        // What every kernel has there.
+        // A file that every kernel has there.
         let sign = match root {
             "/proc" => "/proc/self",
             "/sys" => "/sys/devices",
@@ -164,7 +166,7 @@ impl Machine {
         }
     }
 
-    /// Whether a value can be written there by root: the file is there, and not on what is mounted to be read only.
+    /// Returns whether root can write a value there: the file exists, and is not on a read-only mount.
     pub(super) fn can_be_set(&self, path: &str) -> bool {
         match self.live {
             true => !matches!(
@@ -177,12 +179,12 @@ impl Machine {
         }
     }
 
-    /// The file's one number.
+    /// Returns the one number in a file.
     pub(super) fn number(&self, path: &str) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
 
-    /// Names in a directory, sorted; none when it can't be read.
+    /// Returns the names in a directory, sorted; none when it can't be read.
     pub(super) fn list(&self, path: &str) -> Vec<String> {
         let Ok(dir) = fs::read_dir(self.path(path)) else {
             return Vec::new();
@@ -192,18 +194,19 @@ impl Machine {
         names
     }
 
-    /// Whether the path is there.
+    /// Returns whether the path exists.
     pub(super) fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Whether it is a container: the kernel's command line, its boot loader and its hardware are its host's.
+    /// Returns whether this is a container: its kernel command line, boot loader and hardware are then those of its
+    /// host.
     pub(super) fn is_container(&self) -> bool {
         let cgroup = self.read("/proc/1/cgroup").unwrap_or_default();
         crate::privilege::is_container(|path| self.exists(path), &cgroup)
     }
 
-    /// Last part of a symbolic link's target.
+    /// Returns the last part of a symbolic link's target.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         Some(
             fs::read_link(self.path(path))
@@ -214,7 +217,7 @@ impl Machine {
         )
     }
 
-    /// What a tool prints.
+    /// Runs a tool and returns its output.
     pub(super) fn run(&self, words: &[&str]) -> Result<String, NoOutput> {
         if !self.live {
             return self.read(&format!("tool/{}", words.join("_"))).ok_or(NoOutput::Missing);
@@ -234,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// Whether a tool is installed; on a sample machine: whether there is `tool/NAME`.
+    /// Returns whether a tool is installed; on a sample machine, whether `tool/NAME` exists.
     pub(super) fn has_tool(&self, name: &str) -> bool {
         if self.live {
             tool::find(name).is_some()
@@ -243,7 +246,7 @@ impl Machine {
         }
     }
 
-    /// Names of the interfaces of this network namespace, sorted.
+    /// Returns the names of the interfaces of this network namespace, sorted.
     pub(super) fn interfaces(&self) -> Vec<String> {
         if !self.live {
             return self.list(SYS_NET);
@@ -253,13 +256,13 @@ impl Machine {
         names
     }
 
-    /// What the kernel tells of an interface of this network namespace; `None` on a sample machine.
+    /// Returns the kernel's data about an interface of this network namespace; `None` on a sample machine.
     pub(super) fn device(&self, interface: &str) -> Option<NetDev> {
         NetDev::by_name(interface).ok().filter(|_| self.live)
     }
 
-    /// The interface's folder in `/sys`. `None` where what is mounted there shows another network namespace, as it does
-    /// in one that was entered without a mount of its own: an interface of that name there is another.
+    /// Returns the interface's folder in `/sys`. `None` if the mounted `/sys` shows another network namespace, as in a
+    /// namespace that was entered without a mount of its own: an interface of that name there is a different one.
     pub(super) fn sys_net(&self, interface: &str) -> Option<String> {
         let folder = format!("{SYS_NET}/{interface}");
         let same = match self.live {
@@ -272,7 +275,8 @@ impl Machine {
         same.then_some(folder)
     }
 
-    /// What the interface's driver can do with XDP; `None` where the kernel does not tell (before Linux 6.3).
+    /// Returns the XDP features of the interface's driver; `None` if the kernel does not report them (before Linux
+    /// 6.3).
     pub(super) fn xdp_features(&self, interface: &str) -> Option<XdpFeatures> {
         if !self.live {
             return self
@@ -283,8 +287,8 @@ impl Machine {
         mpps_netdev::xdp_features(device.ifindex).ok().flatten()
     }
 
-    /// What the kernel's io_uring has; the error is the call that it denied, and its answer.
-    /// A sample has all but what `io_uring/lacks` names.
+    /// Returns the features of the kernel's io_uring. The error is the call that the kernel denied, and its answer. A
+    /// sample has all features except those that `io_uring/lacks` names.
     pub(super) fn io_uring(&self) -> Result<Features, String> {
         if self.live {
             let call = || uring::denied().map_or("io_uring_setup", |(call, _)| call);
@@ -306,7 +310,8 @@ impl Machine {
         })
     }
 
-    /// Why BPF is forbidden here, whatever this process holds; a sample says it in `bpf/forbidden`.
+    /// Returns the reason why BPF is forbidden here whatever this process's capabilities are; a sample has it in
+    /// `bpf/forbidden`.
     pub(super) fn bpf_forbidden(&self) -> Option<String> {
         match self.live {
             true => mpps_sys::probe::bpf_forbidden(),
@@ -314,7 +319,7 @@ impl Machine {
         }
     }
 
-    /// Asks the kernel; the error is what it answered.
+    /// Asks the kernel; the error is the kernel's answer.
     pub(super) fn probe(&self, probe: Probe) -> Result<(), String> {
         if !self.live {
             return match self.read(&format!("probe/{probe:?}")) {

@@ -64,7 +64,7 @@ pub(super) fn examine(machine: &Machine, report: &mut Report) {
 
 const NODES: &str = "/sys/devices/system/node";
 
-/// NUMA nodes that are online.
+/// Returns the NUMA nodes that are online.
 fn nodes(machine: &Machine) -> Vec<usize> {
     let online = machine.read(&format!("{NODES}/online"));
     online.and_then(|text| parse::list(&text)).unwrap_or_default()
@@ -96,7 +96,7 @@ fn hugepages(machine: &Machine, report: &mut Report) {
             0x20_0000 if total == 0 => "echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
             _ => "",
         };
-        // A lane takes those of its own node first.
+        // A lane takes huge pages of its own node first.
         let on = |node: &usize| {
             let free = machine.number(&format!("{NODES}/node{node}/hugepages/{dir}/free_hugepages"));
             format!("{} on node {node}", free.unwrap_or(0))

@@ -1,10 +1,10 @@
-//! `mpps doctor`: what this host can do, and which command would make it faster.
+//! `mpps doctor`: abilities of this host, and commands that would make it faster.
 //!
-//! The doctor only reads. It asks the kernel by making the smallest object of each kind and dropping it, because a
-//! version number does not tell what a container's filter, a sysctl or a build option forbids. What can't be seen
-//! without root is said to be unseen, not guessed.
+//! The doctor only reads. It tests the kernel by making the smallest object of each kind and dropping it, because a
+//! version number does not show what a container's filter, a sysctl or a build option forbids. Facts that can't be seen
+//! without root are reported as unseen, not guessed.
 //!
-//! Reading and judging are apart: a [`machine::Machine`] reads files, tools and probes under a root directory, which
+//! Reading and judging are separate: a [`machine::Machine`] reads files, tools and probes under a root directory, which
 //! in the tests is a tree of samples; [`parse`] and [`ethtool`] turn text into values.
 
 mod bind;
@@ -32,7 +32,8 @@ mod xdp;
 
 pub(crate) use parse::kernel_version;
 
-/// Puts arguments on the kernel's command line for the next start; `None` where it is not known how this host boots.
+/// Returns the command that adds arguments to the kernel's command line for the next start; `None` if it is not known
+/// how this host boots.
 pub(crate) fn boot_command(tree: &crate::isolate::Tree, arguments: &str) -> Option<String> {
     cpu::boot_command(&Machine::of(tree), arguments)
 }
@@ -40,13 +41,13 @@ pub(crate) fn boot_command(tree: &crate::isolate::Tree, arguments: &str) -> Opti
 pub use finding::{Counts, Finding, Report, Status};
 use machine::Machine;
 
-/// What to look at.
+/// Parts of the host to examine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Interfaces to examine; empty: all but loopback.
     pub interfaces: Vec<String>,
-    /// Paths that this build of mpps has, by name (`udp`, `af_packet`, …): others are described as what the host
-    /// could do.
+    /// Paths in this build of mpps, by name (`udp`, `af_packet`, …). Other paths are described as what the host could
+    /// do.
     pub built_paths: Vec<String>,
     /// Version of the DPDK that this build was made with (`22.11.4`); `None`: without.
     pub dpdk: Option<String>,
@@ -62,13 +63,13 @@ impl Default for Options {
     }
 }
 
-/// Looks at the host. Takes well under a second, changes nothing, needs no privilege (and says what it could not see
-/// without).
+/// Examines the host. Takes well under a second, changes nothing, and needs no privilege: findings that would need one
+/// are reported as unseen.
 pub fn examine(options: &Options) -> Report {
     examine_machine(&Machine::live(), options)
 }
 
-/// Draws the host as SVG: memory nodes, cores, caches, network devices and their interrupts. Only reads, as
+/// Draws the host as SVG: memory nodes, cores, caches, network devices and their interrupts. Only reads, like
 /// [`examine`].
 pub fn draw(tree: &crate::isolate::Tree) -> String {
     drawing::draw(&Machine::of(tree))

@@ -1,9 +1,9 @@
-//! The network stack's own limits, and who moves interrupts.
+//! The network stack's own limits, and programs that move interrupts.
 
 use super::finding::{Report, Status};
 use super::machine::Machine;
 
-/// A sysctl under `net.core`, the value from which it is good enough, what to set, and why.
+/// A sysctl under `net.core`, the value from which on it is good enough, the value to set, and the reason.
 const SYSCTLS: [(&str, u64, u64, &str); 5] = [
     (
         "rmem_max",

@@ -10,7 +10,7 @@ use super::finding::{ABSENT, Area, Report, Status};
 use super::machine::{Machine, NoOutput};
 use super::{parse, xdp};
 
-/// Offloads worth showing: name in `ethtool -k`, and how it is shown.
+/// Offloads worth showing: name in `ethtool -k`, and name in the report.
 const OFFLOADS: [(&str, &str); 6] = [
     ("rx-checksumming", "rx checksum"),
     ("tx-checksumming", "tx checksum"),
@@ -64,7 +64,7 @@ pub(super) fn examine(machine: &Machine, wanted: &[String], facts: &Facts<'_>, r
     }
 }
 
-/// An interface as `ip` shows it: the text, and the same read as JSON.
+/// Returns an interface in the form that `ip` shows: the text, and the same text parsed as JSON.
 pub(super) fn shown(machine: &Machine, name: &str) -> (Result<String, NoOutput>, Option<Value>) {
     let shown = machine.run(&["ip", "-details", "-json", "address", "show", "dev", name]);
     let all = shown
@@ -81,7 +81,7 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     let link = link.as_ref();
     let driver = driver(machine, name, dir.as_deref(), link, area);
     xdp::examine(machine, name, &driver, area);
-    // An interface that nobody asked about may well be down on purpose.
+    // An interface that was not requested may well be down on purpose.
     state(
         machine,
         name,
@@ -110,7 +110,7 @@ fn interface(machine: &Machine, name: &str, asked: bool, area: &mut Area<'_>) {
     }
 }
 
-/// The driver of an interface, or the kind of one that has no device.
+/// Returns the driver of an interface, or the kind of an interface without a device.
 pub(super) fn driver_of(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>) -> String {
     let kind = link
         .and_then(|l| l.pointer("/linkinfo/info_kind"))
@@ -137,11 +137,11 @@ fn driver(machine: &Machine, name: &str, dir: Option<&str>, link: Option<&Value>
     driver
 }
 
-/// What is known of a link.
+/// State of a link.
 struct Link {
     admin_up: bool,
     carrier: bool,
-    /// In words.
+    /// State in words.
     state: String,
     mtu: u64,
     mbps: Option<u64>,
@@ -149,7 +149,8 @@ struct Link {
 }
 
 impl Link {
-    /// From its folder in `/sys`; where that shows another network namespace, from the kernel itself.
+    /// Reads the state from the interface's folder in `/sys`, or from the kernel itself if that folder shows another
+    /// network namespace.
     fn of(machine: &Machine, name: &str, dir: Option<&str>) -> Self {
         let Some(dir) = dir else {
             let device = machine.device(name);
@@ -172,7 +173,7 @@ impl Link {
             carrier: signed("carrier") == Some(1),
             state: read("operstate").unwrap_or_else(|| "unknown".into()),
             mtu: machine.number(&format!("{dir}/mtu")).unwrap_or(0),
-            // Negative or absent where the device does not tell.
+            // Negative or absent if the device does not report it.
             mbps: signed("speed")
                 .and_then(|mbps| u64::try_from(mbps).ok())
                 .filter(|&mbps| mbps > 0),
@@ -219,7 +220,7 @@ fn state(machine: &Machine, name: &str, dir: Option<&str>, down: Status, area: &
     }
 }
 
-/// State of the link of an interface, with its speed where the device reports one.
+/// Returns the state of an interface's link, with its speed if the device reports one.
 pub(super) fn speed(machine: &Machine, name: &str, dir: &str) -> String {
     let link = Link::of(machine, name, Some(dir));
     match link.mbps {
@@ -228,7 +229,7 @@ pub(super) fn speed(machine: &Machine, name: &str, dir: &str) -> String {
     }
 }
 
-/// Numbers of receive and transmit queues of an interface.
+/// Returns the numbers of receive and transmit queues of an interface.
 pub(super) fn queue_counts(machine: &Machine, dir: &str) -> (usize, usize) {
     let names = machine.list(&format!("{dir}/queues"));
     let count = |prefix: &str| names.iter().filter(|n| n.starts_with(prefix)).count();
@@ -241,7 +242,7 @@ fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
     let why = "each lane wants a receive and a transmit queue of its own";
     let mut finding = format!("{rx} rx, {tx} tx");
     let text = machine.run(&["ethtool", "-l", name]).unwrap_or_default();
-    // Raise what is below both its maximum and the number of cores.
+    // Raises every value that is below both its maximum and the number of cores.
     let raise: Vec<String> = Limits::parse(&text)
         .pairs()
         .filter(|(key, ..)| ["RX", "TX", "Combined"].contains(key))
@@ -264,7 +265,7 @@ fn queues(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
     }
 }
 
-/// Number of online cores; `None`: it can't be read.
+/// Returns the number of online cores; `None`: it can't be read.
 fn cores(machine: &Machine) -> Option<usize> {
     let online = machine.read("/sys/devices/system/cpu/online");
     online.and_then(|text| parse::list(&text)).map(|cores| cores.len())
@@ -338,7 +339,7 @@ pub(super) struct Interrupt {
     pub(super) cores: String,
 }
 
-/// The interrupts of an interface's queues. A virtio device's belong to the PCI device above it.
+/// Returns the interrupts of an interface's queues. Those of a virtio device belong to the PCI device above it.
 pub(super) fn interrupts_of(machine: &Machine, dir: &str) -> Vec<Interrupt> {
     let mut irqs = machine.list(&format!("{dir}/device/msi_irqs"));
     if irqs.is_empty() {
@@ -365,7 +366,7 @@ pub(super) fn interrupts_of(machine: &Machine, dir: &str) -> Vec<Interrupt> {
     named.into_iter().filter(of_queues).map(interrupt).collect()
 }
 
-/// Where the queues' interrupts go.
+/// Adds a finding on the cores that the queues' interrupts go to.
 fn interrupts(machine: &Machine, name: &str, dir: &str, area: &mut Area<'_>) {
     let all = interrupts_of(machine, dir);
     let Some(Interrupt { cores: one, .. }) = all.first() else {

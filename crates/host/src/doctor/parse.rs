@@ -1,4 +1,4 @@
-//! Values out of the kernel's text; pure.
+//! Parses values in the kernel's text; pure.
 
 /// Expands a list of CPUs or nodes (`0-3,8,10-11`); `None` when it is not one. The kernel's lists stay far below
 /// the limit of 65,536.
@@ -15,12 +15,12 @@ pub(super) fn list(text: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// Whether a CPU mask (`00000000,0000000f`) has any bit set.
+/// Returns whether a CPU mask (`00000000,0000000f`) has any bit set.
 pub(super) fn mask_is_set(text: &str) -> bool {
     text.chars().any(|c| c.is_ascii_hexdigit() && c != '0')
 }
 
-/// Value of the first line whose key (before `:`) is this.
+/// Returns the value of the first line with this key before its `:`.
 pub(super) fn keyed<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (k, v) = line.split_once(':')?;
@@ -28,19 +28,19 @@ pub(super) fn keyed<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// Major and minor number of a kernel release (`6.18.44-fc`).
+/// Returns major and minor number of a kernel release (`6.18.44-fc`).
 pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The choice in brackets (`always [madvise] never`).
+/// Returns the choice in brackets (`always [madvise] never`).
 pub(super) fn chosen(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0)
 }
 
-/// Soft limit of a line of `/proc/self/limits`; `u64::MAX` for unlimited.
+/// Returns the soft limit in a line of `/proc/self/limits`; `u64::MAX` for unlimited.
 pub(super) fn soft_limit(limits: &str, name: &str) -> Option<u64> {
     let rest = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match rest.split_whitespace().next()? {
@@ -49,7 +49,7 @@ pub(super) fn soft_limit(limits: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// Share of the time since boot that the hypervisor gave to others, from `/proc/stat`'s first line: 0 to 1.
+/// Returns the share of the time since boot that the hypervisor gave to others, from `/proc/stat`'s first line: 0 to 1.
 pub(super) fn steal_share(stat: &str) -> Option<f64> {
     let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
     // user nice system idle iowait irq softirq steal; guest times after them are part of user.
@@ -63,14 +63,14 @@ pub(super) fn steal_share(stat: &str) -> Option<f64> {
     (times.len() == 8 && total > 0).then(|| times[7] as f64 / total as f64)
 }
 
-/// Threads that ran, or waited for a core or a disk, on average over the last minute: the first number of
-/// `/proc/loadavg`.
+/// Returns the number of threads that ran, or waited for a core or a disk, on average over the last minute: the first
+/// number of `/proc/loadavg`.
 pub(super) fn load(text: &str) -> Option<f64> {
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
-/// The number and the name of each interrupt of `/proc/interrupts` that has a number.
+/// Returns number and name of each interrupt in `/proc/interrupts` that has a number.
 pub(super) fn interrupts(text: &str) -> Vec<(u32, String)> {
     let numbered = |line: &str| {
         let (number, rest) = line.split_once(':')?;
@@ -79,7 +79,7 @@ pub(super) fn interrupts(text: &str) -> Vec<(u32, String)> {
     text.lines().filter_map(numbered).collect()
 }
 
-/// Bytes in the unit that reads best.
+/// Returns bytes in the unit that reads best.
 pub(super) fn bytes(n: u64) -> String {
     match n {
         u64::MAX => "unlimited".into(),

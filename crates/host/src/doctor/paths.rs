@@ -1,4 +1,4 @@
-//! Which packet paths work here, and why not.
+//! The packet paths that work here, and reasons why others do not.
 
 use super::dpdk;
 use super::finding::{Area, Report, Status};
@@ -7,7 +7,7 @@ use super::parse;
 use crate::privilege::Way;
 use crate::tool;
 
-/// What was found about one path, before it is known whether this build has it.
+/// Result for one path, before it is known whether this build has the path.
 struct Verdict {
     works: bool,
     finding: String,
@@ -31,7 +31,7 @@ impl Verdict {
         }
     }
 
-    /// The kernel refused for want of a capability: how this process comes by it.
+    /// Returns the verdict that the kernel refused because a capability is missing, with a way to get it.
     fn denied(machine: &Machine, finding: &str, remedy: &str) -> Self {
         let status = machine.read("/proc/self/status").unwrap_or_default();
         let way = Way::of(&status, machine.is_container());
@@ -123,7 +123,7 @@ fn io_uring(machine: &Machine) -> Verdict {
             };
             match features.suffices() {
                 true => Verdict::works(format!("{}{without}; needs no privilege", has.join(", "))),
-                // A kernel may refuse what its release has.
+                // A kernel may refuse features that its release has.
                 false => Verdict::not(
                     format!("rings can be made; this kernel lacks or refuses {}", lacks.join(", ")),
                     "",
@@ -135,7 +135,7 @@ fn io_uring(machine: &Machine) -> Verdict {
             "sysctl -w kernel.io_uring_disabled=0",
         ),
         (Err(e), disabled) => {
-            // That it is not disabled is known only if it could be read.
+            // The feature is known not to be disabled only if the setting could be read.
             let why = match disabled {
                 Some(_) => "not in this kernel, or a seccomp filter",
                 None => "not in this kernel, a seccomp filter, or kernel.io_uring_disabled, which can't be read",
@@ -168,7 +168,7 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
             "",
         );
     }
-    // What brings packets to the sockets is a program.
+    // A BPF program brings packets to the sockets.
     match bpf_programs(machine) {
         Ok(_) => {
             let budget = match version {
@@ -181,7 +181,7 @@ fn af_xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
     }
 }
 
-/// Whether BPF programs can be loaded and attached; the verdict where they can't.
+/// Checks whether BPF programs can be loaded and attached; the error is the verdict if they can't.
 fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
     if let Some(why) = machine.bpf_forbidden() {
         return Err(Verdict::not(format!("{why}: the path udp needs none"), ""));
@@ -205,7 +205,7 @@ fn bpf_programs(machine: &Machine) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// Tracepoints that the xdp path reads: when a poll loop begins, and which frames another device refused.
+/// Tracepoints that the xdp path reads: the start of a poll loop, and frames that another device refused.
 const TRACEPOINTS: [(&str, &str); 3] = [
     ("napi:napi_poll", "__traceiter_napi_poll"),
     ("xdp:xdp_devmap_xmit", "__traceiter_xdp_devmap_xmit"),
@@ -216,7 +216,7 @@ fn xdp(machine: &Machine, version: (u32, u32)) -> Verdict {
     if let Err(not) = bpf_programs(machine) {
         return not;
     }
-    // Their functions are among the kernel's symbols; the file of tracepoints is often not mounted.
+    // The kernel's symbols contain their functions; the file of tracepoints is often not mounted.
     let symbols = machine.read("/proc/kallsyms").unwrap_or_default();
     let absent = |function: &str| {
         !symbols

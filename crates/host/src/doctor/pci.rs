@@ -5,7 +5,7 @@ use super::machine::Machine;
 /// The class of network devices on the VMBus.
 const VMBUS_NETWORK: &str = "f8615163-df3e-46c5-913f-f2d2f965ed0e";
 
-/// Where a device is.
+/// Bus of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bus {
     Pci,
@@ -13,7 +13,7 @@ pub(super) enum Bus {
 }
 
 impl Bus {
-    /// The bus's directory below `/sys/bus`.
+    /// Returns the bus's directory below `/sys/bus`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Pci => "pci",
@@ -30,20 +30,20 @@ pub(super) struct Device {
     pub(super) address: String,
     /// Vendor and device, `8086:10fb`; empty on the VMBus.
     pub(super) id: String,
-    /// Driver that has it; `None`: nobody.
+    /// Driver of the device; `None`: it has none.
     pub(super) driver: Option<String>,
-    /// Interfaces that the kernel's driver made of it; none if another driver has it.
+    /// Interfaces that the kernel's driver made for the device; none if another driver has it.
     pub(super) interfaces: Vec<String>,
-    /// Whether an IOMMU keeps its DMA within what it is given.
+    /// Whether an IOMMU limits its DMA to the memory that it is given.
     pub(super) iommu: bool,
     /// Other devices of its IOMMU group that a kernel driver has: VFIO wants the whole group.
     pub(super) group: Vec<String>,
-    /// Whether user space can use it beside its kernel driver (RDMA verbs).
+    /// Whether user space can use the device beside its kernel driver (RDMA verbs).
     pub(super) verbs: bool,
 }
 
 impl Device {
-    /// All of this host, in the order of their addresses.
+    /// Returns all devices of this host, in the order of their addresses.
     pub(super) fn all(machine: &Machine) -> Vec<Self> {
         let pci = machine.list("/sys/bus/pci/devices");
         let vmbus = machine.list("/sys/bus/vmbus/devices");
@@ -63,12 +63,12 @@ impl Device {
             text.trim_start_matches("0x").to_owned()
         };
         let mut interfaces = machine.list(&format!("{dir}/net"));
-        // A virtio device is a bus of its own, below the PCI function.
+        // A virtio device has its own bus, below the PCI function.
         for below in machine.list(&dir).iter().filter(|name| name.starts_with("virtio")) {
             interfaces.extend(machine.list(&format!("{dir}/{below}/net")));
         }
         let group_dir = format!("{dir}/iommu_group");
-        // What VFIO makes up where there is no IOMMU bears this name.
+        // Without an IOMMU, VFIO makes up a group with this name.
         let made_up = machine.read(&format!("{group_dir}/name")).as_deref() == Some("vfio-noiommu");
         Some(Self {
             bus: Bus::Pci,
@@ -98,7 +98,8 @@ impl Device {
     }
 }
 
-/// Devices of the group that would have to be handed to VFIO, too: not bridges, nor what no driver or VFIO has.
+/// Returns devices of the group that would have to be handed to VFIO too: not bridges, and not those without a driver
+/// or with VFIO's.
 fn group_mates(machine: &Machine, group_dir: &str, address: &str) -> Vec<String> {
     let members = machine.list(&format!("{group_dir}/devices"));
     let kept = |member: &String| {
@@ -112,7 +113,7 @@ fn group_mates(machine: &Machine, group_dir: &str, address: &str) -> Vec<String>
     members.into_iter().filter(kept).collect()
 }
 
-/// Interfaces that a default route leaves by.
+/// Returns the interfaces that have a default route.
 pub(super) fn default_routes(machine: &Machine) -> Vec<String> {
     let v4 = machine.read("/proc/net/route").unwrap_or_default();
     let v6 = machine.read("/proc/net/ipv6_route").unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What a run keeps of its privileges while packets move, and why.
+//! Privileges that a run keeps while packets move, and the reasons.
 
 use super::finding::{Report, Status};
 use super::machine::{Machine, Probe};
 
-/// Why anything at all is given up.
+/// Reason why privileges are given up at all.
 const WHY: &str = "hostile packets can't abuse privileges that a run does not hold";
 
 pub(super) fn examine(machine: &Machine, built: &[String], report: &mut Report) {

@@ -1,4 +1,5 @@
-//! What XDP programs can do on an interface: as the kernel tells it (Linux 6.3), else by what is known of the driver.
+//! Abilities of XDP programs on an interface: as the kernel reports them (Linux 6.3), else from what is known of the
+//! driver.
 
 use super::ethtool;
 use super::finding::{Area, Status};
@@ -33,15 +34,15 @@ const NATIVE_XDP: [&str; 26] = [
     "virtio_net",
     "vmxnet3",
 ];
-/// Drivers with zero-copy AF_XDP for long enough to be relied on.
+/// Drivers that have had zero-copy AF_XDP for long enough to be relied on.
 const ZERO_COPY: [&str; 8] = ["i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "st_gmac", "stmmac"];
 
-/// Which programs run on the interface, and how AF_XDP's frames get there, in words.
+/// Returns the mode of XDP programs on the interface, and the way in which AF_XDP's frames get there, in words.
 pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static str, &'static str) {
     let told = machine.xdp_features(name);
     let native = told.map_or(NATIVE_XDP.contains(&driver), |features| features.basic);
     let zero_copy = told.map_or(ZERO_COPY.contains(&driver), |features| features.zero_copy);
-    // virtio_net reports zero-copy whatever its device has, and refuses it where either feature is missing.
+    // virtio_net reports zero-copy whatever its device has, and refuses it if either feature is missing.
     const ACCESS_PLATFORM: usize = 33;
     const RING_RESET: usize = 40;
     let virtio = (driver == "virtio_net").then(|| machine.read(&format!("/sys/class/net/{name}/device/features")));
@@ -69,7 +70,8 @@ pub(super) fn modes(machine: &Machine, name: &str, driver: &str) -> (&'static st
     )
 }
 
-/// Whether frames that programs send leave by the interface, and whether they would arrive at it.
+/// Adds findings on whether frames that programs send leave by the interface, and whether such frames would arrive at
+/// it.
 pub(super) fn examine(machine: &Machine, name: &str, driver: &str, area: &mut Area<'_>) {
     let told = machine.xdp_features(name);
     let why = "the xdp path needs it to send and to forward (ndo_xdp_xmit)";

@@ -1,4 +1,4 @@
-//! The plan, done.
+//! Applies the plan.
 
 use super::journal::Journal;
 use super::plan::{Kind, Part, Plan, Step, Undo, said};
@@ -11,45 +11,45 @@ use std::io::{self, Write};
 /// A step that the host refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Of what: an interrupt, a sysctl.
+    /// Object of the step: an interrupt, a sysctl.
     pub name: String,
-    /// Why.
+    /// Reason of the refusal.
     pub why: String,
 }
 
-/// What came of a part.
+/// Outcome of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// Which.
+    /// Kind of the part.
     pub part: Kind,
-    /// Whether any of it is in force.
+    /// Whether at least one of its steps is in force.
     pub applied: bool,
     /// Steps that are in force.
     pub changes: usize,
-    /// What it does; of a part that is not in force, why.
+    /// Description of the effect; for a part that is not in force, the reason.
     pub told: String,
     /// Steps that the host refused.
     pub refused: Vec<Refusal>,
 }
 
-/// What came of undoing a run.
+/// Result of undoing a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Changes that were undone.
     pub count: usize,
-    /// A line for each that was not.
+    /// One line for each change that was not undone.
     pub left: Vec<String>,
-    /// How many of those the host refuses to undo: they stay noted, for another try.
+    /// Number of those changes that the host refuses to undo. They stay recorded, for another try.
     pub stay: usize,
 }
 
-/// What is in force; undone when dropped.
+/// Changes in force; undone when dropped.
 #[derive(Debug)]
 pub struct Applied {
     journal: Journal,
-    /// Closing them undoes them.
+    /// Open files; closing them undoes their changes.
     held: Vec<File>,
-    /// One of each part, in the plan's order.
+    /// Outcome of each part, in the plan's order.
     pub outcomes: Vec<Outcome>,
     /// Paths of the `cgroup.procs` that the command joins.
     pub joins: Vec<String>,
@@ -68,7 +68,7 @@ impl Applied {
     }
 }
 
-/// Does what is planned, as far as the host lets it.
+/// Applies the plan, as far as the host allows.
 ///
 /// # Errors
 /// When the journal can't be written: nothing was changed, or it was undone.
@@ -129,7 +129,7 @@ impl Applied {
         })
     }
 
-    /// The outer error is the journal's.
+    /// Applies a step. The outer error comes from the journal.
     fn step(&mut self, tree: &Tree, step: &Step) -> io::Result<Result<(), Refusal>> {
         if let Some(line) = Line::of(step) {
             self.journal.note(line)?;
@@ -167,7 +167,7 @@ impl Applied {
             }
             Step::Hold { path } => {
                 let opened = File::options().write(true).open(tree.path(path));
-                // The longest time to wake up, µs, as a number of 32 bits (`admin-guide/pm/cpuidle.rst`).
+                // The longest wake-up time, µs, as a number of 32 bits (`admin-guide/pm/cpuidle.rst`).
                 let held = opened.and_then(|mut file| file.write_all(&0i32.to_ne_bytes()).map(|()| file));
                 held.map(|file| self.held.push(file))
                     .map_err(|error| refusal(&format!("/{path}"), said(&error)))
@@ -183,12 +183,12 @@ impl Applied {
 }
 
 impl Part {
-    /// What of it this process may not do, as opening the files for writing tells; nothing is written. What the kernel
-    /// makes of a value shows only when it is written.
+    /// Returns the steps that this process may not do, found by opening the files for writing; nothing is written. The
+    /// kernel's answer to a value is known only when that is written.
     pub fn refused(&self, tree: &Tree) -> Vec<Refusal> {
         let ask = |step: &Step| {
             let (name, why) = match step {
-                // It is in a group that is not there yet.
+                // The file is in a group that does not exist yet.
                 Step::Write { undo: Undo::Gone, .. } | Step::Affinity { .. } => return None,
                 Step::Write { path, name, .. } => (name.clone(), why_not_written(path, &tree.may_write(path).err()?)),
                 Step::Folder { path, .. } => {
@@ -203,14 +203,14 @@ impl Part {
     }
 }
 
-/// What a write to the affinity of an interrupt that can not be moved gives; a thread that has ended.
+/// Errors of a write to the affinity of an interrupt that can't be moved; `ESRCH`: a thread has ended.
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
 const ESRCH: i32 = 3;
 
 fn why_not_written(path: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
-        // Which of the two depends on the version; who is not root can not even open the file (`EACCES`).
+        // The error depends on the version of the kernel. A user other than root can't even open the file (`EACCES`).
         Some(EPERM | EIO) if path.starts_with("proc/irq/") => {
             "the kernel places it by itself (managed, or a core's own)".to_owned()
         }
@@ -220,7 +220,7 @@ fn why_not_written(path: &str, error: &io::Error) -> String {
 
 #[cfg(test)]
 impl Applied {
-    /// As after a kill.
+    /// Simulates a kill.
     pub(super) fn forget(mut self) {
         self.journal.forget();
     }

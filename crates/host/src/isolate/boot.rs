@@ -1,4 +1,4 @@
-//! What only the kernel's command line can do.
+//! Settings that only the kernel's command line can make.
 
 use super::cpus::Cpus;
 use super::plan::Plan;
@@ -10,40 +10,39 @@ use serde::Serialize;
 pub struct Parameter {
     /// `isolcpus`, …
     pub name: &'static str,
-    /// Its value for these cores; of `skew_tick`, which is of the whole host, 1.
+    /// Value for these cores; for `skew_tick`, which applies to the whole host, 1.
     pub value: String,
-    /// Its value now; `None`: not given.
+    /// Current value; `None`: not given.
     pub now: Option<String>,
-    /// What it does.
+    /// Effect of the parameter.
     pub what: &'static str,
-    /// Why it does nothing on this host; empty: it does.
+    /// Reason why the parameter has no effect on this host; empty: it has one.
     pub why_not: String,
 }
 
 impl Parameter {
-    /// As on the command line.
+    /// Returns the parameter in the form of the command line.
     pub fn word(&self) -> String {
         format!("{}={}", self.name, self.value)
     }
 }
 
-/// What a restart of the host can do for these cores.
+/// Improvements for these cores that a restart of the host can make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Boot {
     /// The parameters.
     pub parameters: Vec<Parameter>,
-    /// The command that sets those that are missing; `None`: nothing is missing, or it is not known how this host
-    /// boots.
+    /// Command that sets the missing parameters; `None`: none is missing, or it is not known how this host boots.
     pub command: Option<String>,
 }
 
 impl Boot {
-    /// Of this host.
+    /// Returns the parameters for this host.
     pub fn of(tree: &Tree, plan: &Plan) -> Self {
         let line = tree.read("proc/cmdline").unwrap_or_default();
         let now = |name: &str| {
             let words = line.split_whitespace();
-            // Of several the kernel takes the last.
+            // If a parameter is given several times, the kernel takes the last.
             words
                 .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
                 .next_back()
@@ -92,13 +91,13 @@ impl Boot {
     }
 }
 
-/// Parameters that would do something for these cores, and are not set.
+/// Returns parameters that would have an effect for these cores, and are not set.
 pub(super) fn missing<'p>(parameters: &'p [Parameter], cores: &Cpus) -> impl Iterator<Item = &'p Parameter> {
     parameters.iter().filter(|p| p.why_not.is_empty() && !p.covers(cores))
 }
 
 impl Parameter {
-    /// Whether it is set for these cores already.
+    /// Returns whether the parameter is already set for these cores.
     pub(crate) fn covers(&self, cores: &Cpus) -> bool {
         let Some(now) = &self.now else { return false };
         match (self.name, now.as_str()) {

@@ -4,17 +4,18 @@
 //! groups, and the scheduler balances nothing there. Up to 6.0 there are root partitions alone, which keep other groups
 //! off and balance within. Whether the kernel has done it is read back: it answers `isolated invalid (reason)`.
 //!
-//! Version 1: a partition is what load is balanced within. The root balances no longer, a group with the other cores
-//! does, and one with these cores does not. Nobody is moved: who may run everywhere stays where it is balanced.
+//! Version 1: a partition is a set of cores within which load is balanced. The root stops balancing, a group with the
+//! other cores balances, and a group with these cores does not. No process is moved: processes that may run everywhere
+//! stay where load is balanced.
 
 use super::cpus::Cpus;
 use super::plan::{Kind, Part, Step, Undo, said, within, write};
 use super::tree::Tree;
 
-/// How the groups that are made here are called.
+/// Name of the groups that are made here.
 pub(super) const NAME: &str = "mpps-isolate";
 
-/// Where the hierarchies with cpusets are mounted.
+/// Mount points of the hierarchies with cpusets.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mounts {
     v2: Option<String>,
@@ -71,7 +72,7 @@ pub(super) fn part(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
     }
 }
 
-/// The group of this process in a hierarchy, to which processes of its group go back.
+/// Returns the group of this process in a hierarchy. Processes of the removed group go back to it.
 fn home(tree: &Tree, root: &str, version_1: bool) -> String {
     let text = tree.read("proc/self/cgroup").unwrap_or_default();
     let of = |line: &str| {
@@ -91,7 +92,7 @@ fn home(tree: &Tree, root: &str, version_1: bool) -> String {
     }
 }
 
-/// Why none of these groups can be made: one that is there has an owner, who has processes there and would lose it.
+/// Returns the reason why the groups can't be made: a group that exists has an owner, whose processes would lose it.
 fn taken(tree: &Tree, groups: &[&String]) -> Option<Part> {
     let group = groups.iter().find(|group| tree.exists(group))?;
     let why = format!(
@@ -134,8 +135,8 @@ fn version_2(tree: &Tree, root: &str, cores: &Cpus) -> Part {
     }
 }
 
-/// A group below the one whose `cgroup.subtree_control` this is that has cores or memory of its own by now, other than
-/// those that are made here: without the controller it would lose them.
+/// Returns a group, other than those made here, that has cores or memory of its own by now. `control` is the
+/// `cgroup.subtree_control` of the parent group: without the controller the group would lose them.
 pub(super) fn user(tree: &Tree, control: &str) -> Option<String> {
     let root = control.rsplit_once('/')?.0;
     let mut others = tree.folders(root).into_iter().filter(|name| !name.starts_with(NAME));
@@ -154,7 +155,7 @@ fn version_1(tree: &Tree, root: &str, cores: &Cpus, rest: &Cpus) -> Part {
     if let Some(part) = taken(tree, &[&own, &others]) {
         return part;
     }
-    // Load is balanced over what groups that balance have in common.
+    // Load is balanced over the common cores of all groups that balance.
     for name in tree
         .folders(root)
         .into_iter()

@@ -16,7 +16,7 @@ impl FromIterator<usize> for Cpus {
 }
 
 impl Cpus {
-    /// A list such as `0-3,8`; `None` where it is none. An empty text is no core.
+    /// Parses a list such as `0-3,8`; `None` if it is not one. An empty text means no core.
     pub fn of_list(text: &str) -> Option<Self> {
         let mut all = BTreeSet::new();
         for part in text.trim().split(',').filter(|part| !part.trim().is_empty()) {
@@ -30,7 +30,7 @@ impl Cpus {
         Some(Self(all))
     }
 
-    /// A mask: words of 32 bits in hexadecimal, the highest first, between commas. `None` where it is none.
+    /// Parses a mask: words of 32 bits in hexadecimal, the highest first, between commas. `None` if it is not one.
     pub fn of_mask(text: &str) -> Option<Self> {
         let digits: String = text.trim().chars().filter(|c| *c != ',').collect();
         if digits.is_empty() || digits.len() > MOST / 4 {
@@ -44,7 +44,7 @@ impl Cpus {
         Some(Self(all))
     }
 
-    /// As a list, `0-3,8`.
+    /// Returns a list, `0-3,8`.
     pub fn list(&self) -> String {
         let mut parts: Vec<(usize, usize)> = Vec::new();
         for &core in &self.0 {
@@ -60,13 +60,13 @@ impl Cpus {
         parts.iter().map(text).collect::<Vec<_>>().join(",")
     }
 
-    /// As `core 3` or `cores 0-3,8`.
+    /// Returns `core 3` or `cores 0-3,8`.
     pub fn named(&self) -> String {
         let plural = if self.0.len() == 1 { "core" } else { "cores" };
         format!("{plural} {}", self.list())
     }
 
-    /// As a mask, in the words of 32 bits that the kernel wants between commas.
+    /// Returns a mask, in the words of 32 bits that the kernel wants between commas.
     pub fn mask(&self) -> String {
         let words = self.0.last().map_or(0, |last| last / 32) + 1;
         let word = |at: usize| {
@@ -81,32 +81,32 @@ impl Cpus {
         text
     }
 
-    /// Those that are not in `other`.
+    /// Returns the cores that are not in `other`.
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Whether one of them is in `other`.
+    /// Returns whether at least one core is in `other`.
     pub fn meets(&self, other: &Self) -> bool {
         !self.0.is_disjoint(&other.0)
     }
 
-    /// Whether all of them are in `other`.
+    /// Returns whether all cores are in `other`.
     pub fn within(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }
 
-    /// Whether it is one of them.
+    /// Returns whether the set contains a core.
     pub fn contains(&self, core: usize) -> bool {
         self.0.contains(&core)
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// In ascending order.
+    /// Returns the cores in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().copied()
     }

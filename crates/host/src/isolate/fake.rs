@@ -31,7 +31,7 @@ impl Fake {
         fs::remove_file(self.0.path().join(path)).expect("a file");
     }
 
-    /// What was written so far, in order, as `PATH VALUE`.
+    /// Returns the writes so far, in order, as `PATH VALUE`.
     pub(super) fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.0.path().join("log")).unwrap_or_default();
         text.lines()
@@ -39,7 +39,7 @@ impl Fake {
             .collect()
     }
 
-    /// All files but the log and the journals, with what is in them.
+    /// Returns all files except the log and the journals, with their contents.
     pub(super) fn all(&self) -> Vec<(String, String)> {
         fn walk(at: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
             for entry in fs::read_dir(at).expect("a folder").flatten() {

@@ -1,14 +1,14 @@
-//! Threads that a moved one has started: they begin where it was moved to, and no journal tells of them.
+//! Threads that a moved thread has started: they begin on the cores that it was moved to, and no journal records them.
 //!
-//! With `--move-threads` this concerns all that a host starts meanwhile: shells, the children of an SSH server. Whoever
-//! has chosen these very cores meanwhile can't be told from them, and is moved as well.
+//! With `--move-threads` these are all threads that a host starts during the run: shells, the children of an SSH
+//! server. A thread that has itself chosen exactly these cores can't be distinguished from them, and is moved as well.
 
 use super::plan::{is_bound, started};
 use super::tree::Tree;
 use super::undo::Line;
 use std::collections::HashMap;
 
-/// Most ancestors of a process that are asked.
+/// Most ancestors of a process that are examined.
 const ANCESTORS: usize = 64;
 
 /// Cores of a moved thread, as lists, and when it was started.
@@ -18,8 +18,8 @@ struct Moved<'a> {
     after: &'a str,
 }
 
-/// A line for each thread that was started from `since` on, in ticks since boot, and may run where one of `moved` was
-/// moved to: it gets the cores that its nearest ancestor among them had before.
+/// Returns a line for each thread that was started from `since` on, in ticks since boot, and may run where one of
+/// `moved` was moved to. The thread gets the cores that its nearest moved ancestor had before.
 pub(super) fn of(tree: &Tree, since: u64, moved: &[Line]) -> Vec<Line> {
     let mut known: HashMap<i32, Moved> = HashMap::new();
     let mut of_after: HashMap<&str, &str> = HashMap::new();
@@ -33,7 +33,7 @@ pub(super) fn of(tree: &Tree, since: u64, moved: &[Line]) -> Vec<Line> {
         {
             let started = *started;
             known.insert(*thread, Moved { started, before, after });
-            // The first is the host's first process, or a thread of the kernel: those have no cores of their own.
+            // The first one is the host's first process, or a kernel thread: those have no cores of their own.
             of_after.entry(after).or_insert(before);
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn of(tree: &Tree, since: u64, moved: &[Line]) -> Vec<Line> {
             let Some(began) = started(&stat).filter(|&began| began >= since && !is_bound(&stat)) else {
                 continue;
             };
-            // It was moved itself: another line tells of it.
+            // The thread was moved itself: another line records it.
             if known.get(&thread).is_some_and(|moved| moved.started == began) {
                 continue;
             }
@@ -75,14 +75,14 @@ pub(super) fn of(tree: &Tree, since: u64, moved: &[Line]) -> Vec<Line> {
     heirs
 }
 
-/// What the nearest of a process and its ancestors that was moved to these cores had before.
+/// Returns the earlier cores of the nearest one of a process and its ancestors that was moved to these cores.
 fn inherited<'a>(tree: &Tree, process: i32, after: &str, known: &HashMap<i32, Moved<'a>>) -> Option<&'a str> {
     let mut at = process;
     for _ in 0..ANCESTORS {
         if let Some(moved) = known.get(&at).filter(|moved| moved.after == after) {
             return Some(moved.before);
         }
-        // Its parent: field 4, behind the name in brackets.
+        // Parent of the process: field 4, behind the name in brackets.
         let stat = tree.read(&format!("proc/{at}/stat")).ok()?;
         at = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
     }

@@ -1,7 +1,7 @@
-//! The journal: the file of a run that says what it has changed, for whoever undoes it.
+//! The journal: a file in which a run records its changes, so that they can be undone.
 //!
-//! It goes when everything in it is undone. What the host refuses to take back stays in it, for the next start of the
-//! program and for `mpps isolate --undo`.
+//! The file is removed when everything in it is undone. Changes that the host refuses to undo stay in it, for the next
+//! start of the program and for `mpps isolate --undo`.
 
 use super::tree::Tree;
 use super::undo::{Line, Undone, lines, undo, unread};
@@ -11,21 +11,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How the names of the files begin.
+/// Start of the files' names.
 const PREFIX: &str = "isolate-";
-/// How long processes that are left in a control group may take to be moved.
+/// Longest wait for processes that are left in a control group to be moved.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A journal that is being written.
 #[derive(Debug)]
 pub(super) struct Journal {
     tree: Tree,
-    /// `None`: all that can be undone was.
+    /// Entry of the journal's file; `None`: everything that can be undone was.
     entry: Option<Entry>,
     lines: Vec<Line>,
 }
 
-/// Where a host's journals lie.
+/// Returns the folder of a host's journals.
 pub(super) fn folder(tree: &Tree) -> PathBuf {
     match tree.is_live() {
         true => private::runtime_path(),
@@ -39,7 +39,7 @@ fn boot(tree: &Tree) -> String {
 
 impl Journal {
     /// # Errors
-    /// When the file can't be written: nothing may be changed then.
+    /// When the file can't be written: then nothing may be changed.
     pub(super) fn begin(tree: &Tree) -> io::Result<Self> {
         let folder = folder(tree);
         private::folder(&folder)?;
@@ -55,12 +55,12 @@ impl Journal {
         })
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Writes a line: its change may follow.
+    /// Writes a line; its change may follow.
     pub(super) fn note(&mut self, line: Line) -> io::Result<()> {
         if let Some(entry) = &mut self.entry {
             entry.append(&line.text())?;
@@ -69,10 +69,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes what the last change has become.
+    /// Records the value that the kernel reads back after the last change.
     pub(super) fn set(&mut self, value: String) {
         if let Some(entry) = &mut self.entry {
-            // Without it the value is put back whatever it is by then.
+            // Without this line the value is restored whatever it is by then.
             let _ = entry.append(&Line::Set { value: value.clone() }.text());
         }
         if let Some(Line::Write { set, .. }) = self.lines.last_mut() {
@@ -80,8 +80,8 @@ impl Journal {
         }
     }
 
-    /// Undoes the lines from `first` on. In the file they stay: undoing them once more does nothing. Those that the
-    /// host refuses to undo stay here, too, for another try at the end.
+    /// Undoes the lines from `first` on. In the file they stay: undoing them again does nothing. Lines that the host
+    /// refuses to undo stay here too, for another try at the end.
     pub(super) fn undo_from(&mut self, first: usize) -> Undone {
         let last = self.lines.split_off(first.min(self.lines.len()));
         let undone = undo(&self.tree, &last, PATIENCE);
@@ -99,7 +99,7 @@ impl Journal {
     }
 }
 
-/// Lets go of a journal of which this is left.
+/// Closes a journal with these lines left to undo.
 fn close(tree: &Tree, mut entry: Entry, failed: &[Line]) {
     if failed.is_empty() {
         return entry.done();
@@ -109,19 +109,19 @@ fn close(tree: &Tree, mut entry: Entry, failed: &[Line]) {
         again: true,
     };
     let text: String = std::iter::once(&first).chain(failed).map(Line::text).collect();
-    // Where it can't be written, all lines stay: the others find everything as it was.
+    // If the file can't be written, all lines stay: the other ones find everything as it was.
     let _ = entry.replace(&text);
 }
 
 #[cfg(test)]
 impl Journal {
-    /// As after a kill: the file stays, and is locked no longer.
+    /// Simulates a kill: the file stays, and its lock ends.
     pub(super) fn forget(&mut self) {
         self.lines.clear();
         let Some(entry) = self.entry.take() else { return };
         let path = entry.path().to_owned();
         drop(entry);
-        // Another test may be starting a program: the child holds the lock, too, between fork and exec.
+        // Another test may be starting a program: its child also holds the lock, between fork and exec.
         let is_left = || {
             abandoned(&folder(&self.tree), PREFIX)
                 .iter()
@@ -152,9 +152,9 @@ impl Drop for Journal {
 /// The journals of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journals {
-    /// How many belong to runs that live, or to somebody who undoes them just now.
+    /// Number of journals that belong to running runs, or to a process that is undoing them just now.
     pub held: usize,
-    /// The files of those that nobody holds.
+    /// Files of the journals that no process holds.
     pub left: Vec<PathBuf>,
 }
 
@@ -172,16 +172,16 @@ pub fn journals(tree: &Tree) -> Journals {
     }
 }
 
-/// What came of undoing what earlier runs have left.
+/// Result of undoing what earlier runs have left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mended {
-    /// A line for each run, and for each thing that stays.
+    /// One line for each run, and for each change that stays.
     pub told: Vec<String>,
-    /// Changes that the host refuses to undo: they stay noted.
+    /// Number of changes that the host refuses to undo. They stay recorded.
     pub stay: usize,
 }
 
-/// Puts back what runs that were killed, or that could not undo all of it, have left.
+/// Undoes what is left from runs that were killed, or that could not undo everything.
 pub fn mend(tree: &Tree) -> Mended {
     let folder = folder(tree);
     match private::is_own_folder(&folder) {
@@ -214,7 +214,8 @@ fn mend_in(tree: &Tree, folder: &Path) -> Mended {
         let again = match lines.first() {
             Some(Line::Boot { id, again }) if *id == boot(tree) => *again,
             first => {
-                // Of another boot nothing is left to undo, and a run that was killed at once had changed nothing.
+                // A journal of an earlier boot has nothing left to undo, and a run that was killed at once had changed
+                // nothing.
                 let other_boot = matches!(first, Some(Line::Boot { .. }));
                 if !other_boot && (first.is_some() || unread > 0) {
                     let path = path.display();
@@ -232,7 +233,7 @@ fn mend_in(tree: &Tree, folder: &Path) -> Mended {
                 "isolate: {path}: {unread} lines of it can't be read, so what they note stays as it is"
             ));
         }
-        // What has stayed before is not waited for at each start of the program.
+        // Changes that earlier tries could not undo are not waited for at each start of the program.
         let (patience, done, left) = match again {
             false => (
                 PATIENCE,

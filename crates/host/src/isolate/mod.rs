@@ -1,4 +1,4 @@
-//! `mpps isolate`: cores that nothing but one command uses, for as long as it runs.
+//! `mpps isolate`: keeps everything but one command off some cores, for as long as the command runs.
 //!
 //! Each way to keep something off a core is a [`Part`]: control group, interrupts, workqueues, sysctls, idle states,
 //! threads. A part is planned by reading ([`plan`]), so that `--dry-run`, `doctor` and the run itself say the same; it
@@ -37,10 +37,10 @@ pub use tell::{counted, outcomes, script, table};
 pub use tree::Tree;
 pub use turn::{Turn, mend_when_free};
 
-/// Why cores can't be isolated at all.
+/// Returns the reason why cores can't be isolated at all.
 ///
 /// # Errors
-/// One line: a core that is not there, no core left to the host, or a host that does not tell its cores.
+/// One line: a core that does not exist, no core left for the host, or a host that does not report its cores.
 pub fn check(tree: &Tree, cores: &Cpus) -> Result<(), String> {
     let list = cores.list();
     if cores.is_empty() {
@@ -66,7 +66,7 @@ pub fn check(tree: &Tree, cores: &Cpus) -> Result<(), String> {
     Ok(())
 }
 
-/// What the user should know beside what was applied: what may undo it, or share the cores all the same.
+/// Returns notes for the user besides what was applied: things that may undo it, or share the cores all the same.
 pub fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
     let mut notes = Vec::new();
     for core in plan.cores.iter() {
@@ -101,7 +101,7 @@ pub fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
 /// The kernel's list of cores that are switched on.
 const ONLINE: &str = "sys/devices/system/cpu/online";
 
-/// The cores that are switched on; `None`: that can't be read.
+/// Returns the cores that are switched on; `None`: the list can't be read.
 fn online(tree: &Tree) -> Option<Cpus> {
     let text = tree.read(ONLINE).ok()?;
     Cpus::of_list(&text).filter(|cpus| !cpus.is_empty())

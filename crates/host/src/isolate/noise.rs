@@ -1,8 +1,8 @@
-//! How much of a core something else takes: measured by a thread that does nothing but read its clock.
+//! Time that a core spends on other work, measured by a thread that does nothing but read its clock.
 //!
-//! The columns are those of the kernel's osnoise tracer, which distributions seldom build in. What took the core is
-//! told by the change of the kernel's own counts over the same time: they name interrupts and softirqs, and do not say
-//! which gap was whose. What none of them explains is the hypervisor (see `steal`), the firmware or a page fault.
+//! The columns are those of the kernel's osnoise tracer, which distributions seldom build in. The change of the
+//! kernel's own counts over the same time shows what took the core: the counts name interrupts and softirqs, but not
+//! which gap belongs to which. The rest is due to the hypervisor (see `steal`), the firmware or a page fault.
 
 use super::cpus::Cpus;
 use super::tree::Tree;
@@ -12,44 +12,44 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A pause between two readings of the clock counts from this length on, ns.
+/// Shortest pause between two readings of the clock that counts, ns.
 pub const THRESHOLD_NS: u64 = 1_000;
-/// The noise of each of these is added up for [`Noise::max_noise_us`], ns.
+/// Length of the periods over which noise is added up for [`Noise::max_noise_us`], ns.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// What was taken of one core.
+/// Time taken from one core.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// The core.
     pub cpu: usize,
-    /// How long it was measured, µs.
+    /// Length of the measurement, µs.
     pub period_us: f64,
     /// Sum of all pauses over 1 µs, µs.
     pub noise_us: f64,
-    /// What was left of the core, percent.
+    /// Share of the core that was left, percent.
     pub available_percent: f64,
     /// The largest sum of pauses in one second, µs.
     pub max_noise_us: f64,
     /// The longest pause, µs.
     pub max_single_us: f64,
-    /// Pauses over 1 µs.
+    /// Number of pauses over 1 µs.
     pub count: u64,
-    /// Time that the measuring thread was ready and another ran (run delay of `schedstat`), µs; `None`: not told.
+    /// Time that the measuring thread was ready while another ran (run delay of `schedstat`), µs; `None`: not known.
     pub waited_us: Option<f64>,
-    /// Time that the hypervisor gave to others, µs, in steps of the kernel's tick (mostly 10 ms); `None`: not told.
+    /// Time that the hypervisor gave to others, µs, in steps of the kernel's tick (mostly 10 ms); `None`: not known.
     pub steal_us: Option<f64>,
-    /// Interrupts on the core, by name, most first.
+    /// Interrupts on the core, by name, most frequent first.
     pub interrupts: Vec<Count>,
-    /// Softirqs on the core, by name, most first.
+    /// Softirqs on the core, by name, most frequent first.
     pub softirqs: Vec<Count>,
 }
 
-/// How often something happened.
+/// Number of occurrences of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// What.
+    /// Name of the event.
     pub name: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
@@ -147,7 +147,7 @@ fn noise(cpu: usize, gaps: Gaps, length_ns: u64, before: &Counts, after: &Counts
     }
 }
 
-/// What the kernel has counted for one core so far.
+/// Counts of the kernel for one core so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts {
     waited_ns: Option<u64>,
@@ -172,8 +172,8 @@ impl Counts {
     }
 }
 
-/// A core's column of `/proc/interrupts` or `/proc/softirqs`, by name. The heading says which column is whose: cores
-/// that are off have none.
+/// Returns a core's column of `/proc/interrupts` or `/proc/softirqs`, by name. The heading names the core of each
+/// column: cores that are off have no column.
 fn by_core(text: &str, core: usize) -> BTreeMap<String, u64> {
     let mut lines = text.lines();
     let heading: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
@@ -184,7 +184,7 @@ fn by_core(text: &str, core: usize) -> BTreeMap<String, u64> {
         let (label, rest) = line.split_once(':')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
         let count = words.get(column)?.parse().ok()?;
-        // Of a numbered interrupt the device's name is the last; others have a name of their own, and a description.
+        // A numbered interrupt ends with the device's name; the others have a name of their own, and a description.
         let label = label.trim();
         let behind = words.get(heading.len()..).unwrap_or_default();
         let name = match label.parse::<u32>() {
@@ -196,7 +196,7 @@ fn by_core(text: &str, core: usize) -> BTreeMap<String, u64> {
     lines.filter_map(line).collect()
 }
 
-/// Ticks that the hypervisor has given to others, of one core.
+/// Returns the ticks that the hypervisor has given to others, for one core.
 fn steal(stat: &str, core: usize) -> Option<u64> {
     let name = format!("cpu{core}");
     let line = stat
@@ -205,7 +205,7 @@ fn steal(stat: &str, core: usize) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
-/// What has grown, and by how much; most first.
+/// Returns the counts that have grown, and by how much; most first.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<Count> {
     let one = |(name, now): (&String, &u64)| {
         let count = now.saturating_sub(before.get(name).copied().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What would be changed, found by reading alone.
+//! The changes that a run would make, found by reading alone.
 
 use super::cgroup;
 use super::cpus::Cpus;
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order in which they are applied.
+    /// All kinds, in the order in which they are applied.
     pub const ALL: [Kind; 6] = [
         Kind::Interrupts,
         Kind::Workqueues,
@@ -37,7 +37,7 @@ impl Kind {
         Kind::Cpuset,
     ];
 
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Cpuset => "cpuset",
@@ -60,14 +60,14 @@ impl std::str::FromStr for Kind {
     }
 }
 
-/// How a value is undone.
+/// Way to undo a change of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
-    /// By the one before.
+    /// Write the earlier value.
     Before,
-    /// By another.
+    /// Write another value.
     By(&'static str),
-    /// It goes with the folder that was made for it.
+    /// Nothing: the value goes with the folder that was made for it.
     Gone,
 }
 
@@ -78,58 +78,58 @@ pub enum Step {
     Write {
         /// The file.
         path: String,
-        /// What it is for the user: an interrupt's name, a sysctl.
+        /// Name for the user: an interrupt's name, a sysctl.
         name: String,
-        /// What is in it.
+        /// Contents before the change.
         before: String,
-        /// What is written.
+        /// Value to write.
         value: String,
-        /// How it is undone.
+        /// Way to undo the change.
         undo: Undo,
-        /// What is to be read back; `None`: whatever the kernel makes of it.
+        /// Value that must be read back; `None`: any.
         expect: Option<String>,
     },
     /// A folder is made: a control group.
     Folder {
-        /// Where.
+        /// Path of the folder.
         path: String,
-        /// The group that processes which are left in it are moved to at the end.
+        /// Group to which processes that are left in the folder are moved at the end.
         home: String,
     },
-    /// A file is held open with a value in it: the kernel forgets it when it is closed.
+    /// A file is held open with a value in it; the kernel forgets the value when the file is closed.
     Hold {
         /// The file.
         path: String,
     },
-    /// A thread may run elsewhere only.
+    /// The cores of a thread are restricted.
     Affinity {
         /// The thread.
         thread: i32,
-        /// When it was started, in ticks since boot: numbers are used again.
+        /// Start of the thread, in ticks since boot: thread numbers are used again.
         started: u64,
         /// Its name.
         name: String,
-        /// Its cores.
+        /// Cores before the change.
         before: Cpus,
-        /// Its cores then.
+        /// Cores after the change.
         after: Cpus,
     },
 }
 
-/// One way, on this host.
+/// One way of isolation, on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which.
+    /// Kind of the part.
     pub kind: Kind,
-    /// What would be done, in order.
+    /// Steps to take, in order.
     pub steps: Vec<Step>,
-    /// Why it is not done, or only in part; empty: nothing is in its way.
+    /// Reason why the part is not done, or only in part; empty: nothing prevents it.
     pub why_not: String,
-    /// A step that fails makes the others useless: they are undone.
+    /// Whether a step that fails makes the others useless, so that they are undone.
     pub whole: bool,
     /// The `cgroup.procs` of the group that the command joins.
     pub join: Option<String>,
-    /// What it does, in a few words.
+    /// Effect of the part, in a few words.
     pub what: String,
 }
 
@@ -154,29 +154,29 @@ impl Part {
     }
 }
 
-/// What is asked for.
+/// Options of a plan.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The cores to isolate.
     pub cores: Cpus,
-    /// Ways that are left out.
+    /// Kinds that are left out.
     pub without: Vec<Kind>,
-    /// Other threads are moved.
+    /// Whether other threads are moved.
     pub move_threads: bool,
 }
 
-/// All that would be changed.
+/// All changes that a run would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The cores.
     pub cores: Cpus,
-    /// The others.
+    /// All other cores.
     pub rest: Cpus,
-    /// One of each [`Kind`].
+    /// One part of each [`Kind`].
     pub parts: Vec<Part>,
 }
 
-/// Looks at the host; changes nothing. The cores are ones that [`super::check`] has accepted.
+/// Examines the host and changes nothing. [`super::check`] must have accepted the cores.
 pub fn plan(tree: &Tree, options: &Options) -> Plan {
     let cores = options.cores.clone();
     let rest = online(tree).unwrap_or_default().without(&cores);
@@ -208,7 +208,7 @@ pub(super) fn write(path: impl Into<String>, name: impl Into<String>, before: &s
     }
 }
 
-/// A value of a group that was made in the same part.
+/// Returns the step that writes a value of a group made in the same part.
 pub(super) fn within(group: &str, key: &str, value: impl Into<String>, expect: Option<&str>) -> Step {
     Step::Write {
         path: format!("{group}/cpuset.{key}"),
@@ -220,7 +220,7 @@ pub(super) fn within(group: &str, key: &str, value: impl Into<String>, expect: O
     }
 }
 
-/// What of `before` is not among `cores`; `rest` where nothing is left. `None`: nothing changes.
+/// Returns the cores of `before` without `cores`, or `rest` if none are left. `None`: nothing changes.
 fn moved(before: &Cpus, cores: &Cpus, rest: &Cpus) -> Option<Cpus> {
     let left = before.without(cores);
     match before.meets(cores) {
@@ -230,7 +230,7 @@ fn moved(before: &Cpus, cores: &Cpus, rest: &Cpus) -> Option<Cpus> {
     }
 }
 
-/// An error in the words of this page.
+/// Returns an error in plain words for the user.
 pub(super) fn said(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "permission denied: want root".to_owned(),
@@ -258,7 +258,7 @@ fn interrupts(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
         let name = format!("{number} {name}").trim().to_owned();
         steps.push(write(path, name, &text, after.list()));
     }
-    // Interrupts that are requested meanwhile.
+    // The default for interrupts that are requested during the run.
     let path = "proc/irq/default_smp_affinity";
     let default = tree.read(path);
     if let Ok(text) = &default
@@ -299,17 +299,17 @@ fn workqueues(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
     }
 }
 
-/// Settings that TuneD's `cpu-partitioning` makes as well, and those beside them that are there for the same.
+/// Settings that TuneD's `cpu-partitioning` makes as well, and others with the same purpose.
 const SYSCTLS: [(&str, &str); 5] = [
-    // Each core folds its counters of memory into the global ones so often, s.
+    // Interval at which each core adds its memory counters to the global ones, s.
     ("vm.stat_interval", "10"),
-    // Timers of cores that are idle stay there and do not come to a busy one.
+    // Keeps timers of idle cores there, rather than moving them to a busy one.
     ("kernel.timer_migration", "0"),
     // A performance counter that interrupts each core.
     ("kernel.nmi_watchdog", "0"),
-    // Looks through all threads, s.
+    // Interval of a check that looks through all threads, s.
     ("kernel.hung_task_timeout_secs", "600"),
-    // Unmaps pages to see who uses them.
+    // Unmaps pages to find out who uses them.
     ("kernel.numa_balancing", "0"),
 ];
 
@@ -362,13 +362,13 @@ fn idle_states(tree: &Tree) -> Part {
     }
 }
 
-/// Ticks since boot at which a thread was started: field 22 of its `stat`, behind a name in brackets that may hold
-/// anything.
+/// Returns the start of a thread in ticks since boot: field 22 of its `stat`, behind a name in brackets that may
+/// contain anything.
 pub(super) fn started(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether a thread is one of the kernel's own that belong to a core and can't be moved: field 9 of its `stat`.
+/// Returns whether a thread is one of the kernel's own that belong to a core and can't be moved: field 9 of its `stat`.
 pub(super) fn is_bound(stat: &str) -> bool {
     let flags = stat
         .rsplit_once(')')
@@ -386,7 +386,7 @@ fn threads(tree: &Tree, cores: &Cpus, rest: &Cpus) -> Part {
         for thread in tree.folders(&format!("proc/{process}/task")) {
             let folder = format!("proc/{process}/task/{thread}");
             let Ok(number) = thread.parse() else { continue };
-            // One that has ended meanwhile needs nothing.
+            // A thread that has ended meanwhile needs no change.
             let (Ok(before), Ok(stat)) = (tree.affinity(number), tree.read(&format!("{folder}/stat"))) else {
                 continue;
             };

@@ -1,49 +1,51 @@
-//! What the kernel leaves to others beside a thread of `SCHED_FIFO` that never sleeps: the trap of real-time priority.
+//! The trap of real-time priority: how much of a core the kernel leaves to other threads beside a thread of
+//! `SCHED_FIFO` that never sleeps.
 //!
-//! Up to Linux 6.11 real-time threads of a core run for `kernel.sched_rt_runtime_us` of each `sched_rt_period_us` and
-//! then stand still, even where nobody else waits for the core. From 6.12 on a *fair server* takes that role
+//! Up to Linux 6.11 the real-time threads of a core run for `kernel.sched_rt_runtime_us` of each `sched_rt_period_us`
+//! and then pause, even if no other thread waits for the core. From 6.12 on a *fair server* does this
 //! (`kernel/sched/deadline.c`): normal threads that wait get their part, and only then does the real-time thread lose
-//! it. The sysctl does not switch the fair server off; files of debugfs do.
+//! that part. The sysctl does not switch the fair server off; files of debugfs do.
 
 use super::tree::Tree;
 
-/// What normal threads of a core get beside a real-time thread that never sleeps.
+/// Share of a core for normal threads beside a real-time thread that never sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Nothing: the limit is switched off, and such a thread may keep the core for ever.
+    /// No time: the limit is switched off, and such a thread may keep the core for ever.
     Nothing,
-    /// This long of each period, µs, whether or not one of them waits: the real-time thread stands still.
+    /// This part of each period, µs, whether or not a normal thread waits: the real-time thread pauses.
     Always {
         /// Time that the real-time thread loses of each period, µs.
         lost_us: u64,
         /// Length of a period, µs.
         period_us: u64,
     },
-    /// This long of each period, µs, if one of them waits.
+    /// This part of each period, µs, if a normal thread waits.
     WhereOneWaits {
         /// Time that the real-time thread loses of each period, µs.
         lost_us: u64,
         /// Length of a period, µs.
         period_us: u64,
-        /// Both were read; else they are what Linux sets, and debugfs, which would tell, is not mounted.
+        /// Whether both were read. If not, they are Linux's defaults, because debugfs is not mounted.
         read: bool,
     },
-    /// Nothing tells.
+    /// The share is not known.
     Unknown,
 }
 
 /// The first Linux with a fair server.
 const FAIR_SERVER: (u32, u32) = (6, 12);
-/// What a fair server has where debugfs does not tell, µs: 50 ms of each second.
+/// Runtime and period of a fair server if debugfs does not show them, µs: 50 ms of each second.
 const FAIR_DEFAULT: (u64, u64) = (50_000, 1_000_000);
 
 impl Share {
-    /// Of this host.
+    /// Returns the share on this host.
     pub fn live() -> Self {
         Self::of(&Tree::live())
     }
 
-    /// Of a host whose files are in `tree`; on core 0, as the cores are alike unless somebody changed one.
+    /// Returns the share on a host whose files are in `tree`, from core 0: the cores are alike unless somebody changed
+    /// one.
     pub fn of(tree: &Tree) -> Self {
         let release = match tree.is_live() {
             true => mpps_sys::probe::kernel_release(),
@@ -78,7 +80,7 @@ impl Share {
         }
     }
 
-    /// What a thread of `SCHED_FIFO` that never sleeps loses, and where; `None`: nothing.
+    /// Returns a sentence on the time that a thread of `SCHED_FIFO` that never sleeps loses, and when; `None`: no time.
     pub fn told(&self) -> Option<String> {
         let ms = |us: u64| us as f64 / 1e3;
         match *self {
@@ -112,7 +114,7 @@ impl Share {
         }
     }
 
-    /// The command that switches it off; `None` where it is off.
+    /// Returns the command that switches the limit off; `None` if it is off, or not known.
     pub fn off(&self) -> Option<&'static str> {
         match self {
             Self::Nothing | Self::Unknown => None,
@@ -125,16 +127,16 @@ impl Share {
 }
 
 impl Share {
-    /// As [`off`](Self::off), where this host has what the command writes, and lets root write it.
+    /// Returns the command of [`off`](Self::off) if the file that it writes exists here, and root may write it.
     pub fn off_here(&self) -> Option<&'static str> {
         let path = match self {
             Self::Nothing | Self::Unknown => return None,
             Self::Always { .. } => "/proc/sys/kernel/sched_rt_runtime_us",
-            // Debugfs, which is often not mounted.
+            // A file of debugfs, which is often not mounted.
             Self::WhereOneWaits { .. } => "/sys/kernel/debug/sched/fair_server/cpu0/runtime",
         };
         let refused = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err();
-        // Others than root are told what root may do.
+        // Users other than root get the command that root may run.
         let possible = matches!(
             refused,
             None | Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)
@@ -143,7 +145,7 @@ impl Share {
     }
 }
 
-/// Why a nice value below 0 may gain nothing on this host; `None`: it does what it says.
+/// Returns the reason why a nice value below 0 may gain nothing on this host; `None`: it works as documented.
 pub fn nice_trap(tree: &Tree) -> Option<String> {
     let on = tree
         .read("proc/sys/kernel/sched_autogroup_enabled")

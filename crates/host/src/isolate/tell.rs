@@ -1,14 +1,14 @@
-//! What is told: the table of noise, what was applied and what was not, and the same as commands of a shell.
+//! Texts for the user: the table of noise, the applied and the other parts, and the same as shell commands.
 
 use super::apply::Outcome;
 use super::boot::{Boot, missing};
 use super::noise::{Count, Noise};
 use super::plan::{Part, Plan, Step, Undo};
 
-/// Names of interrupts that are told for each core; the result has all.
+/// Most names of interrupts that are shown for each core; the result has all.
 const NAMES: usize = 6;
 
-/// The noise of cores in each state, a row each, in the columns of osnoise.
+/// Returns the noise of cores in each state, one per row, in the columns of osnoise.
 pub fn table(measured: &[(&str, &[Noise])]) -> String {
     let heading = [
         "CPU",
@@ -50,7 +50,7 @@ pub fn table(measured: &[(&str, &[Noise])]) -> String {
     text
 }
 
-/// One core's stand together.
+/// Sorts the rows so that those of one core stand together.
 fn by_core<'a>(measured: &[(&'a str, &'a [Noise])]) -> Vec<(&'a str, &'a Noise)> {
     let mut all: Vec<(&str, &Noise)> = Vec::new();
     for (state, noises) in measured {
@@ -60,7 +60,7 @@ fn by_core<'a>(measured: &[(&'a str, &'a [Noise])]) -> Vec<(&'a str, &'a Noise)>
     all
 }
 
-/// What ran on the cores in each state, by name.
+/// Returns the interrupts and softirqs on the cores in each state, by name.
 pub fn counted(measured: &[(&str, &[Noise])]) -> String {
     let mut text = String::new();
     for (state, n) in by_core(measured) {
@@ -83,7 +83,7 @@ pub fn counted(measured: &[(&str, &[Noise])]) -> String {
     text
 }
 
-/// Columns as wide as their widest cell: the second to the left, all others to the right.
+/// Returns columns as wide as their widest cell: the second aligned left, all others right.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -105,7 +105,7 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// What was applied and what not, a line each, and under it what the host refused.
+/// Returns one line for each applied and other part, and below it the steps that the host refused.
 pub fn outcomes(all: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in all {
@@ -115,7 +115,7 @@ pub fn outcomes(all: &[Outcome]) -> String {
             (false, _) => ("not applied", String::new()),
         };
         text += &format!("{:<11}  {:<11}  {}{count}\n", outcome.part.name(), state, outcome.told);
-        // Refusals for the same reason are one line.
+        // Refusals for the same reason share one line.
         let mut reasons: Vec<&str> = Vec::new();
         for refusal in outcome.refused.iter().filter(|_| outcome.applied) {
             if !reasons.contains(&refusal.why.as_str()) {
@@ -130,7 +130,7 @@ pub fn outcomes(all: &[Outcome]) -> String {
     text
 }
 
-/// The commands of a root shell that would do the same, and those that undo it.
+/// Returns the commands of a root shell that would do the same, and those that undo it.
 pub fn script(plan: &Plan, boot: &Boot, command: &[String]) -> String {
     let list = plan.cores.list();
     let mut text = format!(
@@ -236,12 +236,12 @@ fn undoing(step: &Step) -> String {
     }
 }
 
-/// A name that a program may have given itself, within a comment.
+/// Returns a name on one line, for a comment: a program may have chosen the name itself.
 fn one_line(name: &str) -> String {
     mpps_sys::text::plain(name, ' ')
 }
 
-/// A word for a shell.
+/// Returns a word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-+=.,:/@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -24,10 +24,10 @@ impl Tree {
         }
     }
 
-    /// A host made of files. A file `NAME.answers` beside `NAME` says what the kernel makes of a value written to it:
-    /// lines `WRITTEN=READ BACK`, or `WRITTEN=!ERRNO`; `*` stands for all others, and `*` in what is read back for what
-    /// was written. `mkdir` makes the files that the folder `NAME.new` beside the place holds. A number in
-    /// `NAME.closed` is the error of opening the file for writing, and of making a folder in the one of this name; a
+    /// Returns a host made of files. A file `NAME.answers` beside `NAME` lists the kernel's answers to values written
+    /// to it: lines `WRITTEN=READ BACK`, or `WRITTEN=!ERRNO`; `*` stands for all other values, and `*` in what is read
+    /// back for the written value. `mkdir` makes the files that the folder `NAME.new` beside the place holds. A number
+    /// in `NAME.closed` is the error of opening the file for writing, and of making a folder in the one of this name; a
     /// number in `NAME.stays` is that of removing the folder.
     pub fn fake(root: impl Into<PathBuf>) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Tree {
         }
     }
 
-    /// Whether this is the host that the process runs on.
+    /// Returns whether this is the host that the process runs on.
     pub fn is_live(&self) -> bool {
         self.live
     }
@@ -46,7 +46,7 @@ impl Tree {
         &self.root
     }
 
-    /// Where a path lies.
+    /// Returns the full path of a file.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -54,18 +54,18 @@ impl Tree {
     /// The file's text without white space at its ends.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn read(&self, path: &str) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Whether the path is there.
+    /// Returns whether the path exists.
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Names in a directory, sorted; none where it can't be read.
+    /// Returns the names in a directory, sorted; none if it can't be read.
     pub fn list(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -73,16 +73,16 @@ impl Tree {
         names
     }
 
-    /// Names of folders in a directory, sorted.
+    /// Returns the names of folders in a directory, sorted.
     pub(super) fn folders(&self, path: &str) -> Vec<String> {
         let is_folder = |name: &String| self.path(&format!("{path}/{name}")).is_dir();
         self.list(path).into_iter().filter(is_folder).collect()
     }
 
-    /// Writes a value to a file that is there, in one call: files of the kernel take a value, not bytes.
+    /// Writes a value to an existing file, in one call: files of the kernel take a value, not bytes.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn write(&self, path: &str, value: &str) -> io::Result<()> {
         if !self.live {
             return self.answer(path, value);
@@ -93,10 +93,10 @@ impl Tree {
             .write_all(value.as_bytes())
     }
 
-    /// Whether this process may write to a file, or make a folder in one; nothing is written.
+    /// Checks whether this process may write to a file, or make a folder in one; nothing is written.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub(super) fn may_write(&self, path: &str) -> io::Result<()> {
         let is_folder = self.path(path).is_dir();
         match (self.live, is_folder) {
@@ -106,7 +106,7 @@ impl Tree {
         }
     }
 
-    /// Of a host made of files: the error that a file beside this one asks for.
+    /// On a host made of files: returns the error that a file beside this one requests.
     fn refusal(&self, path: &str, ending: &str) -> io::Result<()> {
         let wanted = self.read(&format!("{path}.{ending}")).unwrap_or_default();
         wanted.parse().map_or(Ok(()), |n| Err(io::Error::from_raw_os_error(n)))
@@ -134,14 +134,14 @@ impl Tree {
         if let Some(errno) = answer.strip_prefix('!').and_then(|n| n.parse().ok()) {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        // Writing a process to `cgroup.procs` takes it out of the others: no test asks.
+        // On Linux, writing a process to `cgroup.procs` also removes it from the other groups: no test needs that.
         fs::write(file, answer.replace('*', value) + "\n")
     }
 
     /// Makes a folder.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn make_folder(&self, path: &str) -> io::Result<()> {
         if let (false, Some((above, _))) = (self.live, path.rsplit_once('/')) {
             self.refusal(above, "closed")?;
@@ -157,10 +157,10 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a folder that the kernel takes for empty: one of cgroups has files that go with it.
+    /// Removes a folder that the kernel takes for empty: a folder of cgroups has files that go with it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the kernel.
     pub fn remove_folder(&self, path: &str) -> io::Result<()> {
         match self.live {
             true => fs::remove_dir(self.path(path)),
@@ -170,8 +170,8 @@ impl Tree {
         }
     }
 
-    /// Ticks since boot, as `/proc` tells when threads were started. `/proc/uptime` is no source on a live host:
-    /// containers have one of their own there, and not in the `stat` of threads.
+    /// Returns the ticks since boot, in the scale in which `/proc` reports the start of threads. `/proc/uptime` is no
+    /// source on a live host: containers have their own uptime there, but not in the `stat` of threads.
     pub(super) fn ticks(&self) -> Option<u64> {
         let hertz = rustix::param::clock_ticks_per_second();
         if !self.live {
@@ -183,10 +183,10 @@ impl Tree {
         Some(seconds * hertz + u64::try_from(now.tv_nsec).ok()? * hertz / 1_000_000_000)
     }
 
-    /// Cores that a thread may run on.
+    /// Returns the cores that a thread may run on.
     ///
     /// # Errors
-    /// `ESRCH` where there is no such thread (any more).
+    /// `ESRCH` if there is no such thread, or no longer.
     pub(super) fn affinity(&self, thread: i32) -> io::Result<Cpus> {
         if !self.live {
             let text = self.read(&format!("affinity/{thread}"))?;
@@ -198,10 +198,10 @@ impl Tree {
         Ok((0..most).filter(|&core| set.is_set(core)).collect())
     }
 
-    /// Has a thread run on these cores only.
+    /// Restricts a thread to these cores.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` for its own threads that belong to a core.
+    /// Errors of the kernel: `EINVAL` for its own threads that belong to a core.
     pub(super) fn set_affinity(&self, thread: i32, cores: &Cpus) -> io::Result<()> {
         if !self.live {
             return self.answer(&format!("affinity/{thread}"), &cores.list());

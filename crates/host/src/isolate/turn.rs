@@ -1,8 +1,8 @@
 //! The turn: one run of `isolate` at a time changes a host.
 //!
-//! Two at a time would each put back what the other has set, for good. So a run takes its turn before it looks at
-//! anything, and has it until everything is undone. It is a lock, which the kernel drops however the process ends; the
-//! guardian of a run that was killed holds that run's journal instead, and the next run waits for it.
+//! Two runs at a time would each restore what the other has set, for good. So a run takes its turn before it looks at
+//! anything, and keeps it until everything is undone. The turn is a lock, which the kernel drops however the process
+//! ends. The guardian of a run that was killed holds that run's journal instead, and the next run waits for it.
 
 use super::journal::{Mended, folder, journals, mend};
 use super::tree::Tree;
@@ -12,9 +12,9 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// Its file stays: a lock on one that is removed excludes nobody.
+/// Name of the lock file. The file stays: a lock on a removed file excludes nobody.
 const NAME: &str = "isolate.lock";
-/// How long a guardian may take.
+/// Longest wait for a guardian.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The right to change this host; ends when dropped.
@@ -25,14 +25,14 @@ pub struct Turn {
 
 impl Turn {
     /// # Errors
-    /// One line: another run has it, or it can't be had.
+    /// One line: another run has the turn, or the lock can't be taken.
     pub fn take(tree: &Tree) -> Result<Self, String> {
         let folder = folder(tree);
         let unable = |error: std::io::Error| {
             let path = folder.join(NAME);
             format!("lock {}: {error}: nothing is changed without it", path.display())
         };
-        // Nobody else can have put a file there.
+        // No other user can have put a file there.
         let place = private::folder(&folder).map_err(unable)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&place, NAME, flags, Mode::from_raw_mode(0o600));
@@ -50,13 +50,13 @@ impl Turn {
         }
     }
 
-    /// Undoes what earlier runs have left, and waits for a guardian that does. The host is as it was before them, or
-    /// the last line says why this run can't begin.
+    /// Undoes what earlier runs have left, and waits for a guardian that does. Afterwards the host is as it was before
+    /// those runs, or the last line gives the reason why this run can't begin.
     pub fn clear(&self, tree: &Tree) -> (Vec<String>, Result<(), String>) {
         let Mended { told, .. } = mend_when_free(tree, LIMIT);
         let now = journals(tree);
         let ready = match now.left.first() {
-            // Undone later, it would undo what this run has set.
+            // A later undo would change what this run has set.
             Some(path) => Err(format!(
                 "an earlier run has left what can't be undone, noted in {}: want it undone by hand, or the file \
                  removed",
@@ -71,8 +71,8 @@ impl Turn {
     }
 }
 
-/// Undoes what was left, as soon as nobody else holds any of it: the kernel takes a moment to let go of what a process
-/// had that was killed.
+/// Undoes what was left, as soon as no other process holds any part of it: the kernel takes a moment to release the
+/// locks of a killed process.
 pub fn mend_when_free(tree: &Tree, limit: Duration) -> Mended {
     let deadline = Instant::now() + limit;
     while journals(tree).held > 0 && Instant::now() < deadline {

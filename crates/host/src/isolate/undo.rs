@@ -1,8 +1,8 @@
-//! What was changed, line by line, and how each change is undone.
+//! The recorded changes, line by line, and how each is undone.
 //!
-//! A line is written before its change. What a change has become as the kernel reads it back follows in a line of its
-//! own, so that a value that somebody else has set since is left to them. Each line can be undone twice: the second
-//! time finds everything as it was.
+//! A line is written before its change. The value that the kernel reads back afterwards follows in a line of its own,
+//! so that a value that somebody else has set since is left alone. Each line can be undone twice: the second time finds
+//! everything as it was.
 
 use super::cgroup;
 use super::cpus::Cpus;
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub(super) enum Line {
-    /// The first one: of which boot it tells. After another start nothing of it is left.
+    /// First line: the boot in which the journal was written. After another start nothing is left to undo.
     Boot {
         /// `/proc/sys/kernel/random/boot_id`.
         id: String,
-        /// Undoing was tried: this is what could not be undone.
+        /// Whether undoing was already tried: the other lines are what could not be undone.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
@@ -31,16 +31,16 @@ pub(super) enum Line {
         before: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         undo: Option<String>,
-        /// As it was read back; in the journal it is the next line.
+        /// Value read back after the write; in the journal it is the next line.
         #[serde(skip)]
         set: Option<String>,
     },
-    /// The value of the line before was written, and is this.
+    /// The value that the write of the line before has set.
     Set { value: String },
     /// A control group is about to be made.
     Folder { path: String, home: String },
-    /// Threads are about to be moved: those lines follow. Others that they start from now on, in ticks since boot,
-    /// begin where they are by then.
+    /// Threads are about to be moved; their lines follow. Threads that they start from this time on, in ticks since
+    /// boot, begin on the cores that they have by then.
     Threads { since: u64 },
     /// A thread is about to be moved.
     Affinity {
@@ -52,7 +52,7 @@ pub(super) enum Line {
 }
 
 impl Line {
-    /// What undoes a step; `None`: it ends with the process, or with its group.
+    /// Returns the line that undoes a step; `None`: the step ends with the process, or with its group.
     pub(super) fn of(step: &Step) -> Option<Self> {
         Some(match step {
             Step::Write { undo: Undo::Gone, .. } | Step::Hold { .. } => return None,
@@ -84,7 +84,7 @@ impl Line {
         })
     }
 
-    /// As it stands in the journal, with what its change has become.
+    /// Returns the line in the form of the journal, followed by the value read back.
     pub(super) fn text(&self) -> String {
         let text = |line: &Self| serde_json::to_string(line).unwrap_or_default() + "\n";
         match self {
@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-/// The lines of a journal; a last one that was half written is none, since its change was not made.
+/// Parses the lines of a journal. A last line that was half written is left out, since its change was not made.
 pub(super) fn lines(text: &str) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for line in text.lines() {
@@ -108,8 +108,8 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     all
 }
 
-/// Lines that [`lines`] does not reach, as one was changed: half a line at the end is none, since its change was not
-/// made.
+/// Counts the lines that [`lines`] does not reach, because a line before them was changed. Half a line at the end is
+/// not counted, since its change was not made.
 pub(super) fn unread(text: &str) -> usize {
     let is_line = |line: &&str| serde_json::from_str::<Line>(line).is_ok();
     let left = text.lines().skip_while(is_line);
@@ -119,20 +119,20 @@ pub(super) fn unread(text: &str) -> usize {
     }
 }
 
-/// What came of undoing.
+/// Result of undoing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Undone {
     /// Changes that were put back.
     pub(super) count: usize,
-    /// Those that were not, one line each.
+    /// Changes that were not put back, one line each.
     pub(super) left: Vec<String>,
-    /// Those of them that the host refused, in order: undoing them once more may do it. Not among them is what
-    /// somebody else has changed since.
+    /// Lines that the host refused to undo, in order: another try may work. Values that somebody else has changed since
+    /// are not among them.
     pub(super) failed: Vec<Line>,
 }
 
 impl Undone {
-    /// Notes what came of a line.
+    /// Records the result of a line.
     fn add(&mut self, line: &Line, came: Result<bool, Left>) {
         match came {
             Ok(true) => self.count += 1,
@@ -146,16 +146,17 @@ impl Undone {
     }
 }
 
-/// Why a change is not undone.
+/// Reason why a change is not undone.
 #[derive(Debug)]
 enum Left {
-    /// Somebody else has changed it since, or uses it: it is theirs.
+    /// Somebody else has changed the value since, or uses it: it is left to them.
     Theirs(String),
     /// The host refuses.
     Failed(String),
 }
 
-/// Puts back what lines tell of, the last first. A control group that something still uses is waited for, this long.
+/// Undoes the changes in `lines`, the last first. A control group that something still uses is waited for, for this
+/// long.
 pub(super) fn undo(tree: &Tree, lines: &[Line], patience: Duration) -> Undone {
     let mut undone = Undone::default();
     for (at, line) in lines.iter().enumerate().rev() {
@@ -183,7 +184,7 @@ pub(super) fn undo(tree: &Tree, lines: &[Line], patience: Duration) -> Undone {
     undone
 }
 
-/// The file's text; `None`: it went with its control group, or its device.
+/// Returns the file's text; `None`: the file went with its control group, or its device.
 fn value(tree: &Tree, path: &str) -> Result<Option<String>, Left> {
     match tree.read(path) {
         Ok(now) => Ok(Some(now)),
@@ -212,7 +213,7 @@ fn write_back(tree: &Tree, path: &str, before: &str, set: Option<&str>) -> Resul
     written.map_err(|error| Left::Failed(by_hand(path, before, &error)))
 }
 
-/// Takes a word back out of a file that has others beside it (`-cpuset`): these are whoever's has added them.
+/// Removes a word from a file that may contain other words (`-cpuset`). Words added by other programs stay.
 fn take_back(tree: &Tree, path: &str, undo: &str) -> Result<bool, Left> {
     let word = undo.trim_start_matches('-');
     match value(tree, path)? {
@@ -225,7 +226,7 @@ fn take_back(tree: &Tree, path: &str, undo: &str) -> Result<bool, Left> {
     }
     match tree.write(path, undo) {
         Ok(()) => Ok(true),
-        // A group below hands it on to groups of its own.
+        // A group below passes it on to groups of its own.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(used("groups below")),
         Err(error) => Err(Left::Failed(by_hand(path, undo, &error))),
     }
@@ -238,7 +239,7 @@ fn remove_group(tree: &Tree, path: &str, home: &str, patience: Duration) -> Resu
     let procs = format!("{path}/cgroup.procs");
     let deadline = Instant::now() + patience;
     loop {
-        // A process that ends takes a moment to leave; one that forks has a child here.
+        // A process that ends takes a moment to leave; a process that forks has a child here.
         for process in tree.read(&procs).unwrap_or_default().split_whitespace() {
             let _ = tree.write(&format!("{home}/cgroup.procs"), process);
         }
@@ -257,7 +258,8 @@ fn remove_group(tree: &Tree, path: &str, home: &str, patience: Duration) -> Resu
 }
 
 fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) -> Result<bool, Left> {
-    // The thread itself, not another that has its number by now. `/proc/TID` is there for threads of any process.
+    // Checks that this is the thread itself, not another with its number by now. `/proc/TID` exists for threads of any
+    // process.
     let stat = tree.read(&format!("proc/{thread}/stat"));
     if stat.ok().and_then(|stat| started(&stat)) != Some(since) {
         return Ok(false);
@@ -266,12 +268,12 @@ fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) ->
         return Ok(false);
     };
     if now.list() != after {
-        // Never moved, or moved by somebody else since.
+        // The thread was never moved, or somebody else has moved it since.
         return Ok(false);
     }
     match tree.set_affinity(thread, &before) {
         Ok(()) => Ok(true),
-        // It has ended meanwhile.
+        // The thread has ended meanwhile.
         Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(false),
         Err(error) => Err(Left::Failed(format!(
             "thread {thread}: {}: want `taskset -pc {} {thread}` as root",
@@ -283,10 +285,10 @@ fn move_back(tree: &Tree, thread: i32, since: u64, before: &str, after: &str) ->
 
 const ESRCH: i32 = 3;
 
-/// How often threads are looked through for heirs: one that is not back yet may start another.
+/// Most rounds of looking for heirs: a thread that is not back yet may start another.
 const ROUNDS: usize = 10;
 
-/// Moves threads back that moved ones have started; those are back already.
+/// Moves back threads that moved threads have started. The moved ones are already back.
 fn move_heirs_back(tree: &Tree, since: u64, moved: &[Line], undone: &mut Undone) {
     for round in 1..=ROUNDS {
         let mut found = Undone::default();
@@ -305,7 +307,7 @@ fn move_heirs_back(tree: &Tree, since: u64, moved: &[Line], undone: &mut Undone)
         undone.count += found.count;
         if found.count == 0 || round == ROUNDS {
             undone.left.extend(found.left);
-            // As all others, the last first.
+            // In the same order as all others: the last first.
             undone.failed.extend(found.failed.into_iter().rev());
             return;
         }

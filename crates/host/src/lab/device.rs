@@ -1,21 +1,21 @@
-//! Interfaces as `ip -details -json address show` tells them.
+//! Interfaces, parsed from the output of `ip -details -json address show`.
 
 use serde_json::Value;
 
-/// One interface of a namespace, as far as the lab cares.
+/// One interface of a namespace, with the fields that the lab uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) index: u64,
     /// Index of the peer in its own namespace (veth).
     pub(crate) peer_index: Option<u64>,
-    /// The peer lies in another namespace.
+    /// Whether the peer lies in another namespace.
     pub(crate) peer_elsewhere: bool,
     pub(crate) kind: String,
     pub(crate) mac: String,
     pub(crate) mtu: u32,
     pub(crate) alias: String,
-    /// Set up by the administrator.
+    /// Whether the administrator has set the interface up.
     pub(crate) admin_up: bool,
     /// Operational state, as in RFC 2863 (`UP`, `DOWN`, `LOWERLAYERDOWN`, …).
     pub(crate) operstate: String,
@@ -25,13 +25,13 @@ pub(crate) struct Device {
     pub(crate) addresses: Vec<String>,
 }
 
-/// Reads the output of `ip -details -json address show`. `None` when it is not that.
+/// Parses the output of `ip -details -json address show`; `None` if the text is something else.
 pub(crate) fn parse(json: &str) -> Option<Vec<Device>> {
     // An empty namespace list prints nothing at all in some versions.
     if json.trim().is_empty() {
         return Some(Vec::new());
     }
-    // `ip` writes control characters of names and aliases as they are, which no JSON may have.
+    // `ip` writes control characters of names and aliases unescaped, which JSON does not allow.
     let Value::Array(items) = serde_json::from_str(&mpps_sys::text::json(json.to_owned())).ok()? else {
         return None;
     };

@@ -1,4 +1,4 @@
-//! The end of what runs in a lab, before its interfaces go: a run whose interface is taken away is not valid, and a
+//! Ends the programs in a lab before its interfaces are removed. A run whose interface is removed is not valid, but a
 //! program that is asked to end first still gives its results.
 
 use std::fs;
@@ -14,8 +14,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::error::Result;
 use super::kernel::{self, Kernel};
 
-/// How long programs may take to end when asked to: mpps's longest wait for packets under way is a minute, its default
-/// a second.
+/// Longest wait for programs to end when asked to: mpps waits at most a minute for packets on their way, by default a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A process, held so that its number can't become another's meanwhile.
@@ -25,12 +25,12 @@ struct Process {
     handle: OwnedFd,
 }
 
-/// Ends every process in the namespace but this one and those that started it: asks, waits, and kills what is left.
-/// Tells of each.
+/// Ends every process in the namespace except this one and its ancestors: asks, waits, and kills the remaining ones.
+/// Adds a line for each to `done`.
 pub(super) fn end_processes(kernel: &Kernel, namespace: &str, done: &mut Vec<String>) -> Result<()> {
     let found = processes(kernel, namespace)?;
     for process in &found {
-        // One that has ended already is as good. A stopped one must run on to end.
+        // A process that has ended already needs nothing. A stopped one must continue so that it can end.
         let _ = pidfd_send_signal(&process.handle, Signal::TERM);
         let _ = pidfd_send_signal(&process.handle, Signal::CONT);
     }
@@ -56,7 +56,7 @@ fn processes(kernel: &Kernel, namespace: &str) -> Result<Vec<Process>> {
     let inside = kernel::identity(namespace)?;
     let hold = |id: u32| {
         let handle = pidfd_open(Pid::from_raw(id.try_into().ok()?)?, PidfdFlags::empty()).ok()?;
-        // Asked once it is held: whoever had the number before may have been the one that was listed.
+        // Checked after the process is held: the listed process may have ended, and its number be in use again.
         let net = fs::metadata(format!("/proc/{id}/ns/net")).ok()?;
         ((net.dev(), net.ino()) == inside).then_some(())?;
         let name = name_in(Path::new(&format!("/proc/{id}"))).unwrap_or_default();
@@ -70,14 +70,14 @@ fn processes(kernel: &Kernel, namespace: &str) -> Result<Vec<Process>> {
         .collect())
 }
 
-/// Whether the process ends within this time. It counts as ended though nobody has waited for it yet.
+/// Returns whether the process ends within this time. A process that nobody has waited for yet counts as ended.
 fn ended(handle: &OwnedFd, within: Duration) -> bool {
     let within = Timespec::try_from(within).ok();
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     poll(&mut fds, within.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// This process and those above it: `lab down` may be typed in a shell that runs in the lab.
+/// Returns this process and its ancestors: `lab down` may be typed in a shell that runs in the lab.
 fn ancestors() -> Vec<u32> {
     let mut all = vec![std::process::id()];
     while let Some(above) = parent(all[all.len() - 1]).filter(|id| *id > 1 && !all.contains(id)) {

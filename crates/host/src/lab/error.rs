@@ -1,4 +1,4 @@
-//! What can go wrong with the lab: each error names the operation and the object.
+//! Errors of the lab: each names the operation and the object.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, LabError>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// Namespaces and interfaces are root's.
+    /// The operation needs root: namespaces and interfaces belong to root.
     #[error("lab {op}: needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo")]
     NeedsRoot {
         /// Command that was asked for.
@@ -20,7 +20,7 @@ pub enum LabError {
     Missing {
         /// The tool.
         tool: &'static str,
-        /// The package that brings it.
+        /// Package that contains the tool.
         package: &'static str,
     },
     /// The name can't be used.
@@ -36,13 +36,13 @@ pub enum LabError {
         option: &'static str,
         /// Value as given.
         value: u32,
-        /// What would be right.
+        /// Valid range.
         range: &'static str,
     },
     /// The host is neither a nor b.
     #[error("lab host {host:?}: must be a or b")]
     BadHost {
-        /// As given.
+        /// Name as given.
         host: String,
     },
     /// Something of the lab's name exists that the lab did not make. Nothing was changed.
@@ -50,7 +50,7 @@ pub enum LabError {
     Foreign {
         /// The namespace or interface.
         object: String,
-        /// How it is known.
+        /// Reason why the object is known to be foreign.
         why: String,
     },
     /// The lab is not there.
@@ -59,50 +59,50 @@ pub enum LabError {
         /// Name of the lab.
         name: String,
     },
-    /// A tool said no.
+    /// A tool failed.
     #[error("{op} {object}: {stderr}")]
     Command {
-        /// What was tried, as the command line.
+        /// Command line that was tried.
         op: String,
-        /// On what.
+        /// Object of the command.
         object: String,
-        /// What the tool wrote to its standard error, in one line.
+        /// Standard error of the tool, in one line.
         stderr: String,
     },
-    /// The operating system said no.
+    /// The operating system refused an operation.
     #[error("{op} {object}: {source}")]
     Io {
-        /// What was tried.
+        /// Operation that was tried.
         op: &'static str,
-        /// On what.
+        /// Object of the operation.
         object: String,
-        /// Why it failed.
+        /// Cause of the failure.
         source: std::io::Error,
     },
     /// Another command works on labs, and does not end.
     #[error("lock {path}: held by {holder} for {} s: let it end, or end it", limit.as_secs())]
     Locked {
-        /// The lock.
+        /// Path of the lock.
         path: String,
-        /// Which process it is.
+        /// Process that holds the lock.
         holder: String,
-        /// How long it was waited for.
+        /// Longest wait for the lock.
         limit: Duration,
     },
     /// A condition did not come true in time.
     #[error("{object}: {condition} not seen within {} s", limit.as_secs())]
     Timeout {
-        /// On what.
+        /// Object of the wait.
         object: String,
-        /// What was waited for.
+        /// Condition that was waited for.
         condition: &'static str,
-        /// How long.
+        /// Longest wait for the condition.
         limit: Duration,
     },
 }
 
 impl LabError {
-    /// True when the cause is the missing privilege: tests skip then instead of failing.
+    /// Returns true when the cause is the missing privilege: tests then skip instead of failing.
     pub fn is_permission(&self) -> bool {
         match self {
             LabError::NeedsRoot { .. } => true,

@@ -1,4 +1,4 @@
-//! The lab's hands: `ip`, the directory of named namespaces, sysctls inside one, and the lock.
+//! The lab's access to the kernel: `ip`, the directory of named namespaces, sysctls inside one, and the lock.
 //!
 //! One lock serves all labs of a host, so that two commands never work on the same thing at once. It is a `flock`,
 //! which the kernel drops when its holder dies; each `ip` inherits it as its standard input, so that it is held until
@@ -18,27 +18,27 @@ use super::error::{LabError, Result};
 use super::lock;
 use crate::tool;
 
-/// Where iproute2 keeps named namespaces.
+/// Directory where iproute2 keeps named namespaces.
 const NETNS_DIR: &str = "/run/netns";
-/// Where the lock lies.
+/// Directory of the lock.
 const RUN_DIR: &str = "/run/mpps";
 /// `NSFS_MAGIC` of `linux/magic.h`: file system type of a mounted namespace. Wide enough
 /// for `f_type` on every architecture.
 const NSFS_MAGIC: i128 = 0x6e73_6673;
-/// How long to wait for another lab command to end.
+/// Longest wait for another lab command to end.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
 
-/// The right to change labs, and the means.
+/// The right to change labs, and the means to do it.
 pub(crate) struct Kernel {
     lock: File,
 }
 
-/// What lies under a name in the directory of namespaces.
+/// Kind of an entry in the directory of namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// Nothing.
+    /// There is no such entry.
     Absent,
-    /// A file on which no namespace is mounted: whoever made it died between the two steps.
+    /// A file on which no namespace is mounted: its program died between making and mounting it.
     Dead,
     /// A namespace.
     Live,
@@ -90,7 +90,7 @@ impl Kernel {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The interfaces of a namespace.
+    /// Returns the interfaces of a namespace.
     pub(crate) fn devices(&self, namespace: &str) -> Result<Vec<Device>> {
         let json = self.ip(namespace, &["-n", namespace, "-details", "-json", "address", "show"])?;
         device::parse(&json).ok_or_else(|| LabError::Command {
@@ -102,15 +102,15 @@ impl Kernel {
 
     /// Gives the namespace known as `from` the further name `to`, which must be free.
     pub(crate) fn link_name(&self, from: &str, to: &str) -> Result<()> {
-        // A thread of ours enters the namespace, and `ip netns attach` mounts that thread's namespace: one step, and
-        // iproute2 refuses when the name exists.
+        // A thread of this process enters the namespace, and `ip netns attach` mounts that thread's namespace. That is
+        // one step, and iproute2 refuses if the name exists.
         inside(from, || {
             let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
             self.ip(to, &["netns", "attach", to, &thread]).map(drop)
         })?
     }
 
-    /// Numbers of the processes inside the namespace.
+    /// Returns the numbers of the processes inside the namespace.
     pub(crate) fn processes(&self, namespace: &str) -> Result<Vec<u32>> {
         let text = self.ip(namespace, &["netns", "pids", namespace])?;
         Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
@@ -120,14 +120,14 @@ impl Kernel {
     pub(crate) fn kill_processes(&self, namespace: &str) -> Result<()> {
         let ids = self.processes(namespace)?.into_iter();
         for pid in ids.filter_map(|id| rustix::process::Pid::from_raw(id.try_into().ok()?)) {
-            // Gone already is as good.
+            // A process that has already gone is fine.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         Ok(())
     }
 }
 
-/// Device and inode by which the kernel knows the namespace.
+/// Returns device and inode by which the kernel knows the namespace.
 pub(crate) fn identity(namespace: &str) -> Result<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let path = format!("{NETNS_DIR}/{namespace}");
@@ -135,7 +135,7 @@ pub(crate) fn identity(namespace: &str) -> Result<(u64, u64)> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// Path of `ip`.
+/// Returns the path of `ip`.
 pub(crate) fn find_ip() -> Result<std::path::PathBuf> {
     tool::find("ip").ok_or(LabError::Missing {
         tool: "ip",
@@ -143,7 +143,7 @@ pub(crate) fn find_ip() -> Result<std::path::PathBuf> {
     })
 }
 
-/// Names in the directory of namespaces, dead ones included.
+/// Returns the names in the directory of namespaces, dead ones included.
 pub(crate) fn names() -> Vec<String> {
     let Ok(dir) = std::fs::read_dir(NETNS_DIR) else {
         return Vec::new();
@@ -153,7 +153,7 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// What lies under the name.
+/// Returns the kind of entry of a name.
 pub(crate) fn entry(namespace: &str) -> Result<Entry> {
     let path = format!("{NETNS_DIR}/{namespace}");
     match rustix::fs::statfs(&path) {
@@ -177,11 +177,11 @@ pub(crate) fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) 
     mpps_sys::thread::apart(inside).map_err(|e| LabError::io("start a thread for", &path, e))?
 }
 
-/// Sets those of the IPv6 sysctls of `device` (or `default`) that differ; must run [`inside`] the namespace. Returns
-/// how many were changed. A kernel without IPv6 has none.
+/// Sets the IPv6 sysctls of `device` (or `default`) that differ; must run [`inside`] the namespace. Returns how many
+/// were changed. A kernel without IPv6 has none.
 pub(crate) fn quiet_ipv6(device: &str) -> Result<usize> {
-    // No router solicitations, no autoconfiguration, no duplicate address detection: nothing of the kernel's own on
-    // the link but multicast listener reports.
+    // No router solicitations, no autoconfiguration, no duplicate address detection: the kernel itself sends nothing on
+    // the link except multicast listener reports.
     const SETTINGS: [(&str, &str); 6] = [
         ("disable_ipv6", "0"),
         ("accept_ra", "0"),
@@ -206,18 +206,18 @@ pub(crate) fn quiet_ipv6(device: &str) -> Result<usize> {
     Ok(changed)
 }
 
-/// Switches GRO of `device` on; must run [`inside`] the namespace. True where it was off.
+/// Switches GRO of `device` on; must run [`inside`] the namespace. Returns true if it was off.
 pub(crate) fn switch_gro_on(device: &str) -> Result<bool> {
     mpps_netdev::switch_gro_on(device).map_err(|e| LabError::io("set GRO on", device, e))
 }
 
-/// Whether the kernel has IPv6.
+/// Returns whether the kernel has IPv6.
 pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// A command that runs `argv` inside the namespace. `ip netns exec` shows it the namespace's own `/sys`, then becomes
-/// the program, so signals sent to the child reach it.
+/// Returns a command that runs `argv` inside the namespace. `ip netns exec` shows it the namespace's own `/sys`, then
+/// becomes the program, so signals sent to the child reach the program.
 pub(crate) fn command<S: AsRef<OsStr>>(namespace: &str, argv: &[S]) -> Result<Command> {
     let mut command = Command::new(find_ip()?);
     command.args(["netns", "exec", namespace]).args(argv);

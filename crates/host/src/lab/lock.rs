@@ -1,4 +1,4 @@
-//! The lock of all labs of a host: root's alone, since whoever can open it could hold it for ever.
+//! The lock of all labs of a host. Only root may open it, because a user who can open it could hold it for ever.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -11,19 +11,19 @@ use rustix::io::Errno;
 
 use super::error::{LabError, Result};
 
-/// How long to wait in silence.
+/// Longest wait without a message.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Only its owner may open it.
 const MODE: u32 = 0o600;
 
 static TELL: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has `tell` called with one line when a lab command waits for another one.
+/// Sets the function that is called with one line when a lab command waits for another one.
 pub fn tell_of_waiting(tell: fn(&str)) {
     let _ = TELL.set(tell);
 }
 
-/// Takes the lock `lab.lock` in `folder`, which is made, closed to others, and repaired where an earlier version left
+/// Takes the lock `lab.lock` in `folder`. The file is made, closed to others, and repaired if an earlier version left
 /// it open.
 pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
     let shown = folder.join("lab.lock").display().to_string();
@@ -40,7 +40,7 @@ pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
         let lock = File::from(opened.map_err(|e| error("open")(e.into()))?);
         let meta = lock.metadata().map_err(error("look at"))?;
         if meta.mode() & 0o777 != MODE || meta.uid() != rustix::process::geteuid().as_raw() {
-            // Others may have it open already, and hold it: theirs goes, with whatever they hold.
+            // Others may have it open already, and hold it: their file is removed, with the lock that they hold.
             rustix::fs::unlinkat(&dir, "lab.lock", rustix::fs::AtFlags::empty())
                 .or_else(|e| if e == Errno::NOENT { Ok(()) } else { Err(e) })
                 .map_err(|e| error("remove")(e.into()))?;
@@ -50,7 +50,7 @@ pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
         }
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // Another command may have replaced it before we had it.
+                // Another command may have replaced the file before the lock was taken.
                 let now = rustix::fs::statat(&dir, "lab.lock", rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
                 if now.is_ok_and(|now| (now.st_dev, now.st_ino) == (meta.dev(), meta.ino())) {
                     return Ok(lock);
@@ -77,7 +77,7 @@ pub(super) fn take(folder: &Path, limit: Duration) -> Result<File> {
     }
 }
 
-/// Who holds a lock on this file. Source: `/proc/locks`, `/proc/PID/cmdline`.
+/// Returns a description of the process that holds a lock on this file. Source: `/proc/locks`, `/proc/PID/cmdline`.
 fn holder(inode: u64) -> String {
     let Some(pid) = process_that_holds(inode) else {
         return "another process".to_owned();
@@ -95,13 +95,14 @@ fn holder(inode: u64) -> String {
     }
 }
 
-/// The process that holds a lock on this file; `None`: it can't be told, as of one in another container.
+/// Returns the process that holds a lock on this file; `None`: it is not known, as for one in another container.
 pub(crate) fn process_that_holds(inode: u64) -> Option<u32> {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     pid_of(&locks, inode).filter(|&pid| pid > 0)
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 123 00:1a:456 0 EOF`: process 123, inode 456. Who waits has an arrow.
+/// Finds the process of a lock: `1: FLOCK  ADVISORY  WRITE 123 00:1a:456 0 EOF` is process 123, inode 456. Lines of
+/// waiting processes have an arrow.
 fn pid_of(locks: &str, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

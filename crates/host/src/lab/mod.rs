@@ -3,10 +3,10 @@
 //! Two network namespaces `NAME-a` and `NAME-b`, each with an interface `eth1`, the two ends of a veth pair, so that a
 //! first packet needs neither a second machine nor a spare NIC.
 //!
-//! All state of the lab is in the kernel, and only there: what is up is found by looking, never by remembering, so a
-//! lab half made or half removed by a killed run is an ordinary case. [`Lab::up`] looks, and does what is missing;
-//! [`Lab::down`] looks, and removes what is there. What the lab did not make is told by its missing mark (see
-//! [`names`]) and left alone.
+//! All state of the lab is in the kernel, and only there. It is found by looking, never by remembering, so a lab half
+//! made or half removed by a killed run is an ordinary case. [`Lab::up`] looks, and does the missing steps;
+//! [`Lab::down`] looks, and removes the parts that exist. Objects that the lab did not make lack its mark (see
+//! [`names`]), and are left alone.
 
 mod device;
 mod ending;
@@ -38,25 +38,25 @@ pub use status::{HostStatus, LabState, LabStatus};
 pub const DEFAULT_NAME: &str = "mpps-lab";
 /// The interface of each host.
 pub const INTERFACE: &str = "eth1";
-/// How long the link may take to come up.
+/// Longest wait for the link to come up.
 const LINK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The lab and the host of it that this process is on, as `lab exec` and `ip netns exec` show it; `None`: on none.
+/// Returns the lab and the host on which this process runs, as in `lab exec` and `ip netns exec`; `None`: on none.
 pub fn of_this_namespace() -> Option<(String, Host)> {
     let mark = std::fs::read_to_string("/sys/class/net/lo/ifalias").ok()?;
     names::of_mark(&mark)
 }
 
-/// How the lab's interfaces are made.
+/// Options of the lab's interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabOptions {
-    /// Receive and transmit queues of each interface, 1 to 256. `None`: 1, or as the lab has it.
+    /// Receive and transmit queues of each interface, 1 to 256. `None`: 1, or those that the lab has.
     pub queues: Option<u32>,
-    /// MTU in bytes, 1280 (IPv6's least) to 65535. `None`: 1500, or as the lab has it.
+    /// MTU in bytes, 1280 (IPv6's minimum) to 65535. `None`: 1500, or that of the lab.
     pub mtu: Option<u32>,
 }
 
-/// A lab by its name: the thing itself need not be there.
+/// A lab by its name; the lab itself need not exist.
 pub struct Lab {
     name: String,
     options: LabOptions,
@@ -65,7 +65,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A handle on the lab of this name; touches nothing.
+    /// Returns a handle on the lab of this name; touches nothing.
     ///
     /// # Errors
     /// A name or option that can't be used.
@@ -84,18 +84,18 @@ impl Lab {
         })
     }
 
-    /// The lab's name.
+    /// Returns the lab's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace of one host, as `ip netns` knows it.
+    /// Returns the namespace of one host, in the form that `ip netns` uses.
     pub fn namespace(&self, host: Host) -> String {
         names::namespace(&self.name, host)
     }
 
-    /// Makes the lab, or what is missing of it, and waits until its link is up. Returns what was done, one line each;
-    /// nothing when the lab was whole.
+    /// Makes the lab, or its missing parts, and waits until its link is up. Returns one line for each step; none when
+    /// the lab was complete.
     ///
     /// # Errors
     /// No privilege, no `ip`, something of the name that is not the lab's (then nothing was changed), or a step that
@@ -126,12 +126,12 @@ impl Lab {
         Ok(done)
     }
 
-    /// Removes the lab, or what is left of it. Returns what was done, one line each; nothing when there was no lab.
+    /// Removes the lab, or the remaining parts. Returns one line for each step; none when there was no lab.
     ///
-    /// Programs that still run inside are ended first: asked to by SIGTERM, and after 15 s killed.
+    /// Programs that still run inside are ended first: SIGTERM asks them to end, and after 15 s they are killed.
     ///
     /// # Errors
-    /// As [`Lab::up`].
+    /// Same as [`Lab::up`].
     pub fn down(&self) -> Result<Vec<String>> {
         let kernel = Kernel::open("down")?;
         self.remove(&kernel, false)
@@ -141,8 +141,8 @@ impl Lab {
         let mut done = Vec::new();
         let owned = self.survey(kernel)?;
         self.remove_leftovers(kernel, &mut done)?;
-        // On both hosts before either loses its interface, which takes the other's along; on host a, where senders run
-        // by habit, before those on host b that answer them.
+        // Programs on both hosts end before either host loses its interface, which also removes the other one's. Those
+        // on host a, where senders usually run, end before the programs on host b that answer them.
         for (host, owned) in Host::ALL.into_iter().zip(owned) {
             let ns = self.namespace(host);
             match (owned, kill) {
@@ -156,7 +156,8 @@ impl Lab {
                 continue;
             }
             let ns = self.namespace(host);
-            // The interface goes first: a program still inside would keep a nameless namespace, and it, alive.
+            // The interface is removed first: a program still inside would keep the namespace without a name, and its
+            // interface, alive.
             if kernel.devices(&ns)?.iter().any(|d| is_ours(&self.name, host, d)) {
                 self.step()?;
                 kernel.ip(&ns, &["-n", &ns, "link", "delete", INTERFACE])?;
@@ -168,11 +169,11 @@ impl Lab {
         Ok(done)
     }
 
-    /// A command that runs `argv` on the host; the caller sets its stdio and starts it. Signals sent to the child
-    /// reach the program itself. `/sys` inside is the host's own.
+    /// Returns a command that runs `argv` on the host; the caller sets its stdio and starts it. Signals sent to the
+    /// child reach the program itself. `/sys` inside is the host's own.
     ///
     /// # Errors
-    /// As [`Lab::up`], or the lab is not up.
+    /// Same as [`Lab::up`], or the lab is not up.
     pub fn command<S: AsRef<OsStr>>(&self, host: Host, argv: &[S]) -> Result<Command> {
         let kernel = Kernel::open("exec")?;
         if !self.survey(&kernel)?[host as usize] {
@@ -187,7 +188,7 @@ impl Lab {
     /// N ended it, and `ip`'s own (1 or 255) when the program could not be started (`ip` says why).
     ///
     /// # Errors
-    /// As [`Lab::command`].
+    /// Same as [`Lab::command`].
     pub fn exec<S: AsRef<OsStr>>(&self, host: Host, argv: &[S]) -> Result<i32> {
         use std::os::unix::process::ExitStatusExt;
         let status = self
@@ -205,7 +206,7 @@ impl Lab {
             Ok(command) => command,
             Err(error) => return error,
         };
-        // `ip` would say it in words of its own.
+        // Checked here, because `ip` would report it in words of its own.
         if let Some((program, why)) = argv
             .first()
             .and_then(|p| Some((p.as_ref(), crate::tool::why_not(p.as_ref())?)))
@@ -216,18 +217,18 @@ impl Lab {
         LabError::io("start", "ip netns exec", command.exec())
     }
 
-    /// What is there. Changes nothing.
+    /// Returns the state of the lab. Changes nothing.
     ///
     /// # Errors
-    /// No privilege (namespaces can't be looked into without), no `ip`.
+    /// No privilege (needed to look into namespaces), no `ip`.
     pub fn status(&self) -> Result<LabStatus> {
         status::look(self, &Kernel::open("status")?)
     }
 
-    /// For each host whether its namespace is there and ours. Changes nothing.
+    /// Returns for each host whether its namespace exists and is the lab's. Changes nothing.
     ///
     /// # Errors
-    /// [`LabError::Foreign`] when one of them, or its `eth1`, is not ours.
+    /// [`LabError::Foreign`] when a namespace, or its `eth1`, is not the lab's.
     fn survey(&self, kernel: &Kernel) -> Result<[bool; 2]> {
         let mut owned = [false; 2];
         for host in Host::ALL {
@@ -291,7 +292,7 @@ impl Lab {
         kernel.ip(&working, &["netns", "delete", &working]).map(drop)
     }
 
-    /// Makes the veth pair unless it is there and as it should be.
+    /// Makes the veth pair unless it exists and is as requested.
     fn join(&self, kernel: &Kernel, done: &mut Vec<String>) -> Result<()> {
         let [a, b] = [self.interface(kernel, Host::A)?, self.interface(kernel, Host::B)?];
         if let (Some(a), Some(b)) = (&a, &b)
@@ -327,7 +328,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Sets what differs on one host's interfaces.
+    /// Sets the options of one host's interfaces that differ.
     fn configure(&self, kernel: &Kernel, host: Host, done: &mut Vec<String>) -> Result<()> {
         let ns = self.namespace(host);
         let devices = kernel.devices(&ns)?;
@@ -388,9 +389,9 @@ impl Lab {
         Ok(())
     }
 
-    /// Has the host's interface take frames that XDP programs send to it (the xdp path, `xdp-trafficgen`, a redirect),
-    /// whoever receives them there. They reach a veth only if its NAPI runs, as it does where a program is attached to
-    /// the driver or GRO is on. Packets of sockets go past NAPI as before, unless TSO is switched off.
+    /// Makes the host's interface accept frames that XDP programs send to it (the xdp path, `xdp-trafficgen`, a
+    /// redirect), for any receiver. Such frames reach a veth only if its NAPI runs: a program must be attached to the
+    /// driver, or GRO be on. Packets of sockets bypass NAPI as before, unless TSO is switched off.
     fn admit_xdp_frames(&self, host: Host, done: &mut Vec<String>) -> Result<()> {
         self.step()?;
         let ns = self.namespace(host);
@@ -425,7 +426,7 @@ impl Lab {
             .find(|d| d.name == INTERFACE))
     }
 
-    /// Between any two changes: where the tests' `kill -9` strikes.
+    /// Called between any two changes: the tests' `kill -9` strikes here.
     fn step(&self) -> Result<()> {
         match self.steps_left.get() {
             Some(0) => Err(LabError::io("simulated", "kill", std::io::ErrorKind::Interrupted)),
@@ -437,19 +438,19 @@ impl Lab {
     }
 }
 
-/// Whether the two are the ends of one pair with as many queues as asked for.
+/// Returns whether the two are the ends of one pair with the requested number of queues.
 fn joined(a: &Device, b: &Device, queues: Option<u32>) -> bool {
     let ends = |x: &Device, y: &Device| x.kind == "veth" && x.peer_elsewhere && x.peer_index == Some(y.index);
     let shape = |d: &Device| queues.is_none_or(|q| d.tx_queues == q && d.rx_queues == q);
     ends(a, b) && ends(b, a) && shape(a) && shape(b)
 }
 
-/// Whether `eth1` is the lab's: it carries the mark, or was made by us and not marked yet.
+/// Returns whether `eth1` is the lab's: it has the mark, or the lab made it and has not marked it yet.
 fn is_ours(name: &str, host: Host, d: &Device) -> bool {
     d.name == INTERFACE && (d.alias == names::mark(name, host) || d.kind == "veth" && d.mac == host.mac())
 }
 
-/// Why the namespace with these interfaces is not the lab's; `None` when it is.
+/// Returns the reason why the namespace with these interfaces is not the lab's; `None` when it is.
 fn foreign(name: &str, host: Host, devices: &[Device]) -> Option<String> {
     let mark = names::mark(name, host);
     if !devices.iter().any(|d| d.name == "lo" && d.alias == mark) {
@@ -464,8 +465,8 @@ fn foreign(name: &str, host: Host, devices: &[Device]) -> Option<String> {
     ))
 }
 
-/// True when no namespace is mounted on the name, and none gets mounted in the time that another program would need
-/// to do so.
+/// Returns true when no namespace is mounted on the name, and none gets mounted in the time that another program would
+/// need to do so.
 fn is_dead(namespace: &str) -> Result<bool> {
     let deadline = Instant::now() + Duration::from_millis(200);
     while kernel::entry(namespace)? == Entry::Dead {
@@ -477,7 +478,7 @@ fn is_dead(namespace: &str) -> Result<bool> {
     Ok(false)
 }
 
-/// A number that no other run has: from the standard library's seed for hash maps, which the kernel fills.
+/// Returns a number that no other run has: from the standard library's seed for hash maps, which the kernel fills.
 fn token() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()

@@ -1,4 +1,4 @@
-//! Names of the lab's things: pure, so that what is ours and what is not is decided in one place.
+//! Names of the lab's objects: pure, so that one place decides which objects are the lab's.
 //!
 //! A namespace is the lab's when its loopback device carries the lab's mark as its alias. Making a namespace and
 //! marking it are two steps, so it is made and marked under a working name that nobody else uses, and only then
@@ -7,9 +7,9 @@
 
 use super::error::{LabError, Result};
 
-/// Prefix of the alias that marks what the lab made.
+/// Prefix of the alias that marks objects of the lab.
 pub(crate) const MARK: &str = "mpps-lab";
-/// Between a final name and a random token in working names. Lab names hold no dot, so nothing else matches.
+/// Text between a final name and a random token in working names. Lab names contain no dot, so nothing else matches.
 const WORKING: &str = ".mpps-";
 /// Prefix of the labs that tests and the demo make for themselves.
 pub(crate) const SCRATCH: &str = "mpps-scratch-";
@@ -18,17 +18,17 @@ pub(crate) const SCRATCH: &str = "mpps-scratch-";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Host {
-    /// 10.99.0.1, fd99::1.
+    /// Host a: 10.99.0.1, fd99::1.
     A,
-    /// 10.99.0.2, fd99::2.
+    /// Host b: 10.99.0.2, fd99::2.
     B,
 }
 
 impl Host {
-    /// Both, in order.
+    /// Both hosts, in order.
     pub const ALL: [Host; 2] = [Host::A, Host::B];
 
-    /// `a` or `b`.
+    /// Returns `a` or `b`.
     pub fn letter(self) -> char {
         match self {
             Host::A => 'a',
@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    /// The host's IPv4 address on `eth1`.
+    /// Returns the host's IPv4 address on `eth1`.
     pub fn ipv4(self) -> &'static str {
         match self {
             Host::A => "10.99.0.1",
@@ -44,7 +44,7 @@ impl Host {
         }
     }
 
-    /// The host's IPv6 address on `eth1`.
+    /// Returns the host's IPv6 address on `eth1`.
     pub fn ipv6(self) -> &'static str {
         match self {
             Host::A => "fd99::1",
@@ -52,7 +52,7 @@ impl Host {
         }
     }
 
-    /// The MAC address of the host's `eth1`: locally administered, the same in every lab.
+    /// Returns the MAC address of the host's `eth1`: locally administered, the same in every lab.
     pub fn mac(self) -> &'static str {
         match self {
             Host::A => "02:6d:70:70:73:01",
@@ -91,17 +91,17 @@ pub(crate) fn check(name: &str) -> Result<()> {
     }
 }
 
-/// The namespace of one host of the lab.
+/// Returns the namespace of one host of the lab.
 pub(crate) fn namespace(name: &str, host: Host) -> String {
     format!("{name}-{}", host.letter())
 }
 
-/// The alias that marks the namespace's loopback device, and the interface.
+/// Returns the alias that marks the namespace's loopback device, and the interface.
 pub(crate) fn mark(name: &str, host: Host) -> String {
     format!("{MARK} {}", namespace(name, host))
 }
 
-/// The lab and the host that a namespace is of, by its mark.
+/// Returns the lab and the host of a namespace with this mark.
 pub(crate) fn of_mark(mark: &str) -> Option<(String, Host)> {
     let namespace = mark.trim_end().strip_prefix(MARK)?.strip_prefix(' ')?;
     let host = Host::ALL
@@ -111,17 +111,17 @@ pub(crate) fn of_mark(mark: &str) -> Option<(String, Host)> {
     check(name).is_ok().then(|| (name.to_owned(), host))
 }
 
-/// A working name for the namespace of one host.
+/// Returns a working name for the namespace of one host.
 pub(crate) fn working(name: &str, host: Host, token: u64) -> String {
     format!("{}{WORKING}{token:016x}", namespace(name, host))
 }
 
-/// Whether `candidate` is a working name of the lab `name`.
+/// Returns whether `candidate` is a working name of the lab `name`.
 pub(crate) fn is_working(name: &str, candidate: &str) -> bool {
     lab_of_working(candidate) == Some(name)
 }
 
-/// The lab to which a working name belongs.
+/// Returns the lab to which a working name belongs.
 fn lab_of_working(candidate: &str) -> Option<&str> {
     let (namespace, token) = candidate.split_once(WORKING)?;
     let hex = token.len() == 16 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -132,14 +132,14 @@ fn lab_of_namespace(namespace: &str) -> Option<&str> {
     namespace.strip_suffix("-a").or_else(|| namespace.strip_suffix("-b"))
 }
 
-/// Whose a scratch lab is.
+/// Process that owns a scratch lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The PID namespace in which the process id holds: its inode number. Network namespaces lie in a folder that
     /// containers may share, and elsewhere the id is another process's or nobody's.
     pub(crate) pid_namespace: u32,
     pub(crate) pid: u32,
-    /// When the process began, ticks since boot: ids are used again.
+    /// Start of the process, ticks since boot: process ids are used again.
     pub(crate) started: u64,
 }
 
@@ -147,14 +147,14 @@ pub(crate) struct Owner {
 /// (`PID_NS_INIT_INO`).
 pub(crate) const HOSTS_PID_NAMESPACE: u32 = 0xeffffffc;
 
-/// Name of a scratch lab: its owner, and a number. In hexadecimal, and the namespace as a distance, so that it stays
-/// below the longest name that a lab can have.
+/// Returns the name of a scratch lab: its owner, and a number. Numbers are in hexadecimal, and the namespace as a
+/// distance, so that the name stays below the longest name that a lab can have.
 pub(crate) fn scratch(owner: Owner, number: u32) -> String {
     let namespace = owner.pid_namespace.wrapping_sub(HOSTS_PID_NAMESPACE);
     format!("{SCRATCH}{namespace:x}-{:x}-{:x}-{number}", owner.pid, owner.started)
 }
 
-/// The scratch lab to which a namespace (under its final or a working name) belongs: its name, and its owner.
+/// Returns the scratch lab to which a namespace (under its final or a working name) belongs: its name, and its owner.
 pub(crate) fn scratch_owner(candidate: &str) -> Option<(&str, Owner)> {
     let name = lab_of_working(candidate).or_else(|| lab_of_namespace(candidate))?;
     let mut parts = name.strip_prefix(SCRATCH)?.split('-');

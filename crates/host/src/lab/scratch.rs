@@ -1,10 +1,11 @@
 //! Labs that tests and the demo make for themselves.
 //!
-//! The name holds the owner's PID namespace, process id and start time, so runs never meet, and what a killed owner
-//! left is recognised and removed by the next one in the same PID namespace. From another one nobody can see whether
-//! the owner lives, so its lab stays.
+//! The name contains the owner's PID namespace, process id and start time, so two runs never share a lab. If an owner
+//! is killed, the next run in the same PID namespace recognises its lab and removes it. From another PID namespace
+//! nobody can see whether the owner lives, so its lab stays.
 //!
-//! The start time is the host's: in a time namespace `/proc` shows every process's ahead by the offset of the reader.
+//! The start time is the host's. In a time namespace `/proc` shows every process's start with the offset of the reader
+//! added.
 
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +20,7 @@ use rustix::process::{Pid, test_kill_process};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A lab of its own name that is removed when dropped, together with every process still inside.
+/// A lab with a name of its own that is removed when dropped, together with every process still inside.
 pub struct ScratchLab {
     lab: Lab,
 }
@@ -28,11 +29,11 @@ impl ScratchLab {
     /// Removes the scratch labs whose owners are dead, then makes one.
     ///
     /// # Errors
-    /// As [`Lab::up`]; [`LabError::is_permission`] tells a missing privilege, for which tests should skip.
+    /// Same as [`Lab::up`]. [`LabError::is_permission`] detects a missing privilege, for which tests should skip.
     pub fn new(options: LabOptions) -> Result<Self> {
         Self::remove_stale()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // From here on the drop cleans up, also when making it fails.
+        // From here on the drop cleans up, even if making the lab fails.
         let scratch = Self {
             lab: Lab::new(&names::scratch(this_process()?, number), options)?,
         };
@@ -40,19 +41,19 @@ impl ScratchLab {
         Ok(scratch)
     }
 
-    /// Removes the scratch labs of owners in this PID namespace that are no longer alive, and ends what still runs in
-    /// them. Returns their names.
+    /// Removes the scratch labs of owners in this PID namespace that are no longer alive, and ends the programs that
+    /// still run in them. Returns their names.
     ///
     /// # Errors
-    /// As [`Lab::down`].
+    /// Same as [`Lab::down`].
     pub fn remove_stale() -> Result<Vec<String>> {
         let kernel = Kernel::open("clean up")?;
-        // A /proc of another PID namespace shows other processes under these ids.
+        // A `/proc` of another PID namespace shows other processes under these ids.
         let own = std::process::id().to_string();
         if std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() != own.as_str()) {
             return Ok(Vec::new());
         }
-        // With an offset that is not known every owner seems to have started at another time.
+        // Without a known offset every owner seems to have started at another time.
         let Ok(ahead) = ahead_ticks() else {
             return Ok(Vec::new());
         };
@@ -82,21 +83,21 @@ impl Deref for ScratchLab {
 
 impl Drop for ScratchLab {
     fn drop(&mut self) {
-        // A failure here leaves the lab to the next run's cleaning.
+        // If this fails, the next run removes the lab.
         if let Ok(kernel) = Kernel::open("down") {
             let _ = self.lab.remove(&kernel, true);
         }
     }
 }
 
-/// The PID namespace of this process: its inode number.
+/// Returns the inode number of this process's PID namespace.
 fn pid_namespace() -> Result<u32> {
     const PATH: &str = "/proc/self/ns/pid";
     let meta = std::fs::metadata(PATH).map_err(|e| LabError::io("look at", PATH.to_owned(), e))?;
     Ok(meta.ino() as u32)
 }
 
-/// This process as an owner.
+/// Returns this process as an owner.
 pub(super) fn this_process() -> Result<names::Owner> {
     const PATH: &str = "/proc/self/stat";
     let stat = std::fs::read_to_string(PATH).map_err(|e| LabError::io("read", PATH.to_owned(), e))?;
@@ -109,16 +110,17 @@ pub(super) fn this_process() -> Result<names::Owner> {
     })
 }
 
-/// Clock ticks by which start times in `/proc` are ahead of the host's; less than one more is lost in rounding.
+/// Returns the clock ticks by which start times in `/proc` are ahead of the host's. Rounding loses less than one more
+/// tick.
 ///
 /// # Errors
-/// The reason if that is not known.
+/// The reason why the offset is not known.
 fn ahead_ticks() -> std::result::Result<i64, &'static str> {
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second() as i64;
     Ok(offsets()?.boottime_ns.div_euclid(tick_ns))
 }
 
-/// Whether no such process lives any more. `ahead` as by [`ahead_ticks`].
+/// Returns whether the owner no longer lives. `ahead` comes from [`ahead_ticks`].
 fn is_gone(owner: &names::Owner, ahead: i64) -> bool {
     if !is_there(owner.pid) {
         return true;
@@ -130,19 +132,20 @@ fn is_gone(owner: &names::Owner, ahead: i64) -> bool {
     is_zombie(&stat) || started.is_some_and(|started| started.abs_diff(owner.started) > 1)
 }
 
-/// Whether there is a process of this number, be it a zombie. `/proc` may hide those of others.
+/// Returns whether a process of this number exists, even as a zombie. `/proc` may hide other users' processes.
 pub(crate) fn is_there(pid: u32) -> bool {
     let pid = pid.try_into().ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// Fields of proc(5)'s `/proc/PID/stat` from the third on. The second, the program's name, may hold spaces and
-/// parentheses.
+/// Returns the fields of proc(5)'s `/proc/PID/stat` from the third on. The second, the program's name, may contain
+/// spaces and parentheses.
 fn fields(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
-/// Field 22: time when the process started, in clock ticks since boot as the reader's time namespace counts them.
+/// Returns field 22: time when the process started, in clock ticks since boot as the reader's time namespace counts
+/// them.
 fn start_time(stat: &str) -> Option<u64> {
     fields(stat)?.nth(19)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What is there of a lab.
+//! The state of a lab.
 
 use super::error::Result;
 use super::kernel::{self, Entry, Kernel};
@@ -10,38 +10,38 @@ use super::{DEFAULT_NAME, Host, INTERFACE, Lab, foreign, joined};
 pub struct LabStatus {
     /// The lab's name.
     pub name: String,
-    /// All in all.
+    /// State of the whole lab.
     pub state: LabState,
-    /// Each host, a before b.
+    /// State of each host, a before b.
     pub hosts: Vec<HostStatus>,
-    /// What is missing or in the way, one line each.
+    /// Missing parts and obstacles, one line each.
     pub problems: Vec<String>,
 }
 
-/// All in all.
+/// State of a whole lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LabState {
-    /// Whole.
+    /// The lab is complete.
     Up,
-    /// Nothing of it is there.
+    /// No part of the lab exists.
     Down,
-    /// Half made or damaged: `up` repairs it, `down` removes it.
+    /// The lab is half made or damaged: `up` repairs it, `down` removes it.
     Partial,
-    /// Something of its name is not the lab's.
+    /// An object with a name of the lab is not the lab's.
     Foreign,
 }
 
 /// The state of one host.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct HostStatus {
-    /// Which.
+    /// The host: a or b.
     pub host: Host,
-    /// Its namespace.
+    /// Namespace of the host.
     pub namespace: String,
-    /// The namespace is there, and the lab's.
+    /// Whether the namespace exists and is the lab's.
     pub present: bool,
-    /// MAC address of its `eth1`, when that is there.
+    /// MAC address of the host's `eth1`, when that exists.
     pub mac: Option<String>,
     /// MTU in bytes.
     pub mtu: Option<u32>,
@@ -142,7 +142,7 @@ impl LabStatus {
     /// Writes the status as text.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn render(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
         let lab = match self.name.as_str() {
             DEFAULT_NAME => "mpps lab".to_owned(),

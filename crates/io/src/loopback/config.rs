@@ -4,7 +4,7 @@ use crate::null::NullConfig;
 use crate::null::no_device;
 use crate::{Fact, Layer, PortSpec, SpecError};
 
-/// What the device in the loop serves in a second, over all lanes.
+/// Packets or bits that the device in the loop serves per second, over all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capacity {
     /// Packets, of any size.
@@ -30,7 +30,7 @@ impl Capacity {
 
     /// A whole number of packets or bits a second, written as `--rate` is.
     fn parse(text: &str) -> Option<Self> {
-        // Those with a letter first: the others end them.
+        // Units with a prefix come first: they end in the others.
         let (number, (_, digits, bits)) = Self::UNITS
             .iter()
             .find_map(|unit| text.strip_suffix(unit.0).map(|number| (number.trim_end(), unit)))?;
@@ -58,25 +58,25 @@ pub enum Spread {
     Exponential,
 }
 
-/// A random delay of each frame, beside the one of all.
+/// A random delay of each frame, in addition to the delay of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {
-    /// The longest, or the mean; ns. 0: none.
+    /// Longest delay, or mean delay, by the spread; ns. 0: none.
     pub time_ns: u64,
     /// How it is spread.
     pub spread: Spread,
-    /// Frames with less of it overtake others. Not with [`LoopConfig::reorder`]: what would be reordered is told
-    /// apart for either, not for both.
+    /// Frames with less jitter overtake others. Refused with [`LoopConfig::reorder`]: the loop knows which frames are
+    /// reordered by either option, not by both.
     pub overtake: bool,
 }
 
-/// Settings of the loop path. The ratios are probabilities that a departing frame meets the fault; a frame meets one
-/// at the most, so their sum is 1 at the most.
+/// Settings of the loop path. The ratios are probabilities that a departing frame meets the fault. A frame meets at
+/// most one, so their sum is at most 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopConfig {
     /// Buffers a queue (in flight, held back and in the engine's hands), MTU and layer.
     pub buffers: NullConfig,
-    /// What the device serves; `None`: everything at once. The lanes share it.
+    /// Capacity of the device; `None`: everything is served at once. The lanes share it.
     pub capacity: Option<Capacity>,
     /// Packets that the device holds at the most, the one being served among them; what comes then is dropped. The
     /// lanes share it, and each has room for one at least.
@@ -91,7 +91,7 @@ pub struct LoopConfig {
     pub burst_length: u32,
     /// Ratio of frames lost.
     pub loss: f64,
-    /// All frames are lost that depart between two times, ns after the first one of their queue.
+    /// Outage: all frames that depart between these two times are lost; ns after the first departure of the port.
     pub outage: Option<(u64, u64)>,
     /// Ratio of frames that arrive twice.
     pub duplicate: f64,
@@ -206,7 +206,7 @@ const MAX_DELAY_NS: f64 = 60e9;
 
 /// Longest queue.
 const MAX_QUEUE: u64 = 1_000_000;
-/// Buffers beside those in the queue, where the number of them is not given.
+/// Buffers beside those in the queue, if the number of them is not given.
 const SPARE: usize = 16384;
 
 /// Reads the options of `loop:[capacity=RATE[,queue=N]][,delay=DURATION][,jitter=DURATION[:uniform|exp]]

@@ -16,14 +16,14 @@ const BEYOND: u64 = 4 + 20;
 const BURSTS: u64 = 1;
 const JITTER: u64 = 2;
 
-/// What has become of a frame.
+/// Fate of a frame at the device: it arrives, or is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
-    /// It arrives at this time, ns.
+    /// The frame arrives at this time, ns.
     Until(u64),
-    /// It found the queue full.
+    /// The frame found the queue full.
     Full,
-    /// It was lost in a burst.
+    /// The frame was lost in a burst.
     Burst,
 }
 
@@ -61,7 +61,7 @@ impl Device {
     /// A frame of `bytes` bytes comes at `now_ns`, which never decreases.
     #[inline]
     pub(super) fn pass(&mut self, now_ns: u64, bytes: usize) -> Passage {
-        // Both are drawn for every frame: what chance does to the others must not hang on the queue.
+        // Both are drawn for every frame: what chance does to the others must not depend on the queue.
         let burst = self.bursts.as_mut().is_some_and(Bursts::step);
         let extra_ns = self.jitter.as_mut().map_or(0, Delays::draw);
         let served_ns = match &mut self.server {
@@ -87,16 +87,16 @@ impl Device {
 /// Times are whole ns and a fraction of one with the rate as its denominator: no service is rounded, and after any
 /// number of frames the rate is the one asked for.
 struct Server {
-    /// What a frame asks for, in packets or bits; times 10^9, so that divided by the rate it is ns. Times the number of
-    /// lanes, of which each has its share of the rate.
+    /// Work per packet or bit: 10^9, so that work divided by the rate is ns, times the number of lanes, of which each
+    /// has its share of the rate.
     unit: u64,
     bits: bool,
     rate: u64,
     queue: usize,
-    /// When all that it has taken will have been served, ns and fraction.
+    /// Time when all frames taken so far will have been served, ns and fraction.
     free_ns: u64,
     part: u64,
-    /// When each of the frames it has taken will have been served, ns, those that have been left out.
+    /// Time in ns when each frame in the device will have been served; frames that have left are not in it.
     ends: VecDeque<u64>,
 }
 
@@ -149,7 +149,7 @@ impl Server {
 /// Loses frames in bursts of random length: the chain of two states of Gilbert (1960), one step per frame.
 struct Bursts {
     random: Random,
-    /// Of 2^63: that a burst begins where there is none, and that one goes on.
+    /// Probabilities times 2^63: that a burst begins when there is none, and that a burst goes on.
     begins: u64,
     goes_on: u64,
     inside: bool,
@@ -199,7 +199,7 @@ impl Delays {
         }
     }
 
-    /// Nobody overtakes, unless that was asked for.
+    /// Returns the time of arrival that keeps frames in order, unless frames may overtake.
     fn in_order(&mut self, due_ns: u64) -> u64 {
         if self.jitter.overtake {
             return due_ns;

@@ -5,7 +5,7 @@ use crate::{Layer, QueueCounters, counter};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happens to a departing frame.
+/// Fault that a departing frame meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -101,9 +101,9 @@ pub(super) fn flip(frame: &mut [u8], layer: Layer, random: u64) -> bool {
     true
 }
 
-/// Where the UDP payload of an Ethernet frame lies, padding left out; empty when the frame isn't UDP over IPv4 or
-/// IPv6, is cut short, or carries no UDP checksum (no flipped bit would be noticed). Looks past VLAN tags
-/// (IEEE 802.1Q) and IPv4 options, not past IPv6 extension headers.
+/// Returns the range of the UDP payload in an Ethernet frame, padding left out; empty when the frame isn't UDP over
+/// IPv4 or IPv6, is cut short, or carries no UDP checksum (no flipped bit would be noticed). Looks past VLAN tags (IEEE
+/// 802.1Q) and IPv4 options, not past IPv6 extension headers.
 pub fn udp_payload(frame: &[u8]) -> Range<usize> {
     locate(frame).unwrap_or(0..0)
 }

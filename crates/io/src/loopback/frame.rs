@@ -17,22 +17,22 @@ impl LoopPool {
     }
 }
 
-/// What the loop has done, or is to do, with a frame in flight; whoever else holds a frame has it plain.
+/// Treatment of a frame in flight: what the loop has done, or is to do, with it. Frames outside the loop are plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Nothing.
     Plain,
     /// One bit was flipped.
     Corrupt,
-    /// Its copy follows.
+    /// The frame's copy follows.
     Copied,
-    /// It is the copy of the frame before it.
+    /// The frame is the copy of the frame before it.
     Copy,
     /// To be held back when it arrives.
     HoldBack,
     /// A later frame of its flow has overtaken it, or will have: it was held back, or has more jitter.
     Overtaken,
-    /// The same, and its copy follows.
+    /// Overtaken, and the frame's copy follows.
     OvertakenCopied,
     /// The far end does not send it back.
     Refused,
@@ -52,7 +52,7 @@ pub struct LoopFrame<'p> {
     pub(super) flow: Cell<Option<u32>>,
     len: u32,
     pub(super) mark: Cell<Mark>,
-    /// It comes back, or has, at a time that the loop knows.
+    /// True if `due_ns` is when the frame comes back, or has come back.
     pub(super) timed: Cell<bool>,
 }
 

@@ -1,8 +1,8 @@
 //! Frames held back until later ones of their flow have overtaken them.
 //!
-//! Found by flow for each frame that arrives, and by age when nothing overtakes them: so each sits in two linked
-//! lists over one slab, the chain of its hash bucket and the list of all by age. Neither grows: there are never more
-//! frames held than the pool has, so nothing allocates on the packet path and no flow count makes it slow.
+//! A frame is found by flow for each frame that arrives, and by age when nothing overtakes it. So each sits in two
+//! linked lists over one slab: the chain of its hash bucket, and the list of all by age. Neither grows: there are never
+//! more frames held than the pool has, so nothing allocates on the packet path and no flow count makes it slow.
 
 /// No node.
 const NIL: u32 = u32::MAX;
@@ -43,7 +43,7 @@ impl<F> Held<F> {
         }
     }
 
-    /// When the frame held longest is to be let go, ns; `None` when none is held.
+    /// Time in ns when the frame held longest is to be released; `None` when none is held.
     #[inline]
     pub(super) fn deadline(&self) -> Option<u64> {
         if self.oldest == NIL {
@@ -119,7 +119,7 @@ impl<F> Held<F> {
         }
     }
 
-    /// Lets the frame held longest go, and says whether any frame has overtaken it.
+    /// Releases the frame held longest, and returns whether any frame has overtaken it.
     pub(super) fn expire(&mut self) -> Option<(F, bool)> {
         let at = self.oldest;
         if at == NIL {

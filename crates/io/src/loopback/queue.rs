@@ -17,11 +17,11 @@ const IDLE_FLUSH_NS: u64 = 20_000_000;
 /// Shorter waits spin: a sleeping thread is woken this much too late.
 const WAKE_UP: Duration = Duration::from_micros(60);
 
-/// A time in which all is lost.
+/// A time in which all frames are lost.
 struct Outage<'p> {
     /// ns after the first departure of the port.
     times: (u64, u64),
-    /// When that was; 0: not yet.
+    /// Time of that first departure, ns; 0: none yet.
     first_ns: &'p AtomicU64,
 }
 
@@ -44,21 +44,21 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     layer: Layer,
     delay_ns: u64,
     distance: u32,
-    /// Some queue, loss or delay stands in the way beside the faults. Not in here, where it would lie between what
-    /// loops without it use.
+    /// Queue, losses and delays that frames pass beside the faults; `None`: there are none. In a box: here it would lie
+    /// between fields that loops without a device use.
     device: Option<Box<Device>>,
-    /// When all is lost.
+    /// Time in which all frames are lost.
     outage: Option<Box<Outage<'p>>>,
     dice: Dice,
     /// Any frame can meet a fault, or has a device to pass.
     faulty: bool,
     /// Times matter: frames take time, or are held back for a time.
     timed: bool,
-    /// Frames take time, and tell when they arrived.
+    /// Frames take time, and carry their time of arrival.
     stamps: bool,
     /// Frames overtake each other, each having a delay of its own.
     overtake: bool,
-    /// In flight, and ahead of all others: a burst as it was handed over. Empty where times or faults matter.
+    /// In flight, and ahead of all others: a burst as it was handed over. Empty if times or faults matter.
     handed: Burst<LoopFrame<'p>>,
     /// In flight, in order of departure and of arrival.
     flying: VecDeque<LoopFrame<'p>>,
@@ -171,8 +171,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// A frame comes to the device; false when that drops it. Apart, so that faults without a device cost what they
-    /// did.
+    /// Passes a frame through the device; false if the device drops it. A function of its own, so that faults without a
+    /// device cost no more than before.
     #[inline(never)]
     fn passes(&mut self, frame: &mut LoopFrame<'p>) -> bool {
         let Some(device) = &mut self.device else { return true };
@@ -187,7 +187,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         false
     }
 
-    /// A frame sets out, behind all that arrive before it or with it.
+    /// Puts a departing frame in flight, behind all that arrive before it or with it.
     #[inline]
     fn fly(&mut self, frame: LoopFrame<'p>) {
         if self.overtake {
@@ -197,8 +197,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// A frame sets out that may arrive before others. Corrupt ones overtake nobody, for the receiver can't tell what
-    /// they were.
+    /// Puts a frame in flight that may arrive before others. Corrupt frames overtake none, for the receiver can't know
+    /// what they were.
     #[cold]
     fn outrun(&mut self, frame: LoopFrame<'p>) {
         let place = self.flying.partition_point(|other| other.due_ns <= frame.due_ns);
@@ -237,8 +237,8 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// When the next frame arrives or is let go, ns; 0 when one has arrived already; `None` when nothing will happen.
-    /// Ties go to the frame that arrives: it may overtake the one held.
+    /// Time in ns when the next frame arrives or is released; 0 when one has arrived already; `None` when nothing will
+    /// happen. Ties go to the frame that arrives: it may overtake the one held.
     #[inline]
     fn next_event(&self) -> Option<u64> {
         if !self.arrived.is_empty() || !self.handed.is_empty() {
@@ -251,7 +251,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
         }
     }
 
-    /// Lets everything happen, in order of time, that is due by `now`, until the burst is full.
+    /// Handles all that is due by `now`, in order of time, until the burst is full.
     fn arrive(&mut self, burst: &mut Burst<LoopFrame<'p>>, now: u64) {
         while burst.room() > 0 {
             if let Some(frame) = self.arrived.pop_front() {
@@ -338,7 +338,7 @@ impl<'p, N: Now, T: Turn + 'p> Queue for LoopQueue<'p, N, T> {
         if n == 0 {
             return Ok(0);
         }
-        // What is to be noted in the frames is noted in all of them before the first one moves.
+        // Times are written into all of the frames before the first one moves.
         if self.timed {
             let due_ns = self.clock.now_ns().saturating_add(self.delay_ns);
             for frame in burst.as_mut_slice() {

@@ -14,7 +14,7 @@ pub struct NullConfig {
     pub frames: usize,
     /// Largest IP packet in bytes.
     pub mtu: usize,
-    /// What a frame holds.
+    /// Layer at which a frame's bytes start.
     pub layer: Layer,
 }
 

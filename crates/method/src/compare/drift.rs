@@ -1,12 +1,12 @@
-//! Whether values go one way as time does.
+//! Drift: whether values rise or fall with time.
 
 use super::rank::doubled_ranks;
 
-/// Size of [`spearman`] from which values are said to drift.
+/// Absolute value of [`spearman`] from which values are said to drift.
 pub const DRIFT: f64 = 0.7;
 
-/// Spearman's coefficient of rank correlation of values with their order, -1 to 1; `None` of fewer than three, and of
-/// values that are all the same.
+/// Returns Spearman's coefficient of rank correlation of values with their order, -1 to 1; `None` for fewer than three
+/// values, and for values that are all the same.
 pub fn spearman(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;

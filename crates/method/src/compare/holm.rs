@@ -1,7 +1,7 @@
-//! Many comparisons at once.
+//! Correction for many comparisons at once.
 
-/// The p-values of comparisons made together, so corrected by Holm's method that no more than [`super::ALPHA`] of all
-/// tables have even one that is there by chance.
+/// Returns the p-values of comparisons made together, corrected by Holm's method: at most [`super::ALPHA`] of all
+/// tables have even one significant value by chance.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

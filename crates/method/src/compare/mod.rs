@@ -1,8 +1,8 @@
-//! Statistics to compare few noisy trials: pairs of one round, or two heaps of earlier ones.
+//! Statistics to compare few noisy trials: pairs of one round, or two sets of earlier trials.
 //!
-//! Trials of packets are skewed, drift with the host and are few, so nothing here takes them to be normal: intervals
-//! and p-values are exact, from ranks, and an interval that can't be had of so few trials is not given. Ratios are
-//! compared by their logarithms, so that a comparison the other way round gives the inverse.
+//! Trials of packets are skewed, drift with the host and are few, so nothing here takes them to be normal. Intervals
+//! and p-values are exact, from ranks. If so few trials give no interval, none is returned. Ratios are compared by
+//! their logarithms, so that a comparison the other way round gives the inverse.
 
 mod drift;
 mod holm;
@@ -22,22 +22,22 @@ pub use turns::{Outcome, Turn, Turns};
 pub use unpaired::unpaired;
 pub use verdict::{LEAST, MOST_ROUNDS, Sense, Verdict, judge};
 
-/// Chance that an interval misses the truth, at the most.
+/// Largest chance that an interval misses the truth.
 pub const ALPHA: f64 = 0.05;
 
 /// A ratio with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The other's values by the first's.
+    /// Ratio of the other's values to the first's.
     pub ratio: f64,
-    /// Where the interval begins.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper end of the interval.
     pub high: f64,
-    /// Chance that it holds the truth: above 1 - [`ALPHA`] where it is exact.
+    /// Chance that the interval contains the truth: above 1 - [`ALPHA`] if the interval is exact.
     pub confidence: f64,
     /// Chance of values that lie as far apart, or farther, if there is no difference; two-sided.
     pub p: f64,
-    /// Values that it is of: pairs, or those of the smaller side.
+    /// Number of values: pairs, or values of the smaller side.
     pub n: usize,
 }

@@ -2,13 +2,13 @@
 
 use super::ALPHA;
 
-/// The middle of the values, or the mean of the two in the middle; `None` of none.
+/// Returns the middle value, or the mean of the two in the middle; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     middle(&sorted)
 }
 
-/// As [`median`], of sorted values.
+/// As [`median`], for sorted values.
 pub(super) fn middle(sorted: &[f64]) -> Option<f64> {
     let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
     Some(match low == high {
@@ -23,23 +23,23 @@ pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// How far values lie apart.
+/// Spread of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// How many there are.
+    /// Number of values.
     pub n: usize,
-    /// The middle.
+    /// Median.
     pub median: f64,
-    /// The least.
+    /// Smallest value.
     pub min: f64,
-    /// The greatest.
+    /// Largest value.
     pub max: f64,
     /// Median of the distances from the median.
     pub mad: f64,
 }
 
 impl Spread {
-    /// That of some values; `None` of none.
+    /// Returns the spread of some values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         let middle = middle(&sorted)?;
@@ -54,8 +54,8 @@ impl Spread {
     }
 }
 
-/// Ranks, counted from 1, between which the median of what was measured lies, and how sure that is; `None` where `n`
-/// values are too few for any at 95 %.
+/// Returns the ranks, counted from 1, between which the median of the measured quantity lies, and the confidence.
+/// `None` if `n` values are too few for an interval of 95 %.
 pub fn median_interval(n: usize) -> Option<(usize, usize, f64)> {
     // The number of values below the median is that of heads in n throws.
     let (mut below, mut term, mut found) = (0.0, 0.5_f64.powi(i32::try_from(n).ok()?), None);

@@ -4,7 +4,7 @@ use super::Estimate;
 use super::order::middle;
 use super::rank::{MOST_PAIRS, signed_rank, signed_rank_drop};
 
-/// The ratio `b` by `a` of pairs `(a, b)`, all above 0: the estimate of Hodges and Lehmann of its logarithm, with the
+/// Returns the ratio `b` by `a` of pairs `(a, b)`, all above 0: the Hodges-Lehmann estimate of its logarithm, with the
 /// exact interval of the signed-rank test. `None` with fewer than six pairs, more than [`MOST_PAIRS`], or a value that
 /// has no logarithm.
 pub fn paired(pairs: &[(f64, f64)]) -> Option<Estimate> {
@@ -13,7 +13,7 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Estimate> {
     paired_of_logs(&logs).filter(|_| above)
 }
 
-/// As [`paired`], of the logarithms of ratios.
+/// As [`paired`], for the logarithms of ratios.
 pub fn paired_of_logs(logs: &[f64]) -> Option<Estimate> {
     if logs.len() > MOST_PAIRS || logs.iter().any(|log| !log.is_finite()) {
         return None;
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!((same.ratio, same.low, same.high, same.p), (1.0, 1.0, 1.0, 1.0));
     }
 
-    /// How many of 2000 intervals hold the truth, of 8 pairs with a common drift and skewed noise.
+    /// Returns how many of 2000 intervals contain the truth, of 8 pairs with a common drift and skewed noise.
     #[test]
     fn nineteen_of_twenty_intervals_hold_the_truth() {
         let mut random = Random::new(7, 0);

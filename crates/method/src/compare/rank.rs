@@ -1,14 +1,14 @@
 //! Exact tests by ranks.
 //!
-//! Equal values share the mean of their ranks. Ranks are doubled, so that they stay whole, and the distribution is that
-//! of these very ranks: all signs, or all ways to deal them to two sides, are counted.
+//! Equal values share the mean of their ranks. Ranks are doubled, so that they stay whole. The distribution is that of
+//! these very ranks: all signs, or all ways to deal them to two sides, are counted.
 
-/// Most pairs of a signed-rank test; beyond, what is counted grows with the cube.
+/// Most pairs of a signed-rank test. Beyond this number the work grows with the cube.
 pub const MOST_PAIRS: usize = 200;
-/// Most values of both sides of [`mann_whitney`] that are counted; more are taken to be normal.
+/// Most values of both sides of [`mann_whitney`] that are counted exactly; more are taken to be normal.
 const MOST_COUNTED: usize = 80;
 
-/// Twice the rank of each value, ties at their mean.
+/// Returns twice the rank of each value; ties get their mean.
 pub(super) fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -28,7 +28,7 @@ pub(super) fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Chance of each sum of these ranks when each is in it with a chance of a half.
+/// Returns the chance of each sum of these ranks if each rank is in the sum with a chance of a half.
 fn sums(ranks: &[usize]) -> Vec<f64> {
     let most = ranks.iter().sum::<usize>();
     let mut chance = vec![0.0; most + 1];
@@ -44,8 +44,8 @@ fn sums(ranks: &[usize]) -> Vec<f64> {
     chance
 }
 
-/// The exact p-value, two-sided, of Wilcoxon's signed-rank test that differences lie around 0. Differences of 0 are
-/// left out; 1 where nothing is left.
+/// Returns the exact p-value, two-sided, of Wilcoxon's signed-rank test that differences lie around 0. Differences of 0
+/// are left out; 1 if nothing is left.
 ///
 /// # Panics
 /// With more than [`MOST_PAIRS`] differences.
@@ -61,8 +61,8 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
-/// Wilcoxon's critical value T for `n` pairs: how many of the sorted means of pairs are dropped at each end of a 95 %
-/// interval, and how sure the interval is; `None` where `n` is too small for any.
+/// Returns Wilcoxon's critical value T for `n` pairs: how many of the sorted means of pairs are dropped at each end of
+/// a 95 % interval, and the confidence of the interval. `None` if `n` is too small for any.
 ///
 /// # Panics
 /// With more than [`MOST_PAIRS`].
@@ -80,8 +80,8 @@ pub fn signed_rank_drop(n: usize) -> Option<(usize, f64)> {
     found
 }
 
-/// The p-value, two-sided, of the test of Mann and Whitney that neither side's values tend to be greater: exact up to
-/// 80 values of both sides. 1 where a side is empty.
+/// Returns the p-value, two-sided, of the Mann-Whitney test that neither side's values tend to be greater: exact up to
+/// 80 values of both sides. 1 if a side is empty.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let (least, total) = (a.len().min(b.len()), all.len());
@@ -89,7 +89,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
         return 1.0;
     }
     let ranks = doubled_ranks(&all);
-    // Of the smaller side; both give the same.
+    // Ranks of the smaller side; both sides give the same p-value.
     let small = if a.len() <= b.len() {
         &ranks[..a.len()]
     } else {
@@ -122,7 +122,7 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     (far / of.iter().sum::<f64>()).min(1.0)
 }
 
-/// With the correction for ties, and for sums being whole.
+/// Returns the p-value by the normal distribution, corrected for ties and for sums being whole.
 fn by_normal(ranks: &[usize], least: usize, distance: usize) -> f64 {
     let (n, total) = (least as f64, ranks.len() as f64);
     // Ranks are doubled, so their variance is four times that of ranks, which tie-corrects itself.
@@ -136,7 +136,7 @@ fn by_normal(ranks: &[usize], least: usize, distance: usize) -> f64 {
     upper_normal(z) * 2.0
 }
 
-/// Chance of more than `z` of a normal value; Abramowitz and Stegun 26.2.17, to 7.5e-8.
+/// Returns the chance that a normal value exceeds `z`; Abramowitz and Stegun 26.2.17, to 7.5e-8.
 fn upper_normal(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let poly =
@@ -261,7 +261,7 @@ mod tests {
         assert!(mann_whitney(&[1.0; 50], &[2.0; 50]) < 1e-9);
     }
 
-    /// By going through all signs.
+    /// Returns the p-value by going through all signs.
     fn enumerated(differences: &[f64]) -> f64 {
         let left: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
         let sizes: Vec<f64> = left.iter().map(|d| d.abs()).collect();

@@ -1,44 +1,44 @@
-//! Whose turn it is.
+//! Order of the runs of a comparison.
 
-/// A comparison in rounds: each runs every variant once, in the order of the one before turned round (ABBA), so that a
-/// drift of the host meets all of them alike.
+/// A comparison in rounds: each round runs every variant once, in the reverse order of the round before (ABBA), so that
+/// a drift of the host affects all variants alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
-    /// How many are compared.
+    /// Number of variants compared.
     pub variants: usize,
-    /// How often each is run.
+    /// Number of rounds: each runs every variant once.
     pub rounds: usize,
-    /// How often a run that is not valid is repeated.
+    /// Number of times that a run that is not valid is repeated.
     pub retries: usize,
 }
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// From 0.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// From 0.
+    /// Number of the variant, from 0.
     pub variant: usize,
-    /// 0, and one more for each repetition.
+    /// Number of the attempt: 0, and one more for each repetition.
     pub attempt: usize,
 }
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Which one.
+    /// Turn of the run.
     pub turn: Turn,
-    /// Whether its values count.
+    /// Whether the values of the run count.
     pub valid: bool,
 }
 
-/// Of the runs of a variant, the share that may be not valid for it to have a verdict, as a fraction.
+/// Largest share of invalid runs of a variant that has a verdict, as a fraction.
 const MOST_INVALID: (usize, usize) = (1, 5);
 
 impl Turns {
-    /// The next run after those that have ended, in their order; `None`: all are done, or no two variants are left that
-    /// can still have a verdict. An outcome that is not of the turn it comes in ends the comparison, too. Those of a
-    /// comparison of fewer rounds can be gone on with.
+    /// Returns the next run after those that have ended, in their order. `None` if all are done, or if no two variants
+    /// are left that can still have a verdict. An outcome of another turn than the expected one ends the comparison,
+    /// too. Outcomes of a comparison of fewer rounds can be continued.
     pub fn next(&self, done: &[Outcome]) -> Option<Turn> {
         let mut left = done.iter();
         let mut invalid = vec![0; self.variants];
@@ -76,7 +76,7 @@ impl Turns {
         None
     }
 
-    /// Whether all rounds that are to come can't bring the share of valid runs up to what a verdict needs.
+    /// Whether the rounds to come can't bring the share of valid runs up to what a verdict needs.
     fn is_lost(&self, invalid: usize) -> bool {
         too_many(invalid, self.rounds)
     }
@@ -95,7 +95,7 @@ fn too_many(invalid: usize, valid: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// All turns when the runs at these places are not valid.
+    /// Returns all turns if the runs at these places are not valid.
     fn play(turns: Turns, bad: &[usize]) -> Vec<Turn> {
         let mut done = Vec::new();
         while let Some(turn) = turns.next(&done) {

@@ -1,4 +1,4 @@
-//! The ratio of values that were not measured in pairs.
+//! Ratio of values that were not measured in pairs.
 
 use super::order::{middle, sorted};
 use super::{ALPHA, Estimate, mann_whitney};
@@ -6,16 +6,16 @@ use super::{ALPHA, Estimate, mann_whitney};
 /// Samples of the bootstrap.
 const SAMPLES: usize = 10_000;
 
-/// The ratio of the medians, `b` by `a`, with the percentile interval of a bootstrap of each side by itself, and the
-/// exact test of Mann and Whitney. The same seed gives the same interval. `None` with fewer than six values on a side,
-/// or one that is not above 0.
+/// Returns the ratio of the medians, `b` by `a`, with the percentile interval of a bootstrap of each side by itself,
+/// and the exact Mann-Whitney test. The same seed gives the same interval. `None` with fewer than six values on a side,
+/// or a value that is not above 0.
 pub fn unpaired(a: &[f64], b: &[f64], seed: u64) -> Option<Estimate> {
     let few = a.len().min(b.len()) < super::LEAST;
     if few || a.iter().chain(b).any(|value| !value.is_finite() || *value <= 0.0) {
         return None;
     }
     let (a, b) = (sorted(a), sorted(b));
-    // A side has its own random numbers wherever it stands, so that the other way round is the inverse.
+    // A side has its own random numbers, whether it is first or second, so that the other way round is the inverse.
     let first = a.len() < b.len() || (a.len() == b.len() && a <= b);
     let (of_a, of_b) = if first { (0, 1) } else { (1, 0) };
     let (a_medians, b_medians) = (medians(&a, seed, of_a), medians(&b, seed, of_b));
@@ -32,7 +32,7 @@ pub fn unpaired(a: &[f64], b: &[f64], seed: u64) -> Option<Estimate> {
     })
 }
 
-/// Medians of samples with replacement.
+/// Returns medians of samples with replacement.
 fn medians(sorted: &[f64], seed: u64, stream: u64) -> Vec<f64> {
     let mut random = Random::new(seed, stream);
     let mut places = vec![0_usize; sorted.len()];
@@ -42,7 +42,7 @@ fn medians(sorted: &[f64], seed: u64, stream: u64) -> Vec<f64> {
             for place in &mut places {
                 *place = random.below(sorted.len());
             }
-            // The values are sorted, so their places say which is in the middle.
+            // The values are sorted, so their places show which is in the middle.
             places.sort_unstable();
             f64::midpoint(sorted[places[low]], sorted[places[high]])
         })
@@ -67,7 +67,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     #[cfg(test)]
     pub(super) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! What an interval says, given which difference matters.
+//! Verdict of an interval, given which difference matters.
 
 use super::rank::MOST_PAIRS;
 use super::{ALPHA, Estimate};
@@ -8,37 +8,37 @@ pub const LEAST: usize = 6;
 /// Most rounds of a comparison.
 pub const MOST_ROUNDS: usize = MOST_PAIRS;
 
-/// Which values are better.
+/// Values that are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// Greater ones, as of rates.
+    /// Greater values, such as rates.
     More,
-    /// Smaller ones, as of latency and loss.
+    /// Smaller values, such as latency and loss.
     Less,
 }
 
-/// What is said of the other beside the first.
+/// Verdict on the other variant, compared with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// By more than the margin.
+    /// Better by more than the margin.
     Better,
-    /// By more than the margin.
+    /// Worse by more than the margin.
     Worse,
-    /// Within the margin.
+    /// Different by no more than the margin.
     Same,
-    /// There is a difference; whether it is more than the margin is open.
+    /// Better; whether by more than the margin is open.
     ALittleBetter,
-    /// There is a difference; whether it is more than the margin is open.
+    /// Worse; whether by more than the margin is open.
     ALittleWorse,
-    /// The interval holds a difference, and none.
+    /// The interval includes both a difference and none.
     Undecided {
-        /// Rounds that might decide, if values go on as they were; `None`: more than [`MOST_ROUNDS`].
+        /// Rounds that might decide, if values go on as they were; `None` if more than [`MOST_ROUNDS`].
         rounds: Option<usize>,
     },
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -51,8 +51,8 @@ impl Verdict {
     }
 }
 
-/// What an estimate says when a difference below `margin` (0.02: a ratio from 1/1.02 to 1.02) does not matter.
-/// `corrected` is its p-value after [`super::holm`], of `rows` comparisons made together.
+/// Returns the verdict of an estimate if a difference below `margin` (0.02: a ratio from 1/1.02 to 1.02) does not
+/// matter. `corrected` is its p-value after [`super::holm`], of `rows` comparisons made together.
 pub fn judge(of: &Estimate, corrected: f64, rows: usize, margin: f64, sense: Sense) -> Verdict {
     let margin = margin.ln_1p();
     let (middle, low, high) = (of.ratio.ln(), of.low.ln(), of.high.ln());
@@ -78,7 +78,7 @@ pub fn judge(of: &Estimate, corrected: f64, rows: usize, margin: f64, sense: Sen
     }
 }
 
-/// Undecided until at least `rounds`, and as many as it takes for the least p-value to stand among `rows`.
+/// Returns undecided until at least `rounds`, and at least as many rounds as the smallest p-value needs among `rows`.
 fn undecided(rounds: f64, rows: usize) -> Verdict {
     let least = (rows as f64 * 2.0 / ALPHA).log2().ceil();
     let rounds = rounds.max(least);
@@ -132,7 +132,7 @@ mod tests {
         };
         assert!((14..=16).contains(&rounds), "{rounds}");
         assert_eq!(said(0.2, 1.01, 5.0), Verdict::Undecided { rounds: None });
-        // Among many rows a p-value of 0.0625 says nothing.
+        // Among many rows a p-value of 0.0625 shows nothing.
         let corrected = judge(&of(1.05, 1.08, 1.11), 0.0625, 8, 0.02, Sense::More);
         assert_eq!(corrected, Verdict::Undecided { rounds: Some(9) });
     }

@@ -64,7 +64,8 @@ impl Path for AfPacket {
             config.merged = MergedFrames::Whole;
         }
         if task == Task::Forward {
-            // Frames come with their sums, which a device would take for the pseudo-header's.
+            // Forwarded frames have their checksums already. A device would take these for the sum of the
+            // pseudo-header.
             if config.checksum == Checksum::Device {
                 return Err(usage(format!(
                     "port '{spec}': csum=device: forwarded frames have their checksums already: want csum left out"
@@ -92,7 +93,8 @@ impl Path for AfPacket {
     fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfPacketPort>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let guard = GuardFilter::of(&request.selection);
-            // The kernel makes the rings at once: on the node of the first lane.
+            // The kernel allocates the rings at once, so this thread runs on the first lane's core to place them on its
+            // memory node.
             let _kept = keep_on(request.cores.first().copied().flatten());
             AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
         };
@@ -100,8 +102,8 @@ impl Path for AfPacket {
     }
 }
 
-/// Buffers of the rings, by `ring=` or by default. A slot holds the largest frame of the interface. The list is empty
-/// if the interface does not exist, which the run reports later.
+/// Returns the buffers of the rings, by `ring=` or by default. A slot holds the largest frame of the interface. The
+/// list is empty if the interface does not exist, which the run reports later.
 fn rings(config: &Config) -> Vec<Buffers> {
     let Some([rx, tx]) = mpps_af_packet::ring_sizes(config) else {
         return Vec::new();

@@ -105,7 +105,7 @@ impl Path for AfXdp {
             takes_from_host: true,
             buffers: vec![
                 frames(rx, memory.queues, |roles| roles.rx && !roles.tx),
-                // Lanes that only send have a queue each.
+                // Each lane that only sends has a queue of its own.
                 frames(tx, config.queues.unwrap_or(1) as usize, |roles| roles.tx && !roles.rx),
                 frames(both, memory.queues, |roles| roles.rx && roles.tx),
             ],
@@ -118,7 +118,7 @@ impl Path for AfXdp {
     }
 
     fn keeps(_config: &Config, _work: Work) -> Kept {
-        // What the program has left to the host is read from a map.
+        // The number of packets that the program left to the host is read from a map.
         let in_force = match bpf_needs_none() {
             Ok(true) => CapabilitySet::empty(),
             Ok(false) | Err(_) => CapabilitySet::BPF,
@@ -134,14 +134,15 @@ impl Path for AfXdp {
         let Some((_, first)) = ports.first() else {
             return Err(usage("af_xdp: no port"));
         };
-        // The packet memory of all lanes is one, and in place as soon as it is registered: on the node of the first.
+        // All lanes share one packet memory, which is allocated when it is registered: on the memory node of the first
+        // lane.
         let _kept = keep_on(first.cores.first().copied().flatten());
-        // Which of them it is, the error itself says.
+        // The error itself names the port.
         let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
         opened.iter().map(AfXdpPort::remarks).for_each(remark);
         Ok(opened)
     }
 }
 
-/// Why flow rules can't be had otherwise.
+/// Reason why flow rules can't be applied in another way.
 pub(super) const NO_RULES: &str = ", and the XDP program is made from the command's options, not from rules";

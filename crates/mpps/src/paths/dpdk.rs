@@ -12,12 +12,12 @@ use mpps_io::{PortSpec, Request, Task};
 
 pub(super) struct Dpdk;
 
-/// The version of libdpdk that this program was built with; `None`: it was built without.
+/// Returns the version of libdpdk that this program was built with; `None`: it was built without.
 pub(crate) fn dpdk_version() -> Option<&'static str> {
     mpps_dpdk::VERSION
 }
 
-/// The plug-in that counts another DPDK program's polls; empty: it was built without libdpdk.
+/// Returns the plug-in that counts the polls of another DPDK program; empty: this program was built without libdpdk.
 pub(crate) fn peer_plugin() -> &'static [u8] {
     mpps_dpdk::PEER_PLUGIN
 }
@@ -76,7 +76,7 @@ impl Path for Dpdk {
     }
 
     fn traits(config: &Config) -> Traits {
-        // It delivers its buffers as they are.
+        // The net_null driver delivers its buffers unchanged.
         let null = config.driver() == "net_null";
         Traits {
             neighbors: if null { Neighbors::Nobody } else { Neighbors::LanesAlone },
@@ -137,20 +137,20 @@ fn eal_args(run: &Run) -> Result<EalArgs> {
     }
 }
 
-/// Opens one port; DPDK is started.
+/// Opens one port after DPDK has been started.
 fn one(config: &Config, request: &Request<'_>, opening: &Opening<'_>) -> Result<DpdkPort> {
     let prefill = (config.driver() == "net_null").then(test_packet);
     let options = Open {
         roles: request.roles,
         cores: &request.cores,
         promisc: request.task.promiscuous(config.promisc),
-        // Listeners come first.
+        // Only senders wait for the link: listeners are started before them.
         wait_for_link: request.task.generates(),
         prefill: prefill.as_deref(),
         rules: opening.rules.as_slice(),
         interrupted: &|| (opening.interruptions)() > 0,
     };
-    // Its files are named by the user, who opens them and has what is made.
+    // The user names the files of net_pcap, so they are opened and created with the user's rights.
     let port = match caller().filter(|_| config.driver() == "net_pcap" && !opening.run.beside.keep_privileges) {
         Some(user) => user.with_files(|| mpps_dpdk::open(config, &options)).map_err(failed)?,
         None => mpps_dpdk::open(config, &options),

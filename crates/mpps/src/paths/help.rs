@@ -1,25 +1,25 @@
-//! What a port takes, for the help: the devices and options of each path, from the list. The tests below hold it to
-//! what the paths' parsers accept and to the tables of the documentation.
+//! Help on ports: the devices and options of each path, from the list. The tests below check the help against the
+//! paths' parsers and the tables of the documentation.
 
 use super::LIST;
 use std::fmt::Write;
 
-/// An option of a port.
+/// Option of a port.
 pub(super) struct PortOption {
     key: &'static str,
-    /// `a|b|c`, or `LEAST to MOST`, with what else must hold behind a comma.
+    /// `a|b|c`, or `LEAST to MOST`. Further conditions follow after a comma.
     values: &'static str,
     default: &'static str,
     meaning: &'static str,
 }
 
-/// What the help says of a path.
+/// Help text of a path.
 pub(super) struct Help {
     pub(super) device: &'static str,
-    /// Ports, as they are written.
+    /// Examples of ports, as they are written.
     pub(super) examples: &'static [&'static str],
     pub(super) options: &'static [PortOption],
-    /// A further line.
+    /// Further line of help; may be empty.
     pub(super) note: &'static str,
 }
 
@@ -38,7 +38,8 @@ pub(super) const fn option(
 }
 
 pub(super) const SWITCH: &str = "on|off";
-/// Of paths whose ports take frames for other MAC addresses where the task needs them ([`mpps_io::Task::promiscuous`]).
+/// Option of paths whose ports take frames for other MAC addresses if the task needs these
+/// ([`mpps_io::Task::promiscuous`]).
 pub(super) const PROMISC: PortOption = option(
     "promisc",
     SWITCH,
@@ -53,27 +54,27 @@ pub(super) const LAYER: PortOption = option(
     "whole frames, or UDP payloads only",
 );
 
-/// The help of an argument that is a port.
+/// Returns the help of an argument that is a port.
 pub(crate) fn port_help() -> String {
     let examples: Vec<_> = LIST.iter().flat_map(|path| path.help.examples).copied().collect();
     format!("Port to use, PATH:DEVICE[,key=value…]: {}", examples.join(", "))
 }
 
-/// Columns of the text: those of the smallest usual terminal, so that nobody wraps it again.
+/// Columns of the text. A usual terminal has at least as many, so no terminal wraps the text again.
 const COLUMNS: usize = 79;
-/// Columns in front of the meanings.
+/// Columns in front of the descriptions.
 const LEFT: usize = 26;
 
-/// All of it, as text.
+/// Returns the whole help on ports, as text.
 pub(crate) fn text() -> String {
     let mut out = String::from("A port is written PATH:DEVICE[,key=value…]. Each path has these options:\n");
     for path in LIST {
-        // A String takes everything.
+        // Writing to a String can't fail.
         let _ = writeln!(out, "\n{}:{}", path.name, path.help.device);
         for o in path.help.options {
             let line = format!("  {}={}", o.key, o.values.replace(" to ", ".."));
             let told = format!("{} [default: {}]", o.meaning, o.default);
-            // A long line ends before its meaning, which has the next for itself.
+            // After a long option, its description begins on the next line.
             let line = match line.chars().count() {
                 n if n + 2 > LEFT => format!("{line}\n{:LEFT$}", ""),
                 _ => format!("{line:<LEFT$}"),
@@ -88,7 +89,7 @@ pub(crate) fn text() -> String {
     out
 }
 
-/// The keys and values of each path, in a few lines each, for the help of the commands that take ports.
+/// Returns the options and values of each path, in a few lines each, for the help of commands that take ports.
 pub(crate) fn summary() -> String {
     const INDENT: usize = 12;
     let mut out = String::from("Options of ports (`mpps help ports` says what each does):");
@@ -104,7 +105,7 @@ pub(crate) fn summary() -> String {
     out
 }
 
-/// Words in lines; the first begins in column `at`, the others in column `indent`.
+/// Wraps words into lines. The first line begins in column `at`, the others in column `indent`.
 fn folded<'w>(words: impl Iterator<Item = &'w str>, mut at: usize, indent: usize) -> String {
     let mut out = String::new();
     for word in words {
@@ -123,7 +124,7 @@ fn folded<'w>(words: impl Iterator<Item = &'w str>, mut at: usize, indent: usize
     out
 }
 
-/// `64..65536` of `64 to 65536, a power of two`.
+/// Shortens `64 to 65536, a power of two` to `64..65536`.
 fn short(values: &str) -> String {
     let first = values.split(',').next().unwrap_or(values);
     first.replace(" to ", "..")
@@ -136,14 +137,14 @@ mod tests {
     use crate::paths::Checked;
     use mpps_io::Task;
 
-    /// What a path's parser says of these options.
+    /// Returns the answer of a path's parser to these options.
     fn parsed(path: &str, options: &str) -> Result<(), String> {
         let device = match path {
-            // An option that is refused without another.
+            // This option is refused without another one.
             "io_uring" if options.starts_with("sqpoll_cpu=") => "127.0.0.1,sqpoll=100,",
             "udp" | "io_uring" => "127.0.0.1,",
             "dpdk" => "mac=02:00:00:00:00:01,",
-            // Options that are refused without another.
+            // These options are refused without another one.
             "loop" if options.starts_with("queue=") => "capacity=1Mpps,",
             "loop" if options.starts_with("jitter_reorder=") => "jitter=1ms,",
             "null" | "loop" | "mirror" => "",
@@ -201,7 +202,7 @@ mod tests {
             std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
         };
         for path in LIST {
-            // A page of its own, or a section of one.
+            // The options are on a page of their own, or in a section of one.
             let (page, section) = match path.name {
                 "null" | "loop" => ("loop.md".to_owned(), Some(format!("\n## {}\n", path.name))),
                 "mirror" => ("adding-a-path.md".to_owned(), Some("\n## mirror\n".to_owned())),

@@ -1,4 +1,4 @@
-//! `loop`: a device of known faults, whose far end is in this process.
+//! `loop`: a device with known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
 use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
@@ -90,7 +90,7 @@ impl Path for Loop {
         Traits {
             layer: config.buffers.layer,
             neighbors: Neighbors::Nobody,
-            // Each queue is a loop of its own.
+            // Each queue is a separate loop.
             split_lanes: false,
             buffers: Buffers::pool(config.buffers.frames, config.buffers.max_frame()),
             ..Traits::default()
@@ -148,7 +148,7 @@ impl Now for Monotonic {
     }
 }
 
-/// The far end of a loop that sends everything back as it is.
+/// Far end of a loop that sends every frame back unchanged.
 pub(super) struct Returning;
 
 impl Turn for Returning {
@@ -165,7 +165,7 @@ impl Turn for Returning {
     }
 }
 
-/// The far end for test traffic, which is as fast as a reflector. It answers no other and so needs no secret.
+/// Far end of a loop for test traffic, as fast as a reflector. It answers no other traffic, so it needs no secret.
 pub(super) struct Reflecting(ReflectFilter);
 
 impl Turn for Reflecting {

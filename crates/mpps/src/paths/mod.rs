@@ -1,10 +1,10 @@
 //! The one list of paths, and the one way to open their ports.
 //!
-//! A workload says what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]); a path makes of
-//! the request what it has and opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to
-//! the workload ([`Opened`]), which is compiled for each path, so nothing on the packet path is a virtual call. Opening
-//! is compiled once per path, whatever the workload. `docs/adding-a-path.md` shows
-//! how a path is added: its crate, one file here, one line in [`paths!`].
+//! A workload describes what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]). A path
+//! opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to the workload ([`Opened`]),
+//! which is compiled for each path, so nothing on the packet path is a virtual call. Opening is compiled once per path,
+//! whatever the workload. `docs/adding-a-path.md` shows how a path is added: its crate, one file here, one line in
+//! [`paths!`].
 
 mod af_packet;
 mod af_xdp;
@@ -37,45 +37,45 @@ use rules::Steering;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 
-/// What a path says of itself, and how it is entered.
+/// Description of a path, and the functions by which it is used.
 trait Path {
-    /// As it is written in front of a port's colon.
+    /// Name of the path, as written in front of a port's colon.
     const NAME: &'static str;
     /// Devices and options, for the help.
     const HELP: Help;
-    /// How the demo shows it; `None`: it can't.
+    /// Description of the path in the demo; `None`: the demo can't show it.
     const DEMO: Option<Demo> = None;
-    /// It drives a network interface of the host, named by the port's device.
+    /// True if the path drives a network interface of the host, named by the port's device.
     const DRIVES_INTERFACE: bool = false;
-    /// Its ports are made by BPF programs.
+    /// True if the path's ports are made by BPF programs.
     const NEEDS_BPF: bool = false;
-    /// Flow rules can be in force on its ports.
+    /// True if flow rules can be in force on the path's ports.
     const STEERS: bool = false;
-    /// What its ports are.
+    /// Kind of the path's ports.
     const KIND: Kind = Kind::Device;
 
-    /// The options of a port, checked.
+    /// Checked options of a port.
     type Config: Debug;
-    /// Ports of a run, open.
+    /// Open ports of a run.
     type Opened<'r>: Opened;
 
-    /// Checks a port's specification for what it is wanted for; opens nothing.
+    /// Checks a port's specification for a task; opens nothing.
     fn check(spec: &PortSpec, task: Task) -> Result<Self::Config>;
 
-    /// What is known of a port before it is open.
+    /// Returns the traits of a port, known before it is open.
     fn traits(config: &Self::Config) -> Traits;
 
-    /// Checks options that are this path's, for a run with this many of its ports.
+    /// Checks the options that only this path knows, for a run with this many of its ports.
     fn check_run(_run: &Run, _ports: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Refuses a port of this path beside these others.
+    /// Refuses a port of this path if it can't be in one run with the others.
     fn check_beside(_spec: &PortSpec, _all: &[PortSpec]) -> Result<()> {
         Ok(())
     }
 
-    /// Most flows that these lanes can have; `None`: as many as memory holds.
+    /// Returns the most flows that these lanes can have; `None`: as many as memory holds.
     fn most_flows(_config: &Self::Config, _roles: &[Roles]) -> Option<usize> {
         None
     }
@@ -85,19 +85,19 @@ trait Path {
         Vec::new()
     }
 
-    /// What stays of the privileges of a run on such a port.
+    /// Returns the privileges that a run on such a port keeps.
     fn keeps(_config: &Self::Config, _work: Work) -> Kept {
         Kept::default()
     }
 
-    /// Opens all ports of this path that a run has.
+    /// Opens all ports that a run has on this path.
     fn open<'r>(ports: Vec<(&'r Self::Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Self::Opened<'r>>;
 }
 
 /// Open ports of one path.
 trait Opened {
-    /// Hands them to a workload. Only this step is compiled for each workload: whatever can be done before is done in
-    /// [`Path::open`].
+    /// Hands the ports to a workload. Only this step is compiled for each workload: all work that can be done before is
+    /// done in [`Path::open`].
     fn hand_to<U: Use>(self, user: U) -> Result<U::Out>;
 }
 
@@ -107,62 +107,62 @@ impl<P: Port> Opened for Vec<P> {
     }
 }
 
-/// How the demo shows a path.
+/// Description of a path in the demo.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demo {
-    /// What it is, in a few words.
+    /// Description of the path, in a few words.
     pub(crate) about: &'static str,
-    /// Its ports are addresses of the host, so it works without a lab; else they are interfaces.
+    /// True if its ports are addresses of the host, so it works without a lab; otherwise they are interfaces.
     pub(crate) by_address: bool,
-    /// Its lanes can be pinned.
+    /// True if its lanes can be pinned.
     pub(crate) pinned: bool,
-    /// Not every kernel has it.
+    /// True if some kernels lack the path.
     pub(crate) optional: bool,
 }
 
-/// What the ports of a path are.
+/// Kind of a path's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Sockets: they carry payloads.
+    /// Sockets, which carry payloads.
     Socket,
-    /// No device stands behind them.
+    /// Ports without a device behind them.
     Synthetic,
-    /// Devices, which frames come from and go to.
+    /// Devices that frames come from and go to.
     Device,
 }
 
-/// What is known of a port before it is open.
+/// Traits of a port, known before it is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Traits {
-    /// Where frames start.
+    /// Layer at which the port's packets start.
     pub(crate) layer: Layer,
     /// Name of the host's interface that the path opens.
     pub(crate) interface: Option<String>,
-    /// Name of the host's interface under a device that is none itself.
+    /// Name of the host's interface beneath a virtual device.
     pub(crate) under: Option<String>,
-    /// Who finds the MAC address of a next hop.
+    /// How the MAC address of a next hop is found.
     pub(crate) neighbors: Neighbors,
-    /// The kernel runs the workload: no packet comes to user space.
+    /// True if the kernel runs the workload: no packet comes to user space.
     pub(crate) in_kernel: bool,
-    /// Packets are taken from the host, and a program at the interface has chosen them before a lane sees them. All
-    /// others are the host's.
+    /// True if packets are taken from the host: a program at the interface chooses them before a lane sees them. All
+    /// others go to the host.
     pub(crate) takes_from_host: bool,
-    /// Receiving and sending may be split between lanes.
+    /// True if receiving and sending may be split between lanes.
     pub(crate) split_lanes: bool,
-    /// The option by which one flow is spread over several lanes.
+    /// Option that spreads one flow over several lanes.
     pub(crate) spreads_flows: Option<String>,
-    /// It delivers its buffers as they are, again and again.
+    /// True if the port delivers its buffers unchanged, again and again.
     pub(crate) repeats_frames: bool,
-    /// The kernel's socket that packets go through.
+    /// Kernel socket that packets go through.
     pub(crate) socket: Option<Socket>,
-    /// Buffers that lanes have, where the options say how many.
+    /// Buffers of the lanes whose number is set by options.
     pub(crate) buffers: Vec<Buffers>,
-    /// How flow rules come into force.
+    /// How flow rules are applied.
     steering: Steering,
 }
 
 impl Default for Traits {
-    /// Of an Ethernet device that is no interface of the host's.
+    /// Traits of an Ethernet device that is no interface of the host.
     fn default() -> Self {
         Self {
             layer: Layer::Ethernet,
@@ -181,30 +181,30 @@ impl Default for Traits {
     }
 }
 
-/// Buffers whose number is an option's value.
+/// Buffers whose number is set by an option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
-    /// The option.
+    /// Name of the option.
     pub(crate) option: &'static str,
     /// Buffers per lane.
     pub(crate) count: usize,
-    /// Bytes of one.
+    /// Bytes of one buffer.
     pub(crate) bytes: usize,
-    /// The lanes that have them.
+    /// Selects the lanes that have these buffers, by their roles.
     pub(crate) lanes: fn(Roles) -> bool,
     /// Least value of the option.
     pub(crate) least: usize,
-    /// Number of queues that have such buffers each; lanes, if there are more of them.
+    /// Number of queues that have as many buffers each, or the number of lanes if that is greater.
     pub(crate) queues: usize,
 }
 
 impl Buffers {
-    /// A pool of each lane: `frames=`. Something goes with every buffer.
+    /// Returns one pool per lane, sized by `frames=`. Each buffer takes 64 bytes more than its content.
     pub(crate) fn pool(count: usize, bytes: usize) -> Vec<Self> {
         vec![Self::frames(count, bytes)]
     }
 
-    /// The same, one of several.
+    /// Returns the same pool as one value, for ports with several.
     pub(crate) fn frames(count: usize, bytes: usize) -> Self {
         Self {
             option: "frames",
@@ -217,40 +217,41 @@ impl Buffers {
     }
 }
 
-/// Who finds the MAC address of a next hop, and who answers for ours.
+/// Party that finds the MAC address of a next hop, and party that answers for the run's own addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Neighbors {
-    /// Nobody is there who could be asked.
+    /// No peer exists that could be asked.
     Nobody,
-    /// The lanes ask; for an address of the interface's own the host answers.
+    /// The lanes ask. The host answers for addresses of the interface.
     Lanes,
     /// The lanes ask and answer: no address of the port is the host's.
     LanesAlone,
-    /// The lanes, but for an address of the interface's own the host: answers to it would go to the host.
+    /// The lanes ask, unless the source is an address of the interface. Then the host asks, because the answers go to
+    /// the host.
     Host,
 }
 
-/// A socket of the kernel's.
+/// Socket of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Socket {
-    /// The address that the port names.
+    /// Address in the port's specification.
     pub(crate) address: Option<IpAddr>,
-    /// The UDP port that it names.
+    /// UDP port in the port's specification.
     pub(crate) port: Option<u16>,
-    /// Where it listens.
+    /// Address and UDP port that the socket listens on.
     pub(crate) listens: SocketAddr,
 }
 
-/// What stays of a run's privileges for a port.
+/// Privileges that a run keeps for a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
-    /// With each lane, in force.
+    /// Each lane keeps these, in force.
     pub(crate) lanes: CapabilitySet,
-    /// With lane 0, beside that.
+    /// Lane 0 keeps these as well.
     pub(crate) reader: CapabilitySet,
-    /// With the main thread and those of the path's own, in force.
+    /// The main thread and the path's own threads keep these, in force.
     pub(crate) in_force: CapabilitySet,
-    /// These threads stay root.
+    /// True if those threads stay root.
     pub(crate) root: bool,
 }
 
@@ -266,71 +267,71 @@ impl Default for Kept {
     }
 }
 
-/// What a run does with its ports.
+/// Work of a run, as far as it decides which privileges are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// It generates, receives or captures.
+    /// The run generates, receives or captures packets.
     Ends,
-    /// It sends what comes back by the port that it came from: `reflect`, and `forward` on one port.
+    /// The run sends packets back by the port that they came from: `reflect`, and `forward` on one port.
     SendsBack,
-    /// `forward` on more.
+    /// `forward` on more than one port.
     Forwards,
 }
 
-/// What all ports of a run share while they are opened.
+/// Data that all ports of a run share while they are opened.
 pub(crate) struct Opening<'a> {
     /// The run's options.
     pub(crate) run: &'a Run,
-    /// Its flow rules.
+    /// The run's flow rules.
     pub(crate) rules: &'a Rules,
-    /// How often the end has been asked for.
+    /// Returns how often the end of the run has been requested.
     pub(crate) interruptions: &'a dyn Fn() -> u32,
 }
 
-/// What is to be done with the open ports of a run, whatever their path.
+/// Work on the open ports of a run, whatever their path.
 pub(crate) trait Use: Sized {
-    /// Kinds of ports that it can be used with. It is compiled for no others: a workload on two ports would be the
-    /// square of all paths.
+    /// Kinds of ports that the work can be done on. The work is compiled for no others: for a workload on two ports
+    /// there would be as many copies as pairs of paths.
     const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
-    /// Its task makes packets of its own ([`Task::generates`]).
+    /// True if the task generates packets ([`Task::generates`]).
     const GENERATES: bool = false;
 
-    /// What comes of it.
+    /// Result of the work.
     type Out;
 
-    /// With ports that frames come from and go to, all of one path.
+    /// Does the work on ports that frames come from and go to, all of one path.
     fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out>;
 
-    /// With devices on which the kernel runs the workload.
+    /// Does the work on devices on which the kernel runs the workload.
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out>;
 }
 
-/// As [`Use`], for two ports of two paths.
+/// Work on two ports of two paths: see [`Use`].
 pub(crate) trait UseTwo: Use {
-    /// With two ports, each of its own path.
+    /// Does the work on two ports, each of its own path.
     fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out>;
 }
 
-/// Devices that were looked up, before they are given their programs, which are made from the plan of one run.
+/// Devices that were looked up but have no programs yet. The programs are made from the plan of one run.
 pub(crate) trait KernelDevices {
-    /// The devices with their programs.
+    /// Devices with their programs.
     type Port: KernelPort;
-    /// What each device can do.
+    /// Returns the capabilities of each device.
     fn capabilities(&self) -> Vec<&Capabilities>;
-    /// Loads and attaches the programs of `sendrecv` and `send`: of one trial, and of another when those are gone. One
-    /// port; of two devices one for each way.
+    /// Loads and attaches the programs of `sendrecv` and `send` for one trial. May be called again when those programs
+    /// are gone. Returns one port, or one for each direction on two devices.
     fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<Self::Port>>;
-    /// Makes the programs of a trial that is over ready for another; false: they were not made for such a trial.
+    /// Prepares the programs of a finished trial for another one. Returns false if they were not made for such a trial.
     fn renew(&self, ports: &mut [Self::Port], plan: &TrafficPlan) -> Result<bool>;
-    /// Of `reflect`.
+    /// Loads and attaches the program of `reflect`.
     fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
-    /// Of `drop`.
+    /// Loads and attaches the program of `drop`.
     fn drop(self, plan: &DropPlan) -> Result<Self::Port>;
-    /// Of `forward`.
+    /// Loads and attaches the programs of `forward`.
     fn forward(self, plan: &ForwardPlan) -> Result<Self::Port>;
 }
 
-/// A port as it was written, its options checked; nothing is open.
+/// Port as it was written, with checked options. It is not open.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) spec: PortSpec,
@@ -339,7 +340,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Checks a port's specification for what it is wanted for.
+    /// Checks a port's specification for a task.
     pub(crate) fn new(spec: &PortSpec, task: Task) -> Result<Self> {
         let config = Config::check(spec, task)?;
         Ok(Self {
@@ -349,13 +350,13 @@ impl Checked {
         })
     }
 
-    /// The interface that the path opens; `None` where it opens none, and where there is no such interface.
+    /// Returns the interface that the path opens; `None` if it opens none, or if there is no such interface.
     pub(crate) fn interface(&self) -> Option<NetDev> {
         NetDev::by_name(self.traits.interface.as_deref()?).ok()
     }
 
-    /// Index of the interface whose packets another program of this host could take for its own. Sockets of the kernel
-    /// share all ([`ANY_INTERFACE`]), once their port is known.
+    /// Returns the index of the interface whose packets another program of this host could mistake for its own. Sockets
+    /// of the kernel share all interfaces ([`ANY_INTERFACE`]), once their port is known.
     pub(crate) fn shared_interface(&self) -> Option<u32> {
         if let Some(socket) = self.traits.socket {
             return (socket.port != Some(0)).then_some(ANY_INTERFACE);
@@ -364,17 +365,17 @@ impl Checked {
         NetDev::by_name(name).ok().map(|device| device.ifindex)
     }
 
-    /// Whether there is no other end: nobody whose address could be asked for.
+    /// Returns whether there is no peer whose address could be asked for.
     pub(crate) fn nobody_answers(&self) -> bool {
         self.traits.neighbors == Neighbors::Nobody
     }
 
-    /// Most flows that these lanes can have; `None`: as many as memory holds.
+    /// Returns the most flows that these lanes can have; `None`: as many as memory holds.
     pub(crate) fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
         self.config.most_flows(roles)
     }
 
-    /// What stays of the privileges of a run on this port.
+    /// Returns the privileges that a run on this port keeps.
     pub(crate) fn keeps(&self, work: Work) -> Kept {
         self.config.keeps(work)
     }
@@ -384,7 +385,7 @@ impl Checked {
 pub(crate) struct Entry {
     name: &'static str,
     kind: Kind,
-    /// How the demo shows it; `None`: it can't.
+    /// Description of the path in the demo; `None`: the demo can't show it.
     demo: Option<Demo>,
     drives_interface: bool,
     needs_bpf: bool,
@@ -418,7 +419,7 @@ macro_rules! paths {
         /// The paths of this build.
         pub(crate) const LIST: &[Entry] = &[$($(#[$when])? Entry::of::<$path>()),*];
 
-        /// The checked options of a port, of whatever path.
+        /// Checked options of a port of any path.
         #[derive(Debug)]
         enum Config { $($(#[$when])? $name(<$path as Path>::Config),)* }
 
@@ -443,11 +444,11 @@ macro_rules! paths {
             }
         }
 
-        /// Open ports, all of one path, whichever it is.
+        /// Open ports, all of the same path.
         enum Ports<'r> { $($(#[$when])? $name(<$path as Path>::Opened<'r>),)* }
 
         impl<'r> Ports<'r> {
-            /// Opens ports, which are all of the path of the first, for a workload that can be used with these kinds.
+            /// Opens ports that are all of one path, for a workload that can be used with ports of these kinds.
             fn open(
                 ports: Vec<(&'r Checked, Request<'r>)>,
                 opening: &Opening<'_>,
@@ -459,7 +460,7 @@ macro_rules! paths {
                 match &first.config {
                     $($(#[$when])? Config::$name(_) => {
                         if !is_one_of(<$path as Path>::KIND, kinds) {
-                            // The plan has refused it.
+                            // The plan has refused such a port already.
                             return Err(alone(&first.spec));
                         }
                         let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
@@ -476,7 +477,7 @@ macro_rules! paths {
                     $($(#[$when])? Self::$name(ports) if const { is_one_of(<$path as Path>::KIND, U::KINDS) } => {
                         ports.hand_to(user)
                     })*
-                    // They were not opened.
+                    // Never reached: `open` refuses ports of such a path.
                     _ => Err(usage("ports of a path that the workload can't be used with")),
                 }
             }
@@ -497,7 +498,7 @@ paths! {
     Mirror: mirror::Mirror,
 }
 
-/// A path that is not in the list.
+/// Returns the error for a path that is not in the list.
 fn unknown(spec: &PortSpec) -> crate::fail::Failure {
     let have = names(|_| true);
     let bare = |name: &str| name.replace('_', "");
@@ -510,7 +511,7 @@ fn unknown(spec: &PortSpec) -> crate::fail::Failure {
     ))
 }
 
-/// Names of the paths of which this holds, in the order of the list.
+/// Returns the names of the paths for which `which` is true, in the order of the list.
 fn names(which: impl Fn(&Entry) -> bool) -> Vec<&'static str> {
     LIST.iter()
         .filter(|entry| which(entry))
@@ -518,34 +519,34 @@ fn names(which: impl Fn(&Entry) -> bool) -> Vec<&'static str> {
         .collect()
 }
 
-/// The paths that the demo shows, in the order of the list.
+/// Returns the paths that the demo shows, in the order of the list.
 pub(crate) fn shown() -> impl Iterator<Item = (&'static str, Demo)> {
     LIST.iter().filter_map(|entry| Some((entry.name, entry.demo?)))
 }
 
-/// Names of all paths, `dpdk` also where it is not built in: its error says so.
+/// Returns the names of all paths. `dpdk` is among them even if it is not built in: its error says so.
 pub(crate) fn all_names() -> Vec<&'static str> {
     names(|_| true)
 }
 
-/// Whether the path of this port drives an interface of the host that the port names.
+/// Returns whether the path of this port drives an interface of the host that the port names.
 pub(crate) fn drives_interface(spec: &PortSpec) -> bool {
     LIST.iter()
         .any(|entry| entry.name == spec.path && entry.drives_interface)
 }
 
-/// Whether the path of this port can't do without BPF programs.
+/// Returns whether the path of this port needs BPF programs.
 pub(crate) fn needs_bpf(spec: &PortSpec) -> bool {
     LIST.iter().any(|entry| entry.name == spec.path && entry.needs_bpf)
 }
 
-/// Whether packets of this port go through sockets of the kernel's.
+/// Returns whether packets of this port go through sockets of the kernel.
 pub(crate) fn has_sockets(spec: &PortSpec) -> bool {
     LIST.iter()
         .any(|entry| entry.name == spec.path && entry.kind == Kind::Socket)
 }
 
-/// Checks the options of a run that one path knows, for these ports.
+/// Checks the options of a run that only one path knows, for these ports.
 pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
     LIST.iter().try_for_each(|entry| {
         let own = ports.iter().filter(|port| port.spec.path == entry.name).count();
@@ -562,12 +563,12 @@ pub(crate) fn check_together(all: &[PortSpec]) -> Result<()> {
         })
 }
 
-/// Puts right what runs that were killed have left of their changes to the host; what is said of that, a line each.
+/// Undoes changes to the host that killed runs have left behind. Returns one line per change.
 pub(crate) fn mend() -> impl Iterator<Item = String> {
     LIST.iter().flat_map(|entry| (entry.mend)())
 }
 
-/// Opens the ports of a run, which are all of one path.
+/// Opens the ports of a run, all of one path, and hands them to the workload.
 pub(crate) fn with_alike<U: Use>(
     ports: Vec<(&Checked, Request<'_>)>,
     opening: &Opening<'_>,
@@ -576,7 +577,7 @@ pub(crate) fn with_alike<U: Use>(
     Ports::open(ports, opening, U::KINDS)?.hand_to(user)
 }
 
-/// Opens the ports of a run: all of one path, or two of two.
+/// Opens the ports of a run, all of one path or two of two paths, and hands them to the workload.
 pub(crate) fn with_ports<U: UseTwo>(
     mut ports: Vec<(&Checked, Request<'_>)>,
     opening: &Opening<'_>,
@@ -595,7 +596,7 @@ pub(crate) fn with_ports<U: UseTwo>(
     }
 }
 
-/// Whether a kind of ports is in the list.
+/// Returns whether a kind of ports is in the list.
 const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
     let mut i = 0;
     while i < kinds.len() {
@@ -607,10 +608,10 @@ const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
     false
 }
 
-/// What is done with the first of two ports: the second is handed on, too.
+/// Work on the first of two ports: hands the second port on, together with the first.
 struct First<'a, U> {
     second: Ports<'a>,
-    /// The second, as it was written.
+    /// Specification of the second port.
     spec: &'a PortSpec,
     user: U,
 }
@@ -634,10 +635,10 @@ impl<U: UseTwo> Use for First<'_, U> {
     }
 }
 
-/// What is done with the second.
+/// Work on the second of two ports.
 struct Second<'a, A, U> {
     first: &'a A,
-    /// The second, as it was written.
+    /// Specification of the second port.
     spec: &'a PortSpec,
     user: U,
 }
@@ -656,12 +657,13 @@ impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
     }
 }
 
-/// A port beside one on which the kernel runs the workload: its path has refused that before.
+/// Returns the error for a port of another path beside one on which the kernel runs the workload. That path has refused
+/// such ports before.
 fn alone(spec: &PortSpec) -> crate::fail::Failure {
     usage(format!("port '{spec}': want ports of one path"))
 }
 
-/// Prints a port's remarks: requests that it could not meet, and better settings that it could not have.
+/// Prints a port's remarks: requests that it could not meet, and better settings that were not possible.
 fn remark(remarks: &[String]) {
     for line in remarks {
         say!("{line}");

@@ -1,13 +1,13 @@
-//! A flow rule as an ntuple filter of a NIC, where it can be one. What such filters can't say is refused with the
-//! reason; what the driver of one NIC can't do of it, only its kernel knows.
+//! Translates a flow rule to an ntuple filter of a NIC, if possible. Rules that such filters can't express are refused
+//! with the reason. Only the kernel knows which of them the NIC's driver supports.
 
 use mpps_flow::{Action, Attributes, Bits, EthMatch, Item, Masked, Rule, VlanMatch};
 use mpps_netdev::{Above, Bitmatch, Fate, Headers, Ntuple};
 
-/// What is wrong, and what would be right.
+/// Result with an error text: the mistake, and a value that would be right.
 type Result<T> = std::result::Result<T, String>;
 
-/// The filter that does what a rule says.
+/// Returns the filter that does the same as a rule.
 pub(super) fn filter_of(rule: &Rule) -> Result<Ntuple> {
     check_attributes(&rule.attributes)?;
     let fate = fate(&rule.actions)?;
@@ -32,7 +32,7 @@ pub(super) fn filter_of(rule: &Rule) -> Result<Ntuple> {
         None => Headers::Ethernet {
             dst: bits("eth dst", eth.dst)?,
             src: bits("eth src", eth.src)?,
-            // In front of a tag the type is the tag's.
+            // If there is a tag, the type in front of it is the tag's.
             ethertype: bits("eth type", eth.ethertype.filter(|_| tag.is_none()))?,
         },
         Some(network) => {
@@ -84,16 +84,16 @@ fn fate(actions: &[Action]) -> Result<Fate> {
             "'{action}': ntuple filters can't do that, {why}: want 'queue index N' or drop, or a dpdk port"
         ));
     }
-    // The parser has seen to it that there is an action; all others were refused.
+    // The parser requires an action, and all actions but queue and drop were refused above.
     fate.ok_or_else(|| "no action: want 'queue index N' or drop".into())
 }
 
-/// A field that counts for something.
+/// Returns a field only if its mask is not 0.
 fn given<T: Bits>(field: Option<Masked<T>>) -> Option<Masked<T>> {
     field.filter(|field| field.mask.to_bits() != 0)
 }
 
-/// A field as value and mask.
+/// Returns a field as value and mask.
 fn bits<T: Bits + Default>(name: &str, field: Option<Masked<T>>) -> Result<Bitmatch<T>> {
     match field {
         Some(field) if field.is_range() => Err(format!(
@@ -104,7 +104,7 @@ fn bits<T: Bits + Default>(name: &str, field: Option<Masked<T>>) -> Result<Bitma
     }
 }
 
-/// Refuses a field that filters have no place for.
+/// Refuses a field that filters can't match.
 fn none<T: Bits>(name: &str, field: Option<Masked<T>>, why: &str) -> Result<()> {
     match given(field) {
         Some(_) => Err(format!(
@@ -114,11 +114,11 @@ fn none<T: Bits>(name: &str, field: Option<Masked<T>>, why: &str) -> Result<()> 
     }
 }
 
-/// Type and control information of the VLAN tag.
+/// Type and control information of a VLAN tag.
 type Tag = (Option<Bitmatch<u16>>, Option<Bitmatch<u16>>);
 
 fn tag_of(eth: &EthMatch, tag: &VlanMatch, above: bool) -> Result<Tag> {
-    // With an IP header behind it, the inner type says nothing new.
+    // If an IP header follows, the inner type adds no information.
     if !above {
         none("vlan inner_type", tag.inner_type, "they look at the tag alone")?;
     }
@@ -156,7 +156,7 @@ fn network_of(network: &Item, transport: Option<&Item>) -> Result<Headers> {
     })
 }
 
-/// What is above IP. A protocol number beside a header of ports was found to agree with it.
+/// Returns the match above IP. A protocol number beside a header with ports has been checked to agree with it.
 fn above(proto: Option<Masked<u8>>, transport: Option<&Item>) -> Result<Above> {
     Ok(match transport {
         Some(Item::Udp(ports)) => Above::Udp {

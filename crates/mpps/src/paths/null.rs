@@ -1,4 +1,4 @@
-//! `null`: no kernel, no device; and the packets that devices without a peer deliver.
+//! `null`: no kernel, no device. Also the test packets that devices without a peer deliver.
 
 use super::help::{Help, LAYER, MTU, option};
 use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
@@ -10,7 +10,7 @@ use mpps_sys::clock::{Clock, ClockSource};
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
 use std::sync::Mutex;
 
-/// Payload of the packets that it produces: frames of 64 bytes.
+/// Payload bytes of the packets that the device delivers: frames of 64 bytes.
 const PAYLOAD: usize = 18;
 /// The device's own MAC address.
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -86,11 +86,11 @@ impl Opened for Devices {
     }
 }
 
-/// Test packets for ever, on each queue.
+/// Source of endless test packets on each queue.
 pub(super) struct Producing {
     layer: Layer,
     seed: u64,
-    /// Readers of the clock belong to one thread each: they are made for the lanes beforehand.
+    /// One clock reader per lane, made beforehand: each belongs to one thread.
     clocks: Vec<Mutex<Option<Clock>>>,
 }
 
@@ -112,7 +112,7 @@ impl Sources for Producing {
     fn source(&self, queue: usize) -> TestSource {
         let clock = self.clocks[queue].lock().ok().and_then(|mut c| c.take());
         let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
-        // A payload does not tell its flow: there is one.
+        // A payload does not contain its flow, so there is one flow.
         let flows = if self.layer == Layer::Payload { 1 } else { 64 };
         TestSource::new(
             template(self.layer, self.seed),
@@ -123,7 +123,7 @@ impl Sources for Producing {
     }
 }
 
-/// A test packet, for ports whose buffers come back as they are.
+/// Returns a test packet, for ports that deliver their buffers unchanged.
 pub(super) fn test_packet() -> Vec<u8> {
     let template = frame_template(1);
     let mut frame = vec![0; template.frame_len()];

@@ -11,7 +11,7 @@ use mpps_netdev::{self as netdev, NetDev, NtupleFilter};
 use mpps_stats::HostFact;
 use std::ops::Range;
 
-/// Flow rules of a run, checked.
+/// Checked flow rules of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules(Vec<Rule>);
 
@@ -43,15 +43,16 @@ impl Rules {
         &self.0
     }
 
-    /// What the report says of the rules in force.
+    /// Returns the facts on the rules in force, for the report.
     pub(crate) fn facts(&self) -> impl Iterator<Item = HostFact> {
         let rules = self.0.iter().enumerate();
         rules.map(|(i, rule)| HostFact::new(format!("flow_rule_{i}"), rule.to_string()))
     }
 
-    /// Puts the rules in force on a port of the kernel's paths, until what is returned is dropped. Nothing on others.
+    /// Applies the rules to a port of the kernel's paths, until the returned value is dropped. Does nothing on other
+    /// ports.
     pub(crate) fn apply(&self, port: &Checked) -> Result<Vec<NtupleFilter>> {
-        // One that is not there is told by whoever opens it.
+        // If there is no such interface, opening the port reports that.
         let Some(device) = port.interface() else {
             return Ok(Vec::new());
         };
@@ -61,23 +62,23 @@ impl Rules {
     }
 }
 
-/// How flow rules come into force on the ports of a path.
+/// How flow rules are applied on the ports of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Steering {
-    /// They can't, and why.
+    /// They can't be applied: the text is the reason.
     Not(&'static str),
-    /// The path puts them in force itself.
+    /// The path applies them itself.
     Own,
-    /// As ntuple filters of the NIC.
+    /// They become ntuple filters of the NIC.
     Ntuple {
-        /// The first queue that the port opens, and the one after its last; `None`: all that there are.
+        /// First queue that the port opens, and the one after its last; `None`: all queues.
         queues: Option<(u64, Option<u64>)>,
-        /// Why there is no other way.
+        /// Reason why there is no other way.
         otherwise: &'static str,
     },
 }
 
-/// The queues of a port that rules may name.
+/// Queues of a port that rules may name.
 struct Room {
     queues: Range<u64>,
     who: &'static str,
@@ -86,7 +87,7 @@ struct Room {
 impl Room {
     fn of(port: &Checked, roles: &[Roles]) -> Self {
         let Some(device) = port.interface() else {
-            // Queues of a DPDK port are those of the lanes that receive, in their order.
+            // A DPDK port has one queue for each lane that receives, in the order of the lanes.
             let receiving = roles.iter().filter(|role| role.rx).count() as u64;
             return Self {
                 queues: 0..receiving,
@@ -146,7 +147,7 @@ fn check(rule: &Rule, port: &Checked, room: &Room) -> std::result::Result<(), St
     rule.queues().try_for_each(|queue| room.check(queue))
 }
 
-/// A device with its driver.
+/// Returns a device's name with its driver.
 fn named(device: &NetDev) -> String {
     match device.driver.as_str() {
         "" => format!("{} (no driver named)", device.name),
@@ -169,7 +170,7 @@ fn insert(rule: &Rule, device: &NetDev) -> std::result::Result<NtupleFilter, Str
     })
 }
 
-/// What the user wrote, without line breaks and other control characters.
+/// Returns the user's text without line breaks and other control characters.
 fn on_one_line(text: &str) -> String {
     mpps_sys::text::plain(text, ' ')
 }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub(super) struct Udp;
 
-// The options of all paths over sockets.
+// Options of all paths over sockets.
 pub(super) const RCVBUF: PortOption = option(
     "rcvbuf",
     "2K to 1024M",
@@ -33,7 +33,7 @@ pub(super) const GSO: PortOption = option(
 pub(super) const GRO: PortOption = option("gro", SWITCH, "off", "receive coalesced datagrams (UDP_GRO)");
 pub(super) const SOCKETS: PortOption = option("sockets", "1 to 65536", "256", "most flows of each lane");
 
-/// What is known of a port over sockets before it is open.
+/// Returns the traits of a port over sockets, known before it is open.
 pub(super) fn socket_traits(config: &mpps_sockets::Config, steering: &'static str) -> Traits {
     let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Traits {
@@ -48,7 +48,7 @@ pub(super) fn socket_traits(config: &mpps_sockets::Config, steering: &'static st
     }
 }
 
-/// Which sockets a run needs.
+/// Returns the kind of sockets that a run needs.
 pub(super) fn mode(request: &Request<'_>) -> Mode {
     match &request.ends {
         Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),

@@ -1,5 +1,5 @@
-//! `xdp`: programs in the kernel. A device is looked up, planned for, and only then given its programs, which are made
-//! for this one run.
+//! `xdp`: programs in the kernel. A device is looked up and planned for. Only then is it given its programs, which are
+//! made for this one run.
 
 use super::af_xdp::NO_RULES;
 use super::help::{Help, SWITCH, option};
@@ -94,7 +94,8 @@ impl Path for Xdp {
         }
     }
 
-    /// Frames can't go from a program in the kernel to every port. Of more than two, all are on one path.
+    /// Refuses a port of another path, because a program in the kernel can't pass frames to it, and more than two
+    /// ports.
     fn check_beside(spec: &PortSpec, all: &[PortSpec]) -> Result<()> {
         if let Some(other) = all.iter().find(|other| other.path != spec.path) {
             return Err(usage(format!(
@@ -114,12 +115,12 @@ impl Path for Xdp {
 
     fn keeps(config: &Config, work: Work) -> Kept {
         let mut kept = Kept::default();
-        // Where that is not known it is kept.
+        // If this is not known, the capability is kept.
         if !bpf_needs_none().unwrap_or(false) {
             kept.lanes = CapabilitySet::BPF;
             kept.in_force = CapabilitySet::BPF;
         }
-        // Whether the other end has a program: the kernel asks for it where that is in another namespace.
+        // The kernel needs this to report whether the other end has a program, if that end is in another namespace.
         let veth = || NetDev::by_name(&config.device).is_ok_and(|device| device.driver == "veth");
         if work == Work::SendsBack && veth() {
             kept.reader = CapabilitySet::NET_ADMIN;
@@ -140,14 +141,14 @@ impl Path for Xdp {
     }
 }
 
-/// Devices without programs, and what is asked of each.
+/// Devices without programs, and the request for each.
 pub(super) struct Devices<'a> {
     devices: Vec<XdpDevice>,
     requests: Vec<Request<'a>>,
 }
 
 impl Devices<'_> {
-    /// The device of a workload on one port, and what is asked of it.
+    /// Returns the device of a workload on one port, and the request for it.
     fn one(&self) -> Result<(XdpDevice, impl Fn(mpps_io::Error) -> Failure, Taken)> {
         let first = self.devices.first().zip(self.requests.first());
         let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
@@ -155,7 +156,7 @@ impl Devices<'_> {
     }
 }
 
-/// Tells the remarks of loaded programs.
+/// Prints the remarks of loaded programs.
 fn loaded(port: XdpPort) -> XdpPort {
     remark(port.remarks());
     port
@@ -211,17 +212,17 @@ impl KernelDevices for Devices<'_> {
             takes.push(take);
             told.iter().for_each(|line| remark(std::slice::from_ref(line)));
         }
-        // Which of two devices it is, the error itself says.
+        // The error itself names the device.
         mpps_xdp::forward(self.devices, &forward_spec(plan, takes))
             .map_err(unopened(first.spec))
             .map(loaded)
     }
 }
 
-/// What the program takes at a port of `forward`, and a remark.
+/// Returns the frames that the program takes at a port of `forward`, and a remark.
 ///
 /// # Errors
-/// When the interface has more addresses than its program has room for.
+/// If the interface has more addresses than its program has room for.
 fn forward_take(request: &Request<'_>) -> Result<(ForwardTake, Option<String>)> {
     let device = NetDev::by_name(&request.spec.device).ok();
     let (left, told) = match (&request.selection, device) {
@@ -231,10 +232,11 @@ fn forward_take(request: &Request<'_>) -> Result<(ForwardTake, Option<String>)> 
     Ok((ForwardTake::of(&request.selection, left), told))
 }
 
-/// The addresses that `--take foreign` leaves to the host, and a remark where not all of the host's have room.
+/// Returns the addresses that `--take foreign` leaves to the host, and a remark if there is no room for all of the
+/// host's addresses.
 ///
 /// # Errors
-/// When those of the interface itself have none.
+/// If there is no room for the addresses of the interface itself.
 fn left_of(device: &NetDev, port: &PortSpec) -> Result<(Vec<IpAddr>, Option<String>)> {
     let own: Vec<IpAddr> = device.addresses.iter().map(|(ip, _)| *ip).collect();
     let (_, missing) = left_to_host(own, 0);
@@ -256,7 +258,8 @@ fn left_of(device: &NetDev, port: &PortSpec) -> Result<(Vec<IpAddr>, Option<Stri
     Ok((left, remark))
 }
 
-/// Rows stay open for the settle time whether anything comes back or not: the engine closes them after it.
+/// Returns the settings of the rows. Rows stay open for the settle time even if no packet comes back, because the
+/// engine closes them only after it.
 fn series(common: &Common) -> Series {
     Series {
         interval_ns: common.interval.as_nanos() as u64,
@@ -271,25 +274,27 @@ fn answer(link: Option<&Link>) -> Answer {
     })
 }
 
-/// The cores of the lanes that send.
+/// Returns the cores of the lanes that send.
 fn sending_cores(plan: &TrafficPlan) -> Vec<usize> {
     let sending = plan.common.lanes.iter().filter(|lane| lane.tx);
     sending.filter_map(|lane| lane.core).collect()
 }
 
-/// The programs of `sendrecv` and `send` on one device.
+/// Describes the programs of `sendrecv` and `send` on one device.
 fn one_way(plan: &TrafficPlan) -> Result<TrafficSpec> {
     traffic_spec(plan, sending_cores(plan), Arrival::Back)
 }
 
-/// The programs of `sendrecv` from one device to another, and those of the way back; one way, those only answer.
+/// Describes the programs of `sendrecv` from one device to another, and those of the way back. If packets go one way
+/// only, the latter only answer.
 fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
     let (mut cores, way_back) = (sending_cores(plan), plan.way_back());
     let of_back = match plan.back {
         Some(_) => cores.split_off(cores.len() / 2),
         None => Vec::new(),
     };
-    // What packets of a way are received by answers at the device that the other way's leave by.
+    // The program that receives packets of one direction also answers at the device by which packets of the other
+    // direction leave.
     let there = TrafficSpec {
         answer: answer(plan.far.as_ref()),
         ..traffic_spec(plan, cores, Arrival::Across)?
@@ -346,7 +351,7 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Resu
     })
 }
 
-/// The program of `reflect`.
+/// Describes the program of `reflect`.
 fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
     ReflectSpec {
         series: series(&plan.common),
@@ -359,7 +364,7 @@ fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
     }
 }
 
-/// The program of `drop`.
+/// Describes the program of `drop`.
 fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
     DropSpec {
         series: series(&plan.common),
@@ -370,7 +375,7 @@ fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
     }
 }
 
-/// The programs of `forward`; `takes` has an entry per port.
+/// Describes the programs of `forward`; `takes` has an entry per port.
 fn forward_spec(plan: &ForwardPlan, takes: Vec<ForwardTake>) -> ForwardSpec {
     let ports = plan.ports.iter().zip(takes).map(|(port, take)| ForwardPortSpec {
         name: port.name.clone(),

@@ -1,4 +1,4 @@
-//! What the path refuses, and what becomes of a plan.
+//! Requests that the path refuses, and the programs that it makes of a plan.
 
 use super::*;
 use crate::cli::Cli;
@@ -16,7 +16,7 @@ fn run(line: &str) -> Run {
     cli.command.into_run().expect("a run").run
 }
 
-/// Plans as far as that goes without a device.
+/// Checks a plan as far as possible without a device.
 fn planned(line: &str) -> Result<()> {
     let mut run = run(line);
     match run.plan.workload {

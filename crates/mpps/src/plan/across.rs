@@ -1,4 +1,4 @@
-//! `sendrecv` over two ports: what the second one is, and what its lanes do.
+//! `sendrecv` over two ports: the second port, and the roles of its lanes.
 
 use super::listen::unanswered;
 use super::model::Plain;
@@ -13,7 +13,7 @@ use mpps_netdev::NetDev;
 use mpps_stats::HostFact;
 use mpps_wire::MacAddr;
 
-/// Options of two ports, where there are not two, or not both ways.
+/// Refuses options of two ports if there is only one, or if packets do not go both ways.
 pub(super) fn check_options(args: &Run, receive: bool) -> Result<()> {
     if !args.plan.traffic.both_ways {
         let back = [
@@ -66,7 +66,7 @@ pub(super) fn check_options(args: &Run, receive: bool) -> Result<()> {
     )))
 }
 
-/// What the packets of the first port are for.
+/// Returns the task of the first port.
 pub(super) fn task(args: &Run, receive: bool) -> Task {
     match (receive, args.plan.traffic.both_ways) {
         (false, _) => Task::Send,
@@ -75,7 +75,8 @@ pub(super) fn task(args: &Run, receive: bool) -> Task {
     }
 }
 
-/// Duplicates and reordering are counted by the lane that a flow's packets reach, so they must all reach one.
+/// Refuses ports that spread one flow over several lanes. Each lane counts duplicates and reordering of the packets
+/// that reach it, so all packets of a flow must reach the same lane.
 pub(super) fn one_lane_a_flow(near: &Checked, far: Option<&Far>, roles: &[Roles]) -> Result<()> {
     let Some(far) = far else {
         return traffic::one_lane_a_flow(near, roles);
@@ -86,15 +87,16 @@ pub(super) fn one_lane_a_flow(near: &Checked, far: Option<&Far>, roles: &[Roles]
     traffic::one_lane_a_flow(&far.port, &far.roles)
 }
 
-/// The port at which packets arrive, of a run that sends by another.
+/// Port at which packets arrive, in a run that sends by another port.
 #[derive(Debug)]
 pub(crate) struct Far {
     pub(crate) port: Checked,
-    /// Packets go from it to the other, too.
+    /// True if packets also go from this port to the other.
     pub(crate) both: bool,
-    /// What the lanes do that receive there: they answer, too. In the kernel: those that send from there.
+    /// Roles of the lanes that receive at this port, which also answer. In the kernel: roles of the lanes that send
+    /// from this port.
     pub(crate) roles: Vec<Roles>,
-    /// What the lanes do that send by the other port: they listen for answers, but in the kernel.
+    /// Roles of the lanes that send by the other port. They listen for answers, except in the kernel.
     pub(super) sends: Vec<Roles>,
     pub(super) device: Option<NetDev>,
 }
@@ -161,7 +163,7 @@ impl Far {
         })
     }
 
-    /// The addresses that packets are for, where the host does not answer for all of them there.
+    /// Returns the destination addresses, unless the host answers for all of them at this port.
     pub(super) fn answers(&self, dests: &AddressRange) -> Vec<AddressRange> {
         let own = self
             .device
@@ -170,7 +172,7 @@ impl Far {
         if own { Vec::new() } else { vec![dests.clone()] }
     }
 
-    /// What the lanes of the run do: those of the first port, then those of the second.
+    /// Returns the roles of the run's lanes: those of the first port, then those of the second.
     pub(super) fn lanes(&self) -> Vec<Roles> {
         let only = |roles: &[Roles], send: bool| vec![Roles { rx: !send, tx: send }; roles.len()];
         match self.both {
@@ -179,7 +181,7 @@ impl Far {
         }
     }
 
-    /// Layer 2 of the port, which has this MAC address; `near` is that of the other.
+    /// Returns the settings of layer 2 at this port, which has MAC address `mac`; `near` is the other port's link.
     pub(super) fn link(
         &self,
         (mac, near): (MacAddr, Option<&Link>),
@@ -206,7 +208,8 @@ impl Far {
             (Some(mac), ..) => Some(mac),
             (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, of.vlan)?),
             (None, Some(_), _) => None,
-            // Without a router, whatever lies between passes frames on by the address of the port that they are for.
+            // Without a router, the device between the ports forwards frames by the MAC address of the destination
+            // port.
             (None, None, _) => near.map(|near| near.mac),
         };
         Ok(Link {
@@ -216,7 +219,7 @@ impl Far {
         })
     }
 
-    /// What the report says of the run (`host`) as it is for the way back; `plan` is that of the way there.
+    /// Returns the facts of the run (`host`) for the way back; `plan` is the plan of the way there.
     pub(crate) fn facts_back(&self, host: &[HostFact], near: &PortSpec, plan: &TrafficPlan) -> Vec<HostFact> {
         let of = |name: &str| {
             host.iter()

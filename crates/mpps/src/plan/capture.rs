@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Arguments checked as far as that goes without opening anything.
+/// Arguments, checked as far as possible without opening anything.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Run,
@@ -111,7 +111,7 @@ impl Draft {
         })
     }
 
-    /// What the run needs of its port.
+    /// Returns the run's request to its port.
     pub(crate) fn request(&self) -> Request<'_> {
         Request {
             spec: self.args.plan.port(),
@@ -125,8 +125,8 @@ impl Draft {
         }
     }
 
-    /// The packets to take, on paths that take them from the host: no other way leads to the file. As narrow as the
-    /// user asked for.
+    /// Returns the selection of packets to take from the host, on paths that take them. Packets get into the file in no
+    /// other way. The selection is as narrow as the user asked for.
     fn selection(&self) -> Selection {
         let args = &self.args;
         let of = &args.plan.selection;
@@ -148,7 +148,7 @@ impl Draft {
         }
     }
 
-    /// Which packets the user asked to keep, in the words of the options; empty for all.
+    /// Returns the packets that the user asked to keep, in the words of the options; empty for all.
     fn wanted(&self) -> String {
         let mut parts = Vec::new();
         if let Some(ip) = self.args.plan.selection.one_ip() {
@@ -168,18 +168,18 @@ impl Draft {
         parts.join(" ")
     }
 
-    /// The file that packets are written to.
+    /// Returns the file that packets are written to.
     pub(crate) fn output(&self) -> &Path {
-        // A plan that was checked has one.
+        // A checked plan has a file.
         self.args.plan.capture.output.as_deref().unwrap_or(Path::new("-"))
     }
 
-    /// Bytes of a lane's ring.
+    /// Returns the size of a lane's ring, bytes.
     fn ring_bytes(&self) -> u64 {
         (*self.args.plan.capture.buffer).min(fillable(self.args.plan.times.duration.plain()))
     }
 
-    /// The plan, once the port is open, and the writer's ends of the lanes' rings.
+    /// Returns the plan, once the port is open, and the writer's ends of the lanes' rings.
     pub(crate) fn plan(&self, capabilities: &Capabilities) -> Result<(CapturePlan, Vec<PacketConsumer>)> {
         let args = &self.args;
         let mut common = lanes::common(args, &self.roles, None, capabilities.preferred_burst)?;
@@ -208,7 +208,7 @@ impl Draft {
         Ok((plan, consumers))
     }
 
-    /// What the file's head says, and when the next begins.
+    /// Returns the options of the file: the description in its header, and when the next file begins.
     pub(crate) fn options(&self, capabilities: &Capabilities) -> CaptureOptions {
         let args = &self.args;
         let interface = match args.plan.port().device.as_str() {
@@ -234,9 +234,9 @@ impl Draft {
     }
 }
 
-/// Bytes that a lane can't fill within the run's duration, whatever comes: more than memory takes from one core. The
-/// ring is written once before the run, so that no lane meets a page that is not there, and a buffer of gigabytes takes
-/// seconds for that.
+/// Returns a number of bytes that a lane can't fill within the run's duration: it is more than memory takes from one
+/// core. The ring is written once before the run, so that no lane meets a page that is not allocated. For a buffer of
+/// gigabytes that takes seconds.
 fn fillable(duration: Option<Duration>) -> u64 {
     const BYTES_PER_MS: u64 = 64 << 20;
     const LEAST: u64 = 64 << 20;
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(fillable(ms(1)), 128 << 20);
         assert_eq!(fillable(ms(10)), 1 << 30);
         assert_eq!(fillable(ms(1000)), 64 << 30);
-        // Until it is interrupted, by default or as asked for.
+        // The run lasts until it is interrupted, by default or on request.
         assert_eq!((fillable(None), fillable(Some(Duration::ZERO))), (u64::MAX, u64::MAX));
         assert_eq!(fillable(Some(Duration::MAX)), u64::MAX);
     }

@@ -1,4 +1,4 @@
-//! The two addresses of a run that sends: given, looked up by name, or the interface's own.
+//! Finds the source and destination addresses of a run that sends: given, looked up by name, or the interface's own.
 
 use super::model::Plain;
 use super::run::Run;
@@ -11,20 +11,20 @@ use mpps_netdev::{self as netdev, NetDev};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::ops::RangeInclusive;
 
-/// Where packets are sent to.
+/// Destination of the packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
-    /// The first address, and how many there are.
+    /// First address. `count` is the number of addresses.
     pub(crate) ip: IpAddr,
     pub(crate) count: u32,
     pub(crate) ports: RangeInclusive<u16>,
-    /// The name that was given for it.
+    /// Name that was given for the address.
     pub(crate) name: Option<String>,
-    /// Index of the interface that a link-local address is on, where it was named; else 0.
+    /// Index of the interface that a link-local address is on, if it was named; else 0.
     pub(crate) scope: u32,
 }
 
-/// The two ends of a test between two ports of ours, where none are given.
+/// Default addresses of a test between two ports of mpps: source and destination.
 const TEST_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
 const TEST_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
@@ -32,7 +32,7 @@ const TEST_V6: [Ipv6Addr; 2] = [
 ];
 
 impl Destination {
-    /// One address, and no name.
+    /// Returns a destination of one address, without a name.
     fn one(ip: IpAddr, ports: RangeInclusive<u16>) -> Self {
         Self {
             ip,
@@ -43,13 +43,13 @@ impl Destination {
         }
     }
 
-    /// The addresses.
+    /// Returns the addresses.
     pub(super) fn ips(&self) -> AddressRange {
         ranges::from(self.ip, self.count)
     }
 }
 
-/// Sources and destinations of a run. The name of a destination that is `known` is not looked up again.
+/// Returns the sources and destinations of a run. The name of a destination that is `known` is not looked up again.
 pub(super) fn addresses(
     args: &Run,
     port: &Checked,
@@ -57,7 +57,7 @@ pub(super) fn addresses(
     known: Option<&Destination>,
 ) -> Result<(AddressRange, Destination)> {
     let pathless = port.nobody_answers();
-    // Both ends are ours: addresses that no host has, set apart for tests (RFC 2544, RFC 5180).
+    // Both ends are mpps's: use addresses that no host has, reserved for tests (RFC 2544, RFC 5180).
     let apart = args.plan.far().is_some();
     let of_port = port.traits.socket.and_then(|socket| socket.address);
     let from = args.plan.traffic.src.as_ref().map(|src| &src.ips);
@@ -155,8 +155,8 @@ pub(super) fn addresses(
     Ok((srcs, dest))
 }
 
-/// Refuses addresses in use that packets would go from and to. Of ranges that step together, too, where no flow has one
-/// at both ends: mpps answers for its source addresses, and so would for the peer's.
+/// Refuses a source range and a destination range that share an address, even if they step together and no flow has the
+/// same address at both ends. mpps answers for its source addresses, so it would answer for the peer's.
 pub(super) fn of_two(srcs: &AddressRange, dests: &AddressRange) -> Result<()> {
     let several = [srcs, dests].iter().any(|range| ranges::only(range).is_none());
     let first = *srcs.start().max(dests.start());
@@ -170,7 +170,7 @@ pub(super) fn of_two(srcs: &AddressRange, dests: &AddressRange) -> Result<()> {
     }
 }
 
-/// Addresses that are tried at the most: no port has as many sockets.
+/// Most addresses that are tried: no port has as many sockets.
 const MOST_TRIED: u32 = 1 << 16;
 
 /// Refuses source addresses that the host lacks: a socket is bound to each.
@@ -193,7 +193,7 @@ fn all_own(srcs: &AddressRange, flows: Option<u32>) -> Result<()> {
 
 const WANT: &str = "want --src IP, the address that packets are sent from";
 
-/// The address that the host would send datagrams from: it is asked by a socket that sends none.
+/// Returns the address that the host would send datagrams from. It is read from a connected socket that sends none.
 fn routed_address(to: IpAddr, port: u16, scope: u32) -> Result<IpAddr> {
     if is_link_local(to) && scope == 0 {
         let name = netdev::interface_names().into_iter().rfind(|name| name != "lo");
@@ -222,8 +222,8 @@ fn routed_address(to: IpAddr, port: u16, scope: u32) -> Result<IpAddr> {
     })
 }
 
-/// An interface that is off and would lead to an address. IPv6 addresses go with the link: which had one is known only
-/// where there is no other interface.
+/// Returns an interface that is switched off and would lead to an address. IPv6 addresses disappear with the link, so
+/// for IPv6 an interface is returned only if there is no other.
 fn switched_off(to: IpAddr) -> Option<String> {
     let all = netdev::interface_names()
         .into_iter()
@@ -244,7 +244,7 @@ fn switched_off(to: IpAddr) -> Option<String> {
     off.find(leads_to).map(|device| device.name)
 }
 
-/// The address that the host itself would send from by this interface.
+/// Returns the address that the host itself would send from by this interface.
 fn own_address(to: IpAddr, port: &Checked, device: Option<&NetDev>) -> Result<IpAddr> {
     let Some(device) = device else {
         return Err(match &port.traits.interface {
@@ -273,7 +273,7 @@ fn own_address(to: IpAddr, port: &Checked, device: Option<&NetDev>) -> Result<Ip
         })
 }
 
-/// Addresses of the interface, those that only its link knows last.
+/// Returns the addresses of the interface in one family, link-local ones last.
 fn of_family(device: &NetDev, v4: bool) -> impl Iterator<Item = IpAddr> {
     let all = || {
         device
@@ -286,7 +286,8 @@ fn of_family(device: &NetDev, v4: bool) -> impl Iterator<Item = IpAddr> {
     all().filter(move |ip| !local(ip)).chain(all().filter(local))
 }
 
-/// The destination's address: of the source's family where that is given, else of a family that the interface has.
+/// Returns the destination. Its address is of the source's family if a source is given, else of a family that the
+/// interface has.
 fn resolved(
     target: &Target,
     src: Option<IpAddr>,
@@ -311,7 +312,7 @@ fn resolved(
         return Ok(Destination { ports, ..known.clone() });
     }
     let found = (name.as_str(), *ports.start()).to_socket_addrs().map_err(|e| {
-        // The library's own words hold a second sentence about what it called.
+        // The library's message begins with a sentence on the function that it called: keep only the cause.
         let cause = e.to_string();
         let cause = cause.rsplit(": ").next().unwrap_or(&cause);
         usage(format!(
@@ -340,7 +341,7 @@ fn resolved(
     })
 }
 
-/// Index of the interface `zone` that was named with addresses of `option`.
+/// Returns the index of the interface `zone`, which was named with addresses of `option`.
 fn scope(option: &str, zone: &str, ips: &AddressRange, device: Option<&NetDev>) -> Result<u32> {
     let ip = ips.start();
     let named = NetDev::by_name(zone).map_err(|_| {
@@ -359,7 +360,7 @@ fn scope(option: &str, zone: &str, ips: &AddressRange, device: Option<&NetDev>) 
     }
 }
 
-/// The resolver's order is that of RFC 6724: the first that can be used is the best.
+/// Returns the first address that can be used: the resolver sorts by RFC 6724, so it is the best.
 fn choose(found: &[IpAddr], src: Option<IpAddr>, device: Option<&NetDev>) -> Option<IpAddr> {
     let usable = |ip: &&IpAddr| match (src, device) {
         (Some(src), _) => src.is_ipv4() == ip.is_ipv4(),

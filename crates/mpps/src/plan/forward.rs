@@ -18,24 +18,24 @@ use std::time::Duration;
 /// Protocol number of UDP.
 const UDP: u8 = 17;
 
-/// Arguments checked as far as that goes without opening anything.
+/// Arguments, checked as far as possible without opening anything.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Run,
-    /// In pairs: see [`ForwardPlan::ports`].
+    /// Ports in pairs: see [`ForwardPlan::ports`].
     pub(crate) ports: Vec<DraftPort>,
     take: Take,
     on_full: OnFull,
     pub(crate) rules: Rules,
 }
 
-/// A port of a draft.
+/// Port of a draft.
 #[derive(Debug)]
 pub(crate) struct DraftPort {
     pub(crate) port: Checked,
     /// One entry per lane of its pair, or of the port alone.
     pub(crate) roles: Vec<Roles>,
-    /// The first of these lanes among all.
+    /// Number of the first of these lanes among all lanes.
     pub(crate) first_lane: usize,
 }
 
@@ -75,7 +75,7 @@ impl Draft {
     }
 
     pub(crate) fn plan(&self, capabilities: &[&Capabilities]) -> Result<ForwardPlan> {
-        // What a lane does with each port is in the ports' roles.
+        // Roles of a lane at each port are in `DraftPort::roles`.
         let lanes = self.ports.iter().step_by(2).map(|port| port.roles.len()).sum();
         let lanes = vec![Roles { rx: true, tx: true }; lanes];
         let burst = capabilities.iter().map(|c| c.preferred_burst).max().unwrap_or(1);
@@ -118,7 +118,7 @@ impl Draft {
         })
     }
 
-    /// How frames are changed, in the words of the options.
+    /// Returns how frames are changed, in the words of the options.
     fn modes(&self) -> String {
         let last = self.ports.len() - 1;
         let (first, last) = (mode_of(&self.args, 0), mode_of(&self.args, last));
@@ -128,7 +128,7 @@ impl Draft {
         }
     }
 
-    /// Which frames are taken, in the words of the options.
+    /// Returns which frames are taken, in the words of the options.
     fn takes(&self) -> String {
         let mut text = self.take.name().to_owned();
         if let Some(ip) = self.args.plan.selection.one_ip() {
@@ -140,7 +140,7 @@ impl Draft {
         text
     }
 
-    /// What the run needs of each of its ports.
+    /// Returns the run's requests to its ports.
     pub(crate) fn requests(&self) -> Vec<(&Checked, Request<'_>)> {
         self.ports.iter().map(|port| (&port.port, self.request(port))).collect()
     }
@@ -158,7 +158,7 @@ impl Draft {
         }
     }
 
-    /// Which frames are taken.
+    /// Returns the selection of frames that are taken.
     fn selection(&self) -> Selection {
         match self.take {
             Take::All => Selection::All,
@@ -171,10 +171,10 @@ impl Draft {
         }
     }
 
-    /// What is taken at port `port`.
+    /// Returns the filter of frames at port `port`.
     fn filter(&self, port: usize) -> TakeFilter {
         match self.selection() {
-            // Whatever comes in there has been chosen already.
+            // Frames at such a port have been selected already.
             _ if self.ports[port].port.traits.takes_from_host => TakeFilter::All,
             Selection::Foreign => TakeFilter::Foreign(self.ports[port].own_addresses().into()),
             Selection::Either { ip, ports, .. } => TakeFilter::Udp { ip, ports },
@@ -182,7 +182,7 @@ impl Draft {
         }
     }
 
-    /// What is done to frames that leave by port `port`.
+    /// Returns the change to frames that leave by port `port`.
     fn rewrite(&self, port: usize, capabilities: &Capabilities) -> Rewrite {
         match mode_of(&self.args, port) {
             Mode::Io => Rewrite::Io,
@@ -199,7 +199,7 @@ impl Draft {
                     .unwrap_or_default();
                 Rewrite::L2Forward {
                     source: MacAddr(capabilities.mac.unwrap_or_default()),
-                    // Checked: there is one at least.
+                    // `check_mode` requires one at least.
                     destination: macs.get(port).or(macs.first()).copied().unwrap_or_default(),
                 }
             }
@@ -208,7 +208,7 @@ impl Draft {
 }
 
 impl DraftPort {
-    /// The port at this place among all.
+    /// Checks the port at this place among all.
     fn new(place: usize, args: &Run) -> Result<Self> {
         let spec = &args.plan.ports[place];
         let split = args.plan.forward.split_directions && paired(args, place);
@@ -233,7 +233,7 @@ impl DraftPort {
             (true, 0) => [receives, sends].repeat(lanes),
             (true, _) => [sends, receives].repeat(lanes),
         };
-        // All that come before are pairs.
+        // All ports before this one are in pairs.
         let first_lane = place / 2 * lanes * ways(args);
         Ok(Self {
             port,
@@ -242,7 +242,7 @@ impl DraftPort {
         })
     }
 
-    /// The host's own addresses, which `--take foreign` leaves to it.
+    /// Returns the host's own addresses, whose frames `--take foreign` leaves to the host.
     pub(crate) fn own_addresses(&self) -> Vec<IpAddr> {
         let device = self.port.interface();
         device
@@ -251,17 +251,17 @@ impl DraftPort {
     }
 }
 
-/// Whether the port at this place has another that frames go to.
+/// Returns whether the port at this place is in a pair, so that frames go to the other port.
 fn paired(args: &Run, place: usize) -> bool {
     place ^ 1 < args.plan.ports.len()
 }
 
-/// Lanes of a pair for each that `--lanes` asks for.
+/// Returns the number of lanes that a pair of ports has for each lane of `--lanes`.
 fn ways(args: &Run) -> usize {
     if args.plan.forward.split_directions { 2 } else { 1 }
 }
 
-/// Work on each frame, in words.
+/// Returns the work on each frame, in words.
 fn words_of(work: Work) -> String {
     let Work {
         ns,
@@ -275,7 +275,7 @@ fn words_of(work: Work) -> String {
     }
 }
 
-/// Memory that the work on frames takes: of each direction of a lane.
+/// Returns the memory that the work on frames takes, for each direction of a lane.
 fn memory_of_work(args: &Run) -> Option<memory::Part> {
     let memory = args.plan.forward.work.as_ref().map_or(0, |work| work.memory as u64);
     let directions = (args.plan.ports.len() * args.plan.lanes.lanes.unwrap_or(1)) as u64;
@@ -288,7 +288,7 @@ fn memory_of_work(args: &Run) -> Option<memory::Part> {
     })
 }
 
-/// What is done to frames that leave by the port at this place.
+/// Returns the change to frames that leave by the port at this place.
 fn mode_of(args: &Run, place: usize) -> Mode {
     let default = if paired(args, place) { Mode::Io } else { Mode::MacSwap };
     args.plan.forward.mode.plain().unwrap_or(default)
@@ -330,7 +330,7 @@ fn check_ports(specs: &[PortSpec]) -> Result<()> {
     }
 }
 
-/// Most lanes of a run: more threads than that are a mistake.
+/// Most lanes of a run: a larger number is a mistake.
 const MOST_LANES: usize = 256;
 
 fn check_lanes(args: &Run) -> Result<()> {

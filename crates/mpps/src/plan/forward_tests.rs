@@ -1,4 +1,4 @@
-//! What the arguments make of ports, pairs, lanes and modes; nothing is opened.
+//! Ports, pairs, lanes and modes that result from the arguments. No device is opened.
 
 use super::{Draft, Mode};
 use crate::cli::Cli;

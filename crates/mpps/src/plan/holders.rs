@@ -1,15 +1,16 @@
-//! UDP ports that programs of this host have open, and which programs those are.
+//! Finds UDP ports that programs of this host have open, and the names of these programs.
 
 use mpps_sys::proc_stat::name_in;
 use std::collections::BTreeMap;
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::Path;
 
-/// Processes that are looked through for the holder of a port, at the most: the answer is worth no more time.
+/// Most processes that are searched for the holder of a port: the answer is worth no more time.
 const MOST_PROCESSES: usize = 4096;
 
-/// UDP ports that programs of this host (in this network namespace) have open, ascending, with the inode of a socket of
-/// each; `None`: that can't be read. Source: `/proc/net/udp` and `/proc/net/udp6`, which a kernel without IPv6 lacks.
+/// Returns the UDP ports that programs of this host (in this network namespace) have open, ascending, each with the
+/// inode of one of its sockets; `None`: they can't be read. Source: `/proc/net/udp` and `/proc/net/udp6`, which a
+/// kernel without IPv6 lacks.
 fn sockets() -> Option<BTreeMap<u16, u64>> {
     let of_ipv4 = read_to_string("/proc/thread-self/net/udp").ok()?;
     let of_ipv6 = read_to_string("/proc/thread-self/net/udp6").unwrap_or_default();
@@ -17,12 +18,13 @@ fn sockets() -> Option<BTreeMap<u16, u64>> {
     Some(lines.filter_map(socket).collect())
 }
 
-/// Ports that test traffic leaves alone; `None`: they can't be read.
+/// Returns the UDP ports that programs have open, which test traffic leaves alone; `None`: they can't be read.
 pub(crate) fn open_udp_ports() -> Option<Vec<u16>> {
     Some(sockets()?.into_keys().collect())
 }
 
-/// Local port and inode in a line of `/proc/net/udp`: `sl local_address … inode …`, address and port in hexadecimal.
+/// Parses local port and inode in a line of `/proc/net/udp`: `sl local_address … inode …`, address and port in
+/// hexadecimal.
 fn socket(line: &str) -> Option<(u16, u64)> {
     let mut words = line.split_ascii_whitespace();
     let (_, port) = words.nth(1)?.rsplit_once(':')?;
@@ -30,7 +32,7 @@ fn socket(line: &str) -> Option<(u16, u64)> {
     Some((u16::from_str_radix(port, 16).ok()?, inode))
 }
 
-/// The ports, each with the program that has it open where this process may know: "9000 (nc, pid 71)".
+/// Formats the ports, each with the program that has it open if this process may know it: "9000 (nc, pid 71)".
 pub(crate) fn held(ports: &[u16]) -> String {
     let sockets = sockets().unwrap_or_default();
     let wanted: BTreeMap<u64, u16> = ports.iter().filter_map(|p| Some((*sockets.get(p)?, *p))).collect();

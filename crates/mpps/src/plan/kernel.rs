@@ -1,4 +1,4 @@
-//! Runs that the kernel does itself: options that mean something else there, and the lanes of a run without queues.
+//! Runs that the kernel executes itself: options with another meaning, and the lanes of a run without queues.
 
 use super::lanes;
 use super::model::Written;
@@ -11,7 +11,7 @@ use mpps_sys::sched::allowed_cores;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Refuses the options of every run that mean nothing here.
+/// Refuses options of every run that have no meaning in the kernel.
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
     check_burst("--burst", run.plan.lanes.burst, port)?;
     if run.beside.lanes_csv {
@@ -43,7 +43,7 @@ fn check_burst(option: &str, frames: Option<usize>, port: &PortSpec) -> Result<(
     }
 }
 
-/// Refuses what `sendrecv` and `send` can't do here.
+/// Refuses options of `sendrecv` and `send` that the kernel can't do.
 pub(super) fn check_traffic(args: &Run) -> Result<()> {
     check_burst("--tx-burst", args.plan.lanes.tx_burst, args.plan.port())?;
     check_burst("--rx-burst", args.plan.lanes.rx_burst, args.plan.port())?;
@@ -63,7 +63,7 @@ pub(super) fn check_traffic(args: &Run) -> Result<()> {
     check_run(args, args.plan.port())
 }
 
-/// What becomes of packets that a port does not take at once, where lanes or, `in_kernel`, programs pass them on.
+/// Returns the treatment of packets that a port does not take at once. Lanes or, if `in_kernel`, programs forward them.
 pub(super) fn on_full(given: Option<OnFull>, port: &PortSpec, in_kernel: bool) -> Result<OnFull> {
     match given {
         Some(OnFull::Wait) if in_kernel => Err(usage(format!(
@@ -75,7 +75,8 @@ pub(super) fn on_full(given: Option<OnFull>, port: &PortSpec, in_kernel: bool) -
     }
 }
 
-/// Refuses what listeners and forwarders can't do here: their programs run where the device's queues are served.
+/// Refuses options of listeners and forwarders that the kernel can't do: their programs run where the device's queues
+/// are served.
 pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
     let list = |cores: &Cores| cores.0.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     let given = [
@@ -97,7 +98,7 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
     check_run(run, port)
 }
 
-/// Refuses what a forwarder can't do here.
+/// Refuses options of a forwarder that the kernel can't do.
 pub(super) fn check_forward(args: &Run, port: &PortSpec) -> Result<()> {
     if args.plan.forward.split_directions {
         return Err(usage(format!(
@@ -118,17 +119,17 @@ pub(super) fn check_forward(args: &Run, port: &PortSpec) -> Result<()> {
     check_served(args, port)
 }
 
-/// Lanes of `sendrecv` and `send`: those that send. The one that reads what was counted is added by [`common`].
+/// Returns the sending lanes of `sendrecv` and `send`. [`common`] adds the lane that reads the counters.
 pub(super) fn senders(args: &Run) -> Vec<Roles> {
     let lanes = args.plan.lanes.lanes.or(args.plan.lanes.tx_lanes).unwrap_or(1);
     vec![Roles { rx: false, tx: true }; lanes]
 }
 
-/// What every run has, with a core of its own for each lane that sends, and the lanes that read rows behind them:
-/// one for each way that packets go.
+/// Returns the settings that every run has, with a separate core for each lane that sends. The lanes that read rows
+/// follow: one for each direction of packets.
 ///
 /// A sending lane is inside the kernel for the whole run and keeps its core busy, so two can't share one. The last
-/// cores are taken first: the first is where most else of a host runs, the reading lane among it.
+/// cores are taken first, because most other threads of a host run on the first, and the reading lane as well.
 pub(super) fn common(
     run: &Run,
     senders: &[Roles],
@@ -158,7 +159,7 @@ pub(super) fn common(
     Ok(common)
 }
 
-/// A core for each of `lanes` sending lanes on `path`.
+/// Returns a core for each of `lanes` sending lanes on `path`.
 fn cores(run: &Run, lanes: usize, path: &str) -> Result<Cores> {
     let Some(Cores(list)) = run.plan.lanes.cores.as_deref() else {
         let allowed = allowed_cores();

@@ -1,4 +1,4 @@
-//! How many lanes, what each does, and where it runs.
+//! Number of lanes, their roles, and their cores.
 
 use super::model::Plain;
 use super::run::Run;
@@ -14,10 +14,11 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// With fewer cores than this, each lane sends and receives: separate lanes would take each other's core.
+/// Least number of cores for separate sending and receiving lanes. With fewer, each lane does both, because separate
+/// lanes would take each other's core.
 const MANY_CORES: usize = 4;
 
-/// Lanes of a run that sends (and receives, if `receive`).
+/// Returns the lanes of a run that sends (and receives, if `receive`).
 pub(crate) fn traffic(
     run: &Run,
     tx: Option<usize>,
@@ -53,7 +54,7 @@ pub(crate) fn traffic(
     }
 }
 
-/// What is kept of the lanes' rounds, where a trace is asked for.
+/// Returns the options for recording the lanes' rounds, if a trace is asked for.
 fn traced(run: &Run) -> Option<TraceOptions> {
     let keep = run.beside.trace.as_ref()?;
     let (on, memory) = (&keep.on, keep.memory as usize);
@@ -73,12 +74,12 @@ fn traced(run: &Run) -> Option<TraceOptions> {
     })
 }
 
-/// Lanes of a run that listens, and answers if `tx`.
+/// Returns the lanes of a run that listens, and answers if `tx`.
 pub(crate) fn listening(run: &Run, tx: bool) -> Vec<Roles> {
     vec![Roles { rx: true, tx }; run.plan.lanes.lanes.unwrap_or(1)]
 }
 
-/// Says in the plan what the lanes and the duration have become.
+/// Fills in the plan's lanes and duration.
 pub(crate) fn fill(run: &mut Run, roles: &[Roles], default_duration: &str) {
     let alike = roles.windows(2).all(|pair| pair[0] == pair[1]);
     let plan = &mut run.complete;
@@ -97,14 +98,14 @@ pub(crate) fn fill(run: &mut Run, roles: &[Roles], default_duration: &str) {
     }
 }
 
-/// Core of each of `lanes` lanes, from lane `first` of the run on.
+/// Returns the core of each of `lanes` lanes, from lane `first` of the run on.
 pub(crate) fn cores_of(run: &Run, first: usize, lanes: usize) -> Vec<Option<usize>> {
     let list = run.plan.lanes.cores.as_ref().map(|c| c.0.as_slice());
     let core = |lane: usize| list.map(|cores| cores[lane % cores.len()]);
     (first..first + lanes).map(core).collect()
 }
 
-/// Most rows that may be open at once, for the memory they take (some 250 bytes each and lane).
+/// Most rows that may be open at once, because of their memory (some 250 bytes per row and lane).
 const MAX_OPEN_ROWS: u128 = 1 << 20;
 
 /// Refuses an interval so short for the settle time that too many rows would be open at once.
@@ -120,7 +121,7 @@ pub(crate) fn check_open_rows(interval: Duration, settle: Duration) -> Result<()
     Ok(())
 }
 
-/// What the lanes' threads are to be ranked by.
+/// Returns the priority that is asked for the lanes' threads.
 pub(crate) fn priority(run: &Run) -> Option<Priority> {
     run.plan
         .lanes
@@ -136,7 +137,7 @@ fn can_be_had(priority: Priority) -> bool {
     *FIRST.get_or_init(|| may_have(priority))
 }
 
-/// The option that asks for a priority, with its value.
+/// Returns the option that asks for a priority, with its value.
 pub(crate) fn asked(priority: Priority) -> String {
     match priority {
         Priority::Nice(nice) => format!("--nice {nice}"),
@@ -144,15 +145,15 @@ pub(crate) fn asked(priority: Priority) -> String {
     }
 }
 
-/// Whether it is a nice value above the normal one.
+/// Returns whether a priority is a nice value better than the normal one.
 pub(crate) fn ranks_first(priority: &Priority) -> bool {
     matches!(priority, Priority::Nice(nice) if *nice < 0)
 }
 
-/// What is to be told of lanes of `SCHED_FIFO`.
+/// Returns notes on lanes of `SCHED_FIFO`.
 ///
 /// # Errors
-/// Where such lanes would lose their core for long, or never leave it to each other.
+/// If such lanes would lose their core for long, or would never leave it to each other.
 fn check_fifo(
     rank: u32,
     busy_poll: bool,
@@ -185,11 +186,11 @@ fn check_fifo(
     )])
 }
 
-/// Refuses cores that no thread of this process can be given. A mask that it was started with (`taskset`, `isolcpus`)
-/// can be left.
+/// Refuses cores that no thread of this process can be given. A mask that the process was started with (`taskset`,
+/// `isolcpus`) is no obstacle: threads can leave it.
 ///
 /// # Errors
-/// Which core it is, and which there are.
+/// The core, and the cores that are possible.
 fn check_cores(list: &[usize]) -> Result<()> {
     match denied_core(list) {
         None => Ok(()),
@@ -200,7 +201,7 @@ fn check_cores(list: &[usize]) -> Result<()> {
     }
 }
 
-/// Places the lanes on cores and gathers what every run has.
+/// Places the lanes on cores, and returns the settings that every run has.
 pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
     let allowed = allowed_cores();
     let mut warnings = Vec::new();
@@ -299,7 +300,7 @@ mod tests {
         ] {
             assert!(refused.line().contains(part), "{part}: {}", refused.line());
         }
-        // Where root can't either, nobody is asked to.
+        // If even root can't switch the limit off, the error does not advise it.
         let refused = check_fifo(5, true, false, (throttled, None)).expect_err("a trap");
         assert!(
             refused.line().ends_with("--busy-poll left out, or --nice -20"),

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The rules for a socket: it is bound to its port, and to an address or to all that the host has.
+/// Returns the filter for a socket, which is bound to its port, and to one address or to all addresses of the host.
 fn of_socket(socket: Socket, filter: ReflectFilter) -> ReflectFilter {
     let (address, port) = (socket.listens.ip(), socket.listens.port());
     let assigned = mpps_netdev::assigned_addresses();
@@ -35,14 +35,14 @@ fn of_socket(socket: Socket, filter: ReflectFilter) -> ReflectFilter {
     }
 }
 
-/// The highest and the lowest address of each subnet, broadcast and network, which no host has; but for one that is
-/// assigned. Subnets of one or two addresses have none (RFC 3021).
+/// Returns the highest and the lowest address of each subnet (broadcast and network), unless they are assigned: no host
+/// has them. Subnets of one or two addresses have none (RFC 3021).
 fn nobodys(assigned: &[(IpAddr, u8)]) -> Vec<Ipv4Addr> {
     let subnets = assigned.iter().filter_map(|(ip, bits)| match ip {
         IpAddr::V4(ip) if *bits <= 30 => Some((u32::from(*ip), u32::MAX >> bits)),
         _ => None,
     });
-    // A list with too little room then has the broadcast addresses first.
+    // Broadcast addresses come first, in case a list has room for only some.
     let highest = subnets.clone().map(|(ip, host)| ip | host);
     let lowest = subnets.map(|(ip, host)| ip & !host);
     let mut all: Vec<Ipv4Addr> = Vec::new();
@@ -54,14 +54,14 @@ fn nobodys(assigned: &[(IpAddr, u8)]) -> Vec<Ipv4Addr> {
     all
 }
 
-/// Whose pings are not answered on a device, beside the addresses that mpps answers for.
+/// Returns the addresses whose pings are not answered on a device, beside the addresses that mpps answers for.
 pub(crate) fn unanswered(device: &NetDev) -> Vec<IpAddr> {
     let own = device.addresses.iter().map(|(ip, _)| *ip);
     own.chain(nobodys(&device.addresses).into_iter().map(IpAddr::V4))
         .collect()
 }
 
-/// Which packets a listener takes.
+/// Plan of a listener, and the packets that it takes.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) port: Checked,
@@ -77,7 +77,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Checks a run of `drop` or `reflect`, and fills in what was left open.
+    /// Checks a run of `drop` or `reflect`, and fills in fields that were not given.
     pub(crate) fn new(run: &mut Run) -> Result<Self> {
         match run.plan.workload {
             Workload::Drop => Self::of_drop(run),
@@ -104,7 +104,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// What becomes of packets that the port does not take at once.
+    /// Returns the treatment of packets that the port does not take at once.
     fn on_full(&self, args: &Run) -> Result<OnFull> {
         kernel::on_full(
             args.plan.lanes.on_full.plain(),
@@ -136,8 +136,8 @@ impl Listener {
         paths::check_run(run, &[&port])?;
         let rules = Rules::of(run, [(&port, &roles[..])])?;
         let device = port.interface();
-        // On an address of the host's own, what its programs use stays theirs, unless the user has named ports: those
-        // open now, and those from which they will ask others (DNS, NTP, QUIC).
+        // On the host's own addresses, ports of its programs stay theirs, unless the user has named ports. These are
+        // ports that are open now, and those from which programs will ask others (DNS, NTP, QUIC).
         let own = |d: &NetDev| {
             d.addresses
                 .iter()
@@ -165,12 +165,12 @@ impl Listener {
         })
     }
 
-    /// Says in the plan what was not given on the command line.
+    /// Fills in the plan's fields that were not given on the command line.
     fn fill(&self, run: &mut Run) {
         lanes::fill(run, &self.roles, "0");
     }
 
-    /// What is said at the start of the ports that are left to programs of the host; `None` where there are none.
+    /// Returns the note at the start on ports that are left to programs of the host; `None` if there are none.
     pub(crate) fn left_ports(&self) -> Option<String> {
         (!self.excluded.is_empty()).then(|| {
             format!(
@@ -181,7 +181,7 @@ impl Listener {
         })
     }
 
-    /// Address and port that the port's socket listens on, where they are not written in the port.
+    /// Returns the address and port that the port's socket listens on, unless both are written in the port.
     pub(crate) fn hears(&self) -> String {
         let Some(socket) = self
             .port
@@ -201,7 +201,7 @@ impl Listener {
 
     /// Refuses more flows than memory has room for.
     fn check_flows(&self, args: &Run) -> Result<()> {
-        /// Bytes that the kernel's maps take of a flow: the table, twice, its state and its window.
+        /// Bytes that the kernel's maps take per flow: its table entry (twice), its state and its window.
         const KERNEL_FLOW: u64 = 2 * 32 + 256 + 64;
         let (lanes, kernel, flows) = (
             memory::lane_count(&self.roles),
@@ -221,19 +221,19 @@ impl Listener {
         memory::check(&parts)
     }
 
-    /// The addresses that the interface has.
+    /// Returns the addresses of the interface.
     fn assigned(&self) -> impl Iterator<Item = IpAddr> {
         self.device.iter().flat_map(|d| d.addresses.iter().map(|(ip, _)| *ip))
     }
 
-    /// Addresses that no packet from elsewhere comes from, beside those of a range that was named: the filter knows
-    /// them as the ones that it takes packets for.
+    /// Returns addresses that no packet from elsewhere has as its source. Addresses of a named range are left out: the
+    /// filter knows them as the addresses that it takes packets for.
     fn own(&self) -> Vec<IpAddr> {
         let named = self.ip.as_ref().and_then(ranges::only);
         named.into_iter().chain(self.assigned()).collect()
     }
 
-    /// Addresses of the device's subnets that no host has.
+    /// Returns addresses of the device's subnets that no host has.
     fn broadcasts(&self) -> Vec<Ipv4Addr> {
         let all = self.device.as_ref().map(|d| nobodys(&d.addresses));
         let mut all = all.unwrap_or_default();
@@ -242,14 +242,14 @@ impl Listener {
         all
     }
 
-    /// Whether the device is the host's way to itself.
+    /// Returns whether the device is the host's way to itself (loopback).
     fn within_host(&self) -> bool {
         self.device
             .as_ref()
             .is_some_and(|d| d.addresses.iter().any(|(ip, _)| ip.is_loopback()))
     }
 
-    /// Which packets are the test's: UDP to these addresses and ports.
+    /// Returns the selection of the test's packets: UDP to these addresses and ports.
     fn selection(&self) -> Selection {
         let to = match &self.ip {
             Some(ips) => To::Only(ips.clone()),
@@ -264,7 +264,7 @@ impl Listener {
         }
     }
 
-    /// What the run needs of its port.
+    /// Returns the run's request to its port.
     pub(crate) fn request(&self) -> Request<'_> {
         Request {
             spec: &self.port.spec,
@@ -278,7 +278,7 @@ impl Listener {
         }
     }
 
-    /// The addresses given, where the host does not answer for all of them.
+    /// Returns the given addresses, unless the host answers for all of them.
     fn answer_for(&self) -> Vec<AddressRange> {
         let own = |ips: &AddressRange| self.device.as_ref().is_some_and(|device| has_all(device, ips));
         self.ip.iter().filter(|ips| !own(ips)).cloned().collect()
@@ -362,7 +362,7 @@ impl Listener {
     }
 }
 
-/// Refuses to guess which ports are the host's own programs'.
+/// Returns the error if the ports of the host's own programs can't be read.
 fn unknown_ports(spec: &PortSpec) -> crate::fail::Failure {
     usage(format!(
         "port '{spec}': /proc/sys/net/ipv4/ip_local_port_range or /proc/net/udp can't be read here, so the ports of \
@@ -383,7 +383,7 @@ mod tests {
         let two = [("10.99.0.2", 24), ("fd00::2", 64), ("10.1.2.2", 30), ("10.99.0.3", 24)];
         assert_eq!(subnets(&two), ["10.99.0.255", "10.1.2.3", "10.99.0.0", "10.1.2.0"]);
         assert!(subnets(&[("10.99.0.2", 31), ("10.99.0.2", 32)]).is_empty());
-        // One who has given a host the lowest address means it.
+        // A lowest address that is assigned to the host is a real address.
         assert_eq!(subnets(&[("10.99.0.0", 24)]), ["10.99.0.255"]);
     }
 }

@@ -1,4 +1,5 @@
-//! Refuses a run that takes more memory than there is, before anything is opened, by the option that asks for most.
+//! Refuses a run that takes more memory than is available, before anything is opened. The error names the option that
+//! takes most.
 
 use super::run::Run;
 use crate::fail::{Result, usage};
@@ -11,12 +12,12 @@ use mpps_io::Roles;
 use mpps_sys::memory::{Available, available};
 use std::time::Duration;
 
-/// One use of memory.
+/// Part of a run's memory.
 pub(crate) struct Part {
-    /// The option with its value, and what it makes: "--lanes 9: 9 lanes take".
+    /// Option with its value, and its effect: "--lanes 9: 9 lanes take".
     says: String,
     bytes: u64,
-    /// What would be right, given the bytes that this part may have.
+    /// Returns the remedy, given the bytes that this part may have.
     want: Box<dyn Fn(u64) -> String>,
 }
 
@@ -30,7 +31,7 @@ impl Part {
     }
 }
 
-/// How many lanes there are.
+/// Returns the number of lanes.
 pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
     LaneCount {
         receiving: roles.iter().filter(|role| role.rx).count(),
@@ -38,7 +39,8 @@ pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
     }
 }
 
-/// What every run takes: lanes, rows and histograms, and the buffers of its ports.
+/// Returns the memory that every run takes: for lanes, rows, histograms, the buffers of its ports, its trace and its
+/// sampled frames.
 pub(crate) fn of_run<'p>(
     run: &Run,
     settle: Duration,
@@ -68,8 +70,8 @@ pub(crate) fn of_run<'p>(
     parts
 }
 
-/// What a trace takes: the lanes' rings, and what is kept. Windows are few as a rule; events of the kernel fill their
-/// part of the memory, and with `--trace-all` rounds fill all of it.
+/// Returns the memory that a trace takes: the lanes' rings, and the events that are kept. Windows are usually few.
+/// Events of the kernel fill their part of the memory, and with `--trace-all` rounds fill all of it.
 fn of_trace(run: &Run) -> Option<Part> {
     let keep = run.beside.trace.as_ref()?;
     let rings = TraceOptions::default().ring_bytes as u64;
@@ -89,10 +91,10 @@ fn of_trace(run: &Run) -> Option<Part> {
     }))
 }
 
-/// What the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
+/// Returns the memory that the buffers of a port take, with these lanes on it; `n`: lanes of the whole run.
 pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     let mut parts = Vec::new();
-    // An option may set several rings, all to one count.
+    // One option may set the size of several rings.
     let mut each: Vec<(Buffers, u64, u64)> = Vec::new();
     for buffers in &port.traits.buffers {
         let lanes = match roles.iter().filter(|&&roles| (buffers.lanes)(roles)).count() as u64 {
@@ -126,7 +128,7 @@ pub(crate) fn of_port(port: &Checked, roles: &[Roles], n: usize) -> Vec<Part> {
     parts
 }
 
-/// Remedy for a part that all lanes have: `most`, the value that fits, or fewer lanes if there are several.
+/// Returns the remedy for a part that all lanes have: `most`, the value that fits, or fewer lanes if there are several.
 pub(crate) fn advice(most: Option<String>, lanes: usize) -> String {
     match (most, lanes > 1) {
         (Some(most), true) => format!("{most} at most, or fewer --lanes"),
@@ -136,7 +138,7 @@ pub(crate) fn advice(most: Option<String>, lanes: usize) -> String {
     }
 }
 
-/// The largest count, up to `most`, whose bytes are no more than `bytes`.
+/// Returns the largest count, up to `most`, that takes no more than `bytes`.
 pub(crate) fn most(most: u64, bytes: u64, of: impl Fn(u64) -> u64) -> u64 {
     let (mut fits, mut beyond) = (0, most + 1);
     while beyond - fits > 1 {
@@ -149,7 +151,7 @@ pub(crate) fn most(most: u64, bytes: u64, of: impl Fn(u64) -> u64) -> u64 {
     fits
 }
 
-/// Refuses what is more than there is.
+/// Refuses parts that take more memory than is available.
 pub(crate) fn check(parts: &[Part]) -> Result<()> {
     available().map_or(Ok(()), |available| check_against(parts, available))
 }
@@ -159,7 +161,7 @@ fn check_against(parts: &[Part], available: Available) -> Result<()> {
     if total <= available.bytes {
         return Ok(());
     }
-    // The largest, and as many more as it takes for the rest to fit.
+    // Name the largest part, and as many more as are needed for the rest to fit.
     let mut order: Vec<&Part> = parts.iter().collect();
     order.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     let mut rest = total;
@@ -171,7 +173,8 @@ fn check_against(parts: &[Part], available: Available) -> Result<()> {
     let Some(named) = order.get(..named).filter(|named| !named.is_empty()) else {
         return Ok(());
     };
-    // Less than there is, for others take and give back some, and what is advised is to fit then.
+    // Advise 2 % less than is available, because other programs take and release memory, and the advised value should
+    // still fit.
     let advised = available.bytes - available.bytes / 50;
     let each = advised.saturating_sub(rest) / named.len() as u64;
     let says = named
@@ -191,7 +194,7 @@ fn check_against(parts: &[Part], available: Available) -> Result<()> {
     )))
 }
 
-/// Bytes for people.
+/// Formats bytes for people.
 fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 10_000_000_000 => format!("{} GB", b / 1_000_000_000),
@@ -200,7 +203,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// A count with its thousands apart.
+/// Formats a count with its thousands apart.
 pub(crate) fn count(n: u64) -> String {
     mpps_report::units::count(n)
 }
@@ -241,7 +244,7 @@ mod tests {
             ),
             other => panic!("{other:?}"),
         }
-        // With 90 MB even nine flows fewer would not do.
+        // With 90 MB available, fewer flows would not be enough.
         match check_against(&parts, has(90_000_000)) {
             Err(Failure::Usage(text)) => assert_eq!(
                 text,

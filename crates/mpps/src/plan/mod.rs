@@ -1,4 +1,4 @@
-//! From raw arguments to a validated plan: every contradiction is found here, before anything is opened.
+//! Turns raw arguments into a validated plan. Every contradiction is found here, before anything is opened.
 
 pub(crate) mod across;
 pub(crate) mod author;
@@ -22,15 +22,15 @@ pub(crate) mod values;
 
 use std::net::IpAddr;
 
-/// The first port that the kernel gives to programs which ask for any, 2 at the least; `None`: it can't be read.
-/// Source: `net.ipv4.ip_local_port_range`.
+/// Returns the first port that the kernel gives to programs which ask for any port, 2 at the least; `None`: it can't be
+/// read. Source: `net.ipv4.ip_local_port_range`.
 pub(crate) fn first_ephemeral_port() -> Option<u16> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let first: u16 = text.split_ascii_whitespace().next()?.parse().ok()?;
     Some(first.max(2))
 }
 
-/// `"IPv4"` or `"IPv6"`.
+/// Returns `"IPv4"` or `"IPv6"`.
 pub(crate) fn family(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IPv4" } else { "IPv6" }
 }

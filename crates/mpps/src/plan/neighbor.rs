@@ -1,5 +1,5 @@
-//! The next hop's MAC address, asked of the host: where the source address is the host's own, the answers to questions
-//! of ours would go to the host.
+//! Asks the host for the next hop's MAC address. This is needed if the source address is the host's own, because
+//! answers to mpps's questions would go to the host.
 
 use crate::fail::{Result, failed, say, usage};
 use mpps_netdev::{NetDev, has_route, neighbor_lookup, neighbor_solicit};
@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long the next hop may take to answer the host.
+/// Longest time that the next hop may take to answer the host.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a link that had a carrier may be without one: it may have gone because a program was attached, to this
-/// interface or to the one at the other end, which takes some drivers seconds.
+/// Longest time that a link which had a carrier may be without one. The carrier may have gone because a program was
+/// attached, to this interface or to the one at the other end, which takes some drivers seconds.
 const CARRIER_RETURNS: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// The next hops that the host was asked for: each once, however many trials follow.
+/// Next hops that the host was asked for. Each is asked for once, however many trials follow.
 pub(crate) struct Asked<'a> {
-    /// How often the end has been asked for.
+    /// Returns how often the end of the run has been requested.
     interruptions: &'a dyn Fn() -> u32,
-    /// By address and interface.
+    /// MAC addresses, by next hop and interface.
     known: RefCell<BTreeMap<(IpAddr, u32), MacAddr>>,
 }
 
 impl<'a> Asked<'a> {
-    /// None so far. Who waits for an answer asks `interruptions` whether to go on.
+    /// Returns an empty list. `interruptions` ends the wait for an answer.
     pub(crate) fn new(interruptions: &'a dyn Fn() -> u32) -> Self {
         Self {
             interruptions,
@@ -34,7 +34,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The MAC address of `hop`, as the host finds it.
+    /// Returns the MAC address of `hop`, as the host finds it.
     pub(crate) fn resolve(&self, hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
         let key = (hop, device.ifindex);
         let known = self.known.borrow().get(&key).copied();
@@ -49,8 +49,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// End of a sentence on an address that the host has no route to by this interface; empty where it has one, or does not
-/// tell.
+/// Returns the end of a sentence on an address that the host has no route to by this interface. Empty if it has a
+/// route, or if this is not known.
 pub(super) fn no_route(ip: IpAddr, device: &NetDev) -> String {
     match has_route(ip, device.ifindex) {
         Ok(false) => format!(
@@ -61,7 +61,7 @@ pub(super) fn no_route(ip: IpAddr, device: &NetDev) -> String {
     }
 }
 
-/// Has the host find the MAC address of `hop`.
+/// Makes the host find the MAC address of `hop`.
 fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn Fn() -> u32) -> Result<MacAddr> {
     if let Some(id) = vlan {
         return Err(usage(format!(
@@ -70,7 +70,7 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
         )));
     }
     let begun = Instant::now();
-    // Since when an answer could come.
+    // Time from which an answer could come.
     let mut open = begun;
     let mut asked: Option<Instant> = None;
     loop {
@@ -83,7 +83,7 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
             return Err(failed("interrupted before the first packet"));
         }
         if open.elapsed() >= PATIENCE {
-            // As it is by now: the link may have gone since the port was opened.
+            // The link may have gone since the port was opened, so its state is read again.
             match NetDev::by_index(device.ifindex) {
                 Ok(now) if !now.up => return Err(failed(format!("{} is switched off: no packet can leave", now.name))),
                 Ok(now) if !now.running => {
@@ -129,7 +129,7 @@ mod tests {
         };
         let asked = Asked::new(&interruptions);
         let mut device = NetDev::by_name("lo").expect("every namespace has it");
-        // No interface: no host knows anybody there.
+        // No interface has this index, so no address can be resolved on it.
         device.ifindex = 0x7fff_fff0;
         let hop: IpAddr = "198.51.100.7".parse().expect("an address");
         let Err(failure) = asked.resolve(hop, &device, None) else {

@@ -1,4 +1,4 @@
-//! Refuses, before anything is opened, addresses that no packet of the run can be for: broadcast addresses, this host's
+//! Refuses, before anything is opened, addresses that no packet of the run can have: broadcast addresses, this host's
 //! own, and the run's own sockets.
 
 use super::ends::Destination;
@@ -11,8 +11,8 @@ use mpps_io::{AddressRange, Layer, PortSpec, addresses as ranges};
 use mpps_netdev::{self as netdev, NetDev};
 use std::net::IpAddr;
 
-/// Refuses broadcast addresses of subnets that the port is in, and of all subnets of the host where the kernel chooses
-/// the interface.
+/// Refuses broadcast addresses of subnets that the port is in. If the kernel chooses the interface, refuses those of
+/// all subnets of the host.
 fn one_by_one(option: &str, ips: &AddressRange, port: &Checked, devices: &[&NetDev]) -> Result<()> {
     let of_sockets = port.traits.socket.is_some();
     let here = |ifindex| of_sockets || devices.iter().any(|device| device.ifindex == ifindex);
@@ -34,14 +34,15 @@ fn one_by_one(option: &str, ips: &AddressRange, port: &Checked, devices: &[&NetD
     }))
 }
 
-/// Refuses destinations that are nobody's on the way that the port opens, and routers and sources that are.
+/// Refuses destinations that packets can't reach by the port. Also refuses routers and sources that are broadcast
+/// addresses.
 pub(super) fn check(
     args: &Run,
     port: &Checked,
     (device, far): (Option<&NetDev>, Option<&NetDev>),
     dest: &Destination,
 ) -> Result<()> {
-    // The kernel's interface beneath a virtual device of DPDK is in subnets, too.
+    // The kernel's interface beneath a virtual DPDK device is in subnets, too.
     let beneath = port.traits.under.as_deref().and_then(|name| NetDev::by_name(name).ok());
     let devices: Vec<&NetDev> = [device, far, beneath.as_ref()].into_iter().flatten().collect();
     let dests = dest.ips();
@@ -60,12 +61,12 @@ pub(super) fn check(
     }
 }
 
-/// Refuses destinations that no packet leaves the host for by this interface.
+/// Refuses destinations whose packets would not leave the host by this interface.
 fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> Result<()> {
     let spec = &port.spec;
     let within = device.name == "lo" || device.addresses.iter().any(|(ip, _)| ip.is_loopback());
     if within {
-        // Whoever names a MAC address wants frames on it.
+        // A user who names a MAC address wants frames on this interface.
         return match args.plan.traffic.dest_mac {
             Some(_) => Ok(()),
             None => Err(usage(format!(
@@ -96,7 +97,7 @@ fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> 
     }
 }
 
-/// Refuses flows between sockets of the run itself: its packets would come back without anybody who sends them back.
+/// Refuses flows between sockets of the run itself: its packets would arrive without a reflector.
 pub(super) fn sockets_apart(
     spec: &PortSpec,
     (srcs, dests): (&AddressRange, &AddressRange),
@@ -108,7 +109,7 @@ pub(super) fn sockets_apart(
         return Ok(());
     }
     let shared = match ranges::only(srcs) {
-        // Bound to all addresses of the host.
+        // The sockets are bound to all addresses of the host.
         Some(all) if all.is_unspecified() => {
             let mut own = netdev::assigned_addresses().into_iter().map(|(ip, _)| ip);
             own.find(|ip| dests.contains(ip))

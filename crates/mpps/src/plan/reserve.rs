@@ -1,10 +1,10 @@
-//! Flows that a run uses on an interface, kept from other runs on it: each run holds an abstract Unix socket, whose
-//! name says which.
+//! Reserves the flows that a run uses on an interface, so that no other run uses them. Each run holds an abstract Unix
+//! socket whose name contains its flows.
 //!
-//! The kernel gives a name back when its process ends, however it ends, and a network namespace has names of its own,
-//! as it has interfaces. Sockets of the kernel need this, too: the kernel refuses a second socket with the same
+//! The kernel releases a name when its process ends, however it ends. A network namespace has names of its own, as it
+//! has interfaces. Sockets of the kernel need a reservation, too: the kernel refuses a second socket with the same
 //! addresses, but a raw path takes their packets from the interface. A run that comes later moves its default source
-//! ports, or is refused if they were given.
+//! ports. If its source ports were given, it is refused.
 
 mod claim;
 
@@ -22,26 +22,26 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A run that came later, and read the names after this run's name was there, gives way at once. One that is still
-/// there after this time read them before.
+/// Time that a later run has to give way. A run that came later, and read the names after this run's name was there,
+/// gives way at once. A run that is still there after this time read the names earlier.
 const GIVES_WAY: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Ranges of ports that are tried at the most.
+/// Most ranges of ports that are tried.
 const TRIES: u32 = 64;
-/// Runs of other users that are named at the most: anybody can make up names, as many as he likes.
+/// Most runs of other users that are named: anybody can make up any number of names.
 const STRANGERS_NAMED: usize = 3;
 
-/// A run whose flows no other run on its interfaces uses, for as long as this is there.
+/// Reservation of a run's flows. As long as this value exists, no other run on the run's interfaces uses them.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    /// None where the path needs none, or the kernel gave none.
+    /// None if the path needs no reservation, or the kernel gave none.
     _held: Option<UnixDatagram>,
-    /// The run with other source ports, or with notes on what was found.
+    /// The run with other source ports, or with notes on what happened during the reservation.
     changed: Option<Draft>,
 }
 
 impl Reserved {
-    /// The run as it is to be; `drafted` is what was reserved for.
+    /// Returns the run to execute; `drafted` is the run for which flows were reserved.
     pub(crate) fn draft<'d>(&'d self, drafted: &'d Draft) -> &'d Draft {
         self.changed.as_ref().unwrap_or(drafted)
     }
@@ -50,7 +50,7 @@ impl Reserved {
 /// Reserves the flows of a run.
 ///
 /// # Errors
-/// When another run uses them, and the source ports were given.
+/// If another run uses them, and the source ports were given.
 pub(crate) fn reserve(drafted: &Draft) -> Result<Reserved> {
     let Some(interfaces) = drafted.shared_interfaces() else {
         let (_held, changed) = (None, None);
@@ -93,7 +93,7 @@ pub(crate) fn reserve(drafted: &Draft) -> Result<Reserved> {
     )))
 }
 
-/// What a run with these source ports uses.
+/// Returns the flows that a run with these source ports uses.
 fn claim_of(drafted: &Draft, (near, far): (u32, Option<u32>), src_ports: RangeInclusive<u16>) -> Claim {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -118,20 +118,20 @@ fn bound(name: &str) -> io::Result<UnixDatagram> {
 /// Other runs in this network namespace.
 #[derive(Debug, Default)]
 struct Others {
-    /// Of the same user, and of root.
+    /// Runs of the same user, and of root.
     counted: Vec<Claim>,
-    /// Of other users, or of one that is not known, if they use the same flows. They could claim anything, so they stop
-    /// nobody.
+    /// Runs of other or unknown users that use the same flows. Such a run can claim any flows, so it does not make this
+    /// run give way.
     strangers: Vec<(Claim, Option<u32>)>,
-    /// Number of these beyond the ones that are named.
+    /// Number of such runs beyond those that are named.
     more_strangers: usize,
 }
 
 impl Others {
-    /// All of them, beside the run of this claim.
+    /// Reads all runs except the one of this claim.
     fn of(claim: &Claim) -> io::Result<Self> {
         let me = geteuid().as_raw();
-        // Who called sudo is the same user: the run goes on as that one.
+        // The user who called sudo counts as the same user, because the run continues as that user.
         let called = caller().map(|user| user.uid());
         let same = |uid: u32| uid == me || uid == 0 || Some(uid) == called;
         let mut others = Self::default();
@@ -149,7 +149,7 @@ impl Others {
         Ok(others)
     }
 
-    /// Notes on runs of other users.
+    /// Returns notes on runs of other users.
     fn of_strangers(&self) -> Vec<String> {
         let more = (self.more_strangers > 0).then(|| {
             let n = self.more_strangers;
@@ -158,7 +158,7 @@ impl Others {
         self.strangers.iter().map(stranger).chain(more).collect()
     }
 
-    /// A run with the same flows that this one gives way to.
+    /// Returns a run with the same flows to which this run gives way.
     fn before(&self, claim: &Claim) -> Option<Claim> {
         let same = |others: &Self| {
             others
@@ -182,7 +182,8 @@ impl Others {
     }
 }
 
-/// As many source ports as the claim's that none of the others uses with the same addresses, near the default ones.
+/// Returns a range of as many source ports as the claim's, near the default ports, that no other run uses with the same
+/// addresses.
 fn free_ports(claim: &Claim, others: &[Claim]) -> Option<RangeInclusive<u16>> {
     let length = claim.src_ports.len() as u16;
     let first = *DEFAULT_SRC_PORTS.start();
@@ -197,7 +198,7 @@ fn free_ports(claim: &Claim, others: &[Claim]) -> Option<RangeInclusive<u16>> {
     })
 }
 
-/// Why a run is refused.
+/// Returns the error for a run that is refused.
 fn taken(drafted: &Draft, other: &Claim) -> Failure {
     let given = match drafted.args.plan.traffic.src_ports {
         Some(_) => format!("--src-port-range {}", dashed(&drafted.flows.src_ports())),
@@ -212,7 +213,7 @@ fn taken(drafted: &Draft, other: &Claim) -> Failure {
     ))
 }
 
-/// What both runs share.
+/// Returns the name of the place that both runs share.
 fn place(drafted: &Draft) -> &str {
     match drafted.shared_interfaces() {
         Some((ANY_INTERFACE, _)) => "this host",
@@ -220,7 +221,7 @@ fn place(drafted: &Draft) -> &str {
     }
 }
 
-/// The ports of a run were moved.
+/// Returns the note that the source ports of a run were moved.
 fn moved(drafted: &Draft, ports: &RangeInclusive<u16>, other: &Claim) -> String {
     format!(
         "source ports {} in place of {}: another run of mpps on {} (run_id {:016x}) uses those",
@@ -231,7 +232,7 @@ fn moved(drafted: &Draft, ports: &RangeInclusive<u16>, other: &Claim) -> String 
     )
 }
 
-/// A run that does not count.
+/// Returns the note on a run of another user.
 fn stranger((other, uid): &(Claim, Option<u32>)) -> String {
     let whose = match uid {
         Some(uid) => format!("of user {uid}"),
@@ -244,7 +245,7 @@ fn stranger((other, uid): &(Claim, Option<u32>)) -> String {
     )
 }
 
-/// Names can't be read, or none be had.
+/// Returns the note that names could not be read, or this run's name could not be bound.
 fn unread(error: &io::Error) -> String {
     format!(
         "other runs of mpps on the interface could not be looked for ({error}): one with the same addresses and ports \

@@ -25,17 +25,17 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Payload of a frame of 64 bytes over IPv4.
+/// Payload bytes of a frame of 64 bytes over IPv4.
 const DEFAULT_PAYLOAD: usize = 18;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
-/// Source ports of flows on paths without sockets. A run moves them where another run on its interface uses them.
+/// Source ports of flows on paths without sockets. A run moves them if another run on its interface uses them.
 pub(crate) const DEFAULT_SRC_PORTS: RangeInclusive<u16> = 10_000..=10_063;
-/// The MAC address that packets on paths without a wire are sent to.
+/// MAC address that packets on paths without a wire are sent to.
 const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
-/// Arguments checked as far as that goes without opening the device.
+/// Arguments, checked as far as possible without opening the device.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) args: Run,
@@ -48,17 +48,17 @@ pub(crate) struct Draft {
     pub(crate) frame_size: usize,
     pub(crate) receive: bool,
     pub(crate) rules: Rules,
-    /// Where packets arrive, if not where they leave.
+    /// Port at which packets arrive, if they do not arrive where they leave.
     pub(crate) far: Option<Far>,
     warnings: Vec<String>,
     device: Option<NetDev>,
-    /// Memory that the flows take.
+    /// Memory that the flows take, bytes.
     flow_bytes: u64,
-    /// Number of the run, at random.
+    /// Random number of the run.
     pub(crate) run_id: u64,
     /// Source ports in place of the default ones.
     moved: Option<RangeInclusive<u16>>,
-    /// What was found when the flows were reserved.
+    /// Notes from the reservation of the flows.
     notes: Vec<String>,
 }
 
@@ -68,8 +68,8 @@ impl Draft {
         Self::knowing(None, args)
     }
 
-    /// As [`Draft::new`], for another trial of a run: the destination's name is not looked up again, and the run keeps
-    /// its number and the source ports that it has reserved.
+    /// Like [`Draft::new`], for another trial of a run: the destination's name is not looked up again, and the run
+    /// keeps its number and the source ports that it has reserved.
     pub(crate) fn knowing(known: Option<&Self>, args: Run) -> Result<Self> {
         let receive = args.plan.workload == Workload::Sendrecv;
         across::check_options(&args, receive)?;
@@ -112,7 +112,7 @@ impl Draft {
             None => Rules::of(&args, [(&port, &roles[..])])?,
             Some(far) => Rules::of(&args, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
         };
-        // A share of the link is a rate once the port is open and tells its speed.
+        // A share of the link becomes a rate once the port is open and reports its speed.
         let asked = args.plan.load.rate.as_ref();
         let rate = asked.map(|rate| rate.known(frame_size).map_err(|want| no_rate(rate, &want)));
         let pps = rate.transpose()?.map(|rate| rate.map_or(0.0, |rate| rate.pps()));
@@ -130,14 +130,14 @@ impl Draft {
         let mut warnings = Vec::new();
         let moved = known.and_then(|known| known.moved.clone());
         let flows = flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?;
-        // Ranges may be longer than the flows that there are.
+        // Ranges may have more addresses than there are flows.
         let (used_srcs, used_dests) = flows.address_counts();
         let used = (ranges::from(src, used_srcs), ranges::from(dest.ip, used_dests));
         of_two(&used.0, &used.1)?;
         if port.traits.socket.is_some() {
             sockets_apart(&port.spec, (&used.0, &used.1), &flows)?;
         }
-        // Of one way.
+        // Lanes that send in one direction.
         let senders = far.as_ref().map_or(&roles[..], |far| &far.sends);
         let tx_lanes = senders.iter().filter(|r| r.tx).count();
         if (flows.count() as usize) < tx_lanes {
@@ -187,21 +187,21 @@ impl Draft {
         })
     }
 
-    /// Whether the source ports were left to the program.
+    /// Returns whether the program may choose the source ports.
     pub(super) fn has_default_ports(&self) -> bool {
         let named = self.port.traits.socket.and_then(|socket| socket.port);
         self.args.plan.traffic.src_ports.is_none() && named.is_none()
     }
 
-    /// Indices of the interfaces whose packets other programs of this host could take for their own: the one that
-    /// packets leave by, and the one that they arrive at if that is another. 0: it has none.
+    /// Returns the indices of the interfaces whose packets other programs of this host could mistake for their own: the
+    /// interface that packets leave by (0: none), and the one that they arrive at if that is another.
     pub(super) fn shared_interfaces(&self) -> Option<(u32, Option<u32>)> {
         let near = self.port.shared_interface();
         let far = self.far.as_ref().and_then(|far| far.port.shared_interface());
         (near.is_some() || far.is_some()).then(|| (near.unwrap_or(0), far))
     }
 
-    /// The same run with these source ports, if they were moved, and with these notes.
+    /// Returns the same run with these source ports, if they were moved, and with these notes.
     pub(super) fn reserved(&self, moved: Option<RangeInclusive<u16>>, notes: Vec<String>) -> Result<Self> {
         let mut draft = match moved {
             None => Self::knowing(Some(self), self.args.clone())?,
@@ -215,17 +215,17 @@ impl Draft {
         Ok(draft)
     }
 
-    /// The source addresses in use.
+    /// Returns the source addresses in use.
     pub(super) fn sources(&self) -> AddressRange {
         ranges::from(self.src, self.flows.address_counts().0)
     }
 
-    /// The destination addresses in use.
+    /// Returns the destination addresses in use.
     pub(super) fn destinations(&self) -> AddressRange {
         ranges::from(self.dest.ip, self.flows.address_counts().1)
     }
 
-    /// What the run needs of each of its ports.
+    /// Returns the run's requests to its ports.
     pub(crate) fn requests(&self) -> Vec<(&Checked, Request<'_>)> {
         let Some(far) = &self.far else {
             return vec![(&self.port, self.request())];
@@ -275,7 +275,7 @@ impl Draft {
             },
             false => Selection::Nothing,
         };
-        // The host answers for what is its own.
+        // The host answers for its own addresses.
         let answer = self.answers();
         Request {
             spec: self.args.plan.port(),
@@ -294,14 +294,14 @@ impl Draft {
         }
     }
 
-    /// Whether all source addresses are assigned to the device, so that the host answers for them.
+    /// Returns whether all source addresses are assigned to the device, so that the host answers for them.
     fn own_address(&self) -> bool {
         self.device
             .as_ref()
             .is_some_and(|device| has_all(device, &self.sources()))
     }
 
-    /// The source addresses, where the host does not answer for all of them.
+    /// Returns the source addresses, unless the host answers for all of them.
     fn answers(&self) -> Vec<AddressRange> {
         match self.own_address() {
             true => Vec::new(),
@@ -357,7 +357,7 @@ impl Draft {
             .unwrap_or(self.dest.ip);
         let answer_for = self.answers();
         let dest_mac = match (self.args.plan.traffic.dest_mac.plain(), self.port.traits.neighbors) {
-            // The host's own address: the answer goes to the host, which is asked instead.
+            // The source is the host's own address, so answers go to the host: ask the host instead.
             (None, Neighbors::Host)
                 if self.own_address() && (self.far.is_none() || self.args.plan.traffic.gateway.is_some()) =>
             {
@@ -376,7 +376,7 @@ impl Draft {
         }))
     }
 
-    /// The plan of a run over two ports, once they are open. As [`Draft::plan`].
+    /// Returns the plan of a run over two ports, once they are open. See [`Draft::plan`].
     pub(crate) fn plan_across(&self, from: &Capabilities, to: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
         let mut plan = self.plan(from, asked)?;
         let mac = MacAddr(to.mac.unwrap_or([2, 0, 0, 0, 0, 2]));
@@ -386,7 +386,7 @@ impl Draft {
             self.check_size(to, far.device.as_ref(), &far.port.spec)?;
             plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations(), asked)?);
         }
-        // Without a router, whatever lies between passes frames on by the address of the port that they are for.
+        // Without a router, the device between the ports forwards frames by the MAC address of the destination port.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.plan.traffic.gateway.is_none()) {
             link.dest_mac.get_or_insert(mac);
         }
@@ -396,8 +396,8 @@ impl Draft {
         Ok(plan)
     }
 
-    /// The plan, once the port is open and its capabilities are known. Where the host has to ask for the next hop it is
-    /// `asked`.
+    /// Returns the plan, once the port is open and its capabilities are known. If the host has to ask for the next hop,
+    /// `asked` does that.
     pub(crate) fn plan(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
         let args = &self.args;
         self.check_size(capabilities, self.device.as_ref(), args.plan.port())?;
@@ -449,7 +449,7 @@ impl Draft {
         let then = args.plan.load.then.as_deref().map(step).transpose()?;
         common.count = args.plan.traffic.count;
         if let (Some(count), Some(first)) = (args.plan.traffic.count, rate) {
-            // A schedule of so many departures is one of the time that they take.
+            // With a rate, a number of packets sets the time that they take.
             let takes = Duration::from_nanos(Rates { first, then }.time_for(count));
             common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
         }
@@ -481,7 +481,7 @@ impl Draft {
             Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.plan.traffic.vlan.is_some()),
             Layer::Payload => 0,
         };
-        // What the path can make at a time may be less than what the device can send.
+        // The path's largest frame may be smaller than the device's.
         let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         // A VLAN tag does not count towards the MTU.
         let tag = if args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
@@ -507,7 +507,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Says whose MTU it is that limits sockets, where that is not the interface's.
+    /// Returns a text on the MTU that limits sockets, if it is not the interface's.
     fn path_mtu(&self, capabilities: &Capabilities) -> Option<String> {
         if capabilities.layer != Layer::Payload {
             return None;
@@ -549,7 +549,7 @@ impl Draft {
             facts.push(HostFact::new("destination_name", name.clone()));
         }
         if let Some(hop) = link.and_then(|l| l.next_hop) {
-            // One MAC address is asked for: what lies behind it has all of them.
+            // Only one MAC address is asked for: all destinations behind the next hop share it.
             let for_all = link.is_some_and(|link| link.dest_mac.is_none()) && self.flows.address_counts().1 > 1;
             let all = if for_all {
                 ", whose MAC address stands for all destinations"
@@ -563,18 +563,18 @@ impl Draft {
     }
 }
 
-/// Who answers for the source address.
+/// Returns a text on who answers for the source address.
 pub(super) fn whose(own: bool) -> &'static str {
     if own { "the host's own" } else { "answered by mpps" }
 }
 
-/// Whether an interface has each of these addresses.
+/// Returns whether an interface has each of these addresses.
 pub(super) fn has_all(device: &NetDev, ips: &AddressRange) -> bool {
     let own: BTreeSet<_> = device.addresses.iter().map(|(ip, _)| *ip).collect();
     own.range(ips.clone()).count() as u64 == u64::from(ranges::count(ips))
 }
 
-/// Says in the plan what was not given on the command line.
+/// Fills in the plan's fields that were not given on the command line.
 fn fill(
     args: &mut Run,
     port: &Checked,
@@ -584,17 +584,17 @@ fn fill(
     (flows, moved): (&FlowSet, bool),
     payload_len: usize,
 ) {
-    // So many packets take as long as they take.
+    // A run of a given number of packets lasts as long as they take.
     let duration = if args.plan.traffic.count.is_some() { "0" } else { "10s" };
     lanes::fill(args, roles, duration);
     let plan = &mut args.complete;
-    // The kernel chooses it where a socket is bound to no address.
+    // If a socket is bound to no address, the kernel chooses the source.
     if !srcs.start().is_unspecified() {
         plan.fill("traffic.src", ranges::text(srcs));
     }
     let ip = bracketed(&dest.ips());
     plan.fill("traffic.dest", format!("{ip}:{}", dashed(&dest.ports)));
-    // A port that names its source port has no range beside it. Default ports of sockets follow from the lanes.
+    // A port that names its source port has no range as well. Default ports of sockets follow from the lanes.
     if port.traits.socket.is_none() {
         let ports = if moved { DEFAULT_SRC_PORTS } else { flows.src_ports() };
         plan.fill("traffic.src_ports", dashed(&ports));
@@ -605,7 +605,7 @@ fn fill(
     }
 }
 
-/// Addresses as they are written in front of a port.
+/// Formats addresses as they are written in front of a port.
 fn bracketed(ips: &AddressRange) -> String {
     match ips.start() {
         IpAddr::V4(_) => ranges::text(ips),
@@ -613,7 +613,7 @@ fn bracketed(ips: &AddressRange) -> String {
     }
 }
 
-/// A range as it is written on the command line.
+/// Formats a range of ports as it is written on the command line.
 pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
     if ports.start() == ports.end() {
         ports.start().to_string()
@@ -622,13 +622,13 @@ pub(crate) fn dashed(ports: &RangeInclusive<u16>) -> String {
     }
 }
 
-/// Length of a run for which none is given: until its packets are sent, if they are counted.
+/// Returns the length of a run. By default, a run with a number of packets lasts until they are sent.
 fn lasts(args: &Run) -> Option<Duration> {
     let default = args.plan.traffic.count.is_none().then_some(DEFAULT_DURATION);
     args.plan.times.duration.plain().or(default)
 }
 
-/// Checks a step of the rate; returns the higher of the two rates, as far as they are known.
+/// Checks a step of the rate. Returns the higher of the two rates, as far as they are known.
 fn check_step(args: &Run, step: &StepText, pps: Option<f64>, frame_size: usize) -> Result<f64> {
     let Some(pps) = pps else {
         return Err(usage(format!(
@@ -653,7 +653,7 @@ fn no_rate(rate: &RateText, want: &str) -> Failure {
     usage(format!("--rate '{rate}': want {want}"))
 }
 
-/// Bytes of a packet's payload, and of its frame with FCS.
+/// Returns the bytes of a packet's payload, and of its frame with FCS.
 pub(crate) fn sizes(args: &Run, v6: bool) -> Result<(usize, usize)> {
     let vlan = args.plan.traffic.vlan.is_some();
     let headers = FrameSize::header_len(v6, vlan);
@@ -672,7 +672,7 @@ pub(crate) fn sizes(args: &Run, v6: bool) -> Result<(usize, usize)> {
     Ok((payload, FrameSize::from_payload(payload, v6, vlan).with_fcs()))
 }
 
-/// Options of Ethernet headers mean nothing where the kernel writes the headers.
+/// Refuses options of Ethernet headers if the kernel writes the headers.
 fn payload_path_options(args: &Run, port: &Checked) -> Result<()> {
     if port.traits.layer == Layer::Ethernet {
         if args.plan.traffic.gateway.is_some() && port.nobody_answers() {
@@ -699,7 +699,8 @@ fn payload_path_options(args: &Run, port: &Checked) -> Result<()> {
     }
 }
 
-/// Duplicates and reordering are counted by the lane that a flow's packets reach, so they must all reach one.
+/// Refuses a port that spreads one flow over several lanes. Each lane counts duplicates and reordering of the packets
+/// that reach it, so all packets of a flow must reach the same lane.
 pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
     let receivers = roles.iter().filter(|r| r.rx).count();
     match &port.traits.spreads_flows {
@@ -712,7 +713,7 @@ pub(super) fn one_lane_a_flow(port: &Checked, roles: &[Roles]) -> Result<()> {
     }
 }
 
-/// Bytes that the kernel's maps take of a flow: its window, its slips, its ports; and its addresses, where they vary.
+/// Bytes that the kernel's maps take per flow: its window, its slips and its ports. Addresses take more if they vary.
 const KERNEL_FLOW: u64 = 32 + 4 * 16 + 8 * 16 + 8;
 const KERNEL_ADDRESSES: u64 = 32;
 
@@ -723,7 +724,8 @@ fn check_memory(
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
     flows: &FlowSet,
-    // A share of the link's speed is 0: it is not known yet, and the slips of a flow are then as many as the least.
+    // For a share of the link's speed, which is not known yet, `pps` is 0: then the least number of slips per flow is
+    // assumed.
     (pps, receive): (Option<f64>, bool),
 ) -> Result<u64> {
     let (count, settle, lanes) = (
@@ -773,12 +775,12 @@ fn check_memory(
     Ok(bytes(count))
 }
 
-/// Ranges of addresses, as options.
+/// Formats ranges of addresses as options.
 fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
     format!("--src {} by --dest {}", ranges::text(srcs), bracketed(&dest.ips()))
 }
 
-/// What was given that makes the flows as few as they are.
+/// Returns the options that limit the number of flows.
 fn makers_of_flows(args: &Run, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
     if let Some(n) = args.plan.traffic.flows {
         return format!("--flows {n}");

@@ -17,21 +17,21 @@ pub(super) const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(Capabi
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The thread, and what is asked of it.
+/// The clerk's thread, and the queue of its work.
 pub(crate) struct Clerk {
     work: Mutex<Sender<Work>>,
 }
 
-/// What a clerk has kept of [`FILES`].
+/// Rights of [`FILES`] that the clerk has kept.
 static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
 
-/// What the clerk of this run has kept.
+/// Returns the rights that the clerk of this run has kept.
 pub(super) fn kept() -> CapabilitySet {
     KEPT.get().copied().unwrap_or(CapabilitySet::empty())
 }
 
 impl Clerk {
-    /// Starts it for the files of a run.
+    /// Starts the clerk for the files of a run.
     pub(crate) fn hire(run: &Run, files: &[PathBuf]) -> Result<Self> {
         let keep = match run.beside.keep_privileges {
             true => None,
@@ -40,12 +40,12 @@ impl Clerk {
         Self::keeping(keep)
     }
 
-    /// Starts it for files of a command that is no run.
+    /// Starts the clerk for a file of a command that is no run.
     pub(crate) fn hire_for(file: &Path) -> Result<Self> {
         Self::keeping(Some(keep_for(&[file.to_path_buf()])?))
     }
 
-    /// Starts it with these rights alone; `None`: with all.
+    /// Starts the clerk with only these rights; `None`: with all.
     fn keeping(keep: Option<Keep>) -> Result<Self> {
         let kept = keep.as_ref().map_or(CapabilitySet::all(), |keep| keep.held);
         let _ = KEPT.set(kept);
@@ -65,7 +65,7 @@ impl Clerk {
         Ok(Self { work: Mutex::new(work) })
     }
 
-    /// Has it do something, and waits until that is done.
+    /// Runs `what` on the clerk's thread, and waits until it is done.
     pub(crate) fn does<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (give, take) = channel();
         let work: Work = Box::new(move || {
@@ -80,7 +80,8 @@ impl Clerk {
     }
 }
 
-/// The rights that the clerk keeps for these files: its user's, and root's rights over files where only these will do.
+/// Returns the rights that the clerk keeps for these files: those of its user, and root's rights over files only if the
+/// user's do not suffice.
 fn keep_for(files: &[PathBuf]) -> Result<Keep> {
     let mut keep = Keep {
         user: super::caller().cloned(),
@@ -96,13 +97,14 @@ fn keep_for(files: &[PathBuf]) -> Result<Keep> {
     Ok(keep)
 }
 
-/// Whether the calling thread may write a file, and others beside it. Where that can't be told, whoever opens it tells.
+/// Returns whether the calling thread may write a file, and create others beside it. True if that can't be determined:
+/// opening the file will then report the error.
 fn writable(file: &Path) -> bool {
     let may = |path: &Path, access| {
         let asked = accessat(CWD, path, access, AtFlags::EACCESS);
         !matches!(asked, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM))
     };
-    // Of those above it that `--out` makes where they are missing, the one in which the first is made.
+    // `--out` creates missing folders: the nearest folder that exists is the one in which the first of them is created.
     let is_there = |path: &Path| {
         let asked = accessat(CWD, path, Access::EXISTS, AtFlags::EACCESS);
         !matches!(asked, Err(rustix::io::Errno::NOENT))
@@ -119,7 +121,8 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     mpps_sys::thread::apart(work).map_err(|e| failed(format!("start a thread that has the user's rights alone: {e}")))
 }
 
-/// Does something with files as the user who called by sudo, on a thread that is that user; else as it is.
+/// Runs `work` with the rights of the user who called sudo, on a thread that is that user; without sudo, on the calling
+/// thread.
 pub(crate) fn as_user<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let Some(user) = super::caller() else { return work() };
     let keep = Keep {

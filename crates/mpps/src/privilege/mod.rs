@@ -1,5 +1,5 @@
-//! Privileges of the process that its user does not have. None of them is lent to the user, and a run gives them up
-//! before the first packet.
+//! Privileges of the process that its user lacks. None of them is lent to the user, and a run gives them up before the
+//! first packet.
 //!
 //! - A program with file capabilities (`setcap`) may be run by users who have none. It then refuses options that lead
 //!   to the user's own code, libraries or programs, and gives up at once what no path needs: see [`begin`].
@@ -29,18 +29,19 @@ const USEFUL: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Whether the program's file gives this process more than its user has. Found by [`begin`], before any is given up.
+/// True if the program's file gives this process privileges that its user lacks. Determined by [`begin`], before any
+/// are given up.
 static LENT: OnceLock<bool> = OnceLock::new();
 
-/// Whether the program's file gives this process more than its user has.
+/// Returns whether the program's file gives this process privileges that its user lacks.
 pub(crate) fn lent() -> bool {
     *LENT.get_or_init(privilege::is_lent)
 }
 
-/// The user who called by sudo. Found by [`begin`], before any thread becomes that user.
+/// User who called sudo. Determined by [`begin`], before any thread becomes that user.
 static CALLER: OnceLock<Option<User>> = OnceLock::new();
 
-/// The user who called by sudo, where there is one.
+/// Returns the user who called sudo, if there is one.
 pub(crate) fn caller() -> Option<&'static User> {
     CALLER.get_or_init(User::of_sudo).as_ref()
 }
@@ -58,7 +59,7 @@ pub(crate) fn begin() -> Result<()> {
         return Ok(());
     }
     let closed = |e| failed(format!("give up privileges: {e}"));
-    // Or the user reads packets, and takes sockets over, with a debugger.
+    // Otherwise the user could read packets and take over sockets with a debugger.
     privilege::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|e| closed(e.into()))?;
     privilege::limit(USEFUL).map_err(closed)
 }
@@ -72,17 +73,18 @@ pub(crate) fn aside() -> Option<privilege::Aside> {
     privilege::aside(caller()).ok()
 }
 
-/// Gives up all rights beyond the user who called, for good. For threads that read the output of processes.
+/// Gives up all rights beyond those of the user who called, for good. For threads that read the output of processes.
 pub(crate) fn shed() {
     let keep = privilege::Keep {
         user: caller().cloned(),
         ..privilege::Keep::NOTHING
     };
-    // A filter of system calls may forbid it: the thread does nothing with what it has.
+    // A system-call filter may forbid this. The thread does not use its rights anyway.
     let _ = keep.apply();
 }
 
-/// What a command may do with what the program's file gives.
+/// Refuses commands that change the host and start programs, if the program's file lends privileges. Gives up
+/// privileges that other commands do not need.
 pub(crate) fn check(command: &Command) -> Result<()> {
     if !lent() {
         return Ok(());
@@ -103,13 +105,13 @@ pub(crate) fn check(command: &Command) -> Result<()> {
             refused()
         ))),
         Command::Demo(_) | Command::Plot(_) | Command::Report(_) | Command::Man(_) | Command::Completions(_) => {
-            // None of them needs any, and the demo starts this program again.
+            // None of these commands needs privileges, and the demo starts this program again.
             let closed = |e| failed(format!("give up privileges: {e}"));
             privilege::limit(CapabilitySet::empty()).map_err(closed)?;
             privilege::no_new().map_err(closed)
         }
-        // Its runs are processes of their own, which the program's file gives what they need.
-        // The command that it starts is its user's.
+        // Runs of `compare` are processes of their own, which get the privileges that they need from the program's
+        // file. The command that `trace` starts belongs to the user.
         Command::Compare(_) | Command::Trace(_) => {
             privilege::limit(CapabilitySet::empty()).map_err(|e| failed(format!("give up privileges: {e}")))
         }
@@ -118,7 +120,8 @@ pub(crate) fn check(command: &Command) -> Result<()> {
     }
 }
 
-/// What a run may do with what the program's file gives; from here on nothing more can be had.
+/// Refuses `--keep-privileges` if the program's file lends privileges. Without that option, the process can't gain any
+/// more privileges from here on.
 pub(crate) fn check_run(run: &Run) -> Result<()> {
     if lent() && run.beside.keep_privileges {
         return Err(usage(format!(
@@ -132,7 +135,7 @@ pub(crate) fn check_run(run: &Run) -> Result<()> {
     privilege::no_new().map_err(|e| failed(format!("set no_new_privs: {e}")))
 }
 
-/// Refuses arguments of DPDK's EAL where [`check_dpdk`] refuses its ports.
+/// Refuses arguments of DPDK's EAL if [`check_dpdk`] would refuse its ports.
 pub(crate) fn check_eal(text: &str) -> Result<()> {
     if !lent() {
         return Ok(());
@@ -140,8 +143,8 @@ pub(crate) fn check_eal(text: &str) -> Result<()> {
     Err(usage(format!("--eal '{text}': DPDK loads code, {}", refused())))
 }
 
-/// Refuses the `dpdk` path where its user would get more than is theirs: its drivers load libraries, programs and
-/// firmware, and open files, that devargs, arguments of the EAL and the environment name.
+/// Refuses the `dpdk` path if the program's file lends privileges. DPDK's drivers load libraries, programs and
+/// firmware, and open files, named by devargs, EAL arguments and the environment.
 pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
     if !lent() {
         return Ok(());
@@ -152,7 +155,7 @@ pub(crate) fn check_dpdk(spec: &PortSpec) -> Result<()> {
     )))
 }
 
-/// The end of a refusal.
+/// Returns the end of a refusal.
 fn refused() -> &'static str {
     "and this program's file has capabilities (setcap) that its user does not have: want root (sudo), or a copy of the \
      program without them"

@@ -1,4 +1,4 @@
-//! Which privileges stay with which thread of a run. All others are given up.
+//! Privileges that each thread of a run keeps. All others are given up.
 
 use super::clerk;
 use crate::fail::Result;
@@ -13,28 +13,29 @@ use rustix::process::{parent_process_death_signal, set_parent_process_death_sign
 use std::io;
 use std::sync::OnceLock;
 
-/// What stays.
+/// Privileges that are kept.
 #[derive(Debug)]
 struct Plan {
-    /// With each lane, in force.
+    /// Each lane keeps these, in force.
     lanes: CapabilitySet,
-    /// With lane 0, beside that: made use of for the call that needs it.
+    /// Lane 0 keeps these as well, and uses them only for the call that needs them.
     reader: CapabilitySet,
-    /// With the main thread, made use of for the call that needs it.
+    /// The main thread keeps these, and uses them only for the call that needs them.
     in_reserve: CapabilitySet,
-    /// With the main thread and those that DPDK made, in force.
+    /// The main thread and DPDK's threads keep these, in force.
     in_force: CapabilitySet,
-    /// With the thread that has the kernel count its programs, made use of for the call that needs it.
+    /// The thread that has the kernel count its programs keeps these, and uses them only for the call that needs them.
     programs: CapabilitySet,
-    /// The user that lanes become.
+    /// User that lanes become.
     user: Option<User>,
-    /// The main thread and DPDK's become the user, too.
+    /// True if the main thread and DPDK's threads become that user, too.
     all_become: bool,
 }
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 
-/// Decides what stays of a run on these ports; `filters`: there are flow rules. Comes before anything is opened.
+/// Decides which privileges a run on these ports keeps; `filters`: there are flow rules. Called before anything is
+/// opened.
 pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<()> {
     super::check_run(run)?;
     let user = super::caller().cloned();
@@ -53,7 +54,7 @@ pub(crate) fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> 
 }
 
 impl Plan {
-    /// Nothing stays.
+    /// Returns a plan that keeps no privileges.
     fn nothing(user: Option<User>) -> Self {
         let none = CapabilitySet::empty();
         Self {
@@ -73,13 +74,13 @@ impl Plan {
         self.reader |= kept.reader;
         self.in_force |= kept.in_force;
         self.all_become &= !kept.root;
-        // Filters of the host's interfaces are taken back at the end.
+        // Filters of the host's interfaces are removed at the end.
         if filters && port.traits.interface.is_some() {
             self.in_reserve |= CapabilitySet::NET_ADMIN;
         }
     }
 
-    /// Where the kernel runs the workload it counts now and then what its programs take.
+    /// Keeps the privilege for counting the time of programs, if the kernel runs the workload.
     fn count_programs(&mut self, ports: &[&Checked]) {
         if ports.iter().any(|port| port.traits.in_kernel) && !super::lent() {
             self.programs = held() & CapabilitySet::SYS_ADMIN;
@@ -117,7 +118,7 @@ impl Plan {
     }
 }
 
-/// Has the calling thread give up what it needs no more: nothing where [`plan`] found nothing to give up.
+/// Gives up the privileges that the calling thread no longer needs: none if [`plan`] found none to give up.
 pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
     profile::opened(opened);
     record::opened(opened);
@@ -125,7 +126,7 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
         (None, _) => Ok(()),
         (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
         (Some(plan), Opened::Main) => {
-            // The kernel forgets it when a thread becomes another user.
+            // The kernel resets this signal when a thread becomes another user.
             let with_parent = parent_process_death_signal();
             let done = plan.main();
             if let Ok(Some(signal)) = with_parent {
@@ -138,12 +139,12 @@ pub(crate) fn give_up(opened: Opened) -> io::Result<()> {
         profile::begin();
         record::begin();
     }
-    // A filter of system calls may forbid even this.
+    // A system-call filter may forbid even this.
     given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))
 }
 
-/// Has the calling thread give up all but what it takes to have the kernel count its programs, which it has in reserve:
-/// nothing where [`plan`] found nothing to give up.
+/// Gives up all privileges of the calling thread except those for having the kernel count its programs, which it keeps
+/// in reserve. Does nothing if [`plan`] found no privileges to give up.
 pub(crate) fn keep_for_programs() {
     let Some(plan) = PLAN.get() else { return };
     let keep = Keep {
@@ -151,14 +152,14 @@ pub(crate) fn keep_for_programs() {
         in_force: CapabilitySet::empty(),
         user: plan.user.clone(),
     };
-    // Where it fails the main thread, which gives up its own last, finds this one.
+    // If this fails, the main thread, which gives up its own privileges last, finds this thread.
     let _ = keep.apply();
 }
 
-/// What stays, for the report.
+/// Returns the privileges that are kept, for the report.
 pub(crate) fn facts(run: &Run) -> Option<HostFact> {
     let text = match PLAN.get() {
-        // A user's own run has nothing to give up, and nothing to tell.
+        // A run without privileges has none to give up, and nothing to report.
         None if !run.beside.keep_privileges || held().is_empty() => return None,
         None => "all kept (--keep-privileges)".to_owned(),
         Some(plan) => {

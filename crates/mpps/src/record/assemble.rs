@@ -1,4 +1,4 @@
-//! A run's recording: what the engine, the kernel and the rows have of it, put together and explained.
+//! Puts a run's recording together from the records of the engine, the kernel and the rows, and explains it.
 
 use super::rows::Rows;
 use super::watched::Watched;
@@ -14,15 +14,16 @@ use mpps_trace::{
     SlowBurst, Stage, Subject, Taker, TakerKind,
 };
 
-/// A ring that a look finds so full has had no room, or soon would not have had.
+/// Fill at which a receive ring counts as full: it had no room, or soon would have had none.
 const FULL: f64 = 0.95;
 
-/// Causes of a kind in the summary of a run without a trace.
+/// Most causes of each kind in the summary of a run without a trace.
 const FEW: usize = 3;
-/// Why departures are missed at no time at which a lane was held.
+/// Reason for missed departures at times when no lane was held up.
 const FULL_PATH: &str = "while the path took nothing: a ring, buffer or queue was full";
 
-/// Why bursts of a run were slow, and packets late or lost: all that is known, or, without a trace, the worst few.
+/// Explains slow bursts, late packets, lost packets and missed departures of a run: all that are known, or only the
+/// worst few if there is no trace.
 pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Watched>, rows: &Rows) -> Vec<Cause> {
     let nothing = Watched::default();
     let traced = watched.is_some();
@@ -42,7 +43,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
     let explain = |lane: &LaneTrace, from_ns: u64, to_ns: u64| -> Vec<Part> {
         let gap = gap_of(lane, from_ns, to_ns);
         let mut parts = explained.parts(&gap);
-        // What nobody took is the lane's own.
+        // Time that no other thread took is the lane's own.
         parts.retain(|part| part.what != Explained::UNEXPLAINED);
         parts.extend(noted.parts(lane.lane, (from_ns, to_ns), &parts));
         withheld.name_in(&gap, parts)
@@ -70,7 +71,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         } else {
             dropped
         };
-        // Without rows it is known of the whole run.
+        // Without rows, the fill is known only for the whole run.
         let (fill, when) = match rows.highest_fill(from_ns, to_ns) {
             Some(fill) => (Some(fill), ""),
             None => (highest_fill(summary), "in the run "),
@@ -95,7 +96,8 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
             unseen: unseen(drops),
             outage: outage.filter(|outage| of_stretch((start_ns + from_ns, start_ns + to_ns), *outage)),
             answered: rows.answered_before(from_ns),
-            // That a lane was away tells something only where its ring was seen to be full, or packets found no room.
+            // A lane's absence explains loss only if its ring was found full, or if packets were dropped for lack of
+            // room.
             ring_lasts_ns: match dropped > 0 || fill.is_some_and(|fill| fill >= FULL) {
                 true => ring_lasts_ns(summary),
                 false => 0,
@@ -117,7 +119,7 @@ pub(crate) fn causes(summary: &Summary, lanes: &[LaneTrace], watched: Option<&Wa
         causes.push(why::slow(trace, round, typical_ns, start_ns, &explain));
     }
     let typical_ns = summary.latency.percentiles.map_or(0, |percentiles| percentiles.p50);
-    // The latest of a run that is traced is told of even where all are as late: a delay on the path.
+    // With a trace, the latest packet is explained even if all packets are as late: that is a delay on the path.
     let mut latest = summary.latest.iter().enumerate();
     let worth_it = |(n, packet): &(usize, &LatePacket)| traced && *n == 0 || worth_it(packet, typical_ns);
     for (_, packet) in latest.by_ref().filter(worth_it).take(kept) {
@@ -144,7 +146,7 @@ fn gap_of(lane: &LaneTrace, from_ns: u64, to_ns: u64) -> Gap {
     }
 }
 
-/// Orders causes of a subject by what each is, packets or time; those of which a verdict cites the first come first.
+/// Sorts causes of the same subject by size (packets or time). The subject that the verdict cites comes first.
 fn worst_first(causes: &mut [Cause]) {
     causes.sort_by_key(|cause| {
         let amount = match cause.subject {
@@ -163,9 +165,9 @@ fn worst_first(causes: &mut [Cause]) {
     causes.sort_by_key(|cause| (Some(cause.subject) != cited, rank(cause.subject)));
 }
 
-/// Counts of packets that are known of the whole run only, by what each is.
+/// Packet counts that are known only for the whole run, each with its description.
 struct OfRun {
-    /// Packets that stretches before have left of each.
+    /// Packets of each count that earlier stretches have not used up.
     left: Vec<(String, u64)>,
     all: u64,
 }
@@ -176,7 +178,7 @@ impl OfRun {
         Self { left, all }
     }
 
-    /// Packets that counted as sent and did not leave, by a port's own counters.
+    /// Counts packets that were counted as sent but did not leave, by a port's own counters.
     fn unsent(summary: &Summary) -> Self {
         let lanes = || summary.lanes.iter();
         let refused = lanes().map(|lane| lane.tx_failed).sum();
@@ -194,7 +196,7 @@ impl OfRun {
         ])
     }
 
-    /// Packets that this host, or a path that it imitates, dropped by what is known of its surroundings.
+    /// Counts packets that this host or an imitated path dropped, as evidence from the run's surroundings shows.
     fn by_known(summary: &Summary) -> Self {
         let here = |kind: KnownKind| kind.dropped_here() || kind == KnownKind::PathImitated;
         let count = |known: &Known| {
@@ -205,7 +207,8 @@ impl OfRun {
         Self::new(summary.known.iter().map(count).collect())
     }
 
-    /// Takes the packets of a stretch: all, if the counts are as many as were lost, or if there is one stretch only.
+    /// Takes the packets of a stretch of loss from the counts. Only if the counts cover all lost packets, or if there
+    /// is just one stretch.
     fn take(&mut self, summary: &Summary, stretch: &Stretch) -> Vec<(String, u64)> {
         if !one_stretch(summary) && self.all < summary.lost {
             return Vec::new();
@@ -221,8 +224,9 @@ impl OfRun {
     }
 }
 
-/// Evidence that may explain a stretch of loss, without a number of packets or with one of the whole run only: that on
-/// this host itself, and that on the path. `counted` is told with its number.
+/// Returns evidence that may explain a stretch of loss but has no packet count, or one for the whole run only: first
+/// evidence on this host, then evidence on the path. Evidence in `counted` is left out, because it is already named
+/// with its count.
 fn hints(summary: &Summary, stretch: &Stretch, counted: &[(String, u64)]) -> [Vec<String>; 2] {
     let then = |known: &&Known| known.when_ns.is_empty() || known.within(stretch.from_ns, stretch.to_ns) > 0;
     let told = |known: &&Known| !counted.iter().any(|(told, _)| told.ends_with(&known.sentence));
@@ -234,13 +238,14 @@ fn hints(summary: &Summary, stretch: &Stretch, counted: &[(String, u64)]) -> [Ve
     [here, path].map(|all| all.into_iter().map(|known| known.sentence.clone()).collect())
 }
 
-/// Why departures were missed, stretch by stretch.
+/// Explains missed departures, stretch by stretch.
 fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why::Explain<'_>) -> Vec<Cause> {
     let sending = summary.lanes.iter().filter(|lane| lane.tx_role);
     let senders: Vec<u32> = sending.clone().map(|lane| lane.lane as u32).collect();
     let blocked_ns: u64 = sending.filter_map(|lane| lane.blocked_ns).sum();
     let lane_pps = summary.intended_pps.unwrap_or(0.0) / senders.len().max(1) as f64;
-    // What the path did not take in time of the run: where that is half of what was missed it is said of the rest.
+    // If the time for which the path took nothing explains half of the missed departures, the others are blamed on it
+    // too.
     let most = |ns: u64| ns > 0 && ns as f64 * lane_pps / 1e9 * 2.0 >= summary.missed as f64;
     let refused = most(blocked_ns);
     let down_ns: u64 = summary
@@ -273,7 +278,8 @@ fn of_missed(summary: &Summary, lanes: &[LaneTrace], away: &[Gap], explain: &why
     summary.missed_stretches.largest.iter().map(cause).collect()
 }
 
-/// Departures that no record explains. Obstacles and quotas have a sum of time, and no times.
+/// Returns the reason for missed departures that no record explains. Obstacles and quotas have a total time, but no
+/// start and end times.
 fn without_a_record(summary: &Summary) -> String {
     let no_way = summary.known.iter().filter(|known| known.kind == KnownKind::NoWay);
     let mut whiles: Vec<String> = no_way.map(|known| format!("while {}", known.sentence)).collect();
@@ -286,9 +292,9 @@ fn without_a_record(summary: &Summary) -> String {
         whiles.push(format!("by a CPU quota of control group {group}, which can't be read"));
     }
     whiles.push(match summary.tx {
-        // A program in the kernel that did not run leaves no times either.
+        // A program in the kernel that did not run leaves no times, either.
         0 => "for a reason that nothing here shows".to_owned(),
-        // No lane of ours looks at its clock while it sends.
+        // No lane of mpps reads its clock while the kernel sends.
         _ if summary.lanes.iter().all(|lane| lane.away.is_none()) => {
             "at times that this path keeps no record of".to_owned()
         }
@@ -297,7 +303,7 @@ fn without_a_record(summary: &Summary) -> String {
     whiles.join(", or ")
 }
 
-/// Why the path took nothing: a device that drops what it is given may have a full queue, or another reason.
+/// Returns the reason why the path took nothing. If the device dropped the packets, its queue need not have been full.
 fn path_took_nothing(summary: &Summary) -> &'static str {
     let has = |kind| summary.known.iter().any(|known| known.kind == kind);
     match has(KnownKind::DeviceDropped) && !has(KnownKind::QueueDropped) {
@@ -306,7 +312,7 @@ fn path_took_nothing(summary: &Summary) -> &'static str {
     }
 }
 
-/// Times in which nothing could leave, each instant once. `down`: lanes found the link down.
+/// Returns the times in which no packet could leave, without overlap. `down`: lanes found the link down.
 fn stood(summary: &Summary, down: bool) -> Vec<Stood> {
     let stops = |of: &&Known| match of.kind {
         KnownKind::LinkOff | KnownKind::NoCarrier => down,
@@ -340,52 +346,52 @@ fn stood(summary: &Summary, down: bool) -> Vec<Stood> {
     all
 }
 
-/// The highest share of a receive ring that was found taken.
+/// Returns the highest fill that was found in a receive ring of the run.
 fn highest_fill(summary: &Summary) -> Option<f64> {
     let rings = summary.lanes.iter().flat_map(|lane| &lane.rx_rings);
     rings.map(|ring| ring.highest_ratio()).reduce(f64::max)
 }
 
-/// For how long the receive ring lasts that lasts the shortest, ns; 0: that is not known.
+/// Returns the shortest time in which a receive ring fills, ns; 0: not known.
 fn ring_lasts_ns(summary: &Summary) -> u64 {
     let rings = summary.lanes.iter().flat_map(|lane| &lane.rx_rings);
     rings.filter_map(|ring| ring.lasts_ns).min().unwrap_or(0)
 }
 
-/// Sending ended with this stretch.
+/// Returns whether sending ended within this stretch.
 fn is_last(summary: &Summary, stretch: &Stretch) -> bool {
     stretch.to_ns >= summary.duration_ns
 }
 
-/// The longest outage: from when to when, ns, and packets lost in it.
+/// Returns the longest outage: start and end, ns, and packets lost in it.
 fn outage_of(summary: &Summary) -> Option<(u64, u64, u64)> {
     let start_ns = summary.started.monotonic_ns;
     let outage = summary.longest_outage?;
     Some((start_ns + outage.from_ns, start_ns + outage.to_ns, outage.lost?))
 }
 
-/// Parts of the kernel whose drops were not seen.
+/// Returns the parts of the kernel whose drops could not be seen.
 fn unseen(drops: Option<&KernelDrops>) -> Vec<String> {
     let unseen = drops.map_or(&[][..], |drops| &drops.unseen);
     unseen.iter().map(|(what, _)| what.clone()).collect()
 }
 
-/// The outage is of the stretch in which its packets left.
+/// Returns whether an outage belongs to a stretch: they overlap.
 fn of_stretch(stretch: (u64, u64), outage: (u64, u64, u64)) -> bool {
     outage.0 < stretch.1 && outage.1 > stretch.0
 }
 
-/// All loss is in one stretch.
+/// Returns whether all loss is in one stretch.
 fn one_stretch(summary: &Summary) -> bool {
     summary.loss_stretches.largest.len() == 1 && summary.loss_stretches.more == 0
 }
 
-/// A packet no later than twice the median is none that anybody asks about.
+/// Returns whether a late packet is worth an explanation: it took more than twice the median.
 fn worth_it(packet: &LatePacket, typical_ns: u64) -> bool {
     packet.classified_ns.saturating_sub(packet.due_ns()) > 2 * typical_ns
 }
 
-/// The lane that sent a packet, where this run did.
+/// Returns the lane that sent a packet, if this run sent it.
 fn sender(summary: &Summary, packet: &LatePacket) -> Option<u32> {
     let senders: Vec<u32> = summary
         .lanes
@@ -393,12 +399,12 @@ fn sender(summary: &Summary, packet: &LatePacket) -> Option<u32> {
         .filter(|lane| lane.tx_role)
         .map(|lane| lane.lane as u32)
         .collect();
-    // Flows go round the lanes that send.
+    // Flows are assigned to the sending lanes in turn.
     let place = packet.flow as usize % senders.len().max(1);
     senders.get(place).copied()
 }
 
-/// What half of the lane's bursts take, ns: the median of each stage that a burst goes through, together.
+/// Returns the typical time of a lane's burst, ns: the sum of the median times of its stages.
 fn typical_burst_ns(summary: &Summary, lane: u32) -> u64 {
     const OF_A_BURST: [Stage; 6] = [
         Stage::Receive,
@@ -415,7 +421,7 @@ fn typical_burst_ns(summary: &Summary, lane: u32) -> u64 {
     rows.map(|row| row.p50_ns).sum()
 }
 
-/// All lanes with their threads, beside what was kept of them.
+/// Returns all lanes with their thread IDs and cores, and the rounds that were kept.
 pub(crate) fn with_threads(mut kept: Kept, summary: &Summary, watched: Option<&Watched>) -> Kept {
     let threads = watched.map_or(&[][..], |watched| &watched.lanes);
     let thread = |lane: u32| threads.iter().find(|thread| thread.lane == lane);
@@ -445,7 +451,7 @@ pub(crate) fn with_threads(mut kept: Kept, summary: &Summary, watched: Option<&W
     Kept { lanes, ..kept }
 }
 
-/// When lanes were away by their own clocks, as far as that was kept.
+/// Returns the times when lanes were away by their own clocks, as far as these were kept.
 fn gaps(summary: &Summary, lanes: &[LaneTrace]) -> Vec<Gap> {
     let start_ns = summary.started.monotonic_ns;
     let of_lane = |lane: &LaneSummary| {
@@ -464,7 +470,7 @@ fn gaps(summary: &Summary, lanes: &[LaneTrace]) -> Vec<Gap> {
     summary.lanes.iter().flat_map(of_lane).collect()
 }
 
-/// What of these times nothing that was seen accounts for: where nobody could look, all of it.
+/// Returns the part of the lanes' gaps that no event accounts for: all of it if no events were recorded.
 fn unexplained(summary: &Summary, watched: &Watched, lanes: &[LaneTrace]) -> Vec<Taker> {
     let explained = Explained::new(&watched.events, &watched.own);
     let mut takers = explained.takers(&gaps(summary, lanes));
@@ -472,7 +478,7 @@ fn unexplained(summary: &Summary, watched: &Watched, lanes: &[LaneTrace]) -> Vec
     takers
 }
 
-/// The recording of a run.
+/// Builds the recording of a run.
 pub(crate) fn recording(
     summary: &Summary,
     kept: Kept,
@@ -507,7 +513,7 @@ pub(crate) fn recording(
             steal_ns: fact("steal_ms").parse::<u64>().ok().map(|ms| ms * 1_000_000),
             start_ns: started.monotonic_ns,
             end_ns: started.monotonic_ns + summary.duration_ns,
-            // Windows, mostly; and the records of a lane leave no gap.
+            // Most recordings are windows. The records of one lane leave no gap.
             whole: false,
             left_out,
             cost: summary.stage_cost.map(|cost| cost.to_string()).unwrap_or_default(),
@@ -659,7 +665,7 @@ mod tests {
             assert!(sentence.ends_with(&place), "{all:?}");
         }
         assert_eq!(all.len(), 2);
-        // Of which stretch they are is not known.
+        // The stretch that these packets belong to is not known.
         summary.lanes[0].tx_failed = 50;
         assert!(told(&summary).iter().all(|told| !told.contains("refused")));
     }

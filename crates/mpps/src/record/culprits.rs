@@ -1,4 +1,4 @@
-//! Who had the lanes' cores, in one sentence beside the verdict.
+//! Names the programs that used the lanes' cores, in one sentence beside the verdict.
 
 use super::watched::Watched;
 use mpps_stats::Summary;
@@ -6,16 +6,17 @@ use mpps_trace::{Taker, TakerKind, thread_number, time};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Culprits that are named, at the most.
+/// Most culprits that are named.
 const NAMED: usize = 3;
-/// Of all that was taken, what each must have taken to be named.
+/// Least share of all the time taken that a culprit must have taken to be named.
 const SHARE: f64 = 0.05;
-/// The share of the lanes' time that is worth a sentence, and the visit that is where the run is not valid, ns.
+/// Share of the lanes' time above which culprits are named. If the run is not valid, one visit of at least
+/// `LONG_VISIT_NS` is enough, ns.
 const NOTABLE: f64 = 0.01;
 const LONG_VISIT_NS: u64 = 1_000_000;
 
-/// Who took the lanes' cores, if that was notable. `None`: nobody did, or there is no trace: the verdict then says how
-/// much of the waiting time is accounted for.
+/// Returns a sentence with the programs that took the lanes' cores, if they took a notable part. `None`: they did not,
+/// or there is no trace. The verdict then says how much of the waiting time is accounted for.
 pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<String> {
     let lanes = || {
         summary
@@ -25,7 +26,8 @@ pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<S
     };
     let measured: u64 = lanes().map(|(_, measured)| measured).sum();
     let notable = |taken: u64| measured > 0 && taken as f64 > NOTABLE * measured as f64;
-    // A quota kept the lanes off: who ran meanwhile took nothing from them, and the verdict names it.
+    // A quota kept the lanes off their cores: programs that ran meanwhile took nothing from them, and the verdict names
+    // the quota.
     let by_quota = |taken: u64| {
         summary
             .withheld
@@ -46,7 +48,7 @@ pub(crate) fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<S
     }
 }
 
-/// Takers of one name on some cores.
+/// Takers with the same kind and name, on one or more cores.
 struct Culprit<'t> {
     first: &'t Taker,
     threads: BTreeSet<i32>,
@@ -54,7 +56,8 @@ struct Culprit<'t> {
     total_ns: u64,
 }
 
-/// It has a name: another thread or an interrupt, and not that the lane was stopped or the time is unexplained.
+/// Returns whether a taker has a name: it is a thread or an interrupt. Not if the lane was stopped, asleep or withheld,
+/// or the time is unexplained.
 fn is_somebody(taker: &Taker) -> bool {
     !matches!(
         taker.kind,
@@ -62,7 +65,8 @@ fn is_somebody(taker: &Taker) -> bool {
     )
 }
 
-/// The names of most of the time that was taken: the parts of one program's work are often many short threads.
+/// Names the takers of most of the time. Takers of the same name are added up, because the work of one program is often
+/// many short threads.
 fn named(takers: &[Taker]) -> Option<String> {
     let all: u64 = takers.iter().map(|taker| taker.total_ns).sum();
     let mut culprits: Vec<Culprit<'_>> = Vec::new();
@@ -176,7 +180,7 @@ mod tests {
             ..Watched::default()
         };
         assert!(culprits(&summary, Some(&watched)).is_some_and(|said| said.contains("cc1")));
-        // Less time than that: used up at once, all of a period may be the lane's.
+        // A smaller quota: if it is used up at once, the rest of each period is withheld from the lane.
         summary.withheld.as_mut().expect("withheld").granted_us = Some((20_000, 100_000));
         assert_eq!(culprits(&summary, Some(&watched)), None);
     }

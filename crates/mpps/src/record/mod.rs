@@ -1,9 +1,9 @@
-//! `--trace`: what a run keeps of what happened in it, beside its numbers.
+//! `--trace`: recording of one run, kept beside its numbers.
 //!
-//! The engine keeps what the lanes did; here is what the kernel did on their cores meanwhile, what each row counted,
-//! and what all of it together says of packets that were slow, late or lost. As with samples ([`crate::profile`]) the
-//! threads of lanes are known when they have opened all that they need, and the kernel's tracepoints are opened by the
-//! main thread while it still may. There is one run a process.
+//! The engine records the lanes' rounds. This module records the kernel's events on the lanes' cores and the counts of
+//! each row. From all of them it explains packets that were slow, late or lost. As with samples ([`crate::profile`]),
+//! the threads of lanes are known only after the lanes have opened all that they need. The main thread opens the
+//! kernel's tracepoints then, while it still has the privileges. A process has one run.
 
 mod assemble;
 mod culprits;

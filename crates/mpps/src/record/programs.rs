@@ -1,9 +1,9 @@
-//! What programs in the kernel take, where the kernel runs the workload.
+//! Time that the run's programs in the kernel take, on paths where the kernel runs the workload.
 //!
-//! The kernel's count of it costs two readings of the clock for each run of any program of the host, and a program runs
-//! for each packet: that is no share of a run that could go unnoticed. So it is on with `--trace` alone, and where
-//! programs run often only now and then ([`ProgramSample`]). A thread beside the lanes switches it, for as long as the
-//! run lasts, however it ends.
+//! While the kernel counts this time, each run of any program of the host costs two clock readings, and a program runs
+//! for each packet: a cost that shows in the results. So the count is on only with `--trace`, and only now and then if
+//! programs run often ([`ProgramSample`]). A thread beside the lanes switches the count on and off for as long as the
+//! run lasts, however the run ends.
 
 use crate::privilege;
 use mpps_io::kernel::{KernelPort, KernelProgram};
@@ -18,16 +18,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Numbers that are read within so long, ns, are of one moment.
+/// Numbers that are read within this time count as read at one moment, ns.
 const ONE_MOMENT_NS: u64 = 200_000;
 
-/// How far it is.
+/// Progress of the count.
 enum State {
-    /// Nobody has asked for it.
+    /// The count was not asked for.
     Off,
     Asked,
     Counted(Vec<ProgramRow>),
-    /// It does not: why.
+    /// The count failed: the text is the reason.
     Failed(String),
 }
 
@@ -37,13 +37,13 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has programs counted that are loaded from now on.
+/// Asks for the time of the programs that are loaded from now on.
 pub(super) fn ask() {
     *state() = State::Asked;
 }
 
-/// Runs a workload whose programs are loaded, and has them counted meanwhile where that was asked for. The main thread
-/// has its privileges yet.
+/// Runs a workload whose programs are loaded, and counts their time meanwhile if that was asked for. Called while the
+/// main thread still has its privileges.
 pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() -> T) -> T {
     if !matches!(*state(), State::Asked) {
         return run();
@@ -62,12 +62,12 @@ pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() ->
         let over = &over;
         let body = move || {
             privilege::keep_for_programs();
-            // What the run does before this thread has its core again is counted from here, too.
+            // Counts from here on, even if this thread loses its core before it goes on.
             let first = reading(ports, &times);
             let _ = said.send(());
             count(ports, times, first?, over)
         };
-        // The name is in security.md.
+        // docs/security.md uses this thread name.
         let counting = mpps_sys::thread::spawn_scoped(scope, "mpps-programs", body);
         let counting = match counting {
             Ok(counting) => counting,
@@ -76,12 +76,13 @@ pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() ->
                 return run();
             }
         };
-        // Whoever looks for threads that have kept too much is to find it as it stays.
+        // Waits until the thread has given up its privileges: a check for threads with too many must find the final
+        // state.
         let _ = ready.recv();
         let ends = Ends(over, counting.thread().clone());
         let done = run();
         drop(ends);
-        // The programs are there yet.
+        // The programs are still loaded.
         *state() = match counting.join() {
             Ok(Ok(sums)) => State::Counted(rows(all(ports), sums)),
             Ok(Err(e)) => State::Failed(format!("read the times of programs: {e}")),
@@ -91,7 +92,7 @@ pub(crate) fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() ->
     })
 }
 
-/// Tells the thread that the run is over when it is dropped: a panic ends it, too.
+/// Signals the counting thread on drop that the run is over, so a panic ends the thread as well.
 struct Ends<'o>(&'o AtomicBool, Thread);
 
 impl Drop for Ends<'_> {
@@ -102,7 +103,7 @@ impl Drop for Ends<'_> {
 }
 
 fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
-    // What the program's file lends is not for its user to have others' programs slowed down with.
+    // Privileges that the program's file lends must not let its user slow down other users' programs.
     if privilege::lent() {
         return Err("the program's file lends its privileges to every user".to_owned());
     }
@@ -111,7 +112,7 @@ fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
     ProgramTimes::of(&descriptors).map_err(|lack| lack.to_string())
 }
 
-/// Counts until the run is over: all the time where that costs little, else now and then.
+/// Counts until the run is over: all the time if that costs little, else now and then.
 fn count<P: KernelPort>(
     ports: &[P],
     mut times: ProgramTimes,
@@ -132,7 +133,7 @@ fn count<P: KernelPort>(
         }
         let mut ends = wait(rest, over);
         if !ends && times.resume().is_err() {
-            // It is allowed no more: what comes is reckoned by what was seen.
+            // The count is no longer allowed: the rest is estimated from the times measured so far.
             ends = wait(Duration::MAX, over);
         }
         sample.passed(reading(ports, &times)?);
@@ -144,7 +145,7 @@ fn count<P: KernelPort>(
     Ok(sample.end())
 }
 
-/// Waits for so long, or until the run is over: whether it is.
+/// Waits for `long`, or until the run is over. Returns whether the run is over.
 fn wait(long: Duration, over: &AtomicBool) -> bool {
     let until = Instant::now().checked_add(long);
     loop {
@@ -159,8 +160,8 @@ fn wait(long: Duration, over: &AtomicBool) -> bool {
     }
 }
 
-/// What all programs have counted, and what the kernel has of them, in one moment: a thread that was put off its core
-/// in between reads again.
+/// Reads the packet counts of all programs and the kernel's times of them, at one moment. Reads again if this thread
+/// lost its core in between.
 fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<ProgramReading> {
     const TRIES: u32 = 4;
     let mut tries = 0;
@@ -168,7 +169,7 @@ fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<Progr
         let ns = monotonic_ns();
         let (packets, times) = (all(ports), times.read()?);
         if packets.len() != times.len() {
-            // They would be taken for one another.
+            // Times would be matched to the wrong programs.
             return Err(io::Error::other("one of them can no longer be read"));
         }
         let packets = packets.into_iter().map(|program| program.packets);
@@ -187,14 +188,14 @@ fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<Progr
 }
 
 fn all<P: KernelPort>(ports: &[P]) -> Vec<KernelProgram> {
-    // It finds who owns an address before the run, and has no part in it.
+    // Excludes the program that resolves a neighbour's address before the run: it has no part in the run.
     let programs = ports.iter().flat_map(P::programs);
     programs.filter(|program| program.name != "inject").collect()
 }
 
 fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> {
     let row = |(program, sum): (KernelProgram, ProgramSum)| {
-        // A run handles one packet at the most, and packets are counted one by one.
+        // A program run handles one packet at the most, and packets are counted one by one.
         let runs = sum.runs.max(program.packets);
         let total_ns = u128::from(sum.total_ns) * u128::from(runs) / u128::from(sum.runs.max(1));
         ProgramRow {
@@ -211,7 +212,7 @@ fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> 
     rows.filter(|row| row.runs > 0).collect()
 }
 
-/// What was counted of a run, and what is missing. The program that took most comes first.
+/// Returns the times of a run's programs, longest first, and the reason if they are missing.
 pub(crate) fn programs(summary: &Summary) -> (Vec<ProgramRow>, Option<LeftOut>) {
     match std::mem::replace(&mut *state(), State::Off) {
         State::Counted(mut rows) => {

@@ -1,28 +1,28 @@
-//! What each row counted, as values over time.
+//! Counts of each row, as values over time.
 
 use mpps_stats::{Event, LanesSoFar, Row, RowFill, Sink, WHOLE_PPM};
 use mpps_trace::{Counter, LeftOut, Unit};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows that are kept, at the most.
+/// Most rows that are kept.
 const MOST: usize = 200_000;
 
 /// Rows of a run, as a trace and its causes need them.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// When the run began, ns.
+    /// Time when the run began, ns.
     start_ns: u64,
     rows: Vec<Kept>,
     left_out: u64,
-    /// By lane: the highest fill of its receive rings, from when on.
+    /// Per lane: times (ns since the start of the run) and the highest fill of the receive rings from each time on.
     lanes: Vec<Vec<(u64, f64)>>,
-    /// By lane: looks so far.
+    /// Per lane: number of looks at the rings so far.
     looks: Vec<u64>,
-    /// When lanes were read last.
+    /// Time when the lanes were last read, ns since the start of the run.
     read_ns: u64,
 }
 
-/// Of a row; times from the start of the run.
+/// Values kept of a row. Times count from the start of the run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     from_ns: u64,
@@ -36,7 +36,7 @@ struct Kept {
     fill: Option<RowFill>,
 }
 
-/// The fill of a lane's receive rings, as a counter.
+/// Names of the counters for the fill of receive rings.
 const FILL: [&str; 2] = ["fill of the receive ring, highest", "fill of the receive ring, mean"];
 
 fn share(ppm: u64) -> f64 {
@@ -44,7 +44,7 @@ fn share(ppm: u64) -> f64 {
 }
 
 impl Rows {
-    /// Packets that this host dropped by its counters in a stretch of the run, ns since its start.
+    /// Returns the packets that this host dropped, by its own counters, in a stretch of the run, ns since its start.
     pub(crate) fn host_dropped(&self, from_ns: u64, to_ns: u64) -> u64 {
         let within = self
             .rows
@@ -53,21 +53,21 @@ impl Rows {
         within.filter_map(|row| row.host_dropped).sum()
     }
 
-    /// The highest share of a receive ring that was found taken in a stretch of the run, ns since its start, and up to
-    /// a row after it: a ring that overflowed while its lane was away is looked at when that is back.
+    /// Returns the highest fill of a receive ring in a stretch of the run, ns since its start, and up to a row after
+    /// the stretch. If a ring overflowed while its lane was away, the lane sees that only when it is back.
     pub(crate) fn highest_fill(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
         let near = |row: &&Kept| row.from_ns <= to_ns && row.from_ns + row.length_ns > from_ns;
         let fills = self.rows.iter().filter(near).filter_map(|row| row.fill);
         fills.map(|fill| share(fill.highest_ppm)).reduce(f64::max)
     }
 
-    /// Whether packets came back of those that were sent before, ns since the start of the run. A row in which
-    /// something happened is of both times.
+    /// Returns whether any packet that was sent before a time came back, ns since the start of the run. A row that
+    /// contains this time counts as before it.
     pub(crate) fn answered_before(&self, at_ns: u64) -> bool {
         self.rows.iter().any(|row| row.from_ns <= at_ns && row.rx > 0)
     }
 
-    /// What a value over time is made of.
+    /// Returns the counters: values over time, one point per row.
     pub(crate) fn counters(&self) -> Vec<Counter> {
         type Value = fn(&Kept) -> Option<f64>;
         fn rate(packets: f64, row: &Kept) -> Option<f64> {
@@ -108,8 +108,8 @@ impl Rows {
         all.iter().filter_map(counter).chain(of_lanes).collect()
     }
 
-    /// What the lanes found in their rings since they were last read. A counter's value holds from its time on: the
-    /// time is that of the reading before.
+    /// Adds the fill that lanes found in their receive rings since they were last read. A counter's value holds from
+    /// its time on, so the time of the earlier reading is used.
     fn add_lanes(&mut self, so_far: &LanesSoFar<'_>) {
         let from_ns = std::mem::replace(&mut self.read_ns, so_far.at_ns);
         self.lanes.resize(so_far.lanes.len(), Vec::new());
@@ -123,7 +123,7 @@ impl Rows {
         }
     }
 
-    /// What is missing.
+    /// Returns the number of rows that were not kept, and why.
     pub(crate) fn left_out(&self) -> Option<LeftOut> {
         (self.left_out > 0).then(|| LeftOut {
             what: "rows".to_owned(),

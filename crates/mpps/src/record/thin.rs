@@ -1,21 +1,24 @@
-//! Which events of the kernel are kept where not all can be: those that a cause may need.
+//! Chooses the kernel events to keep if memory can't hold all of them: events that may explain a slow burst or a late
+//! packet.
 //!
-//! A busy host has tens of thousands of switches a second, and a run may take days. A late packet or a slow burst is
-//! explained by what happened while a lane waited long for its core, or was stopped. So when the room is full, events
-//! go that lie near no such wait, and of short waits more and more.
+//! A busy host has tens of thousands of switches per second, and a run may take days. A late packet or a slow burst is
+//! explained by events near a time when a lane waited long for its core, or was stopped. So when the memory is full,
+//! events that are near no such wait are dropped. If that is not enough, events near short waits are dropped too, with
+//! a limit that grows each time.
 
 use mpps_trace::{Event, KernelEvent};
 use std::collections::HashMap;
 
-/// Waits that are kept at first, ns; four times as long each time that there are too many.
+/// Shortest wait whose events are kept at first, ns. The limit grows by a factor of four as long as too many events
+/// remain.
 const FIRST_NS: u64 = 100_000;
-/// What happened so long before and after a wait is kept with it, ns.
+/// Events this long before and after a wait are kept with the wait, ns.
 const AROUND_NS: u64 = 200_000;
 /// State of a thread that was stopped (4) or is traced (8): `include/linux/sched.h`.
 const STOPPED: i64 = 4 | 8;
 
-/// Leaves half of `most` events at the most, in the order of time, and returns how many have gone. `lanes` are the
-/// lanes' threads.
+/// Reduces the events to half of `most` or fewer, sorted by time, and returns the number of dropped events. `lanes` are
+/// the lanes' thread IDs.
 pub(super) fn thin(events: &mut Vec<KernelEvent>, lanes: &[i32], most: usize) -> u64 {
     let before = events.len();
     events.sort_by_key(|event| event.at_ns);
@@ -24,7 +27,7 @@ pub(super) fn thin(events: &mut Vec<KernelEvent>, lanes: &[i32], most: usize) ->
     while events.len() > most / 2 {
         let long: Vec<(u64, u64)> = merged(waits.iter().filter(|(from, to)| to - from >= least_ns));
         if long.is_empty() && least_ns > FIRST_NS {
-            // Drops and signals alone, which are few in each look: the newest.
+            // Only drops and signals are left, a few from each look: keep the newest.
             events.drain(..events.len() - most / 2);
             break;
         }
@@ -48,7 +51,7 @@ pub(super) fn thin(events: &mut Vec<KernelEvent>, lanes: &[i32], most: usize) ->
     (before - events.len()) as u64
 }
 
-/// From when to when lanes waited for their cores, or were stopped.
+/// Returns the spans (start, end) in which lanes waited for their cores, or were stopped.
 fn waits(events: &[KernelEvent], lanes: &[i32]) -> Vec<(u64, u64)> {
     let mut since: HashMap<i32, u64> = HashMap::new();
     let mut waits = Vec::new();
@@ -73,14 +76,14 @@ fn waits(events: &[KernelEvent], lanes: &[i32]) -> Vec<(u64, u64)> {
             _ => {}
         }
     }
-    // They are not over yet.
+    // Waits that have not ended yet.
     let end = events.last().map_or(0, |event| event.at_ns);
     waits.extend(since.into_values().map(|from| (from, end.max(from + FIRST_NS))));
     waits.sort_unstable();
     waits
 }
 
-/// What is kept around waits, by time and without overlap.
+/// Returns the spans to keep around waits, by time and without overlap.
 fn merged<'w>(waits: impl Iterator<Item = &'w (u64, u64)>) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = Vec::new();
     for &(from, to) in waits {
@@ -116,8 +119,8 @@ mod tests {
         }
     }
 
-    /// The lane sleeps, and another thread has its core for 20 µs, a thousand times; each hundredth time it has it for
-    /// 3 ms.
+    /// The lane sleeps, and another thread uses its core for 20 µs, a thousand times. Every hundredth time the other
+    /// thread uses the core for 3 ms.
     fn day() -> Vec<KernelEvent> {
         let mut events = Vec::new();
         for n in 0..1000 {

@@ -20,34 +20,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often events are read.
+/// Pause between readings of events.
 const EVERY: Duration = Duration::from_millis(20);
-/// What an event takes in memory with its names, bytes, rounded up.
+/// Bytes of memory for an event with its names, rounded up.
 const EVENT_BYTES: u64 = 192;
-/// Of the memory for what is kept, one part of so many is for events, the rest for what lanes did.
+/// One part in this many of the trace's memory is for the kernel's events. The rest is for the lanes' rounds.
 pub(crate) const PART_OF_EVENTS: u64 = 4;
-/// Looks at the counts of drops that are kept one by one.
+/// Most growths of drop counts that are kept one by one.
 const MOST_LOOKS: usize = 100_000;
 
-/// Threads beside the lanes whose switches are noted where the kernel's tracepoints are out of reach, at the most: each
-/// takes 132 KiB of the memory that a user may lock.
+/// Most threads beside the lanes whose switches are recorded if the kernel's tracepoints can't be opened. Each takes
+/// 132 KiB of the memory that a user may lock.
 const OTHERS: usize = 3;
 
-/// How far it is.
+/// Progress of the watch.
 enum State {
-    /// Nobody has asked for it.
+    /// The watch was not asked for.
     Off,
-    /// Lanes are made ready.
+    /// Lanes are being opened.
     Asked {
         options: Options,
         lanes: Vec<LaneThread>,
         most: usize,
     },
-    /// Events are written.
+    /// The kernel writes events.
     Open(Source, Vec<LaneThread>, usize),
-    /// Events are read.
+    /// A thread reads events.
     Running(Reader, Vec<LaneThread>),
-    /// There are none.
+    /// Events could not be opened or read: the text is the reason.
     Failed(Vec<LaneThread>, String),
     /// The run is over.
     Ended(Box<Watched>),
@@ -58,22 +58,23 @@ enum State {
 pub(crate) struct LaneThread {
     pub(crate) lane: u32,
     pub(crate) tid: i32,
-    /// The one core that it may run on; `None`: there are several.
+    /// The one core that the thread may run on; `None`: it may run on several.
     pub(crate) cpu: Option<u32>,
 }
 
-/// Who tells what happened on the cores.
+/// Source of the events on the lanes' cores.
 enum Source {
     /// The kernel's tracepoints.
     Kernel(Box<Watch>),
-    /// The records of own threads, since the tracepoints can't be had: why not. And for how long others had run before.
+    /// Switch records of this process's own threads, because the tracepoints can't be opened: the reason (text), and
+    /// how long other programs' threads had run before.
     Own(OwnSwitches, String, OthersRan),
 }
 
 impl Source {
-    /// The tracepoints where they can be had, else the own threads' records.
+    /// Opens the tracepoints, or else the switch records of this process's own threads.
     fn open(options: &Options) -> Result<Self, String> {
-        // What the program's file lends is not for its user to see the host with.
+        // Privileges that the program's file lends must not show its user what runs on the host.
         let watch = match privilege::lent() {
             true => Err("the program's file lends its privileges to every user".to_owned()),
             false => Watch::start(options).map_err(|lack| lack.to_string()),
@@ -118,20 +119,20 @@ impl Source {
 struct Reader {
     thread: JoinHandle<Read>,
     over: Arc<AtomicBool>,
-    /// Of each lane.
+    /// One per lane.
     stamps: Vec<Stamps>,
 }
 
-/// What was read.
+/// Result of the thread that reads events.
 struct Read {
     source: Source,
     events: Vec<KernelEvent>,
-    /// Events for which there was no room.
+    /// Number of events for which there was no room.
     left_out: u64,
     drops: Drops,
 }
 
-/// What the kernel dropped, as its counts grew.
+/// Packets that the kernel dropped, as growth of its counts over time.
 #[derive(Debug, Default)]
 struct Drops {
     looked_ns: u64,
@@ -148,7 +149,7 @@ impl Drops {
                 self.so_far.push((dropped.reason.clone(), 0));
                 self.so_far.len() - 1
             });
-            // Of packets that an XDP program could not hand on, nobody knows whose they were.
+            // Packets that an XDP program could not hand on may be anybody's: the owner is not known.
             let (packets, sure) = match dropped.reason.as_str() {
                 XDP_REDIRECT => (dropped.others, false),
                 PACKET_SOCKET_COPY => (dropped.ours, false),
@@ -165,7 +166,7 @@ impl Drops {
                 });
             }
         }
-        // A run of days: what came in two looks becomes what came in one.
+        // In a run of days the growths of two consecutive looks are merged into one.
         if self.grew.len() > MOST_LOOKS {
             let mut kept: Vec<Dropping> = Vec::with_capacity(MOST_LOOKS);
             for next in self.grew.drain(..) {
@@ -183,18 +184,18 @@ impl Drops {
     }
 }
 
-/// What was seen of a run.
+/// Results of the watch over a run.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) lanes: Vec<LaneThread>,
-    /// By time.
+    /// Sorted by time.
     pub(crate) events: Vec<KernelEvent>,
     pub(crate) takers: Vec<Taker>,
     /// Packets that the kernel dropped; `None`: its drops were not looked for.
     pub(crate) drops: Option<KernelDrops>,
-    /// Threads of this process.
+    /// Thread IDs of this process.
     pub(crate) own: Vec<i32>,
-    /// And their names.
+    /// Names of those threads, by thread ID.
     pub(crate) names: Vec<(i32, String)>,
     pub(crate) left_out: Vec<LeftOut>,
 }
@@ -205,13 +206,14 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before anything is opened: has the lanes' cores watched, where a trace is asked for, and what the kernel drops of
-/// packets that go through it.
+/// Asks for the watch if the run has a trace: of the lanes' cores, and of packets that go through the kernel and are
+/// dropped there. Called before anything is opened.
 pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     let Some(trace) = &run.beside.trace else { return };
     programs::ask();
     let plan = run.complete.json();
-    // Drops of others' packets to the same ports would be taken for this run's where the kernel has none of them.
+    // If the kernel handles none of this run's packets, drops of other programs' packets to the same ports would be
+    // counted as this run's.
     let through_kernel = |port: &&Checked| port.traits.interface.is_some() || port.traits.socket.is_some();
     let devices = ports
         .iter()
@@ -235,7 +237,8 @@ pub(crate) fn ask(run: &Run, ports: &[&Checked]) {
     };
 }
 
-/// A thread of the run has opened all that it needs, and has its privileges yet.
+/// Records a lane's thread, or (main thread) opens the events. Called when that thread has opened all that it needs and
+/// still has its privileges.
 pub(crate) fn opened(opened: Opened) {
     let mut state = state();
     let State::Asked { options, lanes, most } = &mut *state else {
@@ -266,7 +269,7 @@ fn watched(&LaneThread { lane, tid, cpu }: &LaneThread) -> Lane {
     Lane { lane, tid, cpu }
 }
 
-/// The main thread has given up its privileges: from here on events are read.
+/// Starts the thread that reads events. Called when the main thread has given up its privileges.
 pub(crate) fn begin() {
     let mut state = state();
     match std::mem::replace(&mut *state, State::Off) {
@@ -287,7 +290,7 @@ impl Reader {
         let stamps = (0..).map_while(|lane| source.kernel()?.stamps(lane)).collect();
         let ends = Arc::clone(&over);
         let body = move || {
-            // It reads memory that is mapped already.
+            // The thread needs no privileges: it only reads memory that is mapped already.
             let _ = Keep::NOTHING.apply();
             let (mut events, mut left_out) = (Vec::new(), 0);
             let mut drops = Drops {
@@ -321,7 +324,8 @@ impl Reader {
     }
 }
 
-/// Where a lane notes its stamps, by its number: the kernel's programs know the run's packets by them.
+/// Returns the memory in which lane `number` notes its stamps. The kernel's programs recognise the run's packets by
+/// these stamps.
 pub(crate) fn stamps(number: usize) -> Option<StampMemory> {
     match &*state() {
         State::Running(reader, lanes) => {
@@ -334,7 +338,8 @@ pub(crate) fn stamps(number: usize) -> Option<StampMemory> {
 
 const _: () = assert!(StampMemory::PLACES_AT == Stamps::PLACES_AT);
 
-/// Ends the watch, as the lanes have ended. Returns the packets that the kernel dropped; `None`: nobody looked.
+/// Ends the watch after the lanes have ended. Returns the packets that the kernel dropped; `None`: its drops were not
+/// watched.
 pub(crate) fn kernel_drops() -> Option<KernelDrops> {
     let watched = finish()?;
     let drops = watched.drops.clone();
@@ -342,7 +347,7 @@ pub(crate) fn kernel_drops() -> Option<KernelDrops> {
     drops
 }
 
-/// Ends the watch; `None`: nobody asked for it.
+/// Ends the watch and returns its results; `None`: it was not asked for.
 pub(crate) fn finish() -> Option<Watched> {
     let lack = |what: &str, why: String| LeftOut {
         what: what.to_owned(),
@@ -353,7 +358,7 @@ pub(crate) fn finish() -> Option<Watched> {
     match std::mem::replace(&mut *state(), State::Off) {
         State::Off => None,
         State::Ended(watched) => Some(*watched),
-        // The run ended before it began.
+        // The run ended before the watch began.
         State::Asked { lanes, .. } | State::Open(_, lanes, _) => Some(Watched {
             lanes,
             ..Watched::default()
@@ -444,10 +449,10 @@ fn own_words(unseen: Vec<(&'static str, &'static str)>) -> Vec<(String, String)>
     unseen.into_iter().map(owned).collect()
 }
 
-/// Which threads of other programs may have been those on the cores that were taken: what each has run since is known
-/// to everybody, and where it was last.
+/// Names threads of other programs that may have used the cores that were taken. Everybody can read how long each
+/// thread has run since, and on which core it was last.
 fn by_processor_time(takers: &[Taker], before: &OthersRan) -> String {
-    /// Threads of a core that are named, and what one must have run to be, ns.
+    /// Most threads named per core, and the least time that a thread must have run to be named, ns.
     const NAMED: usize = 3;
     const WORTH_NAMING_NS: u64 = 1_000_000;
     let mut others = before.since(WORTH_NAMING_NS);
@@ -471,7 +476,7 @@ fn by_processor_time(takers: &[Taker], before: &OthersRan) -> String {
     cores.into_iter().filter_map(of_core).collect()
 }
 
-/// UDP ports of the test's packets, as far as the plan names them.
+/// Returns the UDP ports of the test's packets, as far as the plan names them.
 fn ports_of(plan: &Value, sockets: impl IntoIterator<Item = u16>) -> Vec<RangeInclusive<u16>> {
     let text = |pointer: &str| plan.pointer(pointer).and_then(Value::as_str);
     let dest = text("/traffic/dest").and_then(|dest| dest.rsplit_once(':'));
@@ -484,7 +489,7 @@ fn ports_of(plan: &Value, sockets: impl IntoIterator<Item = u16>) -> Vec<RangeIn
     sockets.chain(named.filter_map(range)).collect()
 }
 
-/// `A` or `A-B`.
+/// Parses `A` or `A-B`.
 fn range(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some(first.parse().ok()?..=last.parse().ok()?)

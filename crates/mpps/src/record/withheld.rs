@@ -1,15 +1,15 @@
-//! Times in which a CPU quota kept a lane off its core.
+//! Finds the times in which a CPU quota kept a lane off its core.
 //!
-//! The kernel's events show who ran on the core meanwhile, and not that the lane was not allowed to. Its count of the
-//! time withheld shows how much it was, from one look to the next. So the longest stretches in which a lane did not run
-//! between two looks are those of the quota, for as long as the count lasts.
+//! The kernel's events show which threads ran on the core meanwhile, but not that the lane was not allowed to run. The
+//! kernel's count of the time withheld shows how much time that was between two looks. So the longest stretches between
+//! two looks in which a lane did not run are blamed on the quota, until they add up to that count.
 
 use mpps_stats::{Summary, WithheldTime};
 use mpps_trace::{Event, Explained, Gap, KernelEvent, LaneTrace, Part, Taker, TakerKind};
 
-/// Shorter stretches are not the quota's: the kernel grants time by some milliseconds.
+/// Shortest stretch that is blamed on the quota, ns: the kernel grants time in units of some milliseconds.
 const LEAST_NS: u64 = 1_000_000;
-/// A period, unless the group names another, ns.
+/// Period of a quota, unless the group names another, ns.
 const PERIOD_NS: u64 = 100_000_000;
 
 /// Stretches in which a quota kept lanes off their cores.
@@ -20,8 +20,8 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// Finds them among the times in which lanes were away by their clocks, and those in which they were ready to run
-    /// and did not, by the kernel's events.
+    /// Finds these stretches among two kinds of gaps: times in which lanes were away by their own clocks, and times in
+    /// which lanes were ready to run and did not, by the kernel's events.
     pub(super) fn of(summary: &Summary, away: &[Gap], lanes: &[LaneTrace], events: &[KernelEvent]) -> Self {
         let Some(withheld) = &summary.withheld else {
             return Self::default();
@@ -30,7 +30,7 @@ impl Spans {
         let period_ns = withheld.granted_us.map_or(PERIOD_NS, |(_, period)| period * 1000);
         let mut gaps = away.to_vec();
         gaps.extend(lanes.iter().flat_map(|lane| displaced(lane, events)));
-        // What was withheld from other threads explains no gap of a lane.
+        // Time withheld from other threads explains no gap of a lane.
         let times = withheld.times.iter().map(|time| WithheldTime {
             ns: withheld.from_lanes(time.ns, summary.lanes.len()),
             ..*time
@@ -42,7 +42,7 @@ impl Spans {
         }
     }
 
-    /// Parts of a gap, with the quota in place of who ran while it kept the lane off its core.
+    /// Returns the parts of a gap. The quota replaces the threads that ran while it kept the lane off its core.
     pub(super) fn name_in(&self, gap: &Gap, mut parts: Vec<Part>) -> Vec<Part> {
         let of_lane = self.gaps.iter().filter(|span| span.lane == gap.lane);
         let withheld: u64 = of_lane.map(|span| common(span, gap.from_ns, gap.to_ns)).sum();
@@ -64,7 +64,7 @@ impl Spans {
         parts
     }
 
-    /// Takes from each who ran in these stretches what was the quota's, and lists that.
+    /// Subtracts the quota's stretches from the threads that ran in them, and adds the quota to the takers.
     pub(super) fn name_among(&self, mut takers: Vec<Taker>, explained: &Explained) -> Vec<Taker> {
         for ran in explained.takers(&self.gaps) {
             let same = |taker: &&mut Taker| {
@@ -74,7 +74,7 @@ impl Spans {
             if let Some(taker) = takers.iter_mut().find(same) {
                 taker.total_ns = taker.total_ns.saturating_sub(ran.total_ns);
                 taker.count = taker.count.saturating_sub(ran.count).max(1);
-                // Which of its visits was the longest one left is not known.
+                // The longest of the remaining visits is not known: it is at most the remaining total.
                 taker.max_ns = taker.max_ns.min(taker.total_ns);
             }
         }
@@ -113,7 +113,7 @@ fn common(gap: &Gap, from_ns: u64, to_ns: u64) -> u64 {
     gap.to_ns.min(to_ns).saturating_sub(gap.from_ns.max(from_ns))
 }
 
-/// When a lane was ready to run and did not.
+/// Returns the times when a lane was ready to run and did not.
 fn displaced(lane: &LaneTrace, events: &[KernelEvent]) -> Vec<Gap> {
     let mut since = None;
     let mut gaps = Vec::new();
@@ -145,8 +145,8 @@ fn displaced(lane: &LaneTrace, events: &[KernelEvent]) -> Vec<Gap> {
     gaps
 }
 
-/// The longest of these gaps, for as long as the time withheld lasts. A look may come up to a period after the kernel
-/// began to withhold what the look finds.
+/// Returns the longest gaps, until they add up to the time withheld. A look may come up to one period after the kernel
+/// began to withhold the time that the look finds.
 fn spans(gaps: Vec<Gap>, times: &[WithheldTime], (start_ns, period_ns): (u64, u64)) -> Vec<Gap> {
     let mut gaps = apart(gaps);
     gaps.retain(|gap| gap.to_ns.saturating_sub(gap.from_ns) >= LEAST_NS);
@@ -160,7 +160,7 @@ fn spans(gaps: Vec<Gap>, times: &[WithheldTime], (start_ns, period_ns): (u64, u6
             let begin_ns = begin_ns.max(from_ns);
             let end_ns = (start_ns + time.to_ns).min(gap.to_ns);
             let ns = end_ns.saturating_sub(begin_ns);
-            // Less than half of it: something else kept the lane off its core.
+            // The withheld time is less than half of the gap: something else kept the lane off its core.
             if ns > 0 && *left >= ns / 2 {
                 *left -= ns.min(*left);
                 from_ns = end_ns;
@@ -176,7 +176,7 @@ fn spans(gaps: Vec<Gap>, times: &[WithheldTime], (start_ns, period_ns): (u64, u6
     found
 }
 
-/// Gaps of each lane, with those that overlap as one.
+/// Merges gaps of the same lane that overlap.
 fn apart(mut gaps: Vec<Gap>) -> Vec<Gap> {
     gaps.sort_by_key(|gap| (gap.lane, gap.from_ns));
     let mut all: Vec<Gap> = Vec::new();
@@ -241,7 +241,7 @@ mod tests {
         );
         assert_eq!((parts[0].amount, parts[1].amount), (80 * MS, 20 * MS));
         assert_eq!(spans.name_in(&gap(104, 109), vec![ran(3)]), vec![ran(3)]);
-        // Another lane was not concerned.
+        // Another lane is not affected.
         let other = Gap {
             lane: 1,
             ..gap(20, 100)

@@ -1,4 +1,4 @@
-//! The library: runs as values, ports that stay open, events. What the command line asks for goes the same way.
+//! The library: runs as values, ports that stay open, events. The command line uses the same functions.
 
 mod host;
 mod plan;
@@ -14,15 +14,15 @@ use crate::fail::Failure;
 use crate::plan::model;
 use mpps_stats::{Event, Sink, Summary};
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for can't be had: names the option or field, the value, and what would be right. Nothing was
+    /// The request can't be met: the text names the option or field, the value, and what would be right. Nothing was
     /// sent.
     #[error("{0}")]
     Usage(String),
-    /// Something that was tried has failed.
+    /// A step of the run failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -45,27 +45,26 @@ impl From<Error> for Failure {
     }
 }
 
-/// Does a run of any workload: opens its ports, and closes them at its end. Sinks read its events.
+/// Executes a run of any workload: opens its ports, and closes them at its end. Sinks read its events.
 ///
 /// # Errors
-/// When it could not take place. One that took place but whose numbers can't be believed is no error: see
-/// [`Summary::valid`].
+/// If the run could not take place. A run whose numbers can't be trusted is no error: see [`Summary::valid`].
 pub fn run(plan: &Plan, sinks: Vec<Box<dyn Sink>>) -> Result<Summary, Error> {
     run_until(plan, sinks, &|| 0)
 }
 
-/// As [`run`], for runs without an end of their own: `interruptions` is asked every 100 ms or more often how often the
-/// end has been asked for. The first time ends the sending, another time the settling.
+/// Like [`run`], for runs without an end of their own. `interruptions` is called at least every 100 ms and returns how
+/// often the end has been requested. The first request ends the sending, the second one the settling.
 ///
 /// # Errors
-/// As [`run`].
+/// Like [`run`].
 pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn() -> u32) -> Result<Summary, Error> {
     let host = Host::of_library(sinks, interruptions);
     let (summary, output) = commands::measure(plan.run(), &host)?;
     Ok(output.end(summary).0)
 }
 
-/// A result as the library gives it: with the plan that it is of, told to the sinks as the last event.
+/// Adds the plan to a result, hands the result to the sinks as the last event, and returns it.
 pub(crate) fn with_result(summary: Summary, plan: &model::Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
     let summary = Summary {
         plan: Some(plan.json().to_string()),

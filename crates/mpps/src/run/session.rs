@@ -1,4 +1,4 @@
-//! Ports that stay open over any number of trials.
+//! Ports that stay open for any number of trials.
 
 use super::{Error, Host, Plan, with_result};
 use crate::fail::{Failure, Result, failed, usage, went};
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
 /// trials on them. Returns what `body` returns, once the ports are closed.
 ///
-/// The plan says what every trial has (ports, addresses, lanes), and what none exceeds: its flows. Whoever owns the
-/// peer's MAC address is asked once.
+/// The plan gives what all trials have in common (ports, addresses, lanes), and the most flows of any trial. The owner
+/// of the peer's MAC address is asked once.
 ///
 /// # Errors
-/// When the ports could not be opened, or nobody answers for the peer's address; else what `body` returns.
+/// If the ports could not be opened, or nobody answers for the peer's address. Otherwise the error that `body` returns.
 pub fn session<R>(
     plan: &Plan,
     body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
@@ -31,12 +31,12 @@ pub fn session<R>(
     session_until(plan, &|| 0, body)
 }
 
-/// As [`session`], with trials that can be interrupted: `interruptions` is asked every 100 ms or more often how often
-/// the end has been asked for. The first time ends the sending of the trial at hand, another time its settling; there
-/// is none after it.
+/// Like [`session`], with trials that can be interrupted. `interruptions` is called at least every 100 ms and returns
+/// how often the end has been requested. The first request ends the sending of the current trial, the second one its
+/// settling. No trial can follow.
 ///
 /// # Errors
-/// As [`session`].
+/// Like [`session`].
 pub fn session_until<R>(
     plan: &Plan,
     interruptions: &dyn Fn() -> u32,
@@ -52,7 +52,7 @@ pub fn session_until<R>(
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
 }
 
-/// As [`session`], for any host: `opened` is called when the ports are open, before privileges are given up.
+/// Like [`session`], for any host: `opened` is called when the ports are open, before privileges are given up.
 pub(crate) fn on_session(
     draft: &Draft,
     plan: &Plan,
@@ -71,7 +71,7 @@ pub(crate) fn on_session(
     })
 }
 
-/// The plan, checked: of a trial of the run that is `known`, or of the first.
+/// Checks the plan of a trial; `known` is the run that the trial belongs to, `None` for its first trial.
 fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
     match plan.workload() {
         Workload::Sendrecv | Workload::Send => Draft::knowing(known, plan.run()),
@@ -82,18 +82,18 @@ fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
     }
 }
 
-/// Open ports, on which one trial after another is run: see [`session`].
+/// Open ports on which one trial after another is run: see [`session`].
 pub struct Session<'s> {
     ports: &'s mut dyn Ports,
     plan: &'s Plan,
     interruptions: &'s dyn Fn() -> u32,
-    /// Of the trials so far.
+    /// Seeds of the trials so far.
     seeds: BTreeSet<u64>,
-    /// Names were looked up once, and flows reserved.
+    /// The run for which the ports were opened: names are resolved and flows reserved only once.
     opened_for: &'s Draft,
 }
 
-/// Fields and sections that are one for all trials of a session.
+/// Fields and sections that are the same for all trials of a session.
 const OF_ALL: [&str; 11] = [
     "workload",
     "ports",
@@ -117,35 +117,35 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 impl Session<'_> {
-    /// Whether the end has been asked for.
+    /// Returns whether the end has been requested.
     pub(crate) fn interrupted(&self) -> bool {
         (self.interruptions)() > 0
     }
 
-    /// Whether the ports can send what a trial of this plan would.
+    /// Checks whether the ports can run a trial of this plan.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they can't.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         self.ports.check(&draft_of(plan, Some(self.opened_for))?)
     }
 
-    /// Runs one trial, from its first departure to the end of its settle time, with counters, rows and a verdict of its
-    /// own. Rate, pacing, times, length of packets, flows and seed may be others than in the session's plan. Sinks read
-    /// its events.
+    /// Runs one trial, from its first departure to the end of its settle time, with its own counters, rows and verdict.
+    /// Rate, pacing, times, packet length, number of flows and seed may differ from the session's plan. Sinks read its
+    /// events.
     ///
-    /// Late packets of an earlier trial are in no count of this one: [`Summary::reasons`] tells it as
-    /// `late_of_an_earlier_trial`. To tell them apart a trial of `sendrecv` whose seed an earlier one had is given
-    /// another, as [`Summary::plan`] says; where the kernel runs the trial, its packets are known by their time, and
-    /// counted as `foreign_other_run`.
+    /// Late packets of an earlier trial are in no count of this trial: [`Summary::reasons`] reports them as
+    /// `late_of_an_earlier_trial`. To recognise them, a trial of `sendrecv` gets another seed if an earlier trial had
+    /// the same one; [`Summary::plan`] contains the seed used. If the kernel runs the trial, packets of earlier trials
+    /// are recognised by their time, and counted as `foreign_other_run`.
     ///
-    /// Where the kernel runs the trial, programs that are loaded serve trials which differ in duration and in rate
-    /// alone, up to that of the session's plan; others are loaded for any other trial, and the fact `programs_loaded`
-    /// tells how long that took.
+    /// If the kernel runs the trial, loaded programs are reused for trials that differ only in duration and in rate.
+    /// Their rate may not exceed that of the session's plan. Other trials load new programs, and the fact
+    /// `programs_loaded` reports how long that took.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a trial that the ports were not opened for: the session goes on. [`Error::Failed`] where it
-    /// could not take place, as after an interruption. One that took place but whose numbers can't be believed is no
+    /// [`Error::Usage`] for a trial that the ports were not opened for: the session goes on. [`Error::Failed`] if the
+    /// trial could not take place, for example after an interruption. A trial whose numbers can't be trusted is no
     /// error: see [`Summary::valid`].
     pub fn trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> std::result::Result<Summary, Error> {
         for field in OF_ALL {
@@ -161,7 +161,7 @@ impl Session<'_> {
         let mut plan = plan.clone();
         let seed = plan.fields().seed;
         let mut other = seed;
-        // Packets that go the other way at the same time have the next seed.
+        // Packets in the other direction use the next seed, so seeds are stepped by two.
         while self.ports.tells_trials_by_seed() && self.seeds.contains(&other) {
             other = other.wrapping_add(2);
         }
@@ -181,7 +181,8 @@ impl Session<'_> {
         Ok(with_result(summary, &draft.args.complete, sinks))
     }
 
-    /// Why there was no trial. Of a port whose interface has gone nothing fits any more, which is no fault of the plan.
+    /// Returns the reason why there was no trial. If the interface of a port has disappeared, every plan fails, so the
+    /// plan is not blamed.
     fn explained(&self, error: Failure) -> Failure {
         let ports = self.opened_for.requests();
         let gone = ports.into_iter().map(|(port, _)| &port.spec).find(|spec| went(spec));
@@ -196,7 +197,7 @@ impl Session<'_> {
 
 /// Open ports, whatever their path.
 pub(crate) trait Ports {
-    /// Runs a trial; after the `last` there is no other, and lanes have let go of their queues when it returns.
+    /// Runs a trial. No trial follows the `last` one, and lanes have released their queues when it returns.
     fn trial(
         &mut self,
         draft: &Draft,
@@ -208,13 +209,13 @@ pub(crate) trait Ports {
     /// Refuses a trial that the ports can't run.
     fn check(&self, draft: &Draft) -> Result<()>;
 
-    /// Late packets are told by their trial's seed: each needs another.
+    /// Returns whether late packets are recognised by their trial's seed, so that each trial needs another seed.
     fn tells_trials_by_seed(&self) -> bool;
 }
 
 /// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and
-/// give up their privileges; `body` when all is ready, with the run as it is to be: other runs may have moved its
-/// source ports.
+/// give up their privileges. `body` is called when all is ready, with the final run: its source ports may have been
+/// moved because of other runs.
 pub(crate) fn on_ports(
     draft: &Draft,
     host: &Host<'_>,
@@ -246,7 +247,7 @@ pub(crate) fn on_ports(
     }
 }
 
-/// What is done with open ports.
+/// Work on open ports.
 struct User<'a> {
     draft: &'a Draft,
     host: &'a Host<'a>,
@@ -256,7 +257,7 @@ struct User<'a> {
 }
 
 impl User<'_> {
-    /// Goes through trials on lanes that are open.
+    /// Runs trials on open lanes.
     fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
         let asked = self.asked;
         let mut lanes = Lanes {
@@ -267,16 +268,16 @@ impl User<'_> {
         (self.body)(&mut lanes, self.draft)
     }
 
-    /// Goes through trials that the kernel runs, on one device or between two.
+    /// Runs trials in the kernel, on one device or between two.
     fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        // What the plan refuses is refused before the files are opened.
+        // A plan that can't be run is refused before the files are opened.
         plan_of(self.draft, &devices.capabilities(), self.asked)?;
         (self.opened)()?;
         (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?, self.draft)
     }
 }
 
-/// The plan of a trial on ports that can do this: one, or two.
+/// Returns the plan of a trial on one or two ports with these capabilities.
 fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> Result<TrafficPlan> {
     match capabilities {
         [from, to] => draft.plan_across(from, to, asked),
@@ -284,7 +285,7 @@ fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> 
     }
 }
 
-/// Packets leave and come back by one port.
+/// Work on one port: packets leave and come back by it.
 struct OnOne<'a>(User<'a>);
 
 impl Use for OnOne<'_> {
@@ -306,7 +307,7 @@ impl Use for OnOne<'_> {
     }
 }
 
-/// They leave by one port and arrive at another.
+/// Work on two ports: packets leave by one and arrive at the other.
 struct Across<'a>(User<'a>);
 
 impl Use for Across<'_> {
@@ -338,7 +339,7 @@ impl UseTwo for Across<'_> {
 /// Lanes with their queues.
 struct Lanes<'t> {
     trials: &'t mut dyn Trials,
-    /// Of the port, or of both.
+    /// Capabilities of the port, or of both ports.
     capabilities: &'t [Capabilities],
     asked: &'t Asked<'t>,
 }
@@ -368,7 +369,7 @@ impl Ports for Lanes<'_> {
     }
 }
 
-/// Why a trial did not take place.
+/// Converts the reason why a trial did not take place.
 fn of_trial(error: RunError) -> Failure {
     match error {
         RunError::Unfit(_) => usage(error),
@@ -376,17 +377,17 @@ fn of_trial(error: RunError) -> Failure {
     }
 }
 
-/// Devices, and the programs that are on them.
+/// Devices and their programs.
 struct InKernel<'a, D: KernelDevices> {
     devices: D,
-    /// None only while others are loaded: a device has one program.
+    /// Empty only while other programs are loaded, because a device has one program.
     programs: Vec<D::Port>,
-    /// How long it took to load them, until a trial has told it.
+    /// Time that loading took; `None` after a trial has reported it.
     took: Option<Duration>,
     asked: &'a Asked<'a>,
-    /// MAC address of the next hop, once it is known: of packets that leave by the first device, and by the second.
+    /// MAC addresses of the next hops, once known: for packets that leave by the first device, and by the second.
     macs: [Option<MacAddr>; 2],
-    /// There was a trial.
+    /// True after the first trial has begun.
     begun: bool,
 }
 
@@ -422,7 +423,7 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        // There is no trial after one that was interrupted.
+        // No trial follows an interrupted one.
         if self.begun && interruptions() > 0 {
             return Err(failed(RunError::Interrupted));
         }
@@ -436,7 +437,7 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
             let took = format!("in {:.1} ms", took.as_secs_f64() * 1e3);
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
-        // Whoever owns the address was asked in an earlier trial.
+        // The owner of the address was asked in an earlier trial.
         for (link, mac) in [&mut plan.link, &mut plan.far].into_iter().zip(self.macs) {
             if let Some(link) = link {
                 link.dest_mac = link.dest_mac.or(mac);
@@ -445,7 +446,7 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
         let programs = &self.programs;
         let run = || run_traffic_in_kernel(programs, &plan, sinks, interruptions);
         let summary = record::with_programs(programs, run)?;
-        // Answers come to the device that packets leave by, where those of the other way are received.
+        // Answers arrive at the device that packets leave by. The other direction's program receives there.
         for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));
         }

@@ -1,4 +1,4 @@
-//! Where the blocks go: one file, or one after another, each complete; whatever happens, whole blocks only.
+//! Files of a capture: one file, or several in turn, each complete. They contain whole blocks only, whatever happens.
 
 use super::pcapng::{CaptureHeader, Counts, Encoder, STATISTICS_BYTES, packet_block_bytes};
 use super::wall::Wall;
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 /// Encoded bytes gathered before they are written.
 const BATCH_BYTES: usize = 256 << 10;
-/// How long a write waits for a reader before it is looked whether the run has ended.
+/// Longest wait of a write for a reader before it checks whether the run has ended.
 const TICK: Duration = Duration::from_millis(50);
 
 /// When to begin another file, and how many to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes that a file holds at the most; one packet at the least.
+    /// Largest size of a file in bytes. A file has at least one packet, even if that packet is larger.
     pub bytes: u64,
-    /// Files kept, the newest; `None`: all.
+    /// Number of newest files to keep; `None`: all.
     pub keep: Option<u64>,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Files {
     rotation: Option<Rotation>,
     patience: Duration,
     output: Output,
-    /// What an earlier run has left in the file is gone.
+    /// Whether the contents from an earlier run have been removed.
     emptied: bool,
     encoder: Encoder,
-    /// Where each block in the encoder's bytes ends, and whether it is a packet.
+    /// End of each block in the encoder's bytes, and whether the block is a packet.
     ends: Vec<(usize, bool)>,
     /// Bytes of this file that are written.
     file_bytes: u64,
@@ -43,9 +43,9 @@ pub(super) struct Files {
     file_packets: u64,
     next_number: u64,
     start_ns: u64,
-    /// Files there are, oldest first.
+    /// Existing files, oldest first.
     pub(super) paths: VecDeque<PathBuf>,
-    /// Files removed because there were more than to be kept.
+    /// Files removed because there were more than the number to keep.
     pub(super) removed: u64,
     /// Packets written, in all files.
     pub(super) written: u64,
@@ -53,7 +53,7 @@ pub(super) struct Files {
     pub(super) bytes: u64,
 }
 
-/// A write that failed, with the packets that it kept from being written.
+/// A write that failed, and the number of packets that were not written because of the failure.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: io::Error,
@@ -62,7 +62,7 @@ pub(super) struct Failure {
 }
 
 impl Files {
-    /// Opens the first file, and leaves what is in it until something is written. A FIFO is written once somebody reads
+    /// Opens the first file. Its old contents stay until something is written. A FIFO is written once somebody reads
     /// it.
     pub(super) fn create(
         path: &Path,
@@ -101,8 +101,8 @@ impl Files {
         self.output.name()
     }
 
-    /// Appends a packet received or sent at `real_ns` since 1970; `ending` is asked, while a reader takes nothing,
-    /// whether the run has ended.
+    /// Appends a packet received or sent at `real_ns` since 1970. While a reader takes nothing, `ending` is called to
+    /// find out whether the run has ended.
     pub(super) fn packet(
         &mut self,
         real_ns: u64,
@@ -113,7 +113,7 @@ impl Files {
         if let Some(rotation) = self.rotation {
             let after = self.file_bytes as usize + self.encoder.bytes().len() + packet_block_bytes(bytes.len());
             if self.file_packets > 0 && (after + STATISTICS_BYTES) as u64 > rotation.bytes {
-                // The packet at hand is lost with those in the buffer where the next file can't be had.
+                // If the next file can't be opened, this packet is lost together with those in the buffer.
                 self.rotate(rotation, real_ns, ending).map_err(|failure| Failure {
                     lost: failure.lost + 1,
                     ..failure
@@ -131,7 +131,8 @@ impl Files {
 
     /// Writes all that is encoded.
     pub(super) fn flush(&mut self, ending: &dyn Fn() -> bool) -> Result<(), Failure> {
-        // From the end of the run on: until then a reader may sleep, and an interruption before is that end.
+        // Time is counted from the end of the run: until then a reader may sleep. An interruption before that is the
+        // end.
         let (mut taken, mut waiting) = (0, None);
         let result = loop {
             if !self.emptied {
@@ -204,8 +205,8 @@ impl Files {
         self.paths.push_back(path);
         while rotation.keep.is_some_and(|keep| self.paths.len() as u64 > keep) {
             if let Some(oldest) = self.paths.pop_front() {
-                // One that somebody else has removed is gone as it should be; where they have led its name elsewhere,
-                // what is there stays.
+                // A file that somebody else removed needs nothing more. If its name now leads elsewhere, the file there
+                // stays.
                 let _ = private::remove(&oldest);
                 self.removed += 1;
             }
@@ -216,7 +217,7 @@ impl Files {
         Ok(())
     }
 
-    /// The run has not begun: a file that was made for it goes.
+    /// Removes a file that was made for a run that has not begun.
     pub(super) fn withdraw(&mut self) {
         self.output.withdraw();
     }
@@ -231,7 +232,7 @@ impl Files {
         self.flush(ending)
     }
 
-    /// Checks that the file that was written last has its name still.
+    /// Checks that the last written file still has its name.
     pub(super) fn check_name(&self) -> io::Result<()> {
         self.output.check_name()
     }

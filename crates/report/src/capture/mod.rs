@@ -1,4 +1,4 @@
-//! The capture file: packets out of the lanes' rings, onto disk or into a pipe, by a thread that may wait.
+//! The capture file: a thread that may wait moves packets from the lanes' rings to disk or into a pipe.
 //!
 //! The thread drains the rings in order of time, encodes, and writes in batches; when the rings are empty it writes
 //! what it has, so that a reader of a pipe sees packets as they come and a program that is killed leaves all but the
@@ -24,15 +24,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use writer::Writer;
 
-/// How long the end of a run waits for a reader that takes nothing.
+/// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What to write, and how.
+/// Options of a capture file: interfaces and rotation.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureOptions {
     /// The interfaces that the head of each file names, in the order of their ports.
     pub interfaces: Vec<CaptureHeader>,
-    /// Begin another file where one has become too large.
+    /// Size at which the next file begins, and number of files to keep; `None`: one file.
     pub rotation: Option<Rotation>,
 }
 
@@ -47,27 +47,27 @@ pub struct CaptureTotals {
     pub dropped: u64,
 }
 
-/// What the writer did.
+/// Results of the writer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureEnd {
     /// Packets written, whole.
     pub written: u64,
-    /// Packets taken out of the rings and not written, because a write had failed.
+    /// Packets taken from the rings and not written, because a write had failed.
     pub dropped: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// The files that are there, oldest first.
+    /// Existing files, oldest first.
     pub files: Vec<PathBuf>,
-    /// Files removed because there were more than to be kept.
+    /// Files removed because there were more than the number to keep.
     pub removed: u64,
-    /// Why writing ended early.
+    /// Reason why writing ended early.
     pub failure: Option<String>,
 }
 
 /// The writing thread.
 #[derive(Debug)]
 pub struct CaptureWriter {
-    /// `None` once it was asked for the end.
+    /// `None` after the end was requested.
     thread: Option<(JoinHandle<CaptureEnd>, mpsc::Sender<CaptureTotals>)>,
     reader_gone: Arc<AtomicBool>,
     begun: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ pub struct CaptureWriter {
 impl CaptureWriter {
     /// Opens `path`, and empties it when the run begins ([`CaptureWriter::begin`]) or a packet is written; `-` is
     /// standard output; a FIFO is written once somebody reads it. Packets are taken from `rings` until all producers
-    /// are gone. What goes wrong while writing is told by `notes`, once.
+    /// are gone. A write error is reported in `notes`, once.
     ///
     /// # Errors
     /// When the file can't be opened, or the thread not be started.
@@ -100,7 +100,7 @@ impl CaptureWriter {
         })
     }
 
-    /// Tells the writer that the run begins: the file gets its head.
+    /// Returns a function that signals the start of the run to the writer: the file then gets its head.
     pub fn begin(&self) -> impl Fn() + Send + use<> {
         let begun = Arc::clone(&self.begun);
         move || begun.store(true, Ordering::Relaxed)
@@ -115,7 +115,7 @@ impl CaptureWriter {
     /// is progress.
     pub fn finish(mut self, totals: CaptureTotals) -> CaptureEnd {
         let ended = self.thread.take().and_then(|(thread, told)| {
-            // A thread that has panicked hears nothing.
+            // A thread that has panicked receives nothing.
             let _ = told.send(totals);
             thread.join().ok()
         });
@@ -127,8 +127,8 @@ impl CaptureWriter {
 }
 
 impl Drop for CaptureWriter {
-    /// A run that never began leaves no file: the thread sees to that, and is waited for. It writes nothing, and so
-    /// waits for nobody.
+    /// Waits for the thread, which removes the file of a run that never began. The thread then writes nothing, so it
+    /// does not wait for a reader.
     fn drop(&mut self) {
         if let Some((thread, totals)) = self.thread.take() {
             drop(totals);

@@ -16,17 +16,17 @@ use std::time::Duration;
 pub struct CaptureHeader {
     /// The interface: `eth1`.
     pub interface: String,
-    /// What was opened, as the user wrote it: `af_packet:eth1`.
+    /// Opened port as the user wrote it: `af_packet:eth1`.
     pub description: String,
     /// The interface's MAC address.
     pub mac: Option<[u8; 6]>,
     /// The link's speed, bit/s.
     pub link_bps: Option<u64>,
-    /// Most bytes kept of a packet.
+    /// Most bytes kept of each packet.
     pub snap_len: u32,
-    /// Which packets were kept, for people; empty: all.
+    /// Filter of the packets kept, as text for people; empty: all packets.
     pub filter: String,
-    /// Packets are UDP payloads: no header of theirs is known.
+    /// Whether packets are UDP payloads, without any known header.
     pub payload: bool,
     /// The program and its version.
     pub application: String,
@@ -37,7 +37,7 @@ pub struct CaptureHeader {
 pub(super) struct Counts {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    /// Received by the capture, dropped by the system before; known at the end of the run only.
+    /// Packets received by the capture; `None` until the end of the run, like the system's drops.
     pub(super) received: Option<u64>,
     pub(super) accepted: Option<u64>,
     /// Dropped by the kernel, or by the capture itself.
@@ -45,12 +45,12 @@ pub(super) struct Counts {
     pub(super) written: u64,
 }
 
-/// Link type of packets without headers (`LINKTYPE_WIRESHARK_UPPER_PDU`): each begins with tags that say what it is.
+/// Link type of packets without headers (`LINKTYPE_WIRESHARK_UPPER_PDU`): each begins with tags that name its protocol.
 const UPPER_PDU: DataLink = DataLink::WIRESHARK_UPPER_PDU;
 /// Tag 12, the name of the dissector, of 4 bytes: `data`; then the end of tags.
 const DATA: &[u8] = b"\x00\x0c\x00\x04data\x00\x00\x00\x00";
 
-/// Bytes of a statistics block at the most, to keep room for one.
+/// Most bytes of a statistics block. This room is kept free at the end of a file.
 pub(super) const STATISTICS_BYTES: usize = 12 + 12 + 6 * 12 + 4;
 
 /// Bytes of the block of a packet of a capture, which has neither direction nor tags.
@@ -61,9 +61,9 @@ pub(super) fn packet_block_bytes(len: usize) -> usize {
 /// Encodes blocks into memory.
 pub(super) struct Encoder {
     writer: PcapNgWriter<Vec<u8>>,
-    /// By interface: whether its packets are payloads.
+    /// Whether the packets of each interface are payloads.
     payload: Vec<bool>,
-    /// A payload behind its tags.
+    /// Buffer for a payload with its tags in front.
     tagged: Vec<u8>,
 }
 
@@ -153,7 +153,7 @@ impl Encoder {
         self.writer.write_pcapng_block(block).expect(WHOLE);
     }
 
-    /// Appends the counts, where there is one interface, which they are of.
+    /// Appends the counts if there is exactly one interface, to which they belong.
     pub(super) fn statistics(&mut self, counts: &Counts) {
         if self.payload.len() != 1 {
             return;
@@ -176,12 +176,12 @@ impl Encoder {
         self.writer.write_pcapng_block(block).expect(WHOLE);
     }
 
-    /// What was encoded and not cleared.
+    /// Returns the bytes encoded since the last [`clear`](Self::clear).
     pub(super) fn bytes(&self) -> &[u8] {
         self.writer.get_ref()
     }
 
-    /// Forgets what was encoded; the file goes on.
+    /// Discards the encoded bytes; the file continues.
     pub(super) fn clear(&mut self) {
         self.writer.get_mut().clear();
     }

@@ -1,4 +1,4 @@
-//! From the lanes' clock to the time of day.
+//! Conversion from the lanes' clock to the time of day.
 
 use mpps_sys::clock::{realtime_ns, utc_offset_ns};
 
@@ -11,7 +11,7 @@ pub(super) struct Wall {
     offset_ns: i64,
 }
 
-/// How far a measurement is trusted to be right, ns, beside its own width.
+/// Assumed error of a measurement, ns, in addition to its own width.
 const DOUBT_NS: u64 = 1_000;
 
 impl Wall {
@@ -21,7 +21,7 @@ impl Wall {
         }
     }
 
-    /// Looks whether the time of day was set.
+    /// Checks whether the time of day was set.
     pub(super) fn refresh(&mut self) {
         let (offset, width) = utc_offset_ns();
         if offset.abs_diff(self.offset_ns) > width + DOUBT_NS {

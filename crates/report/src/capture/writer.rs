@@ -13,25 +13,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Shortest and longest sleep while the rings are empty: each is longer than the one before.
+/// Shortest and longest sleep while the rings are empty. Each sleep is longer than the one before.
 const NAP: Duration = Duration::from_millis(1);
 const LONG_NAP: Duration = Duration::from_millis(20);
-/// Packets between two looks at everything else.
+/// Most packets moved before the thread checks everything else.
 const ROUND: usize = 16_384;
-/// How often it is looked whether the time of day was set.
+/// Interval at which the thread checks whether the time of day was set.
 const WALL_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) struct Writer {
     rings: Vec<PacketConsumer>,
     wall: Wall,
     sink: Sink,
-    /// The run has begun: an earlier one's file may go.
+    /// Whether the run has begun: only then may an earlier run's file be emptied.
     begun: Arc<AtomicBool>,
     /// A packet's bytes, from ring to file.
     packet: Vec<u8>,
 }
 
-/// The files, until a write fails, and what was lost after.
+/// The files until a write fails, and the number of packets lost after that.
 struct Sink {
     files: Files,
     notes: Notes,
@@ -41,7 +41,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Does something to the files unless that is pointless; `packets` are lost then.
+    /// Runs `work` on the files. After a failure it does nothing, and `packets` count as lost.
     fn attempt(&mut self, packets: u64, work: impl FnOnce(&mut Files) -> Result<(), Failure>) {
         if self.failure.is_some() {
             self.dropped += packets;
@@ -50,7 +50,7 @@ impl Sink {
         }
     }
 
-    /// Notes that the packets are not in a file of the name that was asked for.
+    /// Records an error if the packets are no longer in a file of the requested name.
     fn check_name(&mut self) {
         if let (None, Err(error)) = (&self.failure, self.files.check_name()) {
             let written = units::count(self.files.written);
@@ -105,8 +105,8 @@ impl Writer {
         let (mut nap, mut looked) = (NAP, Instant::now());
         let mut told = None;
         loop {
-            // Nobody asks for the end of a run that has not begun: what is in the file stays, and a file that was made
-            // goes.
+            // A run that has not begun never requests the end: old contents stay, and a file that was made for it is
+            // removed.
             if told.is_none() && !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 {
                 match totals.try_recv() {
                     Ok(totals) => told = Some(totals),
@@ -117,7 +117,7 @@ impl Writer {
                     Err(mpsc::TryRecvError::Empty) => {}
                 }
             }
-            // Asked before looking for packets: what a producer pushed is there once it is gone.
+            // Checked before the rings are read: all packets that a producer has pushed are visible once it is gone.
             let closed = self.rings.iter().all(PacketConsumer::closed);
             let moved = self.drain();
             if moved < ROUND {
@@ -138,7 +138,7 @@ impl Writer {
             }
         }
         match told.map_or_else(|| totals.recv(), Ok) {
-            // Nobody asks for the end of a run that has not begun: what is in the file stays.
+            // A run that has not begun never requests the end: old contents stay.
             Err(_) if !self.begun.load(Ordering::Relaxed) && self.sink.files.written == 0 => {
                 self.sink.files.withdraw();
                 CaptureEnd::default()
@@ -165,7 +165,7 @@ impl Writer {
         ROUND
     }
 
-    /// Ends the file with its counts, where there is room even after a failure.
+    /// Writes the counts at the end of the file, if there is room even after a failure.
     fn end(mut self, totals: Option<CaptureTotals>) -> CaptureEnd {
         let sink = &mut self.sink;
         let counts = Counts {
@@ -180,7 +180,7 @@ impl Writer {
             sink.attempt(0, |files| files.close(counts, &|| true));
             sink.check_name();
         } else if sink.files.can_go_on() {
-            // A full disk may have room for the last block, and need not.
+            // A full disk may or may not have room for the last block.
             let _ = sink.files.close(counts, &|| true);
         }
         CaptureEnd {
@@ -194,8 +194,8 @@ impl Writer {
     }
 }
 
-/// The ring with the oldest packet. `None` while there is none, or one that may not be the oldest: another lane may be
-/// about to push an earlier one. A ring that fills up is not kept waiting for that.
+/// Returns the ring with the oldest packet. `None` if there is none, or if another lane may be about to push an earlier
+/// packet. A ring that fills up does not wait for that.
 fn next_ring(rings: &mut [PacketConsumer]) -> Option<usize> {
     if let [ring] = rings {
         return ring.next_time().map(|_| 0);

@@ -1,4 +1,4 @@
-//! The drawing: title, legend, panel, axes, and what is on them.
+//! The drawing: title, legend, panel, axes, and the data on them.
 
 use super::mark::{COLOURS, DASHES, NEUTRAL, marker};
 use super::place::Placed;
@@ -15,33 +15,33 @@ const MARK: f64 = 3.6;
 const MARKS: usize = 14;
 /// Most points that each have a marker.
 const ALL_MARKED: usize = 40;
-/// A line of the legend.
+/// Height of a line of the legend.
 const LEGEND: f64 = 19.0;
 
 /// Size of a chart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) width: f64,
-    /// Of the area that data is drawn on.
+    /// Height of the area that data is drawn on.
     pub(crate) panel: f64,
     /// Whether its title is drawn.
     pub(crate) title: bool,
 }
 
 impl Look {
-    /// A file of its own.
+    /// Size of a chart in a file of its own.
     pub(crate) const FILE: Self = Self {
         width: 860.0,
         panel: 340.0,
         title: true,
     };
-    /// On a page.
+    /// Size of a chart on a page.
     pub(crate) const WIDE: Self = Self {
         width: 860.0,
         panel: 300.0,
         title: false,
     };
-    /// On a page on a small screen.
+    /// Size of a chart on a page, for a small screen.
     pub(crate) const NARROW: Self = Self {
         width: 360.0,
         panel: 230.0,
@@ -49,7 +49,7 @@ impl Look {
     };
 }
 
-/// What a chart shows, for those who don't see it.
+/// Returns a description of the chart for people who can't see it.
 pub(crate) fn said(chart: &Chart) -> String {
     let names: Vec<_> = chart.series.iter().map(|s| s.name.as_str()).collect();
     format!(
@@ -65,7 +65,7 @@ pub(crate) fn said(chart: &Chart) -> String {
     )
 }
 
-/// The chart as SVG.
+/// Returns the chart as SVG.
 pub(crate) fn drawn(chart: &Chart, look: &Look) -> String {
     let plan = Plan::new(chart, look);
     let mut svg = Svg::labelled(look.width, plan.height(), &said(chart));
@@ -73,7 +73,7 @@ pub(crate) fn drawn(chart: &Chart, look: &Look) -> String {
     svg.finish()
 }
 
-/// Several charts one below the other, under one title and some lines of text.
+/// Returns several charts as one SVG, one below the other, under one title and some lines of text.
 pub(crate) fn stacked(title: &str, lines: &[String], charts: &[Chart]) -> String {
     let look = Look {
         width: 1100.0,
@@ -97,14 +97,14 @@ pub(crate) fn stacked(title: &str, lines: &[String], charts: &[Chart]) -> String
     svg.finish()
 }
 
-/// Where everything of a chart is.
+/// Positions of everything in a chart.
 struct Plan<'c> {
     chart: &'c Chart,
     look: Look,
     x: Placed,
     y: Placed,
     title: f64,
-    /// Lines of the legend: the series of each, and where they begin.
+    /// Lines of the legend: the number, the horizontal position and the name of each series.
     legend: Vec<Vec<(usize, f64, String)>>,
     left: f64,
     right: f64,
@@ -132,7 +132,7 @@ impl<'c> Plan<'c> {
         plan
     }
 
-    /// The legend in lines that fit. One series that is named as the axis needs none.
+    /// Returns the legend in lines that fit. A single series that has the name of the axis needs no legend.
     fn laid_out(&self) -> Vec<Vec<(usize, f64, String)>> {
         let mut lines: Vec<Vec<(usize, f64, String)>> = Vec::new();
         if let [only] = &self.chart.series[..]
@@ -158,7 +158,7 @@ impl<'c> Plan<'c> {
         lines
     }
 
-    /// Title, legend, and the name of the axis upwards.
+    /// Returns the height of title, legend, and the name of the vertical axis.
     fn head(&self) -> f64 {
         self.title + LEGEND * self.legend.len() as f64 + 29.0
     }
@@ -186,7 +186,7 @@ impl<'c> Plan<'c> {
         svg.rect(self.left, y0, width, height, PAPER, 1.0);
         self.axes(svg, y0, width);
         let place = |(x, y): (f64, f64)| (self.left + width * self.x.at(x), y0 + height * (1.0 - self.y.at(y)));
-        // References first: they lie below what was measured.
+        // Reference lines first: they lie below the measured data.
         for reference in [true, false] {
             for (i, series) in self.chart.series.iter().enumerate() {
                 if (series.kind == Kind::Reference) == reference {
@@ -241,7 +241,7 @@ impl<'c> Plan<'c> {
         );
     }
 
-    /// The sample of a series in the legend.
+    /// Draws the sample of a series in the legend.
     fn key(&self, svg: &mut Svg, number: usize, x: f64, y: f64) {
         let series = &self.chart.series[number];
         let (colour, dashes) = style(&self.chart.series, number);
@@ -263,7 +263,7 @@ impl<'c> Plan<'c> {
         let points = thin(&series.points, (width * 2.0) as usize);
         if series.kind != Kind::Points {
             let path = match points.first() {
-                // Of a single category it would be a dot, or nothing.
+                // With a single category the line would be a dot, or nothing.
                 Some((x, Some(y))) if series.kind == Kind::Reference && points.iter().all(|(of, _)| of == x) => {
                     format!("M{:.1} {:.1}h{width:.1}", self.left, place((*x, *y)).1)
                 }
@@ -280,7 +280,7 @@ impl<'c> Plan<'c> {
             let every = if all { 1 } else { known.len().div_ceil(MARKS) };
             let mut marks = String::new();
             let mark = rank(&self.chart.series, i);
-            // Those of several lines do not hide each other.
+            // Markers of different lines must not hide each other.
             for point in known
                 .iter()
                 .skip(if all { 0 } else { mark * every / 4 % every })
@@ -294,20 +294,20 @@ impl<'c> Plan<'c> {
     }
 }
 
-/// How many of its kind (references, others) come before a series.
+/// Returns the number of series of the same kind (references, others) before a series.
 pub(crate) fn rank(all: &[Series], number: usize) -> usize {
     let reference = |s: &Series| s.kind == Kind::Reference;
     let own = all.get(number).is_some_and(reference);
     all.iter().take(number).filter(|s| reference(s) == own).count()
 }
 
-/// Colour and dashes of a series.
+/// Returns colour and dashes of a series.
 pub(crate) fn style(all: &[Series], number: usize) -> (&'static str, &'static str) {
     let rank = rank(all, number);
     let series = all.get(number);
     match series.map(|s| s.kind) {
         Some(Kind::Reference) => (NEUTRAL, DASHES[rank % DASHES.len()]),
-        // A trial that decides nothing has no colour of its own, and not green above all.
+        // A void trial decides nothing: it has no colour of its own, and above all not green.
         Some(Kind::Points) if series.is_some_and(|s| s.name == VOID) => (NEUTRAL, ""),
         _ => (COLOURS[rank % COLOURS.len()], ""),
     }
@@ -316,7 +316,7 @@ pub(crate) fn style(all: &[Series], number: usize) -> (&'static str, &'static st
 /// Name of the points that stand for trials that do not count.
 pub const VOID: &str = "void";
 
-/// Path of a line, broken where a value is missing. A value between two gaps is a dot.
+/// Returns the path of a line, broken if a value is missing. A value between two gaps is a dot.
 fn line(points: &[Point], place: &dyn Fn((f64, f64)) -> (f64, f64)) -> String {
     let mut path = String::new();
     let mut on = false;
@@ -326,7 +326,7 @@ fn line(points: &[Point], place: &dyn Fn((f64, f64)) -> (f64, f64)) -> String {
             continue;
         };
         let (x, y) = place((*x, *y));
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = write!(path, "{}{x:.1} {y:.1}", if on { 'L' } else { 'M' });
         on = true;
     }

@@ -1,4 +1,4 @@
-//! How series are told apart: a colour and a shape each.
+//! Markers and colours of series: each series has its own.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use std::fmt::Write;
 pub(crate) const COLOURS: [&str; 8] = [
     "#1f77d0", "#d9600b", "#1b9455", "#c8459a", "#0f8ea0", "#a06a2c", "#9b5fd0", "#d43d51",
 ];
-/// Of reference lines.
+/// Colour of reference lines.
 pub(crate) const NEUTRAL: &str = "#7c8794";
-/// How reference lines are told apart.
+/// Dashes of reference lines, a different pattern for each.
 pub(crate) const DASHES: [&str; 4] = ["7 4", "2 3", "10 3 2 3", "14 4"];
 
-/// Shapes of markers.
+/// Number of marker shapes.
 const SHAPES: usize = 8;
 
-/// Corners of a shape around (0, 0), of a radius of about 1; none: a circle.
+/// Corners of each shape around (0, 0), at a radius of about 1; an empty list is a circle.
 #[rustfmt::skip]
 const CORNERS: [&[(f64, f64)]; SHAPES] = [
     &[],
@@ -33,17 +33,17 @@ const CORNERS: [&[(f64, f64)]; SHAPES] = [
     &[(0.0, -1.2), (1.14, -0.37), (0.7, 0.97), (-0.7, 0.97), (-1.14, -0.37)],
 ];
 
-/// The shapes, as scripts draw them.
+/// Returns the shapes in the form that scripts draw.
 pub(crate) fn shapes() -> serde_json::Value {
     serde_json::json!(CORNERS)
 }
 
 /// Appends the marker of series `number` around a place.
 pub(crate) fn marker(path: &mut String, number: usize, x: f64, y: f64, r: f64) {
-    // The same colour again has another shape.
+    // When a colour is used again, the shape differs.
     let corners = CORNERS[(number + number / SHAPES) % SHAPES];
     if corners.is_empty() {
-        // A String takes everything.
+        // Writing to a String does not fail.
         let (left, two) = (x - r, 2.0 * r);
         let _ = write!(path, "M{left:.1} {y:.1}a{r} {r} 0 1 0 {two} 0a{r} {r} 0 1 0 -{two} 0Z");
         return;

@@ -13,15 +13,15 @@ pub(crate) use thin::thin;
 
 use crate::document::Chart;
 
-/// The chart as a file of its own, on white.
+/// Returns the chart as an SVG file of its own, on white.
 pub fn svg(chart: &Chart) -> String {
     drawn(chart, &Look::FILE)
 }
 
-/// The chart as a PNG of twice the SVG's size, with a font that is built in.
+/// Returns the chart as a PNG of twice the SVG's size, with a built-in font.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// When there is not enough memory.
 pub fn png(chart: &Chart) -> Result<Vec<u8>, String> {
     crate::plot::rasterise(&svg(chart))
 }

@@ -1,4 +1,4 @@
-//! Axes of charts: where values lie on them, and what their ticks say.
+//! Axes of charts: positions of values, and labels of ticks.
 
 use crate::document::show::{Shown, headed};
 use crate::document::{Axis, Scale as Layout, Unit};
@@ -6,22 +6,22 @@ use crate::plot::panels::percent_label;
 use crate::plot::scale::{Scale, Tick, nice, time_unit};
 use crate::units::time;
 
-/// No number of a test is beyond; what is, is drawn at the edge.
+/// Largest and smallest number on an axis. No test has numbers beyond these; such a value is drawn at the edge.
 const LARGEST: f64 = 1e30;
 const SMALLEST: f64 = 1e-30;
-/// The part of a logarithmic axis that is kept for 0, where there is one.
+/// Part of a logarithmic axis that is kept for 0, if a value is 0.
 const ZERO: f64 = 0.07;
-/// Nines that are told apart: 1 - 10^-9.
+/// Most nines that an axis distinguishes: 1 - 10^-9.
 const MOST_NINES: f64 = 9.0;
 
-/// An axis with its place for each value.
+/// An axis and the position of each value on it.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     by: By,
     pub(crate) ticks: Vec<Tick>,
-    /// What it shows, and in which unit.
+    /// Name of the quantity and its unit.
     pub(crate) label: String,
-    /// The unit of its numbers.
+    /// Unit of the axis's numbers.
     pub(crate) shown: Shown,
 }
 
@@ -30,12 +30,12 @@ enum By {
     Scale(Scale),
     /// The categories in their order.
     Category(Vec<f64>),
-    /// Nines at the end of the axis.
+    /// Number of nines at the end of the axis.
     Nines(f64),
 }
 
 impl Placed {
-    /// The axis of these values, with about `n` ticks.
+    /// Returns the axis of these values, with about `n` ticks.
     pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, n: usize) -> Self {
         let mut values: Vec<f64> = values.filter(|v| v.is_finite()).map(clamped).collect();
         values.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ impl Placed {
         }
     }
 
-    /// Where a value lies: 0 to 1.
+    /// Returns the position of a value: 0 to 1.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let value = clamped(value);
         let at = match &self.by {
@@ -61,7 +61,7 @@ impl Placed {
         if at.is_finite() { at.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// A value as scripts lay it out: the number of its category, its nines, or itself.
+    /// Returns a value in the scripts' coordinates: the number of its category, its nines, or the value itself.
     pub(crate) fn coordinate(&self, value: f64) -> f64 {
         match &self.by {
             By::Scale(_) => value,
@@ -70,7 +70,7 @@ impl Placed {
         }
     }
 
-    /// First and last coordinate.
+    /// Returns the first and last coordinate.
     pub(crate) fn range(&self) -> (f64, f64) {
         match &self.by {
             By::Scale(scale) => scale.ends(),
@@ -81,7 +81,7 @@ impl Placed {
 
     fn linear(axis: &Axis, values: &[f64], n: usize) -> Self {
         let (least, most) = ends(axis, values, 0.0, 1.0);
-        // From 0 on, unless that would press all of it together at the far end.
+        // Begins at 0, unless all values would then be pressed together at the far end.
         let mut low = match axis.min {
             Some(_) => least,
             None if least >= 0.0 && least <= 0.7 * most => 0.0,
@@ -91,7 +91,7 @@ impl Placed {
         if high <= low {
             high = low + if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
         }
-        // Half a packet is none, nor is half a trial.
+        // Packets and trials are whole: no tick is at one half.
         let whole = [Unit::Plain, Unit::Count, Unit::Bytes].contains(&axis.unit);
         let n = match whole && high - low >= 1.0 && values.iter().all(|v| v.fract() == 0.0) {
             true => n.min((high - low) as usize).max(1),
@@ -199,12 +199,12 @@ fn clamped(value: f64) -> f64 {
     value.clamp(-LARGEST, LARGEST)
 }
 
-/// How many nines a part of one has: 0.99 has two.
+/// Returns the number of nines of a part of one: 0.99 has two.
 fn nines(part: f64) -> f64 {
     (-(1.0 - part.clamp(0.0, 1.0)).max(10f64.powf(-MOST_NINES)).log10()).clamp(0.0, MOST_NINES)
 }
 
-/// As a percentage: 90, 99, 99.9.
+/// Returns a number of nines as a percentage: 90, 99, 99.9.
 fn nines_label(nine: usize) -> String {
     match nine {
         1 => "90".to_owned(),
@@ -213,7 +213,7 @@ fn nines_label(nine: usize) -> String {
     }
 }
 
-/// Where the axis is said to begin and end, or where the values do.
+/// Returns the ends of the axis: the requested ones, or else those of the values.
 fn ends(axis: &Axis, values: &[f64], low: f64, high: f64) -> (f64, f64) {
     let own = |end: Option<f64>| end.filter(|v| v.is_finite()).map(clamped);
     let low = own(axis.min).or(values.first().copied()).unwrap_or(low);

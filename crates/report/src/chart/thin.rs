@@ -1,10 +1,10 @@
-//! Fewer points that look the same: of each stretch of a line its least and its largest value.
+//! Reduces the points of a line without changing its look: each stretch keeps its least and its largest value.
 
 /// A point of a series; a `y` of `None` ends a line.
 pub(crate) type Point = (f64, Option<f64>);
 
-/// At most about `most` of these points, in their order: of each bin the least, the largest and a gap, if there is one.
-/// Points that are no numbers are left out.
+/// Returns at most about `most` of these points, in their order: the least and the largest of each bin, and a gap if
+/// there is one. Points that are not finite are left out.
 pub(crate) fn thin(points: &[Point], most: usize) -> Vec<Point> {
     let finite = |point: &Point| point.0.is_finite() && point.1.is_none_or(f64::is_finite);
     let points: Vec<Point> = points.iter().copied().filter(finite).collect();
@@ -12,7 +12,7 @@ pub(crate) fn thin(points: &[Point], most: usize) -> Vec<Point> {
         return points;
     }
     let gaps = points.iter().any(|(_, y)| y.is_none());
-    // The ends of a line are shown as they are.
+    // Keeps both ends of a line as they are.
     let bins = (most.saturating_sub(2) / if gaps { 3 } else { 2 }).max(1);
     let width = points.len().div_ceil(bins);
     let mut kept = Vec::with_capacity(most + 2);

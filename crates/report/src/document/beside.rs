@@ -1,4 +1,4 @@
-//! Results of one test beside each other: a row of each in every table, a line of each in every chart.
+//! Results of one test beside each other: in every table one row per result, in every chart one line per result.
 
 use super::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Series, Table, Unit};
 use serde_json::{Map, Value, json};
@@ -6,16 +6,16 @@ use std::collections::{HashMap, HashSet};
 
 /// The value of [`Document::test`].
 const TEST: &str = "report";
-/// Tests whose results can stand beside each other.
+/// Tests whose results can be put beside each other.
 const TESTS: [&str; 3] = ["ndr", "rfc2544", "overload"];
 
-/// Columns by which rows belong together. A loss is one in a first column alone, which goals of a search have.
+/// Columns by which rows are matched. Loss is a key only as a first column, which goals of a search have.
 const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", LOAD, LANE, "kind", "trial"];
 const LOAD: &str = "load_ratio";
 const LANE: &str = "lane";
 const GOAL: &str = "loss_ratio";
 
-/// Columns that are divided by that of the first result.
+/// Columns whose values are divided by those of the first result.
 const BY: [&str; 13] = [
     "throughput_pps",
     "lower_pps",
@@ -31,22 +31,22 @@ const BY: [&str; 13] = [
     "device_rx_pps",
     "device_tx_pps",
 ];
-/// Columns from which that of the first result is taken off.
+/// Columns from whose values those of the first result are subtracted.
 const LESS: [&str; 2] = [RECEIVED, GOAL];
 const RECEIVED: &str = "received";
 const DURATION: &str = "duration_s";
 
-/// Most rows of a table, and most of all else that a result has a list of: those of tests have far fewer.
+/// Most rows of a table, and (`PARTS`) most entries of any other list in a result. Tests have far fewer.
 const ROWS: usize = 100_000;
 const PARTS: usize = 1000;
 
-/// A result and how tables and legends name it.
+/// A result, and its name in tables and legends.
 pub(crate) type Named = (String, Document);
 
-/// One document of several results of the same test, at least one.
+/// Returns one document made of several results of the same test; `all` must not be empty.
 ///
 /// # Errors
-/// The place of a result that does not fit, and one line that says why.
+/// Position of the result that does not fit, and one line with the reason.
 pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
     let first = &all[0].1;
     for (at, (_, document)) in all.iter().enumerate() {
@@ -100,7 +100,7 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
         (lines(all, |document| &document.verdict).into_iter()).partition(|(_, names)| names.len() == all.len());
     verdict.extend(shared_lines.into_iter().map(|(line, _)| line.to_owned()));
     let charts = of_each(all, |document| &document.charts, |chart| &chart.name);
-    // As in the picture of one test: those of searches where there is no other.
+    // As in the picture of one test: charts of searches are used only if there is no other chart.
     let searches = charts.iter().all(|charts| charts[0].1.is_of_search());
     let mut charts: Vec<_> = charts
         .into_iter()
@@ -148,7 +148,7 @@ pub(crate) fn document(all: &[Named]) -> Result<Document, (usize, String)> {
     })
 }
 
-/// Whether no list of a result is longer than those of tests are: others would take hours.
+/// Refuses a result with lists longer than any test makes: those would take hours.
 fn fits(document: &Document) -> Result<(), String> {
     let tables = document.tables.iter();
     let columns = tables.clone().map(|table| table.columns.len()).max();
@@ -171,14 +171,14 @@ fn fits(document: &Document) -> Result<(), String> {
     Ok(())
 }
 
-/// The part that all have in common.
+/// Returns the value that all results have in common.
 fn common<'d, T: PartialEq>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d T) -> Option<&'d T> {
     let first = of(&all.first()?.1);
     all.iter().all(|(_, document)| of(document) == first).then_some(first)
 }
 
-/// Tables or charts of a name, of each result that has it, in the order of the first result that does. Those that hold
-/// all trials stay in the reports of their own.
+/// Groups tables or charts by name, in the order of the first result that has the name. Tables with all trials stay in
+/// the reports of their own.
 fn of_each<'d, T>(
     all: &'d [Named],
     of: impl Fn(&'d Document) -> &'d [T],
@@ -196,10 +196,10 @@ fn of_each<'d, T>(
     groups
 }
 
-/// A line of results, and the names of those that have it.
+/// A line of text from results, and the names of the results that have it.
 type Line<'d> = (&'d str, Vec<&'d str>);
 
-/// Lines of the results, each once, in the order of the first result that has it.
+/// Returns the lines of the results, each once, in the order of the first result that has it.
 fn lines<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d [String]) -> Vec<Line<'d>> {
     let mut lines: Vec<Line<'d>> = Vec::new();
     for (name, document) in all {
@@ -214,7 +214,7 @@ fn lines<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d [String]) -> Vec
     lines
 }
 
-/// A deviation of all as it is, another with the names of those that have it.
+/// Returns deviations: one that all results share as it is, others with the names of the results that have them.
 fn deviations(all: &[Named]) -> Vec<String> {
     let named = |(line, names): Line<'_>| match names.len() == all.len() {
         true => line.to_owned(),
@@ -224,7 +224,7 @@ fn deviations(all: &[Named]) -> Vec<String> {
     all_lines.into_iter().map(named).collect()
 }
 
-/// Lines of verdicts that not all results have.
+/// Returns a table of the verdict lines that not all results have.
 fn answers(own: Vec<Line<'_>>) -> Option<Table> {
     let row = |(line, names): Line<'_>| vec![Value::from(names.join(", ")), line.into()];
     let table = Table {
@@ -239,7 +239,7 @@ fn answers(own: Vec<Line<'_>>) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Fields that are the same in all.
+/// Returns the fields that are the same in all results.
 fn shared<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d Value) -> Value {
     let Some(first) = all.first().and_then(|(_, document)| of(document).as_object()) else {
         return Value::Null;
@@ -253,7 +253,7 @@ fn shared<'d>(all: &'d [Named], of: impl Fn(&'d Document) -> &'d Value) -> Value
     fields.into()
 }
 
-/// Parameters, testers and command lines in which the results differ.
+/// Returns a table of the parameters, testers and command lines that differ between the results.
 fn differences(all: &[Named]) -> Option<Table> {
     let fields = |document: &Document| -> Map<String, Value> {
         let mut fields = Map::new();
@@ -306,7 +306,7 @@ fn column(key: &str, title: &str, unit: Unit) -> Column {
     }
 }
 
-/// A key as rows are matched by it: shares of rates are rounded, each by itself.
+/// Returns a key in the form in which rows are matched: shares of rates are rounded, each by itself.
 fn key(column: &str, value: &Value) -> String {
     match value.as_f64() {
         Some(number) if column == LOAD => format!("{number:.3}"),
@@ -315,11 +315,12 @@ fn key(column: &str, value: &Value) -> String {
     }
 }
 
-/// Keys of a row, and how many rows before it have the same.
+/// Keys of a row, and the number of earlier rows with the same keys.
 type Match = (Vec<String>, usize);
 
-/// The tables of one name as one: key columns, the result, and the other columns, with a column more behind each that
-/// is compared with that of the first result, if it has the table. `None` where they have no key.
+/// Merges the tables of one name into one: key columns, the result, and the other columns. A column that is compared
+/// with the first result has one more column behind it, if the first result has the table. `None` if the tables have no
+/// key.
 fn merged(tables: &[(&str, &Table)], first: &str) -> Option<Table> {
     let mut known = HashSet::new();
     let columns: Vec<&Column> = tables
@@ -366,7 +367,7 @@ fn merged(tables: &[(&str, &Table)], first: &str) -> Option<Table> {
                 let (of, row) = of_first.filter(|_| Some(*at) != base)?;
                 Some(cell(tables[*of].1, row, key))
             };
-            // Packets of trials that took as long.
+            // Packets are compared only between trials of the same length.
             let alike = first_has(DURATION).is_some_and(|of| of == cell(table, row, DURATION));
             for column in &values {
                 let value = cell(table, row, &column.key);
@@ -399,7 +400,7 @@ fn merged(tables: &[(&str, &Table)], first: &str) -> Option<Table> {
     })
 }
 
-/// A difference, which is whole if both are.
+/// Returns the difference, as a whole number if both numbers are whole.
 fn less(a: f64, b: f64) -> Value {
     let difference = a - b;
     match a.fract() == 0.0 && b.fract() == 0.0 && difference.abs() < 1e15 {
@@ -411,7 +412,7 @@ fn less(a: f64, b: f64) -> Value {
 const BY_FIRST: &str = "_by_first";
 const LESS_FIRST: &str = "_less_first";
 
-/// Whether a column is divided by the first result's (true), or has that taken off.
+/// Returns whether a column is divided by the first result's (true) or has it subtracted (false); `None`: neither.
 fn compared(column: &Column) -> Option<bool> {
     let key = column.key.as_str();
     BY.contains(&key)
@@ -424,13 +425,13 @@ fn cell(table: &Table, row: &[Value], key: &str) -> Value {
     at.and_then(|at| row.get(at)).cloned().unwrap_or_default()
 }
 
-/// How each result stands to the first one in what is divided by it; not lane by lane.
+/// Returns sentences that compare each result with the first one in the divided columns; not lane by lane.
 fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     if table.columns.iter().any(|column| column.key == LANE) {
         return lines;
     }
-    // Where each result has a load of its own.
+    // Added if each result has its own load.
     let own = match table.name.as_str() {
         "at-throughput" => ", each at its own throughput",
         _ if table.columns.iter().any(|column| column.key == LOAD) => ", by shares of the reference rate of each",
@@ -465,7 +466,7 @@ fn sentences(table: &Table, names: &[&str]) -> Vec<String> {
     lines
 }
 
-/// The charts of one name as one. A line that is the same in all is drawn once.
+/// Merges the charts of one name into one. A line that is the same in all results is drawn once.
 fn overlaid(charts: &[(&str, &Chart)]) -> Chart {
     let first = charts[0].1;
     let mut series: Vec<Series> = Vec::new();
@@ -513,7 +514,7 @@ fn overlaid(charts: &[(&str, &Chart)]) -> Chart {
     }
 }
 
-/// Packets received, less those of the first result, by frame size.
+/// Returns a chart of packets received minus those of the first result, by frame size.
 fn difference(table: &Table, first: &str) -> Option<Chart> {
     let at = table
         .columns

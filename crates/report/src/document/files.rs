@@ -1,4 +1,4 @@
-//! The files of a document: `result.json` is the record, and everything else is made from it, then or later.
+//! The files of a document: `result.json` is the record, and all other files are made from it, then or later.
 
 use super::Document;
 use crate::page::{self, Source};
@@ -11,16 +11,16 @@ pub const RESULT: &str = "result.json";
 /// Names that tables and charts can't have: with `.csv` or `.svg` behind them they would be another file of the folder.
 const TAKEN: [&str; 2] = ["report", "result"];
 
-/// The files of `document` as they stand in its folder: name and contents. `result.json` comes first, then
-/// `report.html`, `report.md`, `TABLE.csv` and `CHART.svg`, so that a disk that fills has kept the record.
+/// Returns the files in the folder of `document`: name and contents. `result.json` comes first, then `report.html`,
+/// `report.md`, `TABLE.csv` and `CHART.svg`, so that a disk that fills up still has the record.
 ///
 /// # Errors
-/// When a table's or a chart's name is no plain file name (letters, digits and hyphens), or is there twice.
+/// When a table's or a chart's name is not a plain file name (letters, digits and hyphens), or occurs twice.
 pub fn files(document: &Document) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     files_from(document, &[])
 }
 
-/// As [`files`], of a document that was made from these files.
+/// Returns the files like [`files`], for a document that was made from the files `sources`.
 pub(super) fn files_from(document: &Document, sources: &[Source]) -> Result<Vec<(String, Vec<u8>)>, ReportError> {
     let tables = document.tables.iter().map(|table| ("table", table.name.as_str()));
     let charts = document.charts.iter().map(|chart| ("chart", chart.name.as_str()));
@@ -48,8 +48,8 @@ pub(super) fn files_from(document: &Document, sources: &[Source]) -> Result<Vec<
     Ok(files)
 }
 
-/// Whether `name` can be the name of a table's or a chart's file: letters, digits and hyphens, and not a hyphen first,
-/// which programs take for an option.
+/// Returns whether `name` can be the name of a table's or a chart's file: letters, digits and hyphens. A first hyphen
+/// is refused because programs take such a name for an option.
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     (1..=64).contains(&name.len())

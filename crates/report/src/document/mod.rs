@@ -1,5 +1,5 @@
-//! The result of a test as one value, `result.json`: what programs read of it, and the tables and charts that people
-//! read. Whoever runs a test makes one; pages, tables and pictures are made from it alone, then or later.
+//! The result of a test as one value, `result.json`: results for programs, and tables and charts for people. Each test
+//! makes one such document. Pages, tables and pictures are made from the document alone, then or later.
 
 mod beside;
 mod files;
@@ -20,7 +20,7 @@ pub use show::{headed, shown};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What [`Document::schema`] is.
+/// Value of [`Document::schema`].
 pub const SCHEMA: &str = "mpps.test/1";
 
 /// The result of a test.
@@ -28,45 +28,45 @@ pub const SCHEMA: &str = "mpps.test/1";
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Which test: `ndr`, `rfc2544`, `overload`, `compare`, `run`; `report`: several results of one test.
+    /// Name of the test: `ndr`, `rfc2544`, `overload`, `compare`, `run`; `report`: several results of one test.
     pub test: String,
     /// Heading, one line.
     pub title: String,
     /// Version of the program that ran it.
     pub version: String,
-    /// Its command line, without secrets.
+    /// Command line of the test, without secrets.
     pub command: Vec<String>,
-    /// When it began, RFC 3339 in UTC.
+    /// Start of the test, RFC 3339 in UTC.
     pub started: String,
-    /// How long it took, pauses included, s.
+    /// Duration of the test, pauses included, s.
     pub took_s: f64,
-    /// Whether all was done that was asked for.
+    /// Whether everything requested was done.
     pub complete: bool,
-    /// Why not.
+    /// Reason why the result is not complete.
     pub incomplete: Option<String>,
-    /// How it stands to the standard, one sentence: "not RFC 2544: …"; none where no standard is claimed.
+    /// Relation to the standard, one sentence: "not RFC 2544: …"; `None` if no standard is claimed.
     pub compliance: Option<String>,
     /// The answer, a sentence each, with its numbers and intervals.
     pub verdict: Vec<String>,
-    /// What differs from the standards, each with its section in parentheses.
+    /// Deviations from the standards, each with its section in parentheses.
     pub deviations: Vec<String>,
-    /// Everything that was chosen, defaults too: names with units at their end, base units.
+    /// All parameters, defaults too. Names end in the unit; values are in base units.
     pub params: Value,
-    /// What was found, for programs; its form is the test's own.
+    /// Results for programs, in a form of the test's own.
     pub results: Vec<Value>,
-    /// What was found, for people. The table `trials` holds every trial, void ones too.
+    /// Results for people. The table `trials` has every trial, void ones too.
     pub tables: Vec<Table>,
     /// A chart is shown before the table of its name, if there is one.
     pub charts: Vec<Chart>,
-    /// Words and what they mean.
+    /// Terms and their meaning.
     pub definitions: Vec<Definition>,
     /// The device under test in the user's words.
     pub device: Option<String>,
-    /// What measured it: host, kernel, path, port, driver, versions. An object of texts and numbers.
+    /// Conditions of the measurement: host, kernel, path, port, driver, versions. An object of texts and numbers.
     pub tester: Value,
     /// The plan that trials vary, as `mpps run` reads it.
     pub plan: Value,
-    /// Every trial as the record has it.
+    /// Every trial as recorded.
     pub trials: Vec<Value>,
 }
 
@@ -74,7 +74,7 @@ impl Document {
     /// The text of `result.json`.
     pub fn text(&self) -> String {
         let mut whole = self.clone();
-        // What JSON has no number for could not be read again.
+        // JSON has no number for a value that is not finite, and a file with such a value could not be read again.
         whole.took_s = if self.took_s.is_finite() { self.took_s } else { 0.0 };
         for series in whole.charts.iter_mut().flat_map(|chart| &mut chart.series) {
             series.points.retain(|point| point.0.is_finite());
@@ -89,27 +89,27 @@ impl Document {
 pub struct Table {
     /// Name of its file, without an ending: letters, digits and hyphens.
     pub name: String,
-    /// What it shows, one line.
+    /// Contents of the table, one line.
     pub caption: String,
-    /// What stands in its columns.
+    /// Columns of the table.
     pub columns: Vec<Column>,
     /// Numbers in base units, texts, or null; as many in each row as there are columns.
     pub rows: Vec<Vec<Value>>,
 }
 
-/// What stands in a column of a table.
+/// A column of a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Name for programs, with its unit at the end, as `loss_ratio`.
     pub key: String,
     /// Heading for people, without a unit.
     pub title: String,
-    /// What its numbers are.
+    /// Unit of its numbers.
     #[serde(default)]
     pub unit: Unit,
 }
 
-/// What numbers are, which says how people are shown them.
+/// Unit of numbers, which selects the form in which people see them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -137,18 +137,18 @@ pub enum Unit {
 pub struct Chart {
     /// Name of its file, without an ending: letters, digits and hyphens.
     pub name: String,
-    /// What it shows, one line.
+    /// Contents of the chart, one line.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub y: Axis,
-    /// What is drawn, in this order.
+    /// Series of the chart, drawn in this order.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// Whether it shows how a search went, and not what was found.
+    /// Returns whether the chart shows the steps of a search rather than a result.
     pub(crate) fn is_of_search(&self) -> bool {
         self.name.starts_with("search-")
     }
@@ -157,23 +157,23 @@ impl Chart {
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows, without a unit.
+    /// Name of the quantity, without a unit.
     pub label: String,
-    /// What its numbers are.
+    /// Unit of its numbers.
     #[serde(default)]
     pub unit: Unit,
-    /// How they are laid out.
+    /// Scale of the axis.
     #[serde(default)]
     pub scale: Scale,
-    /// Where it begins, if not where the points do.
+    /// Start of the axis, if it is not that of the points.
     #[serde(default)]
     pub min: Option<f64>,
-    /// Where it ends, if not where the points do.
+    /// End of the axis, if it is not that of the points.
     #[serde(default)]
     pub max: Option<f64>,
 }
 
-/// How numbers lie on an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
@@ -191,16 +191,16 @@ pub enum Scale {
 /// One line, or one set of points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// As the legend names it.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Style of the series.
     #[serde(default)]
     pub kind: Kind,
     /// `[x, y]` in base units; a `y` of null ends a line and begins another.
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// How a series is drawn.
+/// Style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -209,11 +209,11 @@ pub enum Kind {
     Line,
     /// Markers alone.
     Points,
-    /// A dashed line without markers: what could be at best, or a limit.
+    /// A dashed line without markers: a best possible value, or a limit.
     Reference,
 }
 
-/// A word and what it means.
+/// A term and its meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     /// The word.

@@ -1,11 +1,11 @@
-//! Reads `result.json` again. Anybody may have written it: what is read is checked before anything is made of it.
+//! Reads `result.json` back. The file may come from anybody, so everything is checked before it is used.
 
 use super::{Document, SCHEMA, is_plain};
 use crate::no_json;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// What a file of results can be.
+/// Kinds of result files.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// `result.json` of a test.
@@ -14,10 +14,10 @@ pub enum Found {
     Run(Value),
 }
 
-/// Reads either.
+/// Reads a file of either kind.
 ///
 /// # Errors
-/// One line that says what is wrong.
+/// One line with the reason.
 pub fn find(bytes: &[u8]) -> Result<Found, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|e| no_json(bytes, &e))?;
     if value.get("schema").is_some() {
@@ -38,7 +38,7 @@ pub fn find(bytes: &[u8]) -> Result<Found, String> {
 /// Reads the result of a test.
 ///
 /// # Errors
-/// One line that says what is wrong.
+/// One line with the reason.
 pub fn read(bytes: &[u8]) -> Result<Document, String> {
     document(serde_json::from_slice(bytes).map_err(|e| no_json(bytes, &e))?)
 }

@@ -1,17 +1,17 @@
-//! Hides what says where a test was made: names of hosts and users, IP and MAC addresses. The same name has the same
-//! replacement everywhere (`host-1`, `ip-2`), so that the text can still be followed.
+//! Hides data that shows where a test was made: names of hosts and users, IP and MAC addresses. The same name has the
+//! same replacement everywhere (`host-1`, `ip-2`), so that the text can still be followed.
 
 use super::Document;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The document without these.
+/// Returns the document without names and addresses.
 pub fn document(document: &Document) -> Document {
     Redactor::of(document).document(document)
 }
 
-/// Folders that hold one of each user, by the user's name.
+/// Folders that contain a folder per user, with the user's name.
 const HOMES: [&str; 9] = [
     "/var/home/",
     "/export/home/",
@@ -23,7 +23,7 @@ const HOMES: [&str; 9] = [
     "/run/media/",
     "/run/user/",
 ];
-/// Names that are no user's, where they stand alone.
+/// Common names that identify no user. They are not hidden when they stand alone.
 const COMMON: [&str; 8] = ["root", "user", "admin", "test", "mpps", "daemon", "nobody", "ubuntu"];
 /// Last parts of names with two parts that are hosts' names.
 const LOCAL: [&str; 8] = [
@@ -36,25 +36,25 @@ const LOCAL: [&str; 8] = [
     "home",
     "example",
 ];
-/// Last parts of what is a file's name and not a host's.
+/// Last parts of names that are file names rather than host names.
 const FILES: [&str; 16] = [
     "json", "jsonl", "html", "md", "csv", "svg", "sock", "log", "txt", "so", "gz", "xz", "pcapng", "conf", "service",
     "ko",
 ];
 
-/// What is hidden, and as what it is shown.
+/// Names and addresses to hide, each with its replacement.
 #[derive(Debug, Default)]
 pub struct Redactor {
-    /// In lower case, the longest first.
+    /// Names of hosts in lower case with their replacements, the longest first.
     hosts: Vec<(String, String)>,
-    /// How many hosts these are.
+    /// Number of hosts that these names belong to.
     count: usize,
     ips: HashMap<IpAddr, String>,
     macs: HashMap<String, String>,
     users: HashMap<String, String>,
 }
 
-/// The users whose folders a text names.
+/// Returns the users whose folders a text names.
 fn users_of(text: &str) -> impl Iterator<Item = &str> {
     let of = move |home: &'static str| {
         text.match_indices(home)
@@ -63,19 +63,19 @@ fn users_of(text: &str) -> impl Iterator<Item = &str> {
     HOMES.into_iter().flat_map(of).filter(|name| !name.is_empty())
 }
 
-/// Whether a user's name tells of somebody where it stands alone.
+/// Returns whether a user's name identifies somebody even when it stands alone.
 fn is_telling(name: &str) -> bool {
     name.len() >= 3 && !COMMON.contains(&name)
 }
 
-/// The name at the beginning of the rest of a path.
+/// Returns the name at the beginning of the rest of a path.
 fn user_at(rest: &str) -> &str {
     &rest[..rest.find(|c: char| "/ '\",:;".contains(c)).unwrap_or(rest.len())]
 }
 
 impl Redactor {
-    /// Finds the names of hosts that the document tells: where it has a field for one, and where a command line or a
-    /// plan has an address.
+    /// Finds the names of hosts in the document: in fields for host names, and in addresses of a command line or a
+    /// plan.
     pub fn of(document: &Document) -> Self {
         let mut names = Vec::new();
         let value = serde_json::to_value(document).unwrap_or_default();
@@ -98,12 +98,12 @@ impl Redactor {
         redactor
     }
 
-    /// A name, perhaps with a port or options behind it.
+    /// Adds the name of a host from a text that may have a port or options behind the name.
     fn host(&mut self, text: &str) {
         let end = text.find([':', ',', '/', ' ']).unwrap_or(text.len());
         let name = text[..end].trim_matches('.').to_ascii_lowercase();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        // Of addresses others take care; a name without a letter is none.
+        // Addresses are hidden elsewhere. A text without a letter is not a name.
         let letters = name.chars().any(|c| c.is_ascii_alphabetic());
         if name.len() < 2 || !letters || !name.chars().all(plain) || name == "localhost" {
             return;
@@ -113,7 +113,7 @@ impl Redactor {
         }
         self.count += 1;
         let shown = format!("host-{}", self.count);
-        // Its first part alone is as telling.
+        // The first part of the name alone also identifies the host.
         let first = name.split('.').next().unwrap_or_default().to_owned();
         if first.len() >= 3 && first != name && !self.hosts.iter().any(|(known, _)| *known == first) {
             self.hosts.push((first, shown.clone()));
@@ -121,7 +121,7 @@ impl Redactor {
         self.hosts.push((name, shown));
     }
 
-    /// As what a user is shown.
+    /// Returns the replacement of a user's name.
     fn user(&mut self, name: &str) -> String {
         let count = self.users.len() + 1;
         let shown = self
@@ -131,10 +131,10 @@ impl Redactor {
         shown.clone()
     }
 
-    /// The document without these.
+    /// Returns the document without names and addresses.
     pub fn document(&mut self, document: &Document) -> Document {
         let mut shown = document.clone();
-        // The folder of the program says whose it is.
+        // The folder of the program may name its user.
         if let Some(program) = shown.command.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
         }
@@ -155,7 +155,7 @@ impl Redactor {
         }
     }
 
-    /// A text without these.
+    /// Returns a text without names and addresses.
     pub fn text(&mut self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut rest = text;
@@ -175,7 +175,7 @@ impl Redactor {
         shown
     }
 
-    /// What begins here and is hidden: its bytes, and what is shown.
+    /// Returns the length in bytes of something to hide at the start of `rest`, and its replacement.
     fn found(&mut self, rest: &str, before: Option<char>) -> Option<(usize, String)> {
         if let Some(home) = HOMES.into_iter().find(|home| rest.starts_with(home)) {
             let name = user_at(&rest[home.len()..]);
@@ -194,7 +194,7 @@ impl Redactor {
         if before == Some('_') {
             return self.address(rest, before).or_else(|| self.name(rest));
         }
-        // Names that udev makes of a MAC address.
+        // Names that udev makes from a MAC address.
         if let Some(digits) = rest.strip_prefix("enx").and_then(|more| more.get(..12))
             && digits.bytes().all(|b| b.is_ascii_hexdigit())
         {
@@ -205,7 +205,7 @@ impl Redactor {
         found.or_else(|| self.whole_name(rest, before))
     }
 
-    /// A user's name before an `@` with a host behind it, as `ssh` is given them.
+    /// Finds a user's name before an `@` with a host behind it, in the form that `ssh` takes.
     fn login(&mut self, rest: &str) -> Option<(usize, String)> {
         let part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let (name, host) = rest.split_once('@')?;
@@ -219,7 +219,7 @@ impl Redactor {
         Some((name.len(), self.user(name)))
     }
 
-    /// A name that is known to be a host's or a user's.
+    /// Finds a known name of a host or a user.
     fn name(&self, rest: &str) -> Option<(usize, String)> {
         let ends = |length: usize, more: bool| {
             let after = rest.get(length..).and_then(|after| after.chars().next());
@@ -229,7 +229,7 @@ impl Redactor {
             let here = rest
                 .get(..name.len())
                 .is_some_and(|here| here.eq_ignore_ascii_case(name));
-            // A short one may be part of a word that is nobody's name.
+            // A short name may also be part of an ordinary word.
             here && ends(name.len(), name.len() > 3)
         });
         let user = || {
@@ -241,8 +241,8 @@ impl Redactor {
             .or_else(|| user().map(|(name, shown)| (name.len(), shown.clone())))
     }
 
-    /// A host's whole name that nothing has told of: three parts or more with dots between, or a last part that only
-    /// names of hosts have.
+    /// Finds a full host name that is not known from elsewhere: three parts or more with dots between, or a last part
+    /// that only names of hosts have.
     fn whole_name(&mut self, rest: &str, before: Option<char>) -> Option<(usize, String)> {
         let part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         if matches!(before, Some('.' | '-')) || !rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -263,7 +263,7 @@ impl Redactor {
         found.map(|(name, shown)| (name.len(), shown.clone()))
     }
 
-    /// The longest address that begins here.
+    /// Finds the longest address that begins here.
     fn address(&mut self, rest: &str, before: Option<char>) -> Option<(usize, String)> {
         if before == Some('.') || !rest.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') {
             return None;
@@ -292,9 +292,9 @@ impl Redactor {
                 return Some((length, self.mac(text)));
             }
             match text.parse::<IpAddr>() {
-                // A bare :: stands for much else.
+                // A bare `::` has many other meanings.
                 Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) | Err(_) => {}
-                // So do a word and two colons.
+                // So has a word with two colons.
                 Ok(IpAddr::V6(_)) if glued(length) && (torn(length) || !looks_like_ipv6(text)) => {}
                 Ok(ip) => {
                     let count = self.ips.len() + 1;
@@ -317,8 +317,8 @@ impl Redactor {
     }
 }
 
-/// Six pairs of digits with colons or hyphens between them; three groups of four with dots; or twelve digits, of which
-/// one is a letter or the first is 0: no number has either.
+/// Returns whether a text is a MAC address: six pairs of digits with colons or hyphens between them; three groups of
+/// four with dots; or twelve digits, of which one is a letter or the first is 0. No number has either.
 fn is_mac(text: &str) -> bool {
     let groups = |by: char, count: usize| {
         let digits = |text: &str| text.len() == 12 / count && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -335,13 +335,14 @@ fn is_mac(text: &str) -> bool {
     }
 }
 
-/// Whether it has a first group of three digits or more, and a digit that is no letter: no path of a program has.
+/// Returns whether the first group has three digits or more, and the text has a digit that is not a letter: no path of
+/// a program has both.
 fn looks_like_ipv6(text: &str) -> bool {
     let first = text.split(':').next().unwrap_or_default();
     first.len() >= 3 && text.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// Names that the words of a command line give as addresses.
+/// Adds the names that the words of a command line give as addresses.
 fn addressed<'w>(mut words: impl Iterator<Item = &'w str>, into: &mut Vec<String>) {
     while let Some(word) = words.next() {
         let (option, value) = match word.split_once('=') {
@@ -356,7 +357,7 @@ fn addressed<'w>(mut words: impl Iterator<Item = &'w str>, into: &mut Vec<String
     }
 }
 
-/// Texts of fields that hold a host's name.
+/// Adds the texts of fields that contain a host's name.
 fn named(value: &Value, key: &str, into: &mut Vec<String>) {
     let of_host = |key: &str| {
         let host = key.contains("hostname") || key.contains("host_name") || key == "host";
@@ -364,7 +365,7 @@ fn named(value: &Value, key: &str, into: &mut Vec<String>) {
     };
     match value {
         Value::String(text) if of_host(key) => into.push(text.clone()),
-        // A row of what differs between results begins with the name of the field.
+        // A row of the differences between results begins with the name of the field.
         Value::Array(row) if row.first().and_then(Value::as_str).is_some_and(of_host) => {
             let field = row[0].as_str().unwrap_or_default();
             row[1..].iter().for_each(|value| named(value, field, into));

@@ -1,4 +1,4 @@
-//! `mpps report`: the page of files that are there.
+//! `mpps report`: makes a page from existing files.
 
 use super::{Document, Found, RESULT, beside, files_from, find, redact, runs};
 use crate::page::{self, Source};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the longest result that is read.
 const LONGEST: u64 = 64 << 20;
-/// Rows of a run, in its folder.
+/// Name of the file with the rows of a run, in the folder of the run.
 const ROWS: &str = "rows.csv";
 const ENDINGS: &str = ".html, .md or .json, or in none: a folder for all files";
 
-/// Writes the page (`.html`), the text (`.md`), the record (`.json`), or, to a name without an ending, a folder with
-/// all of these, a CSV per table and an SVG per chart. `files`: `result.json` of tests, or JSON summaries of runs, each
-/// with the CSV of its run if that is given too; a folder stands for those in it. `hidden`: without names and
-/// addresses.
+/// Writes the page (`.html`), the text (`.md`) or the record (`.json`). To a name without an ending it writes a folder
+/// with all of these, a CSV per table and an SVG per chart. `files` are `result.json` of tests, or JSON summaries of
+/// runs, each with the CSV of its run if that is given too. A folder stands for the files in it. `hidden` leaves out
+/// names and addresses.
 ///
 /// # Errors
 /// When a file can't be read or is malformed, files don't belong together, or `out` has another ending, is a folder
@@ -62,15 +62,15 @@ pub fn report(files: &[PathBuf], out: &Path, hidden: bool) -> Result<(), ReportE
     target.write_bytes(text.as_bytes())
 }
 
-/// The things that `mpps plot` draws.
+/// Input of `mpps plot`.
 pub(crate) enum Drawn {
-    /// Rows of runs, in these files.
+    /// Files with rows of runs.
     Rows(Vec<PathBuf>),
-    /// The charts of a test, or of several.
+    /// Charts of one or several tests.
     Charts(Box<Document>),
 }
 
-/// Finds it: rows of runs, `result.json` of tests, or folders with either.
+/// Finds the input: rows of runs, `result.json` of tests, or folders with either.
 ///
 /// # Errors
 /// When a file can't be read, or both are given.
@@ -104,7 +104,7 @@ fn has_ending(file: &Path, ending: &str) -> bool {
     file.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending))
 }
 
-/// How tables and legends name results of tests: by their folders, where they have the name of all results.
+/// Returns the names of test results in tables and legends: their folders, if the files have the usual name of results.
 fn labels(given: &[PathBuf]) -> Vec<String> {
     let short = |path: &PathBuf| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -121,7 +121,7 @@ fn labels(given: &[PathBuf]) -> Vec<String> {
     labels
 }
 
-/// The results in the folder of a test or a run (`--out DIR`); a file is itself.
+/// Returns the results in the folder of a test or a run (`--out DIR`); for a file the file itself.
 fn of_folder(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -131,7 +131,7 @@ fn of_folder(path: &Path) -> Result<Vec<PathBuf>, ReportError> {
         let want = format!("no {RESULT} is in this folder: want one that --out DIR made, or a file of results");
         return Err(ReportError::malformed(path, want));
     }
-    // A run has its rows beside it; of a test the result is all.
+    // A run has its rows beside it; the result of a test is complete.
     let is_run = contents(&result).is_ok_and(|bytes| matches!(find(&bytes), Ok(Found::Run(_))));
     let rows = Some(path.join(ROWS)).filter(|rows| is_run && rows.is_file());
     Ok([result].into_iter().chain(rows).collect())
@@ -191,10 +191,10 @@ fn read(given: &[PathBuf]) -> Result<(Document, Vec<Source>), ReportError> {
     Ok((runs::document(&all), sources))
 }
 
-/// The contents of a file: a regular one, and not without end.
+/// Returns the contents of a regular file of limited length.
 fn contents(path: &Path) -> Result<Vec<u8>, ReportError> {
     let failed = |e: io::Error| ReportError::io("read", path, e);
-    // What is no file keeps nobody waiting.
+    // Checked first: opening a FIFO would wait.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(ReportError::malformed(path, "no regular file: want a file of results"));
     }

@@ -1,22 +1,22 @@
-//! Numbers of a table's column or of an axis as people read them: one unit for all of them, told once.
+//! Numbers of a table's column or of an axis as people read them. All of them have one unit, which is shown once.
 
 use super::{Column, Document, Table, Unit};
 use crate::plot::scale::prefix;
 use crate::units::{count, percent};
 use serde_json::{Value, json};
 
-/// How the numbers of a column or an axis are shown.
+/// Unit in which the numbers of a column or an axis are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    /// What numbers are divided by.
+    /// Divisor of the numbers.
     pub(crate) divide: f64,
-    /// The unit's name with its prefix; empty where there is none.
+    /// Name of the unit with its prefix; empty if there is none.
     pub(crate) name: &'static str,
     pub(crate) unit: Unit,
 }
 
 impl Shown {
-    /// For numbers of which `typical` is one: its unit is the one in which it is 1 or more.
+    /// Returns the unit in which `typical` is 1 or more.
     pub(crate) fn of(unit: Unit, typical: f64) -> Self {
         let top = typical.abs();
         let named = |names: [&'static str; 4]| {
@@ -44,8 +44,8 @@ impl Shown {
         Self { divide, name, unit }
     }
 
-    /// For the columns of a table: those of one kind share a unit, so that they can be compared, unless one is far
-    /// beyond the others.
+    /// Returns the units of a table's columns. Columns of one kind share a unit, so that they can be compared, unless
+    /// one has far larger numbers than the others.
     pub(crate) fn of_table(table: &Table) -> Vec<Self> {
         let typical: Vec<f64> = (0..table.columns.len())
             .map(|i| middle(table.rows.iter().filter_map(|row| row.get(i))))
@@ -65,7 +65,7 @@ impl Shown {
         table.columns.iter().zip(&typical).map(shown).collect()
     }
 
-    /// A heading with the unit behind it.
+    /// Returns a heading with the unit behind it.
     pub(crate) fn heading(&self, title: &str) -> String {
         match self.name {
             "" => headed(title),
@@ -73,7 +73,7 @@ impl Shown {
         }
     }
 
-    /// A number, without its unit.
+    /// Returns a number, without its unit.
     pub(crate) fn number(&self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -92,7 +92,7 @@ impl Shown {
         }
     }
 
-    /// A cell of a table.
+    /// Returns a cell of a table.
     pub(crate) fn cell(&self, value: &Value) -> String {
         match value {
             Value::Null => "–".to_owned(),
@@ -110,7 +110,7 @@ impl Shown {
     }
 }
 
-/// Lines and tables of a document as people read them, for a page that shows texts only.
+/// Returns lines and tables of a document as texts, for a page that shows texts only.
 pub fn shown(document: &Document) -> Value {
     let table = |table: &Table| {
         let units = Shown::of_table(table);
@@ -132,15 +132,15 @@ pub fn shown(document: &Document) -> Value {
     })
 }
 
-/// Whether a column holds words, and not numbers.
+/// Returns whether a column contains words rather than numbers.
 fn texts(table: &Table, at: usize, column: &Column) -> bool {
     column.unit == Unit::Plain && table.rows.iter().filter_map(|row| row.get(at)).any(Value::is_string)
 }
 
-/// Rows of a table that [`shown`] tells.
+/// Most rows of a table in [`shown`].
 const ROWS_SHOWN: usize = 100;
 
-/// A heading, a label or a sentence with a large letter first, if it begins with a word and not with a name.
+/// Returns a heading, a label or a sentence with a capital first letter, if it begins with a word rather than a name.
 pub fn headed(text: &str) -> String {
     let word = text
         .split(' ')
@@ -154,10 +154,10 @@ pub fn headed(text: &str) -> String {
     format!("{}{}", text[..1].to_ascii_uppercase(), &text[1..])
 }
 
-/// How far apart numbers in the same unit may be.
+/// Largest ratio of numbers that share a unit.
 const FAR: f64 = 2000.0;
 
-/// The middle one of these numbers, so that one outlier does not hide the others' digits; 0 where there is none.
+/// Returns the middle one of these numbers, so that one outlier does not hide the others' digits; 0 if there is none.
 fn middle<'v>(values: impl Iterator<Item = &'v Value>) -> f64 {
     let mut sizes: Vec<f64> = values.filter_map(Value::as_f64).map(f64::abs).collect();
     sizes.retain(|size| size.is_finite() && *size > 0.0);
@@ -165,7 +165,7 @@ fn middle<'v>(values: impl Iterator<Item = &'v Value>) -> f64 {
     sizes.get(sizes.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Without the digits that nobody needs.
+/// Returns a number without needless digits.
 fn plain(value: f64) -> String {
     if value.abs() >= 1e15 || (value != 0.0 && value.abs() < 1e-6) {
         return format!("{value:.3e}");
@@ -180,14 +180,14 @@ fn whole(value: f64) -> String {
     }
     let sign = if value <= -0.5 { "-" } else { "" };
     let text = count(value.abs().round() as u64);
-    // A mean of counts.
+    // A fractional count is a mean.
     if value.fract() != 0.0 && value.abs() < 1000.0 {
         return plain((value * 100.0).round() / 100.0);
     }
     format!("{sign}{text}")
 }
 
-/// Four digits, thousands apart.
+/// Returns a number with four digits, and thousands separated.
 fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,8 +1,8 @@
-//! Plain lines: one for each second of the run, made of the rows of that second.
+//! Plain lines: one for each second of the run, made from the rows of that second.
 //!
-//! What became of a packet stands in the row in which it was sent, so a line covers the same packets from end to end.
-//! It comes once its rows have closed: after the settle time. Until then lines tell what was counted, and that the loss
-//! is not known.
+//! The row in which a packet was sent also records its fate, so a line covers the same packets from end to end. A line
+//! is printed when its rows have closed: after the settle time. Until then lines show the counts so far, and that the
+//! loss is not known yet.
 
 use super::latency;
 use crate::units::{count, percent, pps};
@@ -10,26 +10,26 @@ use mpps_stats::{Histogram, Latency, MIN_PERIOD_NS, Row, Snapshot, Workload};
 use std::collections::VecDeque;
 
 const SECOND: u64 = 1_000_000_000;
-/// Columns of the time: those of `99999-100000 s` and of `0.012-0.013 s`.
+/// Columns of the time: as wide as `99999-100000 s` and `0.012-0.013 s`.
 const AT: usize = 14;
-/// Lines kept for a reader that takes none.
+/// Most lines kept for a reader that takes none.
 const KEPT: usize = 64;
-/// No line of rows for so long: what was counted is told instead, ns.
+/// Longest time without a line of rows before a line with the counts so far is printed, ns.
 const PATIENCE: u64 = 1_500_000_000;
 
-/// Makes lines of rows.
+/// Makes lines from rows.
 pub(super) struct Lines {
     span: Option<Span>,
-    /// Latencies of the span at hand.
+    /// Latencies of the current span.
     histogram: Histogram,
     ready: VecDeque<String>,
-    /// When what was counted is told, unless rows have closed before.
+    /// Time of the next line with the counts so far, unless rows close before.
     next_count_ns: u64,
-    /// Then, and packets sent and received by then, when it was told last.
+    /// Time of the last line with the counts so far, and packets sent and received by then.
     counted: (u64, u64, u64),
     /// Columns of the lines.
     pub(super) of: Columns,
-    /// Where packets go in several ways: the name of each, and what was sent in it and lost, in the span at hand.
+    /// Name of each direction, and packets sent and lost in the current span; empty if there is only one direction.
     ways: Vec<(&'static str, u64, i64)>,
 }
 
@@ -47,9 +47,9 @@ impl Columns {
             Workload::Send => (Some("sent"), None, None),
             Workload::SendRecv => (Some("sent"), Some("received"), Some("lost")),
             Workload::Drop => (None, Some("received"), Some("lost")),
-            // Packets that came and were not passed on.
+            // `lost` stands for packets that arrived and were not passed on.
             Workload::Reflect | Workload::Forward => (Some("sent"), Some("received"), Some("not sent")),
-            // Packets that the filter took, and those of them that the writer took.
+            // Packets that the filter took, and the part of them that the writer took.
             Workload::Capture => (Some("taken"), Some("kept"), Some("lost")),
         };
         Self { sent, received, lost }
@@ -66,7 +66,7 @@ struct Span {
     lost: i64,
     dropped: u64,
     latency: Latency,
-    /// No row of it is missing, and its histograms were told.
+    /// Whether no row of the span is missing, and its histograms have arrived.
     whole: bool,
 }
 
@@ -89,7 +89,7 @@ impl Lines {
         self.ways = names.iter().map(|name| (*name, 0, 0)).collect();
     }
 
-    /// A row of one way: it comes before that of all.
+    /// Adds a row of one direction; it comes before the row of all directions.
     pub(super) fn row_of_way(&mut self, way: usize, row: &Row) {
         if self.span.as_ref().is_some_and(|span| span.whole) {
             self.end_span();
@@ -119,7 +119,7 @@ impl Lines {
             all.max = all.max.max(new.max);
             all.count += new.count;
         }
-        // Histograms close with the last row of their period: a line ends there, too.
+        // Histograms close with the last row of their period, so a line ends there too.
         let period = MIN_PERIOD_NS.div_ceil(row.length_ns.max(1));
         span.whole = span.to_ns / SECOND > span.from_ns / SECOND && (row.index + 1).is_multiple_of(period);
     }
@@ -130,7 +130,7 @@ impl Lines {
         }
     }
 
-    /// The lines that are due, each ended.
+    /// Returns the lines that are due, each with its end of line.
     pub(super) fn due(&mut self, s: &Snapshot) -> String {
         if self.span.as_ref().is_some_and(|span| span.whole) {
             self.end_span();
@@ -156,7 +156,7 @@ impl Lines {
         self.ready.drain(..).collect()
     }
 
-    /// The lines that are left, the last of which may cover less than a second.
+    /// Returns the remaining lines. The last of them may cover less than a second.
     pub(super) fn rest(&mut self) -> String {
         self.end_span();
         self.ready.drain(..).collect()
@@ -187,7 +187,7 @@ impl Lines {
 impl Span {
     fn line(&self, columns: Columns) -> String {
         let rate = |packets: u64| pps(packets as f64 / (self.to_ns - self.from_ns).max(1) as f64 * 1e9);
-        // A receiver that knows no sender has no tx: its loss is of what should have come.
+        // A receiver that knows no sender has no tx: its loss is a share of the packets that should have arrived.
         let lost = self.lost.max(0);
         let base = if self.tx > 0 {
             self.tx as f64
@@ -215,7 +215,7 @@ impl Span {
     }
 }
 
-/// A stretch of time: `2-3 s`, `9.0-9.5 s`, `0.012-0.013 s`.
+/// Returns a stretch of time: `2-3 s`, `9.0-9.5 s`, `0.012-0.013 s`.
 pub(crate) fn span(from_ns: u64, to_ns: u64) -> String {
     let exact = |&decimals: &usize| {
         let step = 10u64.pow(9 - decimals as u32);

@@ -6,13 +6,13 @@ use serde_json::Value;
 /// First characters of formulas in common spreadsheets.
 const FIRST: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
-/// A text that spreadsheets take for no formula: a name or a command may begin as one does.
+/// Returns a text that spreadsheets don't take for a formula: a name or a command may begin like one.
 fn as_text(text: &str) -> String {
     let formula = text.starts_with(FIRST) && text.parse::<f64>().is_err();
     if formula { format!("'{text}") } else { text.to_owned() }
 }
 
-/// The table, under the keys of its columns. A cell is empty where there is no value.
+/// Returns the table as CSV, with the keys of its columns in the first line. A cell is empty if there is no value.
 pub fn csv(table: &Table) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let cell = |value: &Value| match value {
@@ -26,7 +26,7 @@ pub fn csv(table: &Table) -> String {
         cells.collect::<Vec<_>>()
     });
     for row in std::iter::once(keys.collect()).chain(rows) {
-        // A Vec takes everything, and each row has as many cells as the first.
+        // Writing to a Vec does not fail, and each row has as many cells as the first.
         let _ = writer.write_record(&row);
     }
     let bytes = writer.into_inner().unwrap_or_default();

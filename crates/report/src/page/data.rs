@@ -1,4 +1,4 @@
-//! The charts as the page's script draws them.
+//! The charts in the form that the page's script draws.
 
 use super::Much;
 use crate::chart::{Placed, rank, shapes, style};
@@ -18,7 +18,7 @@ impl Data {
     }
 }
 
-/// What the script gets to know; `None` where it has nothing to draw.
+/// Returns the data for the script; `None` if no chart can be drawn by it.
 pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
     let mut names = Vec::new();
     let mut charts = Vec::new();
@@ -34,7 +34,8 @@ pub(super) fn charts(document: &Document, much: Much) -> Option<Data> {
     (!names.is_empty()).then_some(Data { value, names })
 }
 
-/// A chart whose lines have one value for each place, in order: others are a static picture.
+/// Returns a chart for the script, if all of its lines have one value per place, in order. Other charts stay static
+/// pictures.
 fn drawable(chart: &Chart) -> Option<Value> {
     let values = |y: bool| {
         let points = chart.series.iter().flat_map(|s| &s.points);
@@ -86,10 +87,10 @@ fn drawable(chart: &Chart) -> Option<Value> {
     }))
 }
 
-/// `whole`: there are no halves of what it counts.
+/// Returns an axis for the script. `whole`: the axis counts things that have no halves.
 fn axis(axis: &Axis, placed: &Placed, whole: bool) -> Value {
     let (from, to) = placed.range();
-    // Points have seven digits: none of them is to be beyond the end.
+    // Points have seven digits: none of them must lie beyond the end of the axis.
     let more = (to - from) * 1e-6;
     let names = match axis.scale {
         Scale::Category => placed.ticks.iter().map(|tick| tick.label.clone()).collect(),
@@ -113,7 +114,7 @@ fn axis(axis: &Axis, placed: &Placed, whole: bool) -> Value {
     })
 }
 
-/// Seven digits: more can't be seen, and a page has to stay small. A whole number is written as one.
+/// Rounds to seven digits: more can't be seen, and the page must stay small. A whole number is written as one.
 fn rounded(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         return (value as i64).into();

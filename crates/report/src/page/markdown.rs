@@ -1,4 +1,4 @@
-//! The same in Markdown, for trackers that show no HTML.
+//! The page in Markdown, for trackers that show no HTML.
 
 use super::parts::{TRIALS, facts};
 use super::{Source, by_size, command_line, incomplete, no_device, reason_first, title, when};
@@ -8,10 +8,10 @@ use crate::escape::is_hidden;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Rows of a table: beyond, its CSV is for machines.
+/// Most rows of a table. Longer tables are complete in their CSV.
 const ROWS: usize = 200;
 
-/// `report.md`: the same as on the page, pictures as files beside it. Trials are in `trials.csv`.
+/// Returns `report.md`: the contents of the page, with pictures as files beside it. Trials are in `trials.csv`.
 pub fn markdown(document: &Document, sources: &[Source]) -> String {
     let mut text = format!("# {}\n\n{}\n\n", plain(title(document)), plain(&when(document)));
     let mut put = |more: &str| text.push_str(more);
@@ -121,7 +121,7 @@ fn table(table: &Table) -> String {
     let column = |i: usize| table.rows.iter().filter_map(move |row| row.get(i));
     let shown = Shown::of_table(table);
     for (unit, column) in shown.iter().zip(&table.columns) {
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = write!(text, " {} |", plain(&unit.heading(&column.title)));
     }
     text.push_str("\n|");
@@ -143,7 +143,7 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// A text on one line, in which nothing is markup.
+/// Returns a text on one line, with all markup escaped.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.trim().chars() {
@@ -151,7 +151,7 @@ fn plain(text: &str) -> String {
             '\n' | '\t' | '\r' => plain.push(' '),
             c if is_hidden(c) => plain.push('\u{fffd}'),
             '\\' | '`' | '*' | '[' | ']' | '<' | '|' | '~' => plain.extend(['\\', c]),
-            // Entities, and names of people and issues that trackers make links of.
+            // Entities, and characters from which trackers make links to people and issues.
             '&' => plain.push_str("&amp;"),
             '#' if plain.is_empty() => plain.push_str("\\#"),
             c => plain.push(c),
@@ -160,12 +160,12 @@ fn plain(text: &str) -> String {
     plain
 }
 
-/// A text on its own lines.
+/// Returns a text with its own line breaks.
 fn lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("  \n")
 }
 
-/// A block of code, behind more back quotes than there are in it.
+/// Returns a block of code. Its fence has more back quotes than any run of them in the text.
 fn block(text: &str) -> String {
     let mut most = 0;
     let mut here = 0;

@@ -1,8 +1,7 @@
-//! One page that holds a whole result and needs nothing else: no network, no fonts, no other file. The answer
-//! comes first, then what it deviates in, then pictures and tables, and at the end all that another would need to
-//! repeat it.
+//! One page that contains a whole result and needs nothing else: no network, no fonts, no other file. The answer comes
+//! first, then its deviations, then pictures and tables, and at the end everything that others need to repeat the test.
 //!
-//! Everything that is not written here goes through [`escape`] or, for scripts, through [`script_safe`].
+//! All text from elsewhere goes through [`escape`] or, for scripts, through [`script_safe`].
 
 mod csv;
 mod data;
@@ -24,27 +23,27 @@ use std::fmt::Write;
 
 /// uPlot 1.6.32 by Leon Sorokin, MIT: `uplot/LICENSE`.
 pub const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
-/// Its style.
+/// Style of uPlot.
 pub const UPLOT_STYLE: &str = include_str!("uplot/uPlot.min.css");
-/// Its licence.
+/// Licence of uPlot.
 pub const UPLOT_LICENCE: &str = include_str!("uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("style.css");
 
-/// Bytes of the largest page, with some room: trackers take 500 kB.
+/// Largest size of a page in bytes, with some room: trackers take 500 kB.
 const LARGEST: usize = 480_000;
 
 /// A file that a page was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
     /// SHA-256 of its contents, in hexadecimal digits.
     pub sha256: String,
 }
 
 impl Source {
-    /// Of a file with these contents.
+    /// Returns the source of a file with these contents.
     pub fn of(name: &str, contents: &[u8]) -> Self {
         Self {
             name: name.to_owned(),
@@ -53,20 +52,20 @@ impl Source {
     }
 }
 
-/// How much of a document goes onto its page.
+/// Limits on the parts of a document that are shown on its page.
 #[derive(Clone, Copy, Debug)]
 struct Much {
-    /// Points of a series.
+    /// Most points of a series.
     points: usize,
-    /// Rows of a table.
+    /// Most rows of a table.
     rows: usize,
-    /// Characters of a text.
+    /// Most characters of a text.
     text: usize,
-    /// Tables, charts, series, entries of lists.
+    /// Most tables, charts, series and list entries.
     parts: usize,
 }
 
-/// From all that anybody looks at, down to what always fits.
+/// Limits in the order in which they are tried: from all that a reader would look at, down to what always fits.
 const MUCH: [Much; 6] = [
     Much {
         points: 2000,
@@ -106,7 +105,7 @@ const MUCH: [Much; 6] = [
     },
 ];
 
-/// The page of a document that was read from, or written to, these files.
+/// Returns the page of a document that was read from, or written to, these files.
 pub fn html(document: &Document, sources: &[Source]) -> String {
     let mut page = String::new();
     for much in MUCH {
@@ -162,7 +161,7 @@ fn composed(document: &Document, sources: &[Source], much: Much) -> String {
     part.text
 }
 
-/// JSON that can stand in a script element: nothing in it ends that element or begins a comment.
+/// Returns JSON that can be put into a script element: no text in it ends that element or begins a comment.
 fn script_safe(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e")
 }
@@ -173,7 +172,7 @@ fn base64_hash(text: &str) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -186,7 +185,7 @@ fn title(document: &Document) -> &str {
     }
 }
 
-/// The line below the title: which test, when, how long.
+/// Returns the line below the title: name, time and duration of the test.
 fn when(document: &Document) -> String {
     let mut parts = vec![document.test.clone()];
     let (date, time) = (document.started.get(..10), document.started.get(11..19));
@@ -202,10 +201,10 @@ fn when(document: &Document) -> String {
     parts.join(" · ")
 }
 
-/// Why a result is not whole, if it is not.
+/// Returns the reason why a result is not complete, if it is not.
 fn incomplete(document: &Document) -> Option<String> {
     let why = document.incomplete.as_deref().unwrap_or("no reason is given");
-    // A run is whole and may not be valid: its reason says which.
+    // A complete run may still not be valid: its reason says which of the two it is.
     let mut letters = why.chars();
     let sentence = match (document.test.as_str(), letters.next()) {
         ("run", Some(first)) if why.starts_with("not valid") || why.starts_with("interrupted") => {
@@ -217,7 +216,7 @@ fn incomplete(document: &Document) -> Option<String> {
     (!document.complete).then_some(sentence)
 }
 
-/// Reasons of several frame sizes, `64 bytes: …; 512 bytes: …`, each by itself: one paragraph of all is not read.
+/// Splits the reasons of several frame sizes, `64 bytes: …; 512 bytes: …`: nobody reads them in one paragraph.
 fn by_size(why: &str) -> Vec<&str> {
     let of_a_size = |text: &str| {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -234,7 +233,7 @@ fn by_size(why: &str) -> Vec<&str> {
     lines
 }
 
-/// A text in which no line ends between a number and its unit.
+/// Returns a text in which no line breaks between a number and its unit.
 fn kept_together(text: &str) -> String {
     let mut all = String::with_capacity(text.len());
     let mut digit = false;
@@ -255,12 +254,12 @@ fn kept_together(text: &str) -> String {
 
 const UNITS: [&str; 7] = ["%", "ns", "µs", "ms", "s", "bytes", "packets"];
 
-/// Whether that a result is not whole comes before its numbers: those of a run that is not valid can't be believed.
+/// Returns whether the reason comes before the numbers: the numbers of a run that is not valid can't be trusted.
 fn reason_first(document: &Document) -> bool {
     document.test == "run"
 }
 
-/// What the test found, and how far that goes.
+/// Writes the result of the test, and the limits of that result.
 fn answer(part: &mut Part, document: &Document) {
     part.put(format_args!(
         "<h1>{}</h1>\n<p class=\"sub\">{}</p>\n",
@@ -299,7 +298,7 @@ fn answer(part: &mut Part, document: &Document) {
     part.list("Deviations", &document.deviations);
 }
 
-/// What was measured, by what, how.
+/// Writes the circumstances of the measurement.
 fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     part.definitions(&document.definitions);
     part.heading("Device under test");
@@ -336,7 +335,7 @@ fn circumstances(part: &mut Part, document: &Document, sources: &[Source]) {
     }
 }
 
-/// What stands in place of the device's description.
+/// Returns the text that replaces a missing description of the device.
 fn no_device(document: &Document) -> &'static str {
     match document.test.as_str() {
         "run" | "compare" => "Not given.",
@@ -344,7 +343,7 @@ fn no_device(document: &Document) -> &'static str {
     }
 }
 
-/// A command line as it can be typed.
+/// Returns a command line in a form that can be typed.
 fn command_line(words: &[String]) -> String {
     let words: Vec<_> = words.iter().map(|word| crate::plot::about::quoted(word)).collect();
     words.join(" ")

@@ -11,18 +11,18 @@ use std::fmt::{Arguments, Write};
 
 /// Name of the table that holds every trial.
 pub(super) const TRIALS: &str = "trials";
-/// Rows of the table that stands for a chart without one of its own.
+/// Most rows of the table that replaces a chart without a table of its own.
 const CHART_ROWS: usize = 60;
 /// Characters of the longest name of a series or an axis.
 const LONGEST_LABEL: usize = 300;
-/// Columns from which on a table is printed small.
+/// Number of columns from which on a table is printed small.
 const DENSE: usize = 9;
-/// Rows up to which a table is not parted between two sheets of paper.
+/// Most rows of a table that is not split between two sheets of paper.
 const SHORT: usize = 20;
-/// Characters from which on a column of texts has some width for itself.
+/// Number of characters from which on a column of texts has a minimum width.
 const LONG: usize = 28;
 
-/// The page as it is written.
+/// The page while it is written.
 pub(super) struct Part {
     pub(super) text: String,
     pub(super) much: Much,
@@ -37,11 +37,11 @@ impl Part {
     }
 
     pub(super) fn put(&mut self, text: Arguments) {
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = self.text.write_fmt(text);
     }
 
-    /// No more of a text than goes onto the page.
+    /// Returns a text, cut to the length that the page allows.
     pub(super) fn short(&self, text: &str) -> String {
         shorten(text, self.much.text)
     }
@@ -75,7 +75,7 @@ impl Part {
         self.put(format_args!("</dl>\n"));
     }
 
-    /// An object's fields, those of objects within it too.
+    /// Writes the fields of an object, and those of objects within it.
     pub(super) fn facts(&mut self, heading: &str, value: &Value) {
         let facts = facts(value);
         if facts.is_empty() {
@@ -90,7 +90,7 @@ impl Part {
         self.put(format_args!("</tbody></table></div>\n"));
     }
 
-    /// Tables and pictures: each table with the chart of its name, then the other charts, then all trials.
+    /// Writes tables and pictures: each table with the chart of its name, then the other charts, then all trials.
     pub(super) fn findings(&mut self, document: &Document, live: &dyn Fn(&str) -> bool) {
         let (tables, charts) = (&document.tables, trimmed(&document.charts, self.much));
         if tables.is_empty() && charts.is_empty() {
@@ -132,8 +132,8 @@ impl Part {
         self.put(format_args!(
             "<figure id=\"chart-{id}\">\n<figcaption>{title}</figcaption>\n"
         ));
-        // The style gives each the size of its column, and shows one. Where a policy forbids styles (Jenkins shows
-        // reports so) the attributes do.
+        // The style gives each picture the size of its column, and shows one of the two. If a policy forbids styles
+        // (Jenkins shows reports with one), the attributes do that.
         for (class, look, more) in [("wide", Look::WIDE, ""), ("narrow", Look::NARROW, " display=\"none\"")] {
             let svg = drawn(chart, &look).replacen("<svg", &format!("<svg class=\"chart\"{more}"), 1);
             self.put(format_args!("<div class=\"{class}\">{}</div>\n", svg.trim_end()));
@@ -208,7 +208,7 @@ impl Part {
     }
 }
 
-/// The charts as far as they go onto the page: no more points, series and words than fit.
+/// Returns the charts cut to what the page allows: fewer points, series and words.
 pub(super) fn trimmed(charts: &[Chart], much: Much) -> Vec<Chart> {
     let short = |text: &mut String| {
         let shown = text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c });
@@ -236,7 +236,7 @@ pub(super) fn trimmed(charts: &[Chart], much: Much) -> Vec<Chart> {
     charts.iter().take(much.parts).map(trimmed).collect()
 }
 
-/// Names and texts of an object's fields, those of objects within it too.
+/// Returns names and texts of an object's fields, and of objects within it.
 pub(super) fn facts(value: &Value) -> Vec<(String, String)> {
     fn add(into: &mut Vec<(String, String)>, prefix: &str, fields: &Map<String, Value>) {
         for (key, value) in fields {
@@ -254,7 +254,7 @@ pub(super) fn facts(value: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// A value of a field. Objects in a list, as goals are, are names and values, one after another.
+/// Returns a value of a field as text. Objects in a list, such as goals, become names and values, one after another.
 fn words(value: &Value) -> String {
     match value {
         Value::Array(all) if all.is_empty() => words(&Value::Null),
@@ -270,7 +270,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// A field within an object of a list: its name without the unit, which stands behind the value.
+/// Returns a field of an object in a list: its name without the unit, which comes after the value.
 fn field(key: &str, value: &Value) -> String {
     let plain = |key: &str| key.replace('_', " ");
     match (value.as_f64(), key.rsplit_once('_')) {
@@ -285,7 +285,7 @@ fn field(key: &str, value: &Value) -> String {
     }
 }
 
-/// The points of a chart, for those who read tables; of long lines, some.
+/// Returns the points of a chart as a table; of long lines, only some points.
 fn as_table(chart: &Chart) -> Table {
     let column = |key: &str, title: &str, unit| Column {
         key: key.to_owned(),

@@ -1,5 +1,5 @@
-//! What a picture says of its run in words: what was run and when. The rows tell when; the JSON summary beside the CSV
-//! (`run.json` of `run.csv`) tells the rest, where it is that of the same run.
+//! The words of a run's picture: workload and time. The rows contain the time. The rest comes from the JSON summary
+//! beside the CSV (`run.json` of `run.csv`), if that is of the same run.
 
 use crate::json::rfc3339;
 use crate::ways::of_both;
@@ -8,21 +8,21 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A line of the CSV is a few hundred bytes.
+/// Longest accepted line of the CSV, bytes. A line has a few hundred bytes.
 pub(super) const LONGEST_LINE: u64 = 64 * 1024;
-/// Digits that a row's time and the summary's share: the rows have them to the µs.
+/// Digits that a row's time and the summary's share: rows have them to the µs.
 pub(super) const SAME: usize = "2026-11-22T11:00:42.123456".len();
 
 /// The words of a picture.
 pub(super) struct About {
     pub(super) title: String,
     pub(super) command: Option<String>,
-    /// Why the run is not valid, if it is not, or why that can't be told.
+    /// Reason why the run is not valid, or why its validity is not known; `None` if it is valid.
     pub(super) warning: Option<String>,
 }
 
 impl About {
-    /// Of the run in this file, called `name`.
+    /// Returns the words of the run in this file, called `name`.
     pub(super) fn of(csv: &Path, name: &str) -> Self {
         let started = started(csv).map(rfc3339);
         let found = started.as_deref().map_or(Ok(None), |started| beside(csv, started));
@@ -71,22 +71,24 @@ impl About {
     }
 }
 
-/// A CSV as it may have come back from another program: with quotes, spaces, other ends of lines, a byte order mark.
+/// Returns a reader of a CSV that another program may have changed: with quotes, spaces, other ends of lines, a byte
+/// order mark.
 pub(super) fn rows_of<R: Read>(from: R) -> csv::Reader<R> {
     csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(from)
 }
 
-/// Time of day of the first row, ns since 1970.
+/// Returns the time of day of the first row, ns since 1970.
 pub(super) fn started(csv: &Path) -> Option<u64> {
     let mut rows = rows_of(File::open(csv).ok()?.take(2 * LONGEST_LINE));
     let column = rows.headers().ok()?.iter().position(|name| name == "start_utc_ns")?;
     rows.records().next()?.ok()?.get(column)?.parse().ok()
 }
 
-/// A summary that is not read; its name.
+/// A summary that is too long to be read; its name.
 struct TooLong(String);
 
-/// The summary beside the CSV, if it is of the run that began then: of one way, where the CSV is.
+/// Returns the summary beside the CSV, if its run began then; for the CSV of one direction, the summary of that
+/// direction.
 fn beside(csv: &Path, started: &str) -> Result<Option<Value>, TooLong> {
     let same_run = |text: String| {
         let summary: Value = serde_json::from_str(&text).ok()?;
@@ -107,7 +109,7 @@ fn beside(csv: &Path, started: &str) -> Result<Option<Value>, TooLong> {
     }))
 }
 
-/// A word of a command line as it can be typed.
+/// Returns a word of a command line in a form that can be typed.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-./:,=@%+[]".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -116,10 +118,10 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Bytes of the longest summary that is read.
+/// Longest summary that is read, bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// The text of a summary: of a file, and not of whatever else may bear its name.
+/// Returns the text of a summary: only regular files are read, not anything else of that name.
 fn read_summary(path: &Path) -> Result<Option<String>, TooLong> {
     let Ok(file) = std::fs::metadata(path) else {
         return Ok(None);

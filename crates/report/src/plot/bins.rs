@@ -1,4 +1,4 @@
-//! What a picture keeps of a run: as many bins as it has columns of pixels.
+//! The data that a picture keeps of a run: as many bins as the picture has columns of pixels.
 
 /// Range and mean of the values that fell into one bin.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub(crate) const P99: usize = 4;
 pub(crate) const P999: usize = 5;
 pub(crate) const MAX: usize = 6;
 
-/// What happened in one column of the picture.
+/// Data of one column of the picture.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bin {
     /// Start and end, s.
@@ -72,31 +72,31 @@ pub(crate) struct Bin {
     pub(crate) rx: f64,
     pub(crate) lost: f64,
     pub(crate) late: f64,
-    /// Packets/s.
+    /// Rates, packets/s.
     pub(crate) tx_rate: Band,
     pub(crate) rx_rate: Band,
-    /// By time of arrival.
+    /// Rate of received packets by time of arrival, packets/s.
     pub(crate) arrival_rate: Band,
-    /// Of single rows.
+    /// Lost and late packets as shares of those sent, per row.
     pub(crate) loss_ratio: Band,
     pub(crate) late_ratio: Band,
-    /// Of the packets that reached this host, those that it dropped.
+    /// Share of the packets that reached this host and were dropped by it.
     pub(crate) drop_ratio: Band,
-    /// ns.
+    /// Latencies, ns, in the order of [`LATENCY`].
     pub(crate) latency: [Band; 7],
 }
 
-/// A run as the picture needs it.
+/// The data of a run that the picture needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) bins: Vec<Bin>,
     pub(crate) rows: u64,
-    /// The last row has no end, and is left out.
+    /// Whether the last row has no end of line, and is left out.
     pub(crate) torn: bool,
-    /// Several rows share a bin.
+    /// Whether several rows share a bin.
     pub(crate) folded: bool,
     pub(crate) percentiles: bool,
-    /// Rows have arrivals, and another number of them than packets sent then that were received.
+    /// Whether rows have arrivals, and their number differs from that of received packets by the time of sending.
     pub(crate) arrivals: bool,
     /// Start of the first row and end of the last, s.
     pub(crate) from: f64,
@@ -112,12 +112,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Rows say when packets arrived; a CSV of an earlier version does not.
+    /// Returns whether rows contain arrival times; a CSV of an earlier version does not.
     pub(crate) fn tells_arrivals(&self) -> bool {
         self.bins.iter().any(|bin| bin.arrival_rate.mean().is_some())
     }
 
-    /// Nothing came back, and nothing was waited for: its loss is not known. Where it was, all is lost.
+    /// Returns whether the run only sent, without waiting for packets: its loss is not known. A run that waited in vain
+    /// has lost all packets.
     pub(crate) fn only_sends(&self) -> bool {
         self.tx > 0.0 && self.rx + self.lost + self.late + self.host_dropped == 0.0
     }

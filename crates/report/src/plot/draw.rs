@@ -10,23 +10,23 @@ use crate::units::{count, elapsed, percent};
 const WIDTH: f64 = 1100.0;
 const LEFT: f64 = 86.0;
 const RIGHT: f64 = 28.0;
-/// Above the first panel: title and totals.
+/// Height above the first panel, for title and totals.
 const TOP: f64 = 72.0;
-/// The command line, where it is known.
+/// Height of the command line, if it is known.
 const COMMAND: f64 = 18.0;
-/// Why the run is not valid.
+/// Height of the reason why the run is not valid.
 const INVALID: f64 = 18.0;
 const WARNING: &str = "#b00020";
-/// Title and legend of a panel.
+/// Height of title and legend of a panel.
 const HEAD: f64 = 26.0;
-/// Between panels.
+/// Height between panels.
 const GAP: f64 = 22.0;
-/// Below the last: time axis.
+/// Height below the last panel, for the time axis.
 const BOTTOM: f64 = 52.0;
 pub(crate) const INK: &str = "#222222";
 pub(crate) const FAINT: &str = "#666666";
 pub(crate) const GRID: &str = "#e3e3e3";
-/// Of the area that data is drawn on.
+/// Colour of the area that data is drawn on.
 pub(crate) const PAPER: &str = "#fcfcfc";
 pub(crate) const FRAME: &str = "#9a9a9a";
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Pixels of the PNG for each unit of the SVG.
 const PNG_SCALE: f32 = 2.0;
 
-/// Lines of a test's answer above its charts.
+/// Most lines of a test's answer above its charts.
 const LINES: usize = 10;
 
 /// Rows of a run, as pictures need them.
@@ -46,7 +46,7 @@ pub fn rows_of(csv: &[u8]) -> Result<Rows, ReportError> {
     Ok(Rows(read::read_bytes(csv)?))
 }
 
-/// When the run of a CSV started, RFC 3339 to the µs; `None` where its rows don't say.
+/// Returns the start of a CSV's run, RFC 3339 to the µs; `None` if its rows don't contain it.
 pub(crate) fn started(csv: &Path) -> Option<String> {
     about::started(csv).map(|ns| crate::json::rfc3339(ns)[..about::SAME].to_owned())
 }
@@ -54,14 +54,14 @@ pub(crate) fn started(csv: &Path) -> Option<String> {
 /// Draws a run as [`plot_all`] does.
 ///
 /// # Errors
-/// As [`plot_all`].
+/// Same as [`plot_all`].
 pub fn plot(csv: &Path, out: &Path) -> Result<(), ReportError> {
     plot_all(&[csv.to_owned()], out)
 }
 
-/// Draws files into `out`, an `.svg` or `.png`. Runs, each a CSV as [`rows`] reads it: one with its totals and both
-/// directions, several over one another. Results of tests (`result.json`): all charts, those of several over one
-/// another. A folder stands for the file in it.
+/// Draws files into `out`, an `.svg` or `.png`. Runs are given as CSV, as [`rows`] reads it: one run is drawn with its
+/// totals and both directions, several over one another. Results of tests (`result.json`) are drawn with all charts,
+/// several results over one another. A folder stands for the file in it.
 ///
 /// # Errors
 /// When a file can't be read or is malformed (names line and column of a CSV), files don't belong together, or `out`
@@ -97,7 +97,7 @@ pub fn plot_all(files: &[PathBuf], out: &Path) -> Result<(), ReportError> {
     }
 }
 
-/// The charts of a test, but those of its searches, if it has others.
+/// Draws the charts of a test; those of its searches only if there are no others.
 fn of_test(document: &Document) -> String {
     let (searches, mut charts): (Vec<_>, Vec<_>) =
         (document.charts.iter().cloned()).partition(|chart: &Chart| chart.is_of_search());
@@ -114,7 +114,7 @@ fn of_test(document: &Document) -> String {
     crate::chart::stacked(&document.title, &lines, &charts)
 }
 
-/// Several runs over one another.
+/// Draws several runs over one another.
 fn overlaid(csvs: &[PathBuf]) -> Result<String, ReportError> {
     let names = names(csvs);
     let mut lines = Vec::new();
@@ -133,7 +133,7 @@ fn overlaid(csvs: &[PathBuf]) -> Result<String, ReportError> {
     Ok(crate::chart::stacked(&title, &lines, &overlay::charts(&runs)))
 }
 
-/// How legends name files: by their names, or by their paths where two have the same.
+/// Returns the names of files in legends: file names, or paths if two files have the same name.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
     let short: Vec<_> = files.iter().map(|file| file_name(file)).collect();
     let distinct = short.iter().collect::<std::collections::HashSet<_>>().len() == short.len();

@@ -1,16 +1,17 @@
-//! Rows of several runs over one time axis: a line a run.
+//! Rows of several runs over one time axis: one line per run.
 
 use super::bins::{Band, Bin, MAX, MEAN, P50, P99, Run};
 use crate::document::{Axis, Chart, Kind, Scale, Series, Unit};
 
-/// A run and how the legend names it.
+/// A run and its name in the legend.
 pub(crate) type Named = (String, Run);
 
 type Value<'f> = &'f dyn Fn(&Bin) -> Option<f64>;
-/// Name and column of a latency, and which of a bin's it is.
+/// Name and column of a latency, and the value of a bin that is drawn (lowest, mean or highest).
 type Latency = (&'static str, usize, fn(&Band) -> Option<f64>);
 
-/// Rates, loss and latency of these runs. One run shows what it sent beside what it received.
+/// Returns charts of rates, loss and latency of these runs. A single run has its sent and received packets side by
+/// side.
 pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
     let several = runs.len() > 1;
     let chart = |name: &str, title: &str, y: &str, unit: Unit, scale: Scale, series: Vec<Series>| Chart {
@@ -99,7 +100,7 @@ pub(crate) fn charts(runs: &[Named]) -> Vec<Chart> {
     charts
 }
 
-/// Those that have a value.
+/// Returns the series that have a value.
 fn some(mut series: Vec<Series>) -> Vec<Series> {
     series.retain(|series| series.points.iter().any(|point| point.1.is_some()));
     series
@@ -111,7 +112,7 @@ fn line(name: String, run: &Run, value: Value) -> Series {
         ((bin.from + bin.to) / 2.0, y)
     };
     let mut points: Vec<_> = run.bins.iter().map(point).collect();
-    // Rows may lack a value, as an interval without a packet lacks latency: the line goes on.
+    // A row may lack a value: an interval without a packet has no latency. The line then goes on.
     points.retain({
         let gaps: Vec<bool> = run.bins.iter().map(|bin| bin.rows == 0).collect();
         let mut at = 0;

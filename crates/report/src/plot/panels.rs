@@ -1,4 +1,4 @@
-//! The panels: rates, loss, latency. Colours after Okabe and Ito, told apart by the colour-blind too.
+//! The panels: rates, loss, latency. Colours after Okabe and Ito, which colour-blind readers can distinguish too.
 
 use super::bins::{Band, Bin, MAX, MEAN, MIN, P50, P90, P99, P999, Run};
 use super::scale::{Scale, prefix};
@@ -13,10 +13,10 @@ const ORANGE: &str = "#e69f00";
 const RED: &str = "#d55e00";
 const PINK: &str = "#cc79a7";
 
-/// The curve of packets that this host dropped before mpps could take them.
+/// Name of the curve of packets that this host dropped before mpps could take them.
 const DROPPED: &str = "dropped by this host";
 
-/// The curves of packets received: by the time at which they were sent, and at which they arrived.
+/// Names of the curves of received packets: by the time of sending, and by the time of arrival.
 const RECEIVED: &str = "received";
 const ARRIVED: &str = "received, by arrival";
 
@@ -26,18 +26,18 @@ enum Kind {
     Latency,
 }
 
-/// One panel: what is written around it and how its data is drawn.
+/// A panel: the text around it, and its data.
 pub(super) struct Panel {
     kind: Kind,
     pub(super) title: String,
     pub(super) legend: Vec<(&'static str, &'static str)>,
     pub(super) height: f64,
     pub(super) scale: Scale,
-    /// Written into an empty panel.
+    /// Text of an empty panel.
     pub(super) message: Option<&'static str>,
 }
 
-/// Sent and received over time.
+/// Returns the panel of sent and received packets over time.
 pub(super) fn rates(run: &Run) -> Panel {
     let top = run
         .bins
@@ -69,7 +69,8 @@ pub(super) fn rates(run: &Run) -> Panel {
     }
 }
 
-/// Lost and late packets as parts of those sent, and those that this host dropped as parts of those that reached it.
+/// Returns the panel of lost and late packets as parts of those sent, and of packets that this host dropped as parts of
+/// those that reached it.
 pub(super) fn loss(run: &Run) -> Panel {
     let ratios = || {
         run.bins
@@ -83,7 +84,7 @@ pub(super) fn loss(run: &Run) -> Panel {
     let scale = if log {
         Scale::log(least, top, 0.12, percent_label)
     } else {
-        // No more than all can be lost, however the axis is rounded.
+        // The loss can't be more than all packets, however the axis is rounded.
         let top = if top > 0.0 { (top * 1.02).min(1.0) } else { 0.01 };
         let mut scale = Scale::linear(0.0, top, 3, 1.0, true);
         let ticks = scale.ticks.len().max(2) - 1;
@@ -116,7 +117,7 @@ pub(super) fn loss(run: &Run) -> Panel {
     }
 }
 
-/// The value at the end of a linear axis that starts at 0.
+/// Returns the value at the end of a linear axis that starts at 0.
 fn top_of(scale: &Scale, some: f64) -> f64 {
     let at = scale.at(some);
     if at > 0.0 { some / at } else { some }
@@ -131,7 +132,7 @@ pub(crate) fn percent_label(ratio: f64) -> String {
     }
 }
 
-/// Latency on a logarithmic axis: percentiles where the rows have them, else mean, least and largest.
+/// Returns the panel of latency on a logarithmic axis: percentiles if the rows have them, else mean, least and largest.
 pub(super) fn latency(run: &Run) -> Panel {
     let series = latency_series(run);
     let values = || {
@@ -192,12 +193,12 @@ fn latency_series(run: &Run) -> Vec<Series> {
     }
 }
 
-/// A value of a bin as it is drawn.
+/// A value of a bin in the form in which it is drawn.
 enum Point {
     Solid(f64),
-    /// Nothing moved.
+    /// No packet moved.
     Dashed(f64),
-    /// Nothing is known: a dashed line leads on to the next value.
+    /// The value is not known: a dashed line leads on to the next value.
     Missing,
 }
 
@@ -284,7 +285,7 @@ fn steps(
     value: impl Fn(&Bin) -> Point,
 ) {
     let (mut solid, mut dashed) = (String::new(), String::new());
-    // Where the line has got to, and whether the last step was a solid one.
+    // End and height of the line so far, and whether its last step was solid.
     let mut last: Option<(f64, f64, bool)> = None;
     for bin in bins {
         let (at, is_solid) = match value(bin) {
@@ -294,7 +295,7 @@ fn steps(
         };
         let (from, to) = (x(bin.from), x(bin.to));
         let path = if is_solid { &mut solid } else { &mut dashed };
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = match last {
             Some((end, height, _)) if from - end > 0.5 => {
                 let _ = write!(dashed, "M{end:.2} {height:.2}L{from:.2} {at:.2}");
@@ -311,7 +312,7 @@ fn steps(
     svg.path(&solid, colour, width, false);
 }
 
-/// The area between least and largest, piece by piece.
+/// Returns the area between least and largest, piece by piece.
 fn envelope(bins: &[Bin], band: RateOf, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
     let mut path = String::new();
     for bin in bins {
@@ -326,7 +327,7 @@ fn envelope(bins: &[Bin], band: RateOf, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) 
     path
 }
 
-/// Bars from the bottom; one above 0 is never thinner or lower than a pixel.
+/// Draws bars from the bottom. A bar above 0 is never thinner or lower than a pixel.
 fn bars(
     svg: &mut Svg,
     bins: &[Bin],
@@ -348,7 +349,7 @@ fn bars(
     svg.area(&path, colour, 0.85);
 }
 
-/// Marks above the bars, which would hide a second row of bars.
+/// Draws marks above the bars, because a second row of bars would be hidden.
 fn diamonds(
     svg: &mut Svg,
     bins: &[Bin],

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Most bins that the picture shows.
+/// Most bins in the picture.
 pub(crate) const BINS: usize = 900;
 
 struct Columns {
@@ -31,7 +31,7 @@ struct Columns {
     latency: [Option<usize>; 7],
 }
 
-/// Where rows come from.
+/// Input of the reader.
 #[derive(Clone, Copy)]
 enum Source<'p> {
     File(&'p Path),
@@ -39,7 +39,7 @@ enum Source<'p> {
 }
 
 impl<'p> Source<'p> {
-    /// As errors name it.
+    /// Returns the path that errors name.
     fn path(self) -> &'p Path {
         match self {
             Self::File(path) => path,
@@ -47,7 +47,7 @@ impl<'p> Source<'p> {
         }
     }
 
-    /// What there is to read, its bytes, and whether its last line has no end.
+    /// Opens the input. Returns a reader, its number of bytes, and whether its last line has no end.
     fn open(self) -> io::Result<(Box<dyn io::Read + 'p>, u64, bool)> {
         match self {
             Self::File(path) => {
@@ -63,7 +63,7 @@ impl<'p> Source<'p> {
     }
 }
 
-/// Refuses a line that no row of ours can be: the CSV reader would keep all of it.
+/// Refuses a line longer than any row: the CSV reader would keep all of it in memory.
 struct Lines<R> {
     inner: R,
     /// Bytes since the last end of a line.
@@ -148,7 +148,7 @@ impl<'p> Reader<'p> {
         })
     }
 
-    /// The next row; false after the last whole one: a run that was killed leaves a row without its end.
+    /// Reads the next row; false after the last complete one. A run that was killed leaves a row without its end.
     fn next(&mut self, record: &mut csv::StringRecord) -> Result<bool, ReportError> {
         match self.csv.read_record(record) {
             Ok(false) => Ok(false),
@@ -157,7 +157,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// The cell of `column`; `None` where it is empty or the column is not there.
+    /// Returns the cell of `column`; `None` if it is empty or the column is missing.
     fn cell(&self, record: &csv::StringRecord, column: Option<usize>) -> Result<Option<f64>, ReportError> {
         let Some(column) = column else { return Ok(None) };
         let text = record.get(column).unwrap_or_default();
@@ -184,7 +184,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// Says what a header is separated by, if not by commas: spreadsheets of many countries write semicolons.
+/// Returns the separator of a header that does not use commas: spreadsheets of many countries write semicolons.
 fn separated_by(headers: &csv::StringRecord) -> Option<&'static str> {
     let first = headers.get(0)?;
     [
@@ -196,7 +196,7 @@ fn separated_by(headers: &csv::StringRecord) -> Option<&'static str> {
     .find_map(|(separator, why)| first.split(separator).any(|name| name == "time_s").then_some(why))
 }
 
-/// Bytes of a file, and whether its last line has no end.
+/// Returns the bytes of a file, and whether its last line has no end.
 fn end(file: &File) -> io::Result<(u64, bool)> {
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
@@ -206,7 +206,7 @@ fn end(file: &File) -> io::Result<(u64, bool)> {
     Ok((length, last != [b'\n']))
 }
 
-/// The byte order mark that a file begins with, if any.
+/// Returns the byte order mark at the start of a file, if any.
 fn mark(file: &File) -> Option<&'static str> {
     let mut first = [0; 3];
     let read = file.read_at(&mut first, 0).ok()?;
@@ -232,7 +232,7 @@ struct Extent {
     rows: u64,
     from: f64,
     to: f64,
-    /// Length of a row where the CSV does not say, s.
+    /// Length of a row if the CSV does not contain it, s.
     interval: f64,
 }
 
@@ -273,7 +273,7 @@ fn extent(source: Source<'_>) -> Result<Extent, ReportError> {
     Ok(extent)
 }
 
-/// Rows since this host's drops were read last: a cell holds all that were dropped since the cell before.
+/// Rows since the last reading of this host's drops: a cell contains all drops since the cell before.
 #[derive(Default)]
 struct Unread {
     /// The bin of the first of these rows.
@@ -338,7 +338,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         let index = if run.folded {
             (((time - extent.from) / width) as usize).min(BINS - 1)
         } else {
-            // A step back or a gap in time gets a bin of its own, without rows.
+            // A step back or a gap in time gets its own bin, without rows.
             if let Some(last) = run.bins.last().map(|bin| bin.to)
                 && time - last > length * 0.5
             {
@@ -368,7 +368,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         run.duplicates += get(columns.duplicates)?.unwrap_or(0.0);
         run.reordered += get(columns.reordered)?.unwrap_or(0.0);
         run.corrupt += get(columns.corrupt)?.unwrap_or(0.0);
-        // A receiver's rows have no tx: its loss is relative to what should have come.
+        // A receiver's rows have no tx: its loss is relative to the packets that should have arrived.
         let base = if tx > 0.0 { tx } else { rx + lost.max(0.0) };
         let bin = &mut run.bins[index];
         bin.rows += 1;
@@ -379,7 +379,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         bin.tx_rate.add(Some(tx / length));
         bin.rx_rate.add(Some(rx / length));
         run.arrivals |= arrived.is_some_and(|packets| packets != rx);
-        // The last row has what came in the settle time, too: a rate of that would be none.
+        // The last row also contains the arrivals of the settle time: they would give no true rate.
         seen += 1;
         let ends = seen == run.rows && seen > 1 && arrived != Some(rx);
         bin.arrival_rate

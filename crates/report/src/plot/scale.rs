@@ -1,11 +1,11 @@
-//! Axes: from values to pixels, and where the ticks are.
+//! Axes: conversion from values to pixels, and positions of ticks.
 
 /// A mark on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
-    /// 0 (start of the axis) to 1 (its end).
+    /// Position on the axis: 0 (start) to 1 (end).
     pub(crate) at: f64,
-    /// Empty: a grid line only.
+    /// Label; empty for a grid line without text.
     pub(crate) label: String,
 }
 
@@ -15,16 +15,16 @@ pub(crate) struct Scale {
     low: f64,
     high: f64,
     log: bool,
-    /// On a logarithmic axis: the part at its start that stands for 0.
+    /// Part at the start of a logarithmic axis that stands for 0.
     zero: f64,
     pub(crate) ticks: Vec<Tick>,
 }
 
-/// An axis ends within these numbers, and its steps are no shorter: no run has others, and none overflows.
+/// Largest end of an axis, and (`LEAST`) shortest step. No run needs more, and nothing overflows within these.
 const MOST: f64 = 1e30;
 const LEAST: f64 = 1e-30;
 
-/// `value`, from `least` to [`MOST`]; NaN is `least`.
+/// Limits `value` to the range from `least` to [`MOST`]; NaN becomes `least`.
 fn bounded(value: f64, least: f64) -> f64 {
     if value.is_nan() {
         least
@@ -34,17 +34,17 @@ fn bounded(value: f64, least: f64) -> f64 {
 }
 
 impl Scale {
-    /// From `low` to `high`, with about `n` ticks, values divided by `unit` for the labels. `round`: the end of the
-    /// axis moves out to a tick.
+    /// Returns an axis from `low` to `high`, with about `n` ticks. Values are divided by `unit` for the labels.
+    /// `round`: the end of the axis moves out to a tick.
     pub(crate) fn linear(low: f64, high: f64, n: usize, unit: f64, round: bool) -> Self {
         let [low, high] = [low, high].map(|end| bounded(end, -MOST));
         let far = low.abs().max(high.abs());
-        // The steps of a shorter axis hardly change a number.
+        // On a shorter axis a step would hardly change a number (precision of f64).
         let shortest = (far * 1e-12).max(LEAST);
         let span = if high - low >= shortest {
             high - low
         } else if far > 0.0 {
-            // Of one number: as long as suits its size.
+            // If there is only one number, the length of the axis depends on its size.
             (far * 0.1).clamp(shortest, shortest.max(1.0))
         } else {
             1.0
@@ -74,7 +74,7 @@ impl Scale {
         }
     }
 
-    /// Logarithmic over positive values; `zero` is the part of the axis, at its start, kept for 0.
+    /// Returns a logarithmic axis over positive values; `zero` is the part at its start that is kept for 0.
     pub(crate) fn log(low: f64, high: f64, zero: f64, label: impl Fn(f64) -> String) -> Self {
         let [low, high] = [low, high].map(|end| bounded(end, LEAST));
         let low = step_125(low * (1.0 + 1e-9), false);
@@ -119,12 +119,12 @@ impl Scale {
         scale
     }
 
-    /// Its first and its last value.
+    /// Returns the first and the last value.
     pub(crate) fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// Where a value lies: 0 to 1, clamped.
+    /// Returns the position of a value: 0 to 1, clamped.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let at = if !self.log {
             (value - self.low) / (self.high - self.low)
@@ -137,7 +137,7 @@ impl Scale {
     }
 }
 
-/// The next of 1, 2, 5 times a power of ten that is not below `value`.
+/// Returns the smallest of 1, 2, 5 times a power of ten that is not below `value`.
 pub(crate) fn nice(value: f64) -> f64 {
     step_125(value * (1.0 - 1e-9), true)
 }
@@ -154,7 +154,7 @@ fn step_125(value: f64, up: bool) -> f64 {
     found.unwrap_or(if up { 10.0 } else { 1.0 }) * power
 }
 
-/// Unit and name of the largest SI prefix that keeps `top` at 1 or above.
+/// Returns unit and name of the largest SI prefix that keeps `top` at 1 or above.
 pub(crate) fn prefix(top: f64) -> (f64, &'static str) {
     [(1e9, "G"), (1e6, "M"), (1e3, "k")]
         .into_iter()
@@ -162,7 +162,7 @@ pub(crate) fn prefix(top: f64) -> (f64, &'static str) {
         .unwrap_or((1.0, ""))
 }
 
-/// Unit of a time axis of `seconds`.
+/// Returns the unit of a time axis of `seconds`.
 pub(crate) fn time_unit(seconds: f64) -> (f64, &'static str) {
     let units = [
         (3600.0, 3.0 * 3600.0, "h"),

@@ -3,7 +3,7 @@
 use crate::escape::escape;
 use std::fmt::Write;
 
-/// Where text is tied to its position.
+/// Position of a text relative to its point.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -27,7 +27,7 @@ impl Svg {
         svg
     }
 
-    /// One that says to screen readers what it shows.
+    /// Returns a document with a label that screen readers read.
     pub(crate) fn labelled(width: f64, height: f64, label: &str) -> Self {
         let mut svg = Self::new(width, height);
         let label = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(label));
@@ -36,7 +36,7 @@ impl Svg {
     }
 
     fn put(&mut self, text: std::fmt::Arguments) {
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = self.text.write_fmt(text);
     }
 
@@ -55,7 +55,7 @@ impl Svg {
         ));
     }
 
-    /// A path of path commands: a line, dashed or not.
+    /// Draws a path of path commands: a line, dashed or not.
     pub(crate) fn path(&mut self, commands: &str, stroke: &str, width: f64, dashed: bool) {
         if commands.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl Svg {
         ));
     }
 
-    /// A line whose dashes follow `pattern`.
+    /// Draws a line whose dashes follow `pattern`.
     pub(crate) fn dashes(&mut self, commands: &str, stroke: &str, width: f64, pattern: &str) {
         if !commands.is_empty() {
             self.put(format_args!(
@@ -81,7 +81,7 @@ impl Svg {
         }
     }
 
-    /// A filled path.
+    /// Draws a filled path.
     pub(crate) fn area(&mut self, commands: &str, fill: &str, opacity: f64) {
         if !commands.is_empty() {
             self.put(format_args!(
@@ -112,7 +112,7 @@ impl Svg {
     }
 }
 
-/// Width of text in the built-in font, about (DejaVu's advances).
+/// Returns the approximate width of text in the built-in font (DejaVu's advances).
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let advance = |c: char| match c {
         'i' | 'l' | 'j' | '.' => 0.29,
@@ -125,7 +125,7 @@ pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     text.chars().map(advance).sum::<f64>() * size
 }
 
-/// No more than `most` characters of a text.
+/// Returns at most `most` characters of a text.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Two ways and their sum, side by side: what was counted, and how late it was.
+//! Two directions and their sum, side by side: the counts and the latencies.
 
 use super::text::{Heads, Page, fold, sentence, table};
 use super::when;
@@ -7,7 +7,7 @@ use crate::units::{count, percent, pps, time};
 use mpps_stats::Summary;
 use std::io;
 
-/// Prints what `all` and each of its ways has, a column each.
+/// Prints one column each for the directions and for their sum `all`.
 pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) -> io::Result<()> {
     let columns: Vec<&Summary> = all.directions.iter().map(|way| &way.summary).chain([all]).collect();
     let row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
@@ -26,7 +26,7 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
             rows.push(row("intended", &|s| s.intended_pps.map_or_else(String::new, pps)));
         }
         rows.push(row("offered", &|s| match s.share_of_due(s.tx) {
-            // One that is as intended to three decimals, by which a trial is judged, has no share beside it.
+            // A rate that is as intended to three decimals, by which a trial is judged, has no share beside it.
             Some(share) => match format!("{:.3} %", share * 100.0) {
                 share if share == "100.000 %" => pps(s.offered_pps),
                 share => format!("{} ({share})", pps(s.offered_pps)),
@@ -36,7 +36,7 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
         rows.push(row("received", &|s| pps(s.received_pps)));
     }
     rows.push(row("packets sent", &|s| count(s.tx)));
-    // Where each came back or was lost, what was received is known without a row.
+    // If each packet either came back or was lost, the number received needs no row.
     if detail == Detail::Full || columns.iter().any(|s| s.tx != s.rx + s.lost) {
         rows.push(row("packets received", &|s| count(s.rx)));
     }
@@ -75,7 +75,7 @@ pub(super) fn side_by_side(all: &Summary, detail: Detail, out: &mut Page<'_>) ->
             _ => time(s.latency.max as f64),
         }));
     }
-    // One of all stands below; where they are alike it is each way's, too.
+    // The verdict of the whole run stands below. If all verdicts are the same, it is that of each direction too.
     let verdict = |s: &Summary| headline::headline(s, Colour::Never);
     if detail == Detail::Full || columns.iter().any(|s| verdict(s) != verdict(all)) {
         rows.push(row("verdict", &verdict));

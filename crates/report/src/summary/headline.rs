@@ -7,7 +7,8 @@ use mpps_io::Reason;
 use mpps_stats::{Summary, Workload};
 use std::io::{self, Write};
 
-/// `VALID` alone is praise only where something arrived. A run that lost everything stands as it is, and is no success.
+/// Returns the verdict. `VALID` alone is praise only if packets arrived. A run that lost everything says so, and is no
+/// success.
 pub(super) fn headline(s: &Summary, colour: Colour) -> String {
     if !s.valid {
         return colour.paint("1;31", "NOT VALID");
@@ -21,7 +22,8 @@ pub(super) fn headline(s: &Summary, colour: Colour) -> String {
     }
 }
 
-/// How the run ended, where not as asked for. A run without an end of its own is ended by a signal: nothing is said.
+/// Returns how the run ended, if not as requested. A run without an end of its own is ended by a signal: that is not
+/// mentioned.
 pub(super) fn ended(s: &Summary) -> &'static str {
     if s.interrupted && !s.open_ended {
         ", ended early"
@@ -30,7 +32,7 @@ pub(super) fn ended(s: &Summary) -> &'static str {
     }
 }
 
-/// Counts by reason, each with its meaning.
+/// Prints counts by reason, each with its meaning.
 pub(super) fn reasons(reasons: &[(String, u64)], out: &mut Page<'_>) -> io::Result<()> {
     for (name, n) in reasons.iter().filter(|(_, n)| *n > 0) {
         let head = format!("{name} {}", count(*n));

@@ -1,4 +1,4 @@
-//! The lanes: in brief what they cost over all, in full a table of each.
+//! The lanes: in brief their cost over all, in full a table of each.
 
 use super::text::{Heads, Page, fold, table};
 use crate::json::{ASSUMED, share};
@@ -6,7 +6,7 @@ use crate::units::{count, pps, time};
 use mpps_stats::{LaneSummary, Summary};
 use std::io::{self, Write};
 
-/// What the lanes cost and lost, in a line or two.
+/// Prints cost and losses of the lanes, in a line or two.
 pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.lanes.is_empty() {
         return Ok(());
@@ -45,7 +45,7 @@ pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     fold(parts, "   ", "", out)
 }
 
-/// What the lanes moved, and below it what it cost them: one table would be too wide.
+/// Prints the packets of the lanes, and below them their cost: one table would be too wide.
 pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if s.lanes.is_empty() {
         return Ok(());
@@ -91,7 +91,7 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     table(&moved, "rrrrrrrr", Heads::Named, out)?;
     table(&cost, "rrrrrrr", Heads::Named, out)?;
     rings(s, out)?;
-    // How loaded a lane is that polls: the processor's time does not tell.
+    // Load of a lane that polls: its CPU time does not show that.
     let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
     let mut busy: Vec<_> = busy
         .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
@@ -136,7 +136,7 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// How full receive rings were, and for how long they last.
+/// Prints how full receive rings were, and how long an empty one lasts.
 fn rings(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let head = [
         "lane",

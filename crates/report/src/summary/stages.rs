@@ -1,4 +1,4 @@
-//! What the lanes did with their time: in brief the largest stages of each, in full the whole table.
+//! The lanes' time by stage: in brief the largest stages of each lane, in full the whole table.
 
 use super::text::{Heads, Page, fold, table};
 use mpps_stats::Summary;
@@ -6,17 +6,17 @@ use mpps_trace::table::{PROGRAM_HEADS, program_cells, stage_cells};
 use mpps_trace::{ProgramRow, StageRow, count};
 use std::io::{self, Write};
 
-/// Lanes that have a line of their own in brief.
+/// Most lanes that have a line of their own in brief.
 const LANES: usize = 6;
-/// Stages in such a line.
+/// Most stages in such a line.
 const STAGES: usize = 5;
 
-/// Rows by lane.
+/// Returns the rows grouped by lane.
 fn by_lane(s: &Summary) -> impl Iterator<Item = &[StageRow]> {
     s.stages.chunk_by(|a, b| a.lane == b.lane)
 }
 
-/// A line for each of the first lanes, with the stages that took most of its time.
+/// Prints one line for each of the first lanes, with the stages that took most of its time.
 pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     for rows in by_lane(s).take(LANES) {
         let mut rows: Vec<&StageRow> = rows.iter().collect();
@@ -37,7 +37,7 @@ pub(super) fn in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     programs_in_brief(s, out)
 }
 
-/// A line for each program in the kernel that handles packets.
+/// Prints one line for each program in the kernel that handles packets.
 fn programs_in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     let told = |row: &&ProgramRow| row.packets > 0 && row.total_ns > 0;
     for row in s.programs.iter().filter(told).take(LANES) {
@@ -58,7 +58,7 @@ fn programs_in_brief(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A row for each stage of each lane, and what it cost to know; then one for each program in the kernel.
+/// Prints one row for each stage of each lane, and the cost of measuring it; then one for each program in the kernel.
 pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     if !s.stages.is_empty() {
         lanes_in_full(s, out)?;

@@ -1,22 +1,22 @@
-//! Columns and folded lines: nothing of ours is wider than the terminal, or than the smallest usual one, so that no
-//! terminal folds a table in the middle of a figure.
+//! Columns and folded lines. No line is wider than the terminal, or than the smallest usual one, so that no terminal
+//! breaks a table in the middle of a number.
 
 use mpps_sys::text::Harmless;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-/// Whether a terminal does not know how wide it is (a serial line, a pseudo-terminal whose owner has not said): lines
-/// that it folds could not be drawn over.
+/// Returns whether a terminal does not know its width (a serial line, or a pseudo-terminal whose owner has not set it):
+/// lines that it folds could not be drawn over.
 pub(crate) fn is_of_no_width(stream: &impl AsFd) -> bool {
     rustix::termios::tcgetwinsize(stream).is_ok_and(|size| size.ws_col == 0)
 }
 
 /// Columns of the smallest usual terminal.
 const COLUMNS: usize = 80;
-/// Columns that nothing is made to fit.
+/// Fewest columns that text is made to fit.
 const FEWEST: usize = 20;
 
-/// Columns that text for a stream may take: 80, or those of a terminal that has less.
+/// Returns the columns that text for a stream may take: 80, or those of a terminal that has fewer.
 pub fn columns_of(stream: &impl IsTerminal) -> usize {
     let terminal = stream.is_terminal().then(crossterm::terminal::size);
     let columns = terminal
@@ -29,7 +29,7 @@ pub fn columns_of(stream: &impl IsTerminal) -> usize {
     }
 }
 
-/// Where text goes, and how wide it may be.
+/// Destination and width of a text.
 pub(super) struct Page<'o> {
     pub(super) out: &'o mut dyn Write,
     pub(super) columns: usize,
@@ -37,7 +37,7 @@ pub(super) struct Page<'o> {
 
 impl Write for Page<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // Names of devices and files are anybody's.
+        // Names of devices and files may contain anything.
         Harmless(&mut *self.out).write(text)
     }
 
@@ -47,8 +47,8 @@ impl Write for Page<'_> {
 }
 
 /// Prints rows in columns, two blanks apart; `align` has `l` or `r` for each column. Columns that are empty in every
-/// row are left out. Where they find no room beside each other, each row is folded; where the first row has the
-/// columns' names (`Heads::Named`), each cell then has its name before it.
+/// row are left out. If the columns do not fit beside each other, each row is folded. If the first row has the columns'
+/// names (`Heads::Named`), each cell of a folded row then has its name before it.
 pub(super) fn table(rows: &[Vec<String>], align: &str, heads: Heads, out: &mut Page<'_>) -> io::Result<()> {
     debug_assert!(
         rows.iter().all(|row| row.len() <= align.len()),
@@ -109,8 +109,9 @@ fn folded(rows: &[Vec<String>], heads: Heads, out: &mut Page<'_>) -> io::Result<
     Ok(())
 }
 
-/// Joins the parts by `separator`, a new line begun after it where the width would be passed; further lines are
-/// indented. Parts that find room on a line are never cut, others between words. Escape sequences take no column.
+/// Prints the parts with `separator` between them, and begins a new line after it if the width would be exceeded.
+/// Further lines are indented. A part that fits on a line is never split; others are split between words. Escape
+/// sequences take no column.
 pub(super) fn fold<S: AsRef<str>>(
     parts: impl IntoIterator<Item = S>,
     separator: &str,
@@ -118,7 +119,7 @@ pub(super) fn fold<S: AsRef<str>>(
     out: &mut Page<'_>,
 ) -> io::Result<()> {
     let (mut line, mut used) = (String::new(), 0);
-    // Each with what stands between it and the one before.
+    // Each piece with the separator between it and the piece before.
     let mut pieces: Vec<(String, &str)> = Vec::new();
     for part in parts {
         let part = part.as_ref();
@@ -142,7 +143,7 @@ pub(super) fn fold<S: AsRef<str>>(
     }
     for (i, (part, separator)) in pieces.iter().enumerate() {
         let (width, gap) = (columns(part), columns(separator));
-        // Of what stands between it and the next the first part is on this line.
+        // The first part of the separator before the next piece is on this line.
         let after = pieces.get(i + 1).map_or(0, |(_, next)| columns(next.trim_end()));
         if used == 0 {
             used = width;
@@ -170,7 +171,7 @@ pub(super) fn sentence(head: &str, text: &str, indent: &str, out: &mut Page<'_>)
     )
 }
 
-/// A sentence as lines of so many columns, folded between words.
+/// Returns a sentence as lines of at most this many columns, folded between words.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut out = Vec::new();
     // Writing to a Vec does not fail.
@@ -178,7 +179,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     String::from_utf8_lossy(&out).lines().map(str::to_owned).collect()
 }
 
-/// Columns that the text takes, its colours not counted.
+/// Returns the columns that the text takes, its colours not counted.
 fn columns(text: &str) -> usize {
     let mut escaped = false;
     text.chars()

@@ -1,10 +1,10 @@
-//! When packets were lost, in words.
+//! The times of lost packets, in words.
 
 use crate::units::{count, time};
 use mpps_stats::{Stretch, Stretches, Summary};
 
-/// `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` by their time; `None` where there are
-/// none.
+/// Returns `33,144 lost between 2.6 and 3.0 s`, and the other stretches, of which `most` with their time; `None` if
+/// there are none.
 pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec<String>> {
     if stretches.packets() == 0 {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn when(stretches: &Stretches, what: &str, most: usize) -> Option<Vec
     Some(parts)
 }
 
-/// When packets of a run were lost, and in which outage most of them.
+/// Returns when packets of a run were lost, and which outage lost most of them.
 pub(super) fn lost(s: &Summary, most: usize) -> Option<Vec<String>> {
     let mut parts = when(&s.loss_stretches, "lost", most)?;
     parts.extend(s.outage_of_loss().map(|(outage, lost)| {

@@ -1,4 +1,4 @@
-//! The whole picture, of what is known at one time: title, tabs, what the tab shows, keys.
+//! The whole picture of the state at one time: title, tabs, the contents of the chosen tab, keys.
 
 use super::keys::Key;
 use super::look::{Look, Pane, bar, plain, styled};
@@ -10,7 +10,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::text::{Line, Span};
 
-/// What is shown.
+/// Tab of the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tab {
     #[default]
@@ -37,29 +37,29 @@ impl Tab {
     }
 }
 
-/// What the user has chosen.
+/// Choices of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) tab: Tab,
-    /// Lines that have scrolled away at the top.
+    /// Lines scrolled off at the top.
     pub(crate) scrolled: usize,
-    /// By how many steps columns of time are shorter than they need be.
+    /// Number of steps by which columns of time are shorter than needed for the whole run.
     pub(crate) scale: isize,
     pub(crate) help: bool,
 }
 
-/// What a key asks for beyond the picture.
+/// Request of a key beyond the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Another picture at the most.
+    /// No more than a new picture.
     Picture,
     /// The end of the run.
     End,
 }
 
-/// Columns from which on there is room for names and bars.
+/// Number of columns from which on there is room for names and bars.
 const WIDE: usize = 60;
-/// Lines that a page scrolls.
+/// Lines per page when scrolling.
 const PAGE: usize = 10;
 
 impl Choice {
@@ -91,7 +91,7 @@ impl Choice {
     }
 }
 
-/// Draws all of it.
+/// Draws the whole picture.
 pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &mut Choice, look: Look) {
     let area = *buf.area();
     let roomy = area.height >= 16;
@@ -106,7 +106,7 @@ pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &m
     title(&mut pane, state, look);
     tabs(&mut pane, state, *choice, look);
     let against = against(state);
-    // The notes have each on a line of its own.
+    // In the tab of notes each of these has a line of its own.
     if !against.is_empty() && choice.tab != Tab::Notes {
         pane.line(&styled(against.join("; "), look.bad()));
     } else if roomy {
@@ -135,7 +135,7 @@ fn pane_columns(area: Rect) -> usize {
     usize::from(area.width)
 }
 
-/// As many of the lines as find room; it scrolls no further than to the last of them.
+/// Draws as many of the lines as fit. Scrolling stops at the last line.
 fn scrolled(pane: &mut Pane<'_>, lines: &[Line<'_>], choice: &mut Choice) {
     choice.scrolled = choice.scrolled.min(lines.len().saturating_sub(pane.rows()));
     pane.lines(lines, choice.scrolled);
@@ -161,7 +161,7 @@ fn title(pane: &mut Pane<'_>, state: &State, look: Look) {
     pane.line_and(&name, &progress(state, pane.columns(), look));
 }
 
-/// How far the run is.
+/// Returns the line with the progress of the run.
 fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
     let at = elapsed(state.elapsed_ns);
     let trial = match state.about.single {
@@ -174,7 +174,7 @@ fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
         (Phase::Running, Some(planned)) if planned > 0 => {
             let done = (state.elapsed_ns as f64 / planned as f64).min(1.0);
             let percent = format!("{:.0} %", done * 100.0);
-            // In a narrow terminal the name has the room.
+            // In a narrow terminal the room is for the name.
             if columns < WIDE {
                 return plain(format!("{trial}{at}  {percent}"));
             }
@@ -200,7 +200,7 @@ fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
             _ => String::new(),
         };
         let chosen = tab == choice.tab && !choice.help;
-        // In a narrow terminal only the one that is shown has its name.
+        // In a narrow terminal only the chosen tab shows its name.
         let text = match names || chosen {
             true => format!(" {number} {}{notes} ", tab.name()),
             false => format!(" {number} "),
@@ -213,7 +213,7 @@ fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
     pane.line_and(&Line::from(spans), &verdict(state, look));
 }
 
-/// What speaks against the trial that runs; of one that is over its method has told.
+/// Returns the reasons against the running trial. The method has already reported those of a finished trial.
 pub(super) fn against(state: &State) -> Vec<String> {
     match state.phase {
         Phase::Running | Phase::Settling => state.against(),

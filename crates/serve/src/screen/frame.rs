@@ -1,14 +1,14 @@
-//! Pictures as bytes for a terminal: what differs from the picture before, each frame in a synchronized update.
+//! Pictures as bytes for a terminal: the difference from the picture before, each frame in a synchronized update.
 
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
 use std::fmt::Write;
 
-/// Takes the alternate screen, and hides the cursor.
+/// Switches to the alternate screen, and hides the cursor.
 pub(crate) const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 
-/// A frame that makes `next` of `before`; of nothing that is known where there is none, or another size. Nothing is
-/// cleared: every cell is written over.
+/// Returns a frame that turns the picture `before` into `next`. If `before` is missing or has another size, every cell
+/// is written. Nothing is cleared: cells are overwritten.
 pub(crate) fn frame(before: Option<&Buffer>, next: &Buffer) -> String {
     let mut out = String::from("\x1b[?2026h");
     let mut at = None;
@@ -26,13 +26,13 @@ pub(crate) fn frame(before: Option<&Buffer>, next: &Buffer) -> String {
             style = Some(new);
         }
         out.push_str(cell.symbol());
-        // A wide one takes the place of the next as well; where the cursor then is, terminals do not agree.
+        // A wide character also covers the next cell. Terminals do not agree on where the cursor is after it.
         at = cell.symbol().is_ascii().then_some((x + 1, y));
     };
     match before.filter(|before| before.area() == next.area()) {
         Some(before) => before.diff(next).into_iter().for_each(|(x, y, cell)| put(x, y, cell)),
         None => {
-            // Of a sign that no picture has: every cell differs.
+            // Compared with a character that no picture contains, so that every cell differs.
             let other = Buffer::filled(*next.area(), Cell::new("\u{e000}"));
             other.diff(next).into_iter().for_each(|(x, y, cell)| put(x, y, cell));
         }
@@ -41,7 +41,7 @@ pub(crate) fn frame(before: Option<&Buffer>, next: &Buffer) -> String {
     out
 }
 
-/// The codes of a cell's style (ECMA-48, SGR); of the colours those of the terminal's own theme.
+/// Writes the codes of a cell's style (ECMA-48, SGR). Colours are those of the terminal's own theme.
 fn codes(out: &mut String, cell: &Cell) {
     let modifiers = [
         (Modifier::BOLD, ";1"),

@@ -1,5 +1,5 @@
-//! Keys as a terminal sends them: bytes, and escape sequences for those without a letter (ECMA-48, and what xterm made
-//! of it).
+//! Keys as a terminal sends them: bytes, and escape sequences for keys without a letter (ECMA-48 and xterm's
+//! additions).
 
 /// A key that the view knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,23 +18,23 @@ pub(crate) enum Key {
 }
 
 const ESCAPE: u8 = 0x1b;
-/// A sequence that is longer is none.
+/// Longest escape sequence. A longer one is not a sequence.
 const LONGEST: usize = 16;
 
-/// Reads keys out of bytes, which may end in the middle of one.
+/// Reads keys from bytes, which may end in the middle of a key.
 #[derive(Default)]
 pub(crate) struct Keys(Vec<u8>);
 
-/// What the bytes begin with.
+/// Start of a byte sequence.
 enum Start {
-    /// A key, or nothing known, of so many bytes.
+    /// A key of this many bytes; `None`: an unknown one.
     Of(usize, Option<Key>),
-    /// More is needed to tell.
+    /// The start of a key that needs more bytes.
     Part,
 }
 
 impl Keys {
-    /// The keys in these bytes and what was left of those before.
+    /// Returns the keys in these bytes and in the rest of the bytes before.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.0.extend_from_slice(bytes);
         let (mut keys, mut at) = (Vec::new(), 0);
@@ -51,7 +51,7 @@ impl Keys {
         keys
     }
 
-    /// Nothing has come for a while: an escape that nothing followed was the key of that name.
+    /// Handles a pause: an escape without further bytes was the key Escape.
     pub(crate) fn pause(&mut self) -> Option<Key> {
         let left = std::mem::take(&mut self.0);
         (left == [ESCAPE]).then_some(Key::Escape)
@@ -69,7 +69,7 @@ fn start(bytes: &[u8]) -> Start {
                 None => Start::Part,
             }
         }
-        // With Alt, or two of them: the second says more.
+        // Escape with Alt, or Escape twice: only the byte after it decides.
         [ESCAPE, ..] => Start::Of(1, None),
         [b'\t', ..] => Start::Of(1, Some(Key::Tab)),
         [byte @ 0x20..=0x7e, ..] => Start::Of(1, Some(Key::Char(char::from(*byte)))),

@@ -1,4 +1,4 @@
-//! The third tab: each lane, and what lanes do with their time.
+//! The third tab: each lane, and the lanes' time by stage.
 
 use super::look::{Look, bar, plain, styled};
 use crate::state::{LaneState, State};
@@ -9,10 +9,10 @@ use ratatui_core::text::{Line, Span};
 /// Columns of a stage's name and share.
 const TEXT: usize = 20;
 
-/// A column of the table: its name, its width, and what a lane has there.
+/// A column of the table: its name, its width, and its text for a lane.
 type Field = (&'static str, usize, fn(usize, &LaneState) -> String);
 
-/// The most telling first: a narrow terminal shows these.
+/// Most important columns first: a narrow terminal shows only these.
 const FIELDS: [Field; 9] = [
     ("lane", 4, |number, _| number.to_string()),
     ("sent", 11, |_, lane| pps(lane.tx_pps)),

@@ -1,4 +1,4 @@
-//! The second tab: percentiles of the run so far, and how many packets had which latency.
+//! The second tab: percentiles of the run so far, and the number of packets per range of latency.
 
 use super::look::{Look, Pane, bar, plain, styled};
 use crate::spread::Spread;
@@ -24,7 +24,7 @@ pub(crate) fn draw(pane: &mut Pane<'_>, state: &State, look: Look) {
         pane.line(&plain("no latency yet: packets that come back tell it"));
         return;
     }
-    // In a low terminal the histogram has a third at the least.
+    // In a low terminal the histogram has at least a third of the rows.
     let rows = pane.rows();
     let table = table(state, look);
     pane.lines(&table[..table.len().min(rows.saturating_sub(rows / 3))], 0);
@@ -49,7 +49,7 @@ fn table(state: &State, look: Look) -> Vec<Line<'static>> {
     let mut lines = vec![row("", names).style(look.head())];
     let told = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
     for (name, part) in PERCENTILES {
-        // Of fewer packets it would be the largest, by another name.
+        // With fewer packets this percentile would just be the largest value.
         let of = |spread: &Spread| {
             let enough = spread.count as f64 * (1.0 - part) >= 1.0;
             spread.at(part).filter(|_| enough)

@@ -1,14 +1,14 @@
-//! What the view is drawn with: styles, a pane that lines are put into, bars and strips.
+//! Drawing tools of the view: styles, a pane that lines are put into, bars and strips.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
-/// Styles. No meaning is in a colour alone: all is told in words, too.
+/// Styles. No meaning is in a colour alone: words show it too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// False: `NO_COLOR` is set.
+    /// Whether colours are used; false if `NO_COLOR` is set.
     pub(crate) colour: bool,
 }
 
@@ -36,7 +36,7 @@ impl Look {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The tab that is shown.
+    /// Returns the style of the tab that is shown.
     pub(crate) fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
@@ -50,24 +50,24 @@ impl Look {
     }
 }
 
-/// A part of the screen that is filled from the top. What finds no room is left out.
+/// A part of the screen that is filled from the top. Lines that do not fit are left out.
 pub(crate) struct Pane<'b> {
     pub(crate) buf: &'b mut Buffer,
     pub(crate) area: Rect,
 }
 
 impl Pane<'_> {
-    /// Rows that are left.
+    /// Returns the number of rows that are left.
     pub(crate) fn rows(&self) -> usize {
         usize::from(self.area.height)
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     pub(crate) fn columns(&self) -> usize {
         usize::from(self.area.width)
     }
 
-    /// The next rows, as many as are left of so many.
+    /// Takes the next rows, at most as many as are left.
     pub(crate) fn take(&mut self, rows: usize) -> Rect {
         let height = self.area.height.min(u16::try_from(rows).unwrap_or(u16::MAX));
         let taken = Rect { height, ..self.area };
@@ -83,7 +83,7 @@ impl Pane<'_> {
         }
     }
 
-    /// A line with something at its right end, where both find room.
+    /// Draws a line with a text at its right end, if both fit.
     pub(crate) fn line_and(&mut self, line: &Line<'_>, right: &Line<'_>) {
         let row = self.take(1);
         if row.height == 0 || row.width == 0 {
@@ -95,7 +95,7 @@ impl Pane<'_> {
         self.buf.set_line(row.x + left, row.y, right, wide);
     }
 
-    /// Lines from the one of this number on.
+    /// Draws the lines from number `from` on.
     pub(crate) fn lines(&mut self, lines: &[Line<'_>], from: usize) {
         lines.iter().skip(from).for_each(|line| self.line(line));
     }
@@ -104,7 +104,7 @@ impl Pane<'_> {
 const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const PARTS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 
-/// A bar to the right, of so many columns where it is whole. What is above 0 is never blank.
+/// Returns a bar to the right; a full bar has `columns` columns. A value above 0 is never blank.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let eighths = match share {
         share if share > 0.0 => ((share.min(1.0) * columns as f64 * 8.0).round() as usize).max(1),
@@ -117,7 +117,7 @@ pub(crate) fn bar(share: f64, columns: usize) -> String {
     text
 }
 
-/// Values as bars upward, the last at the right end, each one column; `None`: nothing is known.
+/// Draws values as upward bars of one column each, the last at the right end; `None`: the value is not known.
 pub(crate) fn strip(buf: &mut Buffer, area: Rect, values: &[Option<f64>], top: f64, style: Style) {
     if area.height == 0 || top <= 0.0 {
         return;
@@ -142,17 +142,17 @@ pub(crate) fn strip(buf: &mut Buffer, area: Rect, values: &[Option<f64>], top: f
     }
 }
 
-/// Text as a line.
+/// Returns text as a line.
 pub(crate) fn plain(text: impl Into<String>) -> Line<'static> {
     Line::from(text.into())
 }
 
-/// Text in one style as a line.
+/// Returns text in one style as a line.
 pub(crate) fn styled(text: impl Into<String>, style: Style) -> Line<'static> {
     Line::from(Span::styled(text.into(), style))
 }
 
-/// A text in lines of so many columns, folded between words; those after the first are indented by two.
+/// Returns a text in lines of at most this many columns, folded between words. All but the first are indented by two.
 pub(crate) fn folded(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = vec![String::new()];

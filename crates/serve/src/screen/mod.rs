@@ -1,11 +1,11 @@
 //! The full-screen view of a run, on the terminal of standard input and standard error.
 //!
-//! A thread of its own draws it, from what was last published on the [`Board`]: the collector never waits for it, and
-//! it never waits for a lane. A terminal that takes nothing (Ctrl-S, a slow line) costs pictures, not time: the rest of
-//! one frame is kept, the next one is drawn of what is then the newest.
+//! A thread of its own draws it, from the newest state published on the [`Board`]: the collector never waits for the
+//! thread, and the thread never waits for a lane. A terminal that takes nothing (Ctrl-S, a slow line) costs pictures,
+//! not time: the rest of one frame is kept, and the next frame shows the newest state.
 //!
-//! Keys come one by one and without echo, and Ctrl-C, Ctrl-Z and Ctrl-\ stay signals, so they do what they do without a
-//! view; [`mpps_sys::terminal`] puts the terminal back before the program stops or ends, by whatever key or signal.
+//! Keys come one by one and without echo. Ctrl-C, Ctrl-Z and Ctrl-\ stay signals, so they work as without a view.
+//! [`mpps_sys::terminal`] restores the terminal before the program stops or ends, by whatever key or signal.
 
 mod draw;
 mod frame;
@@ -44,29 +44,29 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tty::Tty;
 
-/// How often the thread looks for something new: a picture, another size, that the program goes on.
+/// Interval at which the thread looks for news: a new state, another size, the program continued.
 const TICK: Duration = Duration::from_millis(100);
-/// A key that is held down asks for one end, not for three: the third is the end without results.
+/// Time in which a held key requests only one end, not three: the third request is the end without results.
 const ONCE: Duration = Duration::from_secs(1);
-/// Without a byte for so long, an escape is the key of that name: a slow line may cut a sequence in two.
+/// Time without a byte after which an escape is the key Escape: a slow line may cut a sequence in two.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After Ctrl-Z, a program that still runs so much later was not stopped, and takes the terminal again. The signal's
-/// handler needs up to 0.1 s where the terminal takes nothing.
+/// Time after Ctrl-Z after which a program that still runs was not stopped, and takes the terminal again. The signal's
+/// handler needs up to 0.1 s if the terminal takes nothing.
 const NOT_STOPPED: Duration = Duration::from_millis(500);
 
-/// Fewest columns and rows that the view begins with.
+/// Fewest columns and rows with which the view begins.
 pub const SMALLEST: (u16, u16) = (30, 8);
 
-/// Most columns and rows that are drawn. A terminal may claim 65535 of each, which would be 4 billion cells.
+/// Most columns and rows that are drawn. A terminal may report 65535 of each, which would be 4 billion cells.
 const LARGEST: (u16, u16) = (1000, 500);
 
-/// Columns and rows of the terminal on standard error, where it tells.
+/// Returns columns and rows of the terminal on standard error, if it reports them.
 pub fn terminal_size() -> Option<(u16, u16)> {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     drawable((size.ws_col, size.ws_row))
 }
 
-/// The size to draw for a terminal that claims this one; `None` where it does not know its own.
+/// Returns the size to draw for a terminal that reports this one; `None` if it does not know its own.
 fn drawable((columns, rows): (u16, u16)) -> Option<(u16, u16)> {
     (columns > 0 && rows > 0).then(|| (columns.min(LARGEST.0), rows.min(LARGEST.1)))
 }
@@ -77,26 +77,26 @@ struct Shared {
     held: Held,
 }
 
-/// Lines that are to be told once the screen is given back; clones share them.
+/// Lines that are printed once the terminal is restored; clones share them.
 #[derive(Clone)]
 pub struct Held(Arc<Mutex<Option<Vec<String>>>>);
 
 impl Held {
-    /// Keeps a line; false where the screen is given back already.
+    /// Keeps a line; returns false if the terminal is already restored.
     pub fn hold(&self, line: &str) -> bool {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.iter_mut().for_each(|lines| lines.push(line.to_owned()));
         held.is_some()
     }
 
-    /// What was kept, once.
+    /// Returns the kept lines, once.
     fn take(&self) -> Vec<String> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         held.unwrap_or_default()
     }
 }
 
-/// The view; the terminal is given back when it ends, however that comes.
+/// The view; the terminal is restored when it ends, however that happens.
 pub struct Screen {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -105,12 +105,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts the thread that draws what is on the board; it takes the terminal once a trial has begun and something
-    /// was measured, and calls `ready` first, which may forbid it to go on. The end of the view calls `unready`, which
-    /// lets a `ready` that still waits return false. `colour`: false for `NO_COLOR`.
+    /// Starts the thread that draws the state on the board. The thread takes the terminal once a trial has begun and
+    /// something was measured. It calls `ready` first, which may forbid it to continue. The end of the view calls
+    /// `unready`, which makes a `ready` that still waits return false. `colour`: false for `NO_COLOR`.
     ///
     /// # Errors
-    /// When there is no thread, or no descriptor is left.
+    /// When the thread can't be started, or no descriptor is left.
     pub fn start(
         board: Board,
         colour: bool,
@@ -122,7 +122,7 @@ impl Screen {
             ended: AtomicBool::new(false),
             held: Held(Arc::new(Mutex::new(Some(Vec::new())))),
         });
-        // A panic tells why on the screen that stays.
+        // A panic reports its reason on the normal screen, not on the view's.
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             terminal::close();
@@ -143,13 +143,13 @@ impl Screen {
         })
     }
 
-    /// Where lines are kept until then.
+    /// Returns the place where lines are kept until the end of the view.
     pub fn held(&self) -> Held {
         self.shared.held.clone()
     }
 
-    /// Ends it, and gives the terminal back. One that takes nothing is waited for only where what comes next would wait
-    /// for it as well (`patient`). Returns what was held.
+    /// Ends the view, and restores the terminal. A terminal that takes nothing is waited for only if later output would
+    /// wait for it as well (`patient`). Returns the kept lines.
     pub fn finish(mut self, patient: bool) -> Vec<String> {
         self.end(patient);
         self.shared.held.take()
@@ -177,15 +177,15 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         self.end(false);
-        // An error is on its way, and must not wait for a terminal that takes nothing.
+        // An error is being reported, and must not wait for a terminal that takes nothing.
         let lines = self.shared.held.take();
         let taken = lines.iter().take_while(|_| terminal::takes());
-        // A reader that has gone is no reason to panic.
+        // A closed reader is no reason to panic.
         taken.for_each(|line| drop(writeln!(io::stderr(), "{}", spoken(line))));
     }
 }
 
-/// What the thread knows.
+/// State of the view's thread.
 struct View {
     board: Board,
     look: Look,
@@ -195,16 +195,16 @@ struct View {
     choice: Choice,
     history: History,
     last_row: Option<u64>,
-    /// The picture on the screen; `None`: whatever may be there.
+    /// Picture on the screen; `None` if the contents are not known.
     shown: Option<Buffer>,
-    /// The version of the board that it shows.
+    /// Version of the board in that picture.
     version: u64,
     continued: usize,
-    /// When the terminal was first seen to be taken away.
+    /// Time when the terminal was first seen to be taken away.
     away: Option<Instant>,
-    /// When a byte was last read.
+    /// Time when a byte was last read.
     read_at: Option<Instant>,
-    /// When the end was last asked for.
+    /// Time when the end was last requested.
     ended_at: Option<Instant>,
 }
 
@@ -242,18 +242,18 @@ impl View {
             match self.holds(entered) {
                 Ok(true) => entered = true,
                 Ok(false) => {
-                    // The rest of a frame is for a screen that is no more; waiting for room for it would not sleep.
+                    // The rest of a frame is for a screen that is gone. Waiting for room for it would not sleep.
                     self.tty.forget();
                     continue;
                 }
-                // Whatever the terminal was, it is none now.
+                // The terminal is gone.
                 Err(_) => break,
             }
             let pressed = self.press();
             let size = terminal_size().unwrap_or((80, 24));
             let shown = self.shown.as_ref();
             let other = shown.is_none_or(|shown| (shown.area().width, shown.area().height) != size);
-            // One picture at a time: what the terminal has not taken of the last one comes first.
+            // One picture at a time: the rest of the last one comes first.
             if self.tty.flush().is_ok() && (pressed || other || self.board.version() != self.version) {
                 self.show(&state, size);
             }
@@ -261,12 +261,12 @@ impl View {
         terminal::leave();
     }
 
-    /// Whether the screen is this program's to draw on; takes it where it can be had.
+    /// Returns whether the screen belongs to this program; takes the screen if possible.
     fn holds(&mut self, entered: bool) -> io::Result<bool> {
         let continued = continued();
         let went_on = std::mem::replace(&mut self.continued, continued) != continued;
         if !self.tty.ours() {
-            // The shell has it, with modes of its own.
+            // The shell has the terminal, with modes of its own.
             if terminal::taken() {
                 terminal::leave();
             }
@@ -276,8 +276,8 @@ impl View {
         if terminal::taken() && !went_on {
             return Ok(true);
         }
-        // Ctrl-Z has taken it away, and the program is about to stop; where no shell is there to continue it, it is
-        // not.
+        // Ctrl-Z has taken the terminal away, and the program is about to stop. Without a shell that could continue it,
+        // it does not stop.
         if entered && !went_on && !terminal::taken() {
             if self.away.get_or_insert_with(Instant::now).elapsed() < NOT_STOPPED {
                 return Ok(false);
@@ -293,18 +293,18 @@ impl View {
         Ok(true)
     }
 
-    /// Reads what was typed; whether something was.
+    /// Reads the typed keys. Returns whether there was one.
     fn press(&mut self) -> bool {
         let bytes = self.tty.read().unwrap_or_default();
         let (any, end) = self.typed(&bytes, Instant::now());
         if end {
-            // As Ctrl-C does.
+            // The same as Ctrl-C.
             interrupt();
         }
         any
     }
 
-    /// Takes in the bytes that were read now: whether there was a key, and whether the run is to end.
+    /// Processes bytes that were just read. Returns whether there was a key, and whether the run should end.
     fn typed(&mut self, bytes: &[u8], now: Instant) -> (bool, bool) {
         let mut keys = self.keys.read(bytes);
         if !bytes.is_empty() {
@@ -315,7 +315,7 @@ impl View {
         let mut end = false;
         for key in &keys {
             if self.choice.press(*key) == Asked::End {
-                // A key that is held down repeats: only a pause makes a new request.
+                // A held key repeats: only a key after a pause is a new request.
                 let before = self.ended_at.replace(now);
                 end |= before.is_none_or(|at| now.duration_since(at) >= ONCE);
             }
@@ -337,7 +337,7 @@ impl View {
     }
 }
 
-/// Whether there is something to show: the first lines of a run, before that, are for the screen that stays.
+/// Returns whether there is something to show. Before that, the first lines of a run go to the normal screen.
 fn begun(state: &State) -> bool {
     match state.phase {
         Phase::Waiting => false,

@@ -1,4 +1,4 @@
-//! The fourth tab: what speaks against the run, what took the lanes' cores, and what the user was told.
+//! The fourth tab: reasons against the run, programs that took the lanes' cores, and the notes to the user.
 
 use super::draw::against;
 use super::look::{Look, folded, plain, styled};
@@ -26,7 +26,7 @@ pub(crate) fn lines(state: &State, columns: usize, look: Look) -> Vec<Line<'stat
     lines
 }
 
-/// For how long lanes did not get their cores.
+/// Returns how long lanes did not get their cores.
 fn cores(state: &State) -> String {
     let waits = state.lanes.iter().enumerate();
     let waits: Vec<_> = waits
@@ -39,7 +39,7 @@ fn cores(state: &State) -> String {
     if all == 0 {
         return "what took the lanes' cores: nothing so far".to_owned();
     }
-    // Of all trials; the share is of the one at hand where it is the only one.
+    // The time is that of all trials. The share is of the current trial, and only given if that is the only one.
     let share = match (state.about.single, state.elapsed_ns) {
         (true, ns) if ns > 0 => {
             let share = all as f64 / (ns as f64 * waits.len() as f64);

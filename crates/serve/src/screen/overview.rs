@@ -1,4 +1,4 @@
-//! The first tab: what is sent, received and lost, the latency, and all of that over time.
+//! The first tab: packets sent, received and lost, the latency, and all of these over time.
 
 use super::look::{Look, Pane, plain, strip, styled};
 use super::time::{Column, columns};
@@ -11,20 +11,20 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
-/// Columns of the names beside the strips.
+/// Columns for the names beside the strips.
 const NAMES: u16 = 12;
-/// Rows of a strip, at the most.
+/// Most rows of a strip.
 const HIGHEST: usize = 9;
 
 pub(crate) fn draw(pane: &mut Pane<'_>, state: &State, points: &[Point], scale: isize, look: Look) {
     let mut numbers = numbers(state, look);
     numbers.extend(goals(state));
-    // A method tells what has come of each trial, and what its user is to do.
+    // A method writes a note on the result of each trial, and on what its user should do.
     if let (false, Some(note)) = (state.about.single, state.notes.last()) {
         numbers.push(styled(note.to_string(), look.head()));
     }
     let wanted = strips(state, points, pane.area.width, scale, look);
-    // Numbers first; strips have what is left, one row each at the least.
+    // The numbers come first; strips have the remaining rows, at least one row each.
     let for_strips = pane.rows().saturating_sub(numbers.len());
     if for_strips > wanted.0.len() * 2 {
         numbers.push(Line::default());
@@ -107,7 +107,7 @@ fn latency_of(latency: &Latency) -> String {
     }
 }
 
-/// What is there only where something is the matter.
+/// Returns counts of dropped and faulty packets; `None` if there are none.
 fn others(state: &State, look: Look) -> Option<Line<'static>> {
     let of = &state.of_trial;
     let dropped = of.host_dropped.unwrap_or(0);
@@ -123,7 +123,7 @@ fn others(state: &State, look: Look) -> Option<Line<'static>> {
     (!told.is_empty()).then(|| styled(format!("also      {}", told.join("  ")), look.head()))
 }
 
-/// What a search knows.
+/// Returns the results so far of a search.
 fn goals(state: &State) -> Vec<Line<'static>> {
     let rate = |rate: Option<u64>| rate.map_or_else(|| "none yet".to_owned(), |rate| pps(rate as f64));
     let goals = state.goals.iter().map(|goal| {
@@ -146,7 +146,7 @@ struct Strip {
     style: Style,
 }
 
-/// The strips, their first time and the length of a column, ns.
+/// The strips, the start time of the first column, and the length of a column, ns.
 type Strips = (Vec<Strip>, u64);
 
 fn strips(state: &State, points: &[Point], width: u16, scale: isize, look: Look) -> Strips {
@@ -179,7 +179,7 @@ fn strips(state: &State, points: &[Point], width: u16, scale: isize, look: Look)
 
 fn draw_strips(pane: &mut Pane<'_>, (strips, step): &Strips, look: Look) {
     let count = strips.len();
-    // The time below them, where there is room for it.
+    // The time axis is below them, if there is room for it.
     let axis = usize::from(pane.rows() > count);
     let high = ((pane.rows() - axis) / count.max(1)).min(HIGHEST);
     if count == 0 || pane.area.width <= NAMES {
@@ -191,7 +191,7 @@ fn draw_strips(pane: &mut Pane<'_>, (strips, step): &Strips, look: Look) {
             return;
         }
         let top = strip_of.values.iter().flatten().copied().fold(0.0, f64::max);
-        // Names and scale; in one row only the name finds room.
+        // Name and scale; with one row only the name fits.
         pane.buf
             .set_stringn(area.x, area.y, strip_of.name, usize::from(NAMES) - 1, look.head());
         if area.height > 1 {

@@ -1,4 +1,4 @@
-//! Rows over time, as many columns as there is room for.
+//! Rows over time, in as many columns as fit.
 
 use crate::history::Point;
 
@@ -9,16 +9,16 @@ const STEPS: [u64; 18] = [
 ];
 const MS: u64 = 1_000_000;
 
-/// What happened in one column's time.
+/// Counts of one column's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Column {
-    /// Of its time rows have closed for so much, ns.
+    /// Part of its time for which rows have closed, ns.
     pub(crate) known_ns: f64,
-    /// Packets.
+    /// Packets sent, and (`rx`, `lost`) received and lost.
     pub(crate) tx: f64,
     pub(crate) rx: f64,
     pub(crate) lost: f64,
-    /// The highest p99 of its rows, ns.
+    /// Highest p99 of its rows, ns.
     pub(crate) p99: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Column {
         (self.known_ns > 0.0).then_some(self.known_ns)
     }
 
-    /// Packets/s.
+    /// Returns the rate of sent packets, packets/s.
     pub(crate) fn tx_pps(&self) -> Option<f64> {
         Some(self.tx / self.known()? * 1e9)
     }
@@ -36,7 +36,8 @@ impl Column {
         Some(self.rx / self.known()? * 1e9)
     }
 
-    /// Lost of those that were sent; a receiver that knows no sender counts what should have come.
+    /// Returns the share of sent packets that were lost. For a receiver that knows no sender, it is the share of
+    /// packets that should have arrived.
     pub(crate) fn loss(&self) -> Option<f64> {
         let known = self.known()?;
         let base = match self.tx > 0.0 {
@@ -51,8 +52,8 @@ impl Column {
     }
 }
 
-/// The newest points as at most so many columns, and the length of a column, ns. All of the run is there where a column
-/// may be so long; `scale` makes columns shorter (above 0) or longer by so many steps.
+/// Returns the newest points as at most `most` columns, and the length of a column, ns. If a column may be long enough,
+/// the whole run is included. `scale` makes columns shorter (above 0) or longer by that many steps.
 pub(crate) fn columns(points: &[Point], most: usize, scale: isize) -> (Vec<Column>, u64) {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return (Vec::new(), STEPS[0] * MS);
@@ -69,7 +70,7 @@ pub(crate) fn columns(points: &[Point], most: usize, scale: isize) -> (Vec<Colum
     for point in points {
         let point_end = point.start_ns + point.length_ns;
         let from = (point.start_ns / step).max(oldest);
-        // One that ends after the last is cut off there.
+        // A point that ends after the last column is cut off there.
         for at in from..point_end.div_ceil(step).min(newest) {
             let (start, stop) = (point.start_ns.max(at * step), point_end.min((at + 1) * step));
             let ns = stop.saturating_sub(start) as f64;

@@ -13,15 +13,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Written at once where writing may wait.
+/// Most bytes per write if a write may wait.
 const FEW: usize = 256;
 
 pub(super) struct Tty {
-    /// The terminal, opened once more: only this thread's writes are not to wait, and the flag that says so is of the
-    /// opened file. `None`: it can't be opened (another user's).
+    /// The terminal, opened once more, because only this thread's writes must not wait and the flag for that belongs to
+    /// the opened file. `None`: it can't be opened (another user's).
     out: Option<File>,
     group: Option<Pid>,
-    /// What the terminal has not taken yet.
+    /// Bytes that the terminal has not taken yet.
     left: Vec<u8>,
 }
 
@@ -36,14 +36,14 @@ impl Tty {
         }
     }
 
-    /// Whether it is this program's turn on the terminal.
+    /// Returns whether it is this program's turn on the terminal.
     pub(super) fn ours(&self) -> bool {
-        // A terminal that is not this session's tells no group, and has no jobs.
+        // A terminal of another session reports no group, and has no jobs.
         rustix::termios::tcgetpgrp(io::stdin()).map_or(true, |group| Some(group) == self.group)
     }
 
-    /// Waits for a wake, for keys where they are this program's, for room for what is left, or until `timeout` has
-    /// passed. False: the terminal is gone.
+    /// Waits for a wake-up, for keys if they belong to this program, for room for the remaining bytes, or until
+    /// `timeout` has passed. Returns false if the terminal is gone.
     pub(super) fn wait(&self, wake: &Wake, timeout: Duration, keys: bool) -> bool {
         let (stdin, stderr) = (io::stdin(), io::stderr());
         let mut polled = vec![PollFd::new(wake, PollFlags::IN)];
@@ -68,7 +68,7 @@ impl Tty {
         woken.is_err() || !gone
     }
 
-    /// What was typed and not yet read.
+    /// Returns the typed bytes that were not yet read.
     ///
     /// # Errors
     /// When it is not this program's turn.
@@ -84,12 +84,12 @@ impl Tty {
         Ok(bytes)
     }
 
-    /// Drops the rest of a frame: it is for a screen that is no more.
+    /// Drops the rest of a frame that was for a screen that is gone.
     pub(super) fn forget(&mut self) {
         self.left.clear();
     }
 
-    /// Begins again, on another screen.
+    /// Starts again, on another screen.
     pub(super) fn restart(&mut self, first: &str) {
         self.forget();
         self.put(first);
@@ -99,10 +99,10 @@ impl Tty {
         self.left.extend_from_slice(in_cells(text).as_bytes());
     }
 
-    /// Writes what is left, as far as the terminal takes it.
+    /// Writes the remaining bytes, as far as the terminal takes them.
     ///
     /// # Errors
-    /// When it does not take all of it now.
+    /// When the terminal does not take all of them now.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.left.is_empty() {
             let left = &self.left;
@@ -123,7 +123,7 @@ impl Tty {
                 Some(Err(rustix::io::Errno::INTR)) => {}
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(_)) => return Err(io::ErrorKind::WouldBlock.into()),
-                // It was given back meanwhile.
+                // The terminal was restored meanwhile.
                 None => {
                     self.left.clear();
                     return Err(io::ErrorKind::WouldBlock.into());

@@ -25,8 +25,8 @@ pub(super) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// As the kernel reads it: behind ISB, since a reading may else be taken before the instructions in front of it are
-/// done, and a packet would have a time before its arrival.
+/// Reads the counter as the kernel does: behind ISB, since a reading may else be taken before the instructions in front
+/// of it are done, and a packet would have a time before its arrival.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(super) fn ticks() -> u64 {
@@ -43,7 +43,7 @@ pub(super) fn ticks() -> u64 {
     0
 }
 
-/// Ticks a second, where the processor says so.
+/// Ticks a second, if the processor says so.
 #[cfg(target_arch = "aarch64")]
 fn frequency() -> Option<u64> {
     let hz: u64;
@@ -57,8 +57,8 @@ fn frequency() -> Option<u64> {
     None
 }
 
-/// Time between two ticks, ns, where the processor says how many there are in a second (arm64). The kernel's
-/// `CLOCK_MONOTONIC` is made of the same ticks, so it is no finer.
+/// Time between two ticks, ns, if the processor says how many there are in a second (arm64). The kernel's
+/// `CLOCK_MONOTONIC` counts the same ticks, so it is no finer.
 pub fn tick_ns() -> Option<f64> {
     frequency().map(|hz| 1e9 / hz as f64)
 }

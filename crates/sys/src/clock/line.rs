@@ -53,7 +53,7 @@ impl Published {
     pub(crate) fn publish(&self, line: Line) {
         let version = self.version();
         self.version.store(version + 1, Ordering::Relaxed);
-        // Whoever sees a part of this line sees that it was being written.
+        // A reader that sees a part of this line also sees that the line was being written.
         fence(Ordering::Release);
         self.tsc0.store(line.tsc0, Ordering::Relaxed);
         self.ns0.store(line.ns0, Ordering::Relaxed);

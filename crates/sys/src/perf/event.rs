@@ -18,7 +18,7 @@ const CLOEXEC: libc::c_ulong = 8;
 /// 20 ms of 200,000 switches a second. What a user may lock without privileges (`kernel.perf_event_mlock_kb`, 516 KiB a
 /// core) holds three of them.
 const PAGES: usize = 32;
-/// Where the two cursors lie in the first page (`struct perf_event_mmap_page`).
+/// Offsets of the two cursors in the first page (`struct perf_event_mmap_page`).
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
@@ -102,8 +102,8 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// Puts what has come since the last call at the end of `into`. Whether all was there: else the cursors made no
-    /// sense, and what lay between them is left out.
+    /// Puts what has come since the last call at the end of `into`. Returns false if the cursors made no sense: then
+    /// what lay between them is left out.
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> bool {
         let size = PAGES * self.page;
         let tail = self.cursor(DATA_TAIL).load(Ordering::Relaxed);
@@ -133,8 +133,8 @@ impl Drop for Ring {
     }
 }
 
-/// Where the bytes from `tail` to `head` lie in a ring of `size` bytes: up to its end, and from its start; `None` where
-/// there can't be as many.
+/// Returns offset and length of the bytes from `tail` to `head` in a ring of `size` bytes: the part up to the ring's
+/// end, and the part from its start. `None` if the ring can't hold as many.
 fn parts(tail: u64, head: u64, size: usize) -> Option<[(usize, usize); 2]> {
     let len = usize::try_from(head.wrapping_sub(tail))
         .ok()

@@ -1,4 +1,4 @@
-//! What the kernel puts into the ring of a sampled thread, taken apart. No system call, no clock, no unsafe.
+//! Parses the records that the kernel puts into the ring of a sampled thread. No system call, no clock, no unsafe.
 //!
 //! Layouts: `enum perf_event_type` of `include/uapi/linux/perf_event.h`, for the one `sample_type` that
 //! [`Sampler`](super::Sampler) asks for (`IP`, `TID`, `TIME`, `CPU`, `CALLCHAIN`). The bytes are the kernel's, and are
@@ -38,12 +38,12 @@ pub struct Place {
     pub kernel: usize,
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A sample.
     Place(Place),
-    /// So many records did not fit into the ring.
+    /// Number of records that did not fit into the ring.
     Lost(u64),
     /// The kernel took fewer samples for a while, as they took too much time.
     Throttled,

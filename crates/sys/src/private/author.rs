@@ -1,4 +1,4 @@
-//! Who may have written a file that is read, and is to be believed.
+//! Possible authors of a file that is read, and is to be believed.
 
 use super::{caller, kind, me};
 use rustix::fs::{FileType, Mode, Stat};
@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Who else than root and this process' user may have written an open file, or put it where it is, in words that go on
-/// after "and"; `None`: nobody. Under sudo the user who called is no stranger. Of what is no regular file, such as a
-/// pipe, the owner alone is looked at. `path` is how it was found, for its folder.
+/// Returns who else than root and this process's user may have written an open file, or put it in its place. The text
+/// goes on after "and"; `None`: nobody. Under sudo the user who called is no stranger. Of anything but a regular file,
+/// such as a pipe, only the owner is checked. `path` is how the file was found, for its folder.
 ///
 /// # Errors
 /// When the file, or its folder, can't be looked at.
@@ -61,8 +61,8 @@ fn is_stranger(user: u32) -> bool {
     user != 0 && user != me() && Some(user) != caller()
 }
 
-/// Whether others than its owner may write to a file or into a folder. A group that has the owner's number is the
-/// owner's alone, by the habit of most distributions, and the one that they let write by default; where there is an
+/// Returns whether others than its owner may write to a file or into a folder. A group that has the owner's number is
+/// the owner's alone, by the habit of most distributions, and the one that they let write by default. If there is an
 /// access list, its bits speak for others as well.
 fn others_write(stat: &Stat, access_list: impl FnOnce() -> rustix::io::Result<usize>) -> bool {
     let mode = Mode::from_raw_mode(stat.st_mode);

@@ -32,7 +32,7 @@ fn ones_own_files_and_links_in_ones_own_folder_are_followed() {
         assert_eq!(std::fs::read(&file).expect("a file"), b"");
     }
     for path in ["/dev/stdout", "/dev/null", "/proc/self/fd/1"] {
-        // Whoever runs the tests may have closed it.
+        // The file may be closed in the shell that runs the tests.
         if std::fs::metadata(path).is_ok() {
             // Kept as it is: it may be the log of these tests.
             open(Path::new(path), OFlags::empty()).expect(path);
@@ -116,7 +116,7 @@ fn links_files_and_folders_of_others_are_refused_where_others_may_put_them() {
         }
         assert_eq!(std::fs::read(&victim).expect("a file"), b"kept");
         assert!(!place.0.join("none").exists());
-        // What is new, or ours, is as before.
+        // Files that are new, or ours, are handled as before.
         create(&shared.join("new"), OFlags::empty()).expect("new");
         create(&shared.join("new"), OFlags::empty()).expect("ours");
         remove(&shared.join("new")).expect("ours");

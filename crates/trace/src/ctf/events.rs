@@ -6,9 +6,9 @@ use crate::kernel::cores;
 use crate::{Did, Event, LaneTrace, Recording, Round, Stage};
 use std::io::{self, Write};
 
-/// Empty polls of a lane that get an event each; what is beyond is told as discarded.
+/// Most empty polls of a lane that get an event each; further ones are reported as discarded.
 pub(super) const EMPTY_POLLS: u64 = 1_000_000;
-/// The same of all lanes together: 40 bytes each.
+/// The same for all lanes together: 40 bytes each.
 pub(super) const ALL_EMPTY_POLLS: u64 = 16 * EMPTY_POLLS;
 
 /// An event's bytes: its id, then its context and fields.
@@ -34,7 +34,7 @@ impl Bytes {
         self
     }
 
-    /// A name of fixed length, as the kernel has it.
+    /// Adds a name of fixed length, in the kernel's form.
     fn comm(mut self, name: &str) -> Self {
         let bytes = name.bytes().filter(|byte| *byte != 0).chain(std::iter::repeat(0));
         self.0.extend(bytes.take(COMM - 1));
@@ -42,7 +42,7 @@ impl Bytes {
         self
     }
 
-    /// A string, which ends with a byte of nought.
+    /// Adds a string, which ends with a zero byte.
     fn text(mut self, text: &str) -> Self {
         self.0.extend(text.bytes().filter(|byte| *byte != 0));
         self.0.push(0);
@@ -88,19 +88,19 @@ pub(super) fn calls<W: Write, O: FnMut(&str) -> io::Result<W>>(
     trace.stream(out, &format!("lane_{}", lane.lane), (cpu, 0), events)
 }
 
-/// Empty polls that each of so many lanes may have.
+/// Returns the empty polls that each of `lanes` lanes may have.
 pub(super) fn room(lanes: usize) -> u64 {
     EMPTY_POLLS.min(ALL_EMPTY_POLLS / lanes.max(1) as u64)
 }
 
-/// Adds the polls and sent bursts of one of so many lanes.
+/// Adds the polls and sent bursts of one of `lanes` lanes.
 pub(super) fn polls<W: Write, O: FnMut(&str) -> io::Result<W>>(
     trace: &mut Trace,
     out: &mut Out<O>,
     lane: &LaneTrace,
     lanes: usize,
 ) -> io::Result<()> {
-    // A lane that spins before its next departure asks nobody for packets.
+    // A lane that spins before its next departure does not poll for packets.
     let polled = lane.rounds.iter().filter(|round| round.did == Did::Polled);
     let empty: u64 = polled.map(|round| u64::from(round.polls)).sum();
     // Each poll is an event of its own for the views that count them.
@@ -117,7 +117,7 @@ pub(super) fn polls<W: Write, O: FnMut(&str) -> io::Result<W>>(
                 let tx = (round.tx > 0).then(|| (sent, event(id::TX).u32(round.tx.into()).0));
                 rx.into_iter().chain(tx).collect::<Vec<_>>()
             }
-            // They are spread evenly over their stretch.
+            // The polls are spread evenly over their stretch.
             Did::Polled => {
                 let (n, took) = (u64::from(round.polls).min(left), u64::from(round.parts[0]));
                 left -= n;
@@ -131,8 +131,8 @@ pub(super) fn polls<W: Write, O: FnMut(&str) -> io::Result<W>>(
     trace.stream(out, &format!("lane_{}", lane.lane), (cpu, left_out), events)
 }
 
-/// Records with times that don't overlap: one that was cut out of a ring may overlap the one before by a correction of
-/// the clock.
+/// Returns records with times that don't overlap. A record that was cut out of a ring may overlap the one before by a
+/// correction of the clock.
 fn ordered(rounds: &[Round]) -> impl Iterator<Item = (u64, &Round)> {
     rounds.iter().scan(0, |ended: &mut u64, round| {
         let at = round.at_ns.max(*ended);

@@ -1,4 +1,4 @@
-//! The descriptions of the three traces: what their events are called and made of, and the names of stages.
+//! Descriptions of the three traces: names and fields of their events, and names of stages.
 
 use super::Kind;
 use crate::{Recording, Stage};
@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 
 /// Bytes of a thread's name.
 pub(super) const COMM: usize = 16;
-/// Addresses that stand for stages.
+/// First address of those that stand for stages.
 const FUNCTIONS: u64 = 0x10_0000;
-/// Between two of them.
+/// Distance between two of these addresses.
 const FUNCTION: u64 = 0x100;
-/// What stands for a whole burst.
+/// Address that stands for a whole burst.
 pub(super) const BURST: u64 = FUNCTIONS;
-/// The clock's number among ids: that of all three traces, so that a reader may compare their times.
+/// Number of the clock among ids: all three traces have the same, so that a reader may compare their times.
 const CLOCK: u8 = 3;
 
 /// Ids of events.
@@ -36,7 +36,7 @@ pub(super) fn address(stage: Stage) -> u64 {
     FUNCTIONS + FUNCTION * (stage.index() as u64 + 1)
 }
 
-/// What stands for each name, in the form of `nm`.
+/// Returns the address of each name, in the form of `nm`.
 pub(super) fn functions() -> String {
     let mut text = String::new();
     let names = Stage::ALL.map(|stage| (address(stage), stage.name().replace(' ', "_")));
@@ -46,7 +46,7 @@ pub(super) fn functions() -> String {
     text
 }
 
-/// The description of one trace.
+/// Returns the description of one trace.
 pub(super) fn metadata(kind: Kind, uuid: &[u8; 16], recording: &Recording) -> String {
     let clock = hyphened(&super::uuid(CLOCK, recording));
     let uuid = hyphened(uuid);
@@ -161,7 +161,7 @@ fn hyphened(uuid: &[u8; 16]) -> String {
         .join("-")
 }
 
-/// As a string of the metadata's language.
+/// Returns text as a string of the metadata's language.
 fn quoted(text: &str) -> String {
     let plain = text.chars().filter(|c| !c.is_control());
     plain

@@ -1,4 +1,4 @@
-//! What is written is what was recorded, and as much as is said.
+//! Traces contain what was recorded, and as many events as reported.
 
 use super::events::{ALL_EMPTY_POLLS, EMPTY_POLLS, room};
 use super::*;

@@ -1,4 +1,4 @@
-//! The same samples make the same picture, and any names do.
+//! The same samples make the same picture; any names are accepted.
 
 use super::*;
 use proptest::prelude::*;

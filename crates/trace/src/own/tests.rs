@@ -1,4 +1,4 @@
-//! What is written is read back, and anything else is told.
+//! Recordings that are written and read back; other files, and damaged ones, are reported as errors.
 
 use super::*;
 use crate::{Caption, Event, LeftOut, Part, Sampling, Stage, Subject, TakerKind, Unit, ctf, perfetto, table};
@@ -332,7 +332,7 @@ fn other_files_are_told_from_damaged_ones_and_newer_ones() {
     assert_eq!(read(&bytes), Err(NotATrace::Schema("mpps.trace/7".to_owned())));
 }
 
-/// A packet with a field that nobody knows, so long.
+/// Returns a packet with an unknown field of this length.
 fn stuffing(length: u64) -> (Vec<u8>, u64) {
     let mut field = Vec::new();
     put_varint(&mut field, 5 << 3 | u64::from(LENGTH));

@@ -69,7 +69,7 @@ fn a_lane_is_read_as_it_was_written() {
     );
     assert_eq!((lane.first_ns, lane.last_ns), (5000, 5000 + 500_000));
     assert_eq!(lane.receive.p50_ns, 4, "8 clocks");
-    // The third record is of no kind that there is.
+    // The kind of the third record does not exist.
     assert_eq!(lane.rounds.len(), 2);
     assert_eq!(
         (lane.rounds[0].rx, lane.rounds[0].parts[0], lane.rounds[1].polls),
@@ -151,7 +151,7 @@ proptest! {
             file[76] = 0;
         }
         file[HEADER + 4..][..counts.len() - 4].copy_from_slice(&counts[4..]);
-        // A ring that is full of it.
+        // The ring is full of this record.
         file[HEADER + COUNTS..].chunks_mut(ring.len()).for_each(|part| part.copy_from_slice(&ring[..part.len()]));
         if cut {
             file.truncate(len);

@@ -1,4 +1,4 @@
-//! What is told of a traced program, as a table and as JSON.
+//! Results of a traced program, as a table and as JSON.
 
 use super::{Calls, Peer, PeerLane, Scheduled};
 use crate::table::{STAGE_HEADS, grid};
@@ -6,12 +6,12 @@ use crate::{Stage, StageRow};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// `part` of `whole`, 0 where there is none.
+/// Returns `part` of `whole`; 0 if `whole` is 0.
 fn per(part: f64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part / whole as f64 }
 }
 
-/// A time as people read it.
+/// Returns a time as text for people.
 fn time(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
@@ -20,7 +20,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// A number of ns, or nothing where there was no call.
+/// Returns a number of ns as text, or `-` if there was no call.
 fn ns(value: f64, of: u64) -> String {
     match of {
         0 => "-".to_owned(),
@@ -56,12 +56,12 @@ fn cells(row: &StageRow) -> [String; 12] {
 }
 
 impl PeerLane {
-    /// Share of its polls that gave nothing, 0 to 1.
+    /// Returns the share of polls that gave nothing, 0 to 1.
     pub fn empty_share(&self) -> f64 {
         per(self.empty.calls as f64, self.polls())
     }
 
-    /// One line of R7's figures: what the published study reads off its screens.
+    /// Returns one line of R7's figures: those that the published study reads from its screens.
     fn line(&self) -> String {
         let received = &self.receive;
         let all = received.total_ns as f64 + self.empty.total_ns as f64;
@@ -81,7 +81,7 @@ impl PeerLane {
         )
     }
 
-    /// How many polls gave how many packets, in short; `None`: none gave any.
+    /// Returns how many polls gave how many packets, in short; `None` if none gave any.
     fn distribution(&self) -> Option<String> {
         let total: u128 = self.bursts.iter().map(|count| u128::from(*count)).sum();
         let mut all: Vec<_> = self
@@ -147,7 +147,7 @@ impl PeerLane {
 }
 
 impl Peer {
-    /// Each thread, by one of its lanes, and what the kernel counted of it since its first lane.
+    /// Returns each thread, by one of its lanes, and the kernel's counts of it since its first lane.
     fn scheduled(&self) -> Vec<(&PeerLane, Scheduled)> {
         let mut threads: Vec<(&PeerLane, Scheduled)> = Vec::new();
         for lane in &self.lanes {
@@ -161,7 +161,7 @@ impl Peer {
         threads
     }
 
-    /// The stage table, the figures of each lane, and what tracing cost and lost.
+    /// Returns the stage table, the figures of each lane, and what tracing cost and lost.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for lane in &self.lanes {
@@ -199,7 +199,7 @@ impl Peer {
         text
     }
 
-    /// The same as a value.
+    /// Returns the same as a JSON value.
     pub fn json(&self) -> Value {
         let stages = self.stages();
         json!({

@@ -1,5 +1,5 @@
-//! What the kernel did on the lanes' cores: what the viewer knows by itself as events of ftrace, the rest on a track of
-//! each core.
+//! Events of the kernel on the lanes' cores: those that the viewer knows are events of ftrace, the others are on a
+//! track per core.
 
 use super::{BEGIN, CORE_TRACK, END, INSTANT, KERNEL, Writer, packet};
 use crate::kernel::cores;
@@ -8,7 +8,7 @@ use crate::{Event, KernelEvent};
 use std::io::{self, Write};
 
 impl<W: Write> Writer<'_, W> {
-    /// What the viewer knows by itself: switches, wake-ups, interrupts.
+    /// Writes the events that the viewer knows: switches, wake-ups, interrupts.
     pub(super) fn kernel(&mut self, events: &[KernelEvent]) -> io::Result<()> {
         for cpu in cores(events) {
             let of_core: Vec<&KernelEvent> = events.iter().filter(|event| event.cpu == cpu).collect();
@@ -30,7 +30,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// What it does not know.
+    /// Writes the events that the viewer does not know.
     pub(super) fn core_events(&mut self, events: &[KernelEvent]) -> io::Result<()> {
         for event in events {
             let track = CORE_TRACK + u64::from(event.cpu);
@@ -69,8 +69,9 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// The events of a core, with a switch wherever one was not seen: the thread that leaves a core is the one that got it
-/// last. It has it for no time: what went before was somebody's who was not seen to leave.
+/// Returns the events of a core, with a switch added wherever one was not seen: the thread that leaves a core is the
+/// one that got it last. The added visit takes no time: the time before belonged to a thread that was not seen to
+/// leave.
 fn whole(events: &[&KernelEvent]) -> Vec<KernelEvent> {
     let mut whole: Vec<KernelEvent> = Vec::with_capacity(events.len());
     let mut running: Option<(i32, String, i32)> = None;
@@ -107,8 +108,8 @@ fn whole(events: &[&KernelEvent]) -> Vec<KernelEvent> {
     whole
 }
 
-/// A thread's state as tracepoints report it: one bit, of those that tools know. The kernel's own has flags beside it
-/// (may be frozen, counts for no load), and idle is two of them.
+/// Returns a thread's state as tracepoints report it: one bit, among those that tools know. The kernel's own state has
+/// further flags (may be frozen, counts for no load), and idle is two of them.
 fn reported(state: i64) -> i64 {
     const IDLE: i64 = 0x402;
     const KNOWN: i64 = 0x7f;

@@ -5,7 +5,7 @@ use crate::proto::Message;
 use crate::{Did, LaneTrace, Round, Stage};
 use std::io::{self, Write};
 
-/// Names of slices that are no stages.
+/// Names of slices that are not stages.
 const BURST: u64 = 100;
 /// Names of annotations.
 const RX: u64 = 1;
@@ -15,7 +15,7 @@ const LATE: u64 = 4;
 const FILL: u64 = 5;
 
 impl<W: Write> Writer<'_, W> {
-    /// The names that events of a sequence use, and its clock.
+    /// Writes the names that events of a sequence use, and its clock.
     fn sequence(&mut self, sequence: u64, track: u64, at_ns: u64) -> io::Result<()> {
         self.send(|packet| {
             packet
@@ -162,7 +162,7 @@ impl Spans {
     }
 }
 
-/// Id of a stage's name; 0 is no id.
+/// Returns the id of a stage's name; 0 is not an id.
 fn name_of(stage: Stage) -> u64 {
     stage.index() as u64 + 1
 }

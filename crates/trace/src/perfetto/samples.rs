@@ -35,7 +35,7 @@ impl<W: Write> Writer<'_, W> {
                     data.nest(5, |name| {
                         name.uint(1, id).text(2, &frame.name);
                     });
-                    // Frames are told apart by their address within a mapping: their number stands for it.
+                    // Frames are distinguished by their address within a mapping: their number is used for it.
                     data.nest(6, |entry| {
                         entry.uint(1, id).uint(2, id).uint(3, place(&frame.module)).uint(4, id);
                     });

@@ -1,17 +1,19 @@
-//! Whether packets waited for a lane's core: on devices that hand a packet over within the sender's own call (veth,
-//! loopback, tap) the kernel handles it in a soft interrupt of that core, which a thread of higher priority holds up.
+//! Detects whether packets waited for a lane's core. On devices that hand a packet over within the sender's own call
+//! (veth, loopback, tap), the kernel handles it in a soft interrupt of that core. A thread of higher priority can hold
+//! that up.
 
 use super::{Explained, Gap};
 use crate::TakerKind;
 
-/// Time between the end of a visit to the core and what had waited for it, ns.
+/// Longest time, ns, between the end of a visit to the core and the start of the work that had waited for the core.
 const SOON_NS: u64 = 1_000_000;
-/// Threads of the kernel that handle soft interrupts: what waits for the core, and no culprit.
+/// Name prefix of the kernel's threads that handle soft interrupts: they wait for the core, and are no culprits.
 const SOFT: &str = "ksoftirqd/";
 
 impl Explained {
-    /// The last stretch of a gap in which others had the lane's core all the time, and who had it longest. `None`: the
-    /// lane or the idle task had it until shortly before the end of the gap, or nobody knows.
+    /// Returns the last stretch of a gap in which others had the lane's core all the time, and the culprit that had it
+    /// longest. `None` if the lane or the idle task had it until shortly before the end of the gap, or if it is not
+    /// known.
     pub fn held_until(&self, gap: &Gap) -> Option<(Gap, String)> {
         let cpu = self.place(gap, gap.from_ns)?;
         let pieces = self.pieces.get(&cpu).map_or(&[][..], Vec::as_slice);
@@ -33,7 +35,7 @@ impl Explained {
                     continue;
                 }
                 (TakerKind::Thread | TakerKind::Own, _) => {}
-                // Interrupts within a visit are of it.
+                // Interrupts within a visit belong to the visit.
                 _ => continue,
             }
             let (from, to) = (piece.from.max(gap.from_ns), piece.to.min(gap.to_ns));

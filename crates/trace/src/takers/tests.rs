@@ -82,7 +82,7 @@ fn a_visit_that_begins_before_and_ends_after_is_cut_to_the_gap() {
         switch(900, (8, "writer", 1), (7, "lane")),
     ];
     assert_eq!(parts(&events), named(&[("own thread writer (8) had the core", 100)]));
-    // Only one end of it was seen.
+    // Only one end of the visit was seen.
     assert_eq!(
         parts(&events[..1]),
         named(&[("own thread writer (8) had the core", 100)])
@@ -239,7 +239,7 @@ fn a_lane_that_is_bound_to_no_core_is_followed() {
     moved.cpu = 2;
     let mut came = switch(120, (0, "idle", 0), (77, "cc1"));
     came.cpu = 2;
-    // It is displaced on core 1, and woken on core 2, where another is.
+    // The lane is displaced on core 1, and woken on core 2, where another thread runs.
     let mut woken = waking(130, 7);
     woken.event = Event::Waking {
         tid: 7,

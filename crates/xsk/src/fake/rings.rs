@@ -49,8 +49,8 @@ impl<T: Copy + Default> Ring<T> {
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         let entries = NonNull::slice_from_raw_parts(self.entries, self.size as usize);
-        // SAFETY: made by Box::into_raw of a slice of this length; nobody reaches through the maps any more: they are
-        // used by whoever holds the queue.
+        // SAFETY: made by Box::into_raw of a slice of this length. Nobody reaches through the maps any more: they are
+        // used only by holders of the queue.
         drop(unsafe { Box::from_raw(entries.as_ptr()) });
     }
 }
@@ -100,7 +100,7 @@ impl Memory {
         unsafe { self.0.as_ref() }
     }
 
-    /// Where the rings lie.
+    /// Returns the addresses of the rings.
     pub(super) fn rings(&self) -> Rings {
         let all = self.all();
         Rings {

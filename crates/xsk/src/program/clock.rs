@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Load>() == 24 && size_of::<TestRun>() == 40);
 /// Reads the kernel's own monotonic clock, which no time namespace shifts: in units of 2^20 ns, modulo 2^32.
 ///
 /// # Errors
-/// Without the privileges that other XDP programs need, or where the kernel has no BPF.
+/// Without the privileges that other XDP programs need, or if the kernel has no BPF.
 pub fn kernel_clock() -> io::Result<u32> {
     let license = c"Dual MIT/GPL";
     let load = Load {

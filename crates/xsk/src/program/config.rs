@@ -1,7 +1,7 @@
-//! What a program takes: the filter as its user writes it, and as the program reads it.
+//! Configuration of a program, in two forms: the filter that the user writes, and the filter that the program reads.
 //!
-//! The second is constant data of the program, written before it is loaded. The verifier knows its values and
-//! removes what they rule out, so that a narrow filter costs no more than a program written for it.
+//! The program's form is constant data, written before the program is loaded. The verifier knows the values and removes
+//! the code that they rule out, so a narrow filter costs no more than a program written for it.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use crate::Error;
 /// How a program is attached, and what it takes. There is no default: a filter that takes everything cuts the host off.
 #[derive(Clone, Debug)]
 pub struct ProgramConfig {
-    /// Where it runs: in the driver, or on socket buffers.
+    /// Mode of the program: in the driver, or on socket buffers.
     pub mode: ProgramMode,
     /// Which frames go to the sockets. All others go to the host as ever.
     pub filter: Filter,
@@ -27,7 +27,7 @@ pub struct ProgramConfig {
 }
 
 impl ProgramConfig {
-    /// Native where the driver can, with this filter, no timestamps, frames of one buffer.
+    /// Native if the driver can, with this filter, no timestamps, frames of one buffer.
     pub fn new(filter: Filter) -> ProgramConfig {
         ProgramConfig {
             mode: ProgramMode::Auto,
@@ -47,7 +47,7 @@ pub struct Filter {
     /// neighbour solicitations and advertisements and ICMP echo for them are taken as well. At most 8 of IPv4 and 8 of
     /// IPv6.
     pub answer: Vec<IpAddr>,
-    /// Further ones, from one to another of its family, at most 2^32 - 1.
+    /// Further addresses of this kind, from one to another of the same family, at most 2^32 - 1.
     pub answer_within: Option<RangeInclusive<IpAddr>>,
 }
 
@@ -68,7 +68,8 @@ pub enum Take {
     Match(Match),
 }
 
-/// What an IPv4 or IPv6 frame must be to be taken. Fragments never are, as only the first tells its ports.
+/// Conditions that an IPv4 or IPv6 frame must meet to be taken. Fragments are never taken, as only the first contains
+/// the ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// The IP protocol's number (17: UDP), or any.
@@ -101,7 +102,7 @@ pub enum Addresses {
     Unicast,
     /// These; at most 8 of IPv4 and 8 of IPv6.
     Of(Vec<IpAddr>),
-    /// Those from one to another of its family, at most 2^32 - 1.
+    /// Addresses from one to another of the same family, at most 2^32 - 1.
     Within(RangeInclusive<IpAddr>),
 }
 
@@ -152,7 +153,7 @@ impl From<Take> for Filter {
     }
 }
 
-/// As the program reads it: `struct take_filter` in `xdp/take.h`. The tests compare every field.
+/// Filter as the program reads it: `struct take_filter` in `xdp/take.h`. The tests compare every field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Config {
@@ -178,7 +179,7 @@ pub(super) struct Config {
 
 const _: () = assert!(size_of::<Config>() == 696);
 
-/// As the program reads it: `struct within` in `xdp/within.h`.
+/// Address range as the program reads it: `struct within` in `xdp/within.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Within {

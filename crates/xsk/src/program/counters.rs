@@ -1,4 +1,4 @@
-//! What the program counted, read from any thread at any time.
+//! Counters of a program, readable from any thread at any time.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use aya::maps::{MapData, PerCpuArray};
 
 use crate::Error;
 
-/// What a program counted since it was attached, over all processors.
+/// Frames that a program has counted since it was attached, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames given to a socket. What the socket had no room for is among them, see
+    /// Frames given to a socket, including those that the socket had no room for, see
     /// [`Statistics`](crate::Statistics).
     pub taken: u64,
     /// Frames left to the host because the filter says so.
@@ -20,7 +20,7 @@ pub struct Counters {
     pub no_metadata: u64,
 }
 
-/// As the program writes it, one for each processor: `struct counters` in `redirect.bpf.c`.
+/// Counters as the program writes them, one set per processor: `struct counters` in `redirect.bpf.c`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Raw([u64; 4]);

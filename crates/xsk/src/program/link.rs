@@ -69,7 +69,7 @@ pub(super) fn driver_cannot(error: &io::Error) -> bool {
     )
 }
 
-/// What a driver means by its errno.
+/// Returns the meaning of the errno with which a driver refused a program.
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => "the driver has no native XDP".into(),
@@ -116,7 +116,7 @@ fn links_known() -> bool {
     aya::util::KernelVersion::current().is_ok_and(|v| v >= aya::util::KernelVersion::new(5, 9, 0))
 }
 
-/// The programs attached to a device, by name and id where they can be had.
+/// Returns the programs attached to a device, by name and id if known.
 fn others(device: &Device) -> String {
     let ids = device.programs().unwrap_or_default();
     let names: Vec<String> = ids

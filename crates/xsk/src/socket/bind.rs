@@ -18,14 +18,14 @@ use crate::mapping::Mapping;
 use crate::ring::RingMap;
 use crate::{Device, Error, Result, Umem};
 
-/// A socket that was closed leaves its queue a little later, when the kernel comes to it: until then binding there
-/// fails as if another had it. On a busy host that takes more than a second.
+/// A closed socket leaves its queue a little later, when the kernel gets to it. Until then, binding to the queue fails
+/// as if another socket had it. On a busy host that takes more than a second.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// A socket that shares its UMEM with the new one.
 struct Peer {
     handle: Arc<Handle>,
-    /// It is at the same queue, and its fill and completion rings serve both.
+    /// The peer is at the same queue, and its fill and completion rings serve both.
     same_queue: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn make(umem: &Arc<Umem>, device: &str, queue: u32, config: &SocketCo
         need_wakeup: socket.options.need_wakeup,
         multi_buffer: socket.options.multi_buffer,
     };
-    // SAFETY: the kernel laid the rings out as it told, in mappings that the socket owns; they were just made, or
+    // SAFETY: the rings are laid out as the kernel reported, in mappings that the socket owns; they were just made, or
     // (shared queue) are left out, so nobody else uses our side of them.
     let handle = unsafe { Handle::new(umem.clone(), rings, Kernel::Linux(socket), traits, name.clone()) };
     open.push(Arc::downgrade(&handle));
@@ -400,7 +400,7 @@ impl Maker<'_> {
         }
     }
 
-    /// What the kernel means by the errno with which it refused to bind.
+    /// Returns the error for the errno with which the kernel refused to bind.
     fn not_bound(&self, e: io::Error, peer: Option<&Peer>) -> Error {
         match e.raw_os_error() {
             Some(libc::EBUSY) => Error::Busy {
@@ -430,7 +430,7 @@ impl Maker<'_> {
         }
     }
 
-    /// The error for zero-copy mode that the kernel refuses where it takes copy mode.
+    /// Returns the error for zero-copy mode if the kernel refuses it but takes copy mode.
     fn not_zero_copy(&self, e: &io::Error) -> Error {
         let driver = match self.device.driver() {
             name if name.is_empty() => "the driver".to_owned(),

@@ -1,4 +1,4 @@
-//! How a socket is made, and what came of it.
+//! Configuration of a socket, and its options and counters once it is bound.
 
 use crate::{Error, Result};
 
@@ -28,7 +28,7 @@ pub struct SocketConfig {
 }
 
 impl Default for SocketConfig {
-    /// Rings of 2048 entries, zero-copy where the driver can, need-wakeup, frames of one buffer.
+    /// Rings of 2048 entries, zero-copy if the driver can, need-wakeup, frames of one buffer.
     fn default() -> Self {
         Self {
             rx_ring: 2048,
@@ -47,7 +47,7 @@ impl Default for SocketConfig {
 /// Whether the device shall read and write the UMEM itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketMode {
-    /// Zero-copy where the driver can, else copy. [`Socket::options`](crate::Socket::options) tells which it was.
+    /// Zero-copy if the driver can, else copy. [`Socket::options`](crate::Socket::options) shows the mode in use.
     #[default]
     Auto,
     /// The device does, or binding fails.
@@ -64,12 +64,12 @@ pub struct BusyPoll {
     pub budget: u16,
     /// How long one call polls, µs (`SO_BUSY_POLL`).
     pub usecs: u32,
-    /// Keeps interrupts off while we poll (`SO_PREFER_BUSY_POLL`, Linux 5.11). Takes effect where the device's
+    /// Keeps interrupts off while we poll (`SO_PREFER_BUSY_POLL`, Linux 5.11). Takes effect if the device's
     /// `napi_defer_hard_irqs` and `gro_flush_timeout` are set.
     pub prefer: bool,
 }
 
-/// What was got when the socket was bound (`XDP_OPTIONS` and the flags that the kernel took).
+/// Options in force, read after binding (`XDP_OPTIONS` and the flags that the kernel accepted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The device reads and writes the UMEM itself.
@@ -101,7 +101,7 @@ pub struct RingSizes {
     pub completion: u32,
 }
 
-/// What the kernel counted for a socket (`XDP_STATISTICS`), and what it told when it was woken.
+/// Counters of a socket: the kernel's (`XDP_STATISTICS`), and the errors of its wake-ups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames dropped for other reasons than a full RX ring: too long for a chunk, for instance, and in copy mode those
@@ -132,7 +132,7 @@ impl Statistics {
 }
 
 impl SocketConfig {
-    /// What no kernel takes is refused before anything is opened.
+    /// Refuses values that no kernel takes, before anything is opened.
     pub(super) fn check(&self) -> Result<()> {
         for (what, entries, optional) in [
             ("RX ring", self.rx_ring, true),

@@ -11,7 +11,7 @@ use crate::Device;
 use crate::handle::{Kernel, Ready};
 use crate::mapping::Mapping;
 
-/// How often a socket that waits is asked whether its device is still there: poll(2) doesn't tell.
+/// Interval at which a waiting socket checks that its device still exists: poll(2) does not report a removed device.
 const HEALTH: Duration = Duration::from_millis(100);
 
 /// A bound socket of the kernel's. The mappings of its rings stay for as long as it lives.
@@ -28,7 +28,7 @@ pub(crate) struct LinuxSocket {
 }
 
 impl LinuxSocket {
-    /// Has the kernel send what lies in the TX ring.
+    /// Makes the kernel send what lies in the TX ring.
     pub(crate) fn wake_tx(&self) -> io::Result<()> {
         // SAFETY: no buffer and no address are given, so that the kernel touches no memory of ours.
         let result = unsafe {
@@ -47,7 +47,7 @@ impl LinuxSocket {
         result
     }
 
-    /// Has the kernel look at the fill ring, and poll the device when busy polling.
+    /// Makes the kernel look at the fill ring, and poll the device when busy polling.
     pub(crate) fn wake_rx(&self) -> io::Result<()> {
         let (none, nowhere) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: as above.
@@ -89,7 +89,7 @@ impl LinuxSocket {
             match unsafe { libc::ppoll(&raw mut entry, 1, &raw const time, std::ptr::null()) } {
                 0 => {}
                 -1 => match io::Error::last_os_error() {
-                    // As over: whoever sent the signal wants the caller to look up.
+                    // Treated as a timeout: the sender of the signal wants the caller to look up.
                     e if e.kind() == io::ErrorKind::Interrupted => return Ok(Ready::default()),
                     e => return Err(e),
                 },
@@ -204,7 +204,7 @@ pub(super) fn get<T: Plain>(fd: BorrowedFd<'_>, level: i32, option: i32) -> io::
 }
 
 pub(super) fn bind(fd: BorrowedFd<'_>, address: crate::abi::SockaddrXdp) -> io::Result<()> {
-    // SAFETY: the kernel reads the address, of the size that is told.
+    // SAFETY: the kernel reads the address, whose size is passed with it.
     let result = unsafe {
         let length = size_of_val(&address) as libc::socklen_t;
         libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length)

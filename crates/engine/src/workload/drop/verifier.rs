@@ -1,7 +1,7 @@
-//! What a receiver without a sender makes of each frame: whose it is, whether it is whole, what its number says.
+//! A receiver without a sender: finds each frame's flow, checks that it is whole, and counts it by its number.
 //!
-//! Most packets have headers that are known, and are the next of their flow: for these all is inlined, and what is
-//! booked of them is added up over the burst, since packets that were sent in one burst have the same latency, too.
+//! Most packets have headers that are known, and are the next of their flow: for these everything is inlined. Their
+//! counts are added up over the burst, since packets that were sent in one burst have the same latency, too.
 
 use crate::DropPlan;
 use crate::receive::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
@@ -14,18 +14,18 @@ use std::net::{IpAddr, SocketAddr};
 /// One-way latencies above this are taken for the clocks of two hosts: none is reported.
 const MAX_ONE_WAY_NS: u64 = 60_000_000_000;
 
-/// Numbers that a window spans where memory allows.
+/// Numbers that a window spans if memory allows.
 const WINDOW_SPAN: u64 = 1 << 20;
 /// Memory for the sequence windows of one lane, bytes.
 const WINDOW_BYTES: usize = 64 << 20;
 
-/// Bytes of the memory of one lane for `max_flows` flows.
+/// Returns bytes of the memory of one lane for `max_flows` flows.
 pub(crate) fn flow_bytes(max_flows: u32) -> u64 {
     let flows = u64::from(max_flows.max(1));
     SequenceWindows::bytes(flows, WINDOW_SPAN, WINDOW_BYTES) + flows * STREAM_BYTES as u64 + FlowTable::bytes(max_flows)
 }
 
-/// The memory of one lane: flows, their sequence numbers, and what was counted beside them.
+/// The memory of one lane: flows, their sequence numbers, and other counts.
 pub(super) struct Verifier<'p> {
     plan: &'p DropPlan,
     layer: Layer,
@@ -33,7 +33,7 @@ pub(super) struct Verifier<'p> {
     streams: Streams,
     foreign: [u64; Foreign::ALL.len()],
     untracked: u64,
-    /// Questions answered.
+    /// Number of questions answered.
     pub(super) service: u64,
     other_clock: u64,
     /// Headers of the last packet, and ports and flow of the last that had them.
@@ -41,22 +41,22 @@ pub(super) struct Verifier<'p> {
     last: Option<(u32, u32)>,
 }
 
-/// Where the addresses of an untagged IPv4 packet begin in its frame.
+/// Offset of the source address in the frame of an untagged IPv4 packet.
 const IPV4_SOURCE: usize = 26;
 
-/// What of a burst is not booked yet.
+/// Counts of a burst that are not booked yet.
 #[derive(Default)]
 struct Pending {
-    /// Packets that were each the next of their flow, and their latency, which is the same.
+    /// Packets that were each the next of their flow, and their latency, which is the same for all.
     next: u32,
     latency: Option<u64>,
-    /// Packets that are not to be verified.
+    /// Packets that are not verified.
     unverified: u32,
 }
 
-/// A UDP packet as this end sees it.
+/// A received UDP packet, with the flow that was found for it.
 struct Located {
-    /// Its stamp, where data and stamp fit each other.
+    /// Stamp of the packet, if data and stamp fit each other.
     verified: Option<Stamp>,
     flow: Option<u32>,
     checksum_ok: bool,
@@ -96,7 +96,8 @@ impl<'p> Verifier<'p> {
         }
     }
 
-    /// Finds stamp and flow of an Ethernet frame whose headers are not those of the last, or says what else it is.
+    /// Finds stamp and flow of an Ethernet frame whose headers are not those of the last one, or its class if it is no
+    /// such packet.
     #[inline(never)]
     fn locate<F: Frame>(&mut self, frame: &F) -> Result<Located, Class> {
         let (bytes, seed) = (frame.bytes(), self.plan.common.seed);
@@ -126,7 +127,7 @@ impl<'p> Verifier<'p> {
         })
     }
 
-    /// Why packets to a port are not this run's; `None`: they are.
+    /// Returns why packets to a port are not this run's; `None`: they are.
     #[inline]
     fn leaves(&self, port: u16) -> Option<Foreign> {
         if self.plan.ports.as_ref().is_some_and(|ports| !ports.contains(&port)) {
@@ -136,7 +137,7 @@ impl<'p> Verifier<'p> {
         (!excluded.is_empty() && excluded.binary_search(&port).is_ok()).then_some(Foreign::HostPort)
     }
 
-    /// The flow of a packet with the headers that are remembered.
+    /// Returns the flow of a packet with the headers that are remembered.
     #[inline]
     fn flow_of_known(&mut self, bytes: &[u8], ports: u32) -> Option<u32> {
         if let Some((last, flow)) = self.last
@@ -157,7 +158,7 @@ impl<'p> Verifier<'p> {
         Some(flow)
     }
 
-    /// Counts the frames of a burst received at `now_ns`. Returns how many are for the slow path.
+    /// Counts the frames of a burst received at `now_ns`. Returns the number of frames for the slow path.
     #[inline]
     pub(super) fn burst<F: Frame>(&mut self, frames: &[F], now_ns: u64, recorder: &mut Recorder<'_>) -> usize {
         let (mut pending, mut slow) = (Pending::default(), 0);
@@ -172,7 +173,7 @@ impl<'p> Verifier<'p> {
         slow
     }
 
-    /// Counts one frame. True: it is for the slow path.
+    /// Counts one frame. Returns true if it is for the slow path.
     #[inline(always)]
     fn frame<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, recorder: &mut Recorder<'_>) -> bool {
         let located = if self.layer == Layer::Payload {
@@ -209,7 +210,7 @@ impl<'p> Verifier<'p> {
         self.count(located, frame.rx_time_ns(), now_ns, pending, recorder)
     }
 
-    /// Counts a frame that was looked at. True: it is for the slow path.
+    /// Counts a frame that was looked at. Returns true if it is for the slow path.
     #[inline(never)]
     fn count(
         &mut self,
@@ -294,7 +295,7 @@ impl<'p> Verifier<'p> {
         }
     }
 
-    /// Counts a packet that is not the next of its flow, or of a flow that is in doubt.
+    /// Counts a packet that is not the next of its flow, or whose flow is in doubt.
     #[inline(never)]
     fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
         match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {

@@ -1,5 +1,5 @@
-//! When the frames that a way holds came in: the oldest says when they must go, and each is booked to the row in which
-//! it came, however long it was held.
+//! Arrival times of the frames that a way holds. The oldest decides when they must go. Each frame is booked to the row
+//! in which it came, however long it was held.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// For bursts of `burst` frames; with `drain_ns` 0 nothing is held and nothing allocated.
+    /// Makes room for bursts of `burst` frames; with `drain_ns` 0 nothing is held and nothing allocated.
     pub(super) fn new(burst: usize, drain_ns: u64) -> Self {
         let entries = if drain_ns == 0 { 0 } else { burst };
         Self {
@@ -21,13 +21,13 @@ impl Held {
         }
     }
 
-    /// Whether frames are held at all.
+    /// Returns whether frames are held at all.
     #[inline]
     pub(super) fn holds(&self) -> bool {
         self.drain_ns != 0
     }
 
-    /// When the oldest must go; `u64::MAX` when none is held.
+    /// Returns when the oldest must go, ns; `u64::MAX` when none is held.
     #[inline]
     pub(super) fn due_ns(&self) -> u64 {
         self.arrivals
@@ -35,14 +35,15 @@ impl Held {
             .map_or(u64::MAX, |&(at, _)| at.saturating_add(self.drain_ns))
     }
 
-    /// `frames` that came in at `now_ns` wait behind the others.
+    /// Notes that `frames` that came in at `now_ns` wait behind the others.
     pub(super) fn add(&mut self, now_ns: u64, frames: usize) {
         if frames > 0 {
             self.arrivals.push_back((now_ns, frames as u32));
         }
     }
 
-    /// The first `frames` have gone: calls `went` with a time of arrival and how many of them came then, in order.
+    /// Removes the first `frames`, which have gone: calls `went` with a time of arrival and how many of them came then,
+    /// in order.
     pub(super) fn take(&mut self, frames: u64, mut went: impl FnMut(u64, u64)) {
         let mut left = frames;
         while left > 0
@@ -58,7 +59,7 @@ impl Held {
         }
     }
 
-    /// None is held any more.
+    /// Removes all frames.
     pub(super) fn clear(&mut self) {
         self.arrivals.clear();
     }

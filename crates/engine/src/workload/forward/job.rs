@@ -15,12 +15,12 @@ use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use std::time::Instant;
 
 /// Runs `forward` on ports of one path: between the two of each pair, and back out of an odd last one
-/// ([`ForwardPlan::ports`]). Frames of a pair move without a copy where its ports share packet memory
-/// ([`Port::shares_pools_with`]), else they are copied once. `ports` has a port for each of the plan's, in its order,
-/// with a queue for each lane that serves it. As [`crate::run_traffic`].
+/// ([`ForwardPlan::ports`]). Frames of a pair move without a copy if its ports share packet memory
+/// ([`Port::shares_pools_with`]), else they are copied once. `ports` contains a port for each of the plan's, in its
+/// order, with a queue for each lane that serves it. Otherwise the run is as with [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_forward<P: Port>(
     ports: &[P],
     plan: &ForwardPlan,
@@ -30,10 +30,11 @@ pub fn run_forward<P: Port>(
     start(&Alike { ports, plan }, plan, sinks, interruptions)
 }
 
-/// Runs `forward` between two ports of any paths: frames are copied once. As [`crate::run_traffic`].
+/// Runs `forward` between two ports of any paths: frames are copied once. Otherwise the run is as with
+/// [`crate::run_traffic`].
 ///
 /// # Errors
-/// As [`crate::run_traffic`].
+/// Returns the errors of [`crate::run_traffic`].
 pub fn run_forward_pair<A: Port, B: Port>(
     a: &A,
     b: &B,
@@ -66,19 +67,19 @@ struct Alike<'r, P> {
 
 /// Packet memory of a lane.
 enum Pools<P> {
-    /// For its one queue, or for both.
+    /// Memory for its one queue, or for both.
     One(P),
-    /// For each of two queues.
+    /// Memory for each of two queues.
     Two(P, P),
 }
 
-/// Queues of a lane. It looks at which it is once, before its loop.
+/// Queues of a lane. The lane checks which case it is once, before its loop.
 enum Queues<Q> {
-    /// Of an odd port.
+    /// Queue of an odd port.
     Alone(Q),
-    /// Of a pair, over one pool.
+    /// Queues of a pair, over one pool.
     Shared(Q, Q),
-    /// Of a pair, each over a pool of its own.
+    /// Queues of a pair, each over a pool of its own.
     Apart(Q, Q),
 }
 
@@ -195,7 +196,7 @@ impl<P: Port> Job for Alike<'_, P> {
     }
 }
 
-/// Two ports of whatever paths.
+/// Two ports of any paths.
 struct Unlike<'r, A, B> {
     a: &'r A,
     b: &'r B,
@@ -275,7 +276,7 @@ impl<A: Port, B: Port> Job for Unlike<'_, A, B> {
     }
 }
 
-/// A lane's queues with the ways that it serves.
+/// Makes a lane's queues with the ways that it serves.
 fn pair<'l, 'r, A: Queue, B: Queue, S>(
     a: &'l mut A,
     b: &'l mut B,
@@ -317,7 +318,7 @@ fn names(plan: &ForwardPlan) -> Vec<String> {
     plan.ports.iter().map(|port| port.name.clone()).collect()
 }
 
-/// What ports say: once where they agree, else the one's behind the other's.
+/// Joins statements of ports: one if all agree, else one after the other.
 pub(crate) fn in_one(said: impl IntoIterator<Item = String>) -> String {
     let mut said: Vec<String> = said.into_iter().collect();
     if said.windows(2).all(|two| two[0] == two[1]) {
@@ -326,7 +327,7 @@ pub(crate) fn in_one(said: impl IntoIterator<Item = String>) -> String {
     said.join(", ")
 }
 
-/// The facts of all ports: once where they agree, else in the order of the ports, `-` for one that has none.
+/// Joins the facts of all ports: once if they agree, else in the order of the ports, `-` for one that has none.
 pub(crate) fn join(ports: &[Vec<HostFact>]) -> Vec<HostFact> {
     let of = |facts: &[HostFact], name: &str| {
         let found = facts.iter().find(|fact| fact.name == name);

@@ -1,7 +1,7 @@
 //! One direction: from the queue that frames come in by to the queue that they leave by.
 //!
-//! What has come is sent at once. With a drain time it is held until a burst is full or the oldest frame has waited for
-//! so long, which has functions of its own: without one, that costs one comparison per burst.
+//! Received frames are sent at once. With a drain time they are held until a burst is full or the oldest frame has
+//! waited for so long. Holding has functions of its own: without it, it costs one comparison per burst.
 
 use super::held::Held;
 use super::work::Working;
@@ -17,7 +17,7 @@ use mpps_wire::{Rewrite, TakeFilter, complete_checksum, complete_open_checksum, 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// How frames that one queue received become frames that another can send.
+/// Step by which frames that one queue received become frames that another can send.
 pub(super) trait Step<F: Frame, Q: Queue> {
     /// Frames are written, not moved.
     const WRITES: bool;
@@ -77,7 +77,7 @@ impl<F: Frame, Q: Queue> Step<F, Q> for CopyOver {
     }
 }
 
-/// What one direction counted. `rx = tx + cut + open_checksum + short + too_long + tx_full + port_down`.
+/// Counts of one direction. `rx = tx + cut + open_checksum + short + too_long + tx_full + port_down`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WayCounts {
     rx: u64,
@@ -93,7 +93,7 @@ pub(super) struct WayCounts {
 }
 
 impl WayCounts {
-    /// What belongs to the port that frames came in by.
+    /// Returns the counts that belong to the port that frames came in by.
     pub(super) fn at_source(&self) -> PortCounts {
         PortCounts {
             rx_packets: self.rx,
@@ -108,7 +108,7 @@ impl WayCounts {
         }
     }
 
-    /// Adds what belongs to the port that they left by.
+    /// Adds the counts that belong to the port that they left by.
     pub(super) fn add_at_destination(&self, port: &mut PortCounts) {
         port.tx_packets += self.tx;
         port.reasons.extend(nonzero([
@@ -127,7 +127,7 @@ fn nonzero<const N: usize>(reasons: [(Reason, u64); N]) -> Vec<(Reason, u64)> {
 pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     take: &'r TakeFilter,
     takes_all: bool,
-    /// What comes is plain, all of it.
+    /// All received frames are plain.
     plain: bool,
     rewrite: Rewrite,
     /// Largest frame that the second port carries, bytes; a VLAN tag may come on top.
@@ -139,15 +139,15 @@ pub(super) struct Way<'r, F: Frame, Q: Queue, S> {
     /// Frames are held, or there is work on them.
     special: bool,
     on_full: OnFull,
-    /// Places of the port that frames come in by and of the one that they leave by.
+    /// Places of the port that frames come in by and of the port that they leave by.
     places: [usize; 2],
     pub(super) counts: WayCounts,
     step: PhantomData<S>,
 }
 
 impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
-    /// `plain` is what the queue that frames come in by promises ([`Queue::gives_plain`]), `max_frame` that of the port
-    /// `to`, `places` those of the two among the ports of the run.
+    /// Makes a direction. `plain`: the queue that frames come in by gives plain frames only ([`Queue::gives_plain`]).
+    /// `max_frame`: largest frame of the port `to`. `places`: places of the two ports among the ports of the run.
     pub(super) fn new(
         (from, plain): (&'r ForwardPort, bool),
         to: &'r ForwardPort,
@@ -175,7 +175,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Receives a burst and makes it ready to be sent; false when nothing had come.
+    /// Receives a burst and makes it ready to be sent; false when no frame had come.
     #[inline]
     pub(super) fn receive<R: Queue<Frame = F>>(
         &mut self,
@@ -206,7 +206,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Rewrites what is to be sent, and drops what is not. What is to be done is found out once per burst.
+    /// Rewrites frames that are to be sent, and drops the others. The kind of rewriting is chosen once per burst.
     #[inline]
     fn prepare(&mut self) {
         let plain = match self.plain {
@@ -219,7 +219,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// [`Way::plain`] with what is to be done.
+    /// Calls [`Way::plain`] with the rewriting of this direction.
     #[inline(always)]
     fn rewrite_all<const PLAIN: bool>(&mut self) -> usize {
         match self.rewrite {
@@ -233,12 +233,12 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// [`Way::plain`] for plain frames that go on as they are. As a rule they are of one length: then that is all there
-    /// is to know.
+    /// Does the work of [`Way::plain`] for plain frames that go on as they are. As a rule they are of one length: then
+    /// no frame needs a closer look.
     #[inline]
     fn untouched(&mut self) -> usize {
         let frames = self.received.as_slice();
-        // The bits that any length has, and those that all have: the same where the lengths are.
+        // Bits that any length has, and bits that all have: equal if the lengths are.
         let (len, common) = frames.iter().fold((0, usize::MAX), |(any, all), frame| {
             let len = frame.bytes().len();
             (any | len, all & len)
@@ -252,8 +252,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         frames
     }
 
-    /// Rewrites the frames up to the first that is not taken whole, and as it is but for the rewriting; returns how
-    /// many that are: nearly always all. `rewrite` is false for a frame that is too short for it.
+    /// Rewrites the frames up to the first that needs more than rewriting, or is too long; returns how many: nearly
+    /// always all. `rewrite` is false for a frame that is too short for it.
     #[inline(always)]
     fn plain<const PLAIN: bool>(&mut self, rewrite: impl Fn(&mut [u8]) -> bool) -> usize {
         let (mut bytes, max_frame) = (0, self.max_frame);
@@ -274,7 +274,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         plain
     }
 
-    /// As [`Way::prepare`], frame by frame, but for the first `done`, which are.
+    /// Does the work of [`Way::prepare`] frame by frame, except for the first `done` frames, which are ready.
     #[inline(never)]
     fn sort_out(&mut self, done: usize) {
         let (take, rewrite, max_frame, counts) = (self.take, self.rewrite, self.max_frame, &mut self.counts);
@@ -295,7 +295,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
                 counts.cut += 1;
                 return false;
             }
-            // The next device would not know that there is something left to do.
+            // The next device would not know that the checksum is unfinished.
             match frame.rx_checksum() {
                 RxChecksum::Partial if !complete_checksum(frame.bytes_mut()) => {
                     counts.open_checksum += 1;
@@ -316,8 +316,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         });
     }
 
-    /// Takes what [`Way::receive`] made ready (`came`) on its way: sends it, or holds it for a while. True when
-    /// anything came or went.
+    /// Takes the frames that [`Way::receive`] made ready (`came`) on their way: sends them, or holds them for a while.
+    /// True when any came or went.
     #[inline]
     pub(super) fn pass_on(
         &mut self,
@@ -342,20 +342,20 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         came
     }
 
-    /// When what is held must go, ns; `u64::MAX` when nothing is.
+    /// Returns when held frames must go, ns; `u64::MAX` when none is held.
     pub(super) fn due_ns(&self) -> u64 {
         self.held.due_ns()
     }
 
-    /// Sends what is held, however short it has been.
+    /// Sends held frames, however short they have been held.
     pub(super) fn release(&mut self, lane: &Lane<'_>, to: &mut Q, recorder: &mut Recorder<'_>) {
         if !self.out.is_empty() {
             self.send::<true>(lane, to, lane.clock.now_ns(), recorder);
         }
     }
 
-    /// Puts what has come behind what is held, and sends what makes a full burst or has waited for long enough; true
-    /// when anything was sent.
+    /// Puts received frames behind held ones, and sends those that make a full burst or have waited for long enough;
+    /// true when any was sent.
     #[inline(never)]
     fn hold(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) -> bool {
         let mut sent = false;
@@ -379,7 +379,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         sent
     }
 
-    /// Takes what was received to the outgoing burst, as much as goes now.
+    /// Takes received frames to the outgoing burst, as many as go now.
     #[inline]
     fn pass<const HELD: bool>(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64) -> Result<()> {
         let before = self.out.len();
@@ -396,8 +396,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         Ok(())
     }
 
-    /// Sends all that was received, or, where frames are `HELD`, what is in the outgoing burst (the first of what was
-    /// received, where that is empty). As a rule the path takes it all in one go.
+    /// Sends all received frames. If frames are `HELD`, sends the outgoing burst (or, if that is empty, the first
+    /// received frames). As a rule the path takes all of them in one go.
     #[inline]
     fn send<const HELD: bool>(&mut self, lane: &Lane<'_>, to: &mut Q, now_ns: u64, recorder: &mut Recorder<'_>) {
         if let Some(taken) = self.offer::<HELD>(lane, to, now_ns, recorder)
@@ -407,14 +407,14 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Whether there is nothing left to be sent after the path took `taken`.
+    /// Returns whether nothing is left to be sent after the path took `taken`.
     #[inline]
     fn all_sent<const HELD: bool>(&self, taken: u64) -> bool {
         self.out.is_empty() && (self.received.is_empty() || HELD && taken > 0)
     }
 
-    /// Offers the path what is to be sent, once; returns how much it took. `None` where it failed: what it did not take
-    /// is dropped then.
+    /// Offers the path the frames that are to be sent, once; returns how many it took. `None`: the path failed, and the
+    /// frames that it did not take are dropped.
     #[inline(always)]
     fn offer<const HELD: bool>(
         &mut self,
@@ -451,8 +451,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Goes on after an offer of which the path took `taken`: waits for room a little, or not at all, and gives up what
-    /// it still refuses then.
+    /// Goes on after an offer of which the path took `taken`: waits for room a little, or not at all, and gives up
+    /// frames that it still refuses then.
     #[cold]
     fn send_rest<const HELD: bool>(
         &mut self,
@@ -482,8 +482,8 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         }
     }
 
-    /// Drops what the path did not take of an offer. Of `HELD` frames those that have come since and were not offered
-    /// yet stay, but where the path had not even a buffer for one.
+    /// Drops frames of an offer that the path did not take. Of `HELD` frames, those that have come since and were not
+    /// offered yet stay, unless the path had not even a buffer for one.
     #[cold]
     fn drop_rest<const HELD: bool>(&mut self, lane: &Lane<'_>) {
         let left = match HELD && !self.out.is_empty() {
@@ -504,7 +504,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         lane.counters.tx_given_up.add(frames);
     }
 
-    /// The path failed: what it did not take is dropped.
+    /// Drops the frames that a failed path did not take.
     #[cold]
     fn fail(&mut self, lane: &Lane<'_>, error: &mpps_io::Error) -> Option<u64> {
         lane.trouble(error);
@@ -512,7 +512,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
         None
     }
 
-    /// Drops what was not sent; returns how much.
+    /// Drops frames that were not sent; returns how many.
     #[cold]
     fn give_up(&mut self) -> u64 {
         let left = self.out.len() + self.received.len();
@@ -523,7 +523,7 @@ impl<'r, F: Frame, Q: Queue, S: Step<F, Q>> Way<'r, F, Q, S> {
     }
 }
 
-/// Bytes by which a frame may pass the largest one for its VLAN tag.
+/// Returns the bytes by which a frame may exceed the largest one because of its VLAN tag.
 #[cold]
 fn tag_len(frame: &[u8]) -> usize {
     if eth::vlan_id(frame).is_some() { eth::TAG_LEN } else { 0 }

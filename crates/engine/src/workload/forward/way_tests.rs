@@ -25,7 +25,7 @@ struct Script {
     frames: usize,
 }
 
-/// What the frame of this number holds: no two bytes that are swapped are alike.
+/// Content of the frame of this number: no two bytes that are swapped are alike.
 fn content(frame: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + frame) as u8).collect()
 }
@@ -123,7 +123,8 @@ where
     with_frames::<S>(script, &[60], (Rewrite::Io, false), (drain, OnFull::Wait), body);
 }
 
-/// As [`with_way`], with frames of these lengths in turn, to be rewritten; whether they are promised to be plain.
+/// Works as [`with_way`], with frames of these lengths in turn, to be rewritten. `plain`: the queue promises plain
+/// frames.
 fn with_frames<S>(
     script: &'static [usize],
     lengths: &'static [usize],

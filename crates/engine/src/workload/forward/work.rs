@@ -1,4 +1,4 @@
-//! Work on each frame beside forwarding it: a stand-in for a heavier program.
+//! Work on each frame beside forwarding it: takes the part of a heavier program.
 //!
 //! Accesses go to random places of a memory, as those of testpmd's mode `noisy` do: no place depends on what an earlier
 //! access read, so a processor has as many of them under way as it can.
@@ -16,7 +16,8 @@ pub(super) struct Working {
 }
 
 impl Working {
-    /// Takes the memory, and writes each of its pages, so that none is made on the way. Without accesses it takes none.
+    /// Takes the memory, and writes each of its pages, so that no page is made during the run. Without accesses it
+    /// takes none.
     pub(super) fn new(work: Work) -> Self {
         let words = match work.reads + work.writes {
             0 => 0,
@@ -29,7 +30,7 @@ impl Working {
         }
     }
 
-    /// Whether there is anything to do.
+    /// Returns whether there is anything to do.
     pub(super) fn any(&self) -> bool {
         self.work != Work::default()
     }
@@ -55,7 +56,7 @@ impl Working {
         }
     }
 
-    /// A random place of the memory (splitmix64).
+    /// Returns a random place of the memory (splitmix64).
     fn place(&mut self) -> usize {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,20 +3,20 @@
 use super::{Group, Host, Nic, Node, counted, text_of};
 use std::fmt::Write;
 
-/// Width of the drawing and of a panel's inside, margins, px.
+/// Width of the drawing, its margin, and the width inside a panel, px.
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 16.0;
 const INSIDE: f64 = WIDTH - 4.0 * MARGIN;
-/// A thread of a core, and the room around it in the core's box, px.
+/// Size of a thread's box, and the room around it in the core's box, px.
 const CELL: [f64; 2] = [36.0, 26.0];
 const PAD: f64 = 3.0;
-/// Between boxes, px.
+/// Gap between boxes, px.
 const GAP: f64 = 6.0;
-/// A line of text, px.
+/// Height of a line of text, px.
 const LINE: f64 = 18.0;
-/// An interrupt of a device, px.
+/// Size of a box for an interrupt of a device, px.
 const QUEUE: [f64; 2] = [52.0, 20.0];
-/// Colours of devices, on white and on black; those of further devices begin again.
+/// Colours of devices, on white and on black; after the last one they begin again.
 const COLOURS: [[&str; 2]; 8] = [
     ["#1f66a8", "#84bdf2"],
     ["#c2410c", "#fdba74"],
@@ -28,7 +28,7 @@ const COLOURS: [[&str; 2]; 8] = [
     ["#475569", "#cbd5e1"],
 ];
 
-/// The host as SVG.
+/// Returns the host as SVG.
 pub(super) fn drawn(host: &Host) -> String {
     Sheet::of(host)
 }
@@ -87,14 +87,14 @@ impl Sheet {
         );
     }
 
-    /// Parts that a title explains.
+    /// Draws parts that a title explains.
     fn titled(&mut self, title: &str, parts: impl FnOnce(&mut Self)) {
         let _ = writeln!(self.out, "<g><title>{}</title>", escaped(title));
         parts(self);
         self.out.push_str("</g>\n");
     }
 
-    /// A box over the whole width, with a heading, around what is drawn in it.
+    /// Draws a box over the whole width, with a heading, around `inside`.
     fn panel(&mut self, heading: &str, inside: impl FnOnce(&mut Self)) {
         let (top, before) = (self.y, std::mem::take(&mut self.out));
         self.y += 24.0;
@@ -232,7 +232,7 @@ impl Sheet {
         });
     }
 
-    /// Devices that `wanted` chooses, one below the other.
+    /// Draws the devices that `wanted` chooses, one below the other.
     fn nics(&mut self, host: &Host, wanted: impl Fn(&Nic) -> bool) {
         for (place, nic) in host.nics.iter().enumerate().filter(|(_, nic)| wanted(nic)) {
             let colour = format!("n{}", place % COLOURS.len());
@@ -329,7 +329,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// A group that is alone in its node takes the width; several lie beside each other.
+    /// Returns the shape of a group. A group that is alone in its node takes the full width; several lie beside each
+    /// other.
     fn of(group: &Group, groups: usize) -> Self {
         let threads = group.cores.iter().map(Vec::len).max().unwrap_or(1);
         let core = [PAD * 2.0 + CELL[0] * threads as f64, PAD * 2.0 + CELL[1]];
@@ -350,7 +351,7 @@ impl Shape {
     }
 }
 
-/// The beginning of a text that is too long.
+/// Returns the beginning of a text that is too long.
 fn shortened(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
@@ -358,7 +359,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Text as XML has it; characters that XML has no place for are replaced.
+/// Returns text in XML form; characters that XML does not allow are replaced.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

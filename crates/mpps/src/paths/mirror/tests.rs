@@ -9,7 +9,7 @@ use mpps_engine::run_traffic;
 use mpps_io::Port;
 use mpps_stats::Summary;
 
-/// What `sendrecv` does with its port, without signals and files.
+/// Use of a port as in `sendrecv`, without signals and files.
 struct Generate<'a>(&'a Draft);
 
 impl Use for Generate<'_> {

@@ -1,32 +1,32 @@
-//! Flows that a run uses, as the name of an abstract Unix socket: written, read, and held against another run's.
+//! Flows that a run uses, as the name of an abstract Unix socket: written, read, and compared with another run's.
 //!
-//! A name has room for 107 bytes. It begins with [`PREFIX`], and the rest is the fields as bytes in base 64, which
-//! `/proc/net/unix` shows as they are. A name of another version has another prefix and is not read.
+//! A name has room for 107 bytes. It begins with [`PREFIX`]. The rest is the fields as bytes in base 64, which
+//! `/proc/net/unix` shows unchanged. A name of another version has another prefix and is ignored.
 
 use crate::plan::traffic::dashed;
 use mpps_io::{AddressRange, addresses as ranges};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// What each name begins with. The number is the version of the layout.
+/// Start of each name. The number is the version of the layout.
 pub(super) const PREFIX: &str = "mpps1.";
 /// Bytes of the fields.
 const FIELDS: usize = 75;
-/// In place of an interface: sockets of the kernel, which it hands packets of every interface and VLAN. A raw path
-/// takes them first.
+/// Value in place of an interface for sockets of the kernel, which receive packets of every interface and VLAN. A raw
+/// path takes these packets first.
 pub(crate) const ANY_INTERFACE: u32 = u32::MAX;
-/// In place of a VLAN: frames have no tag. VLAN identifiers end at 4094.
+/// Value in place of a VLAN for frames without a tag. VLAN identifiers end at 4094.
 const UNTAGGED: u16 = u16::MAX;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What a run uses.
+/// Flows that a run uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// Time of day when the run asked for its flows, ns since 1970.
+    /// Time when the run asked for its flows, ns since 1970.
     pub(super) since_ns: u64,
     pub(super) run_id: u64,
-    /// Interface that packets leave by (0: none of this host's; [`ANY_INTERFACE`]), and the one that they arrive at if
-    /// that is another, by index.
+    /// Index of the interface that packets leave by (0: none of this host's; or [`ANY_INTERFACE`]), and of the one that
+    /// they arrive at if that is another.
     pub(super) near: u32,
     pub(super) far: Option<u32>,
     pub(super) vlan: Option<u16>,
@@ -44,8 +44,8 @@ fn overlap<T: PartialOrd>(a: &RangeInclusive<T>, b: &RangeInclusive<T>) -> bool 
 }
 
 impl Claim {
-    /// Flows on each interface, from the end that is on this host's side of it. Packets that arrive at a second
-    /// interface look like answers to flows that leave by it with the ends exchanged.
+    /// Returns the flows on each interface, this host's end first. Packets that arrive at a second interface look like
+    /// answers to flows that leave by it with the ends exchanged.
     fn flows(&self) -> impl Iterator<Item = (u32, [End<'_>; 2])> {
         let (src, dst) = ((&self.srcs, &self.src_ports), (&self.dests, &self.dst_ports));
         let far = self.far.map(|far| (far, [dst, src]));
@@ -55,13 +55,13 @@ impl Claim {
             .filter(|(on, _)| *on != 0)
     }
 
-    /// Whether packets of the one run could be taken for packets of the other.
+    /// Returns whether packets of one run could be mistaken for packets of the other.
     pub(super) fn collides(&self, other: &Self) -> bool {
         let ends = |a: End<'_>, b: End<'_>| overlap(a.0, b.0) && overlap(a.1, b.1);
         let meet = |on, other_on| {
             on == ANY_INTERFACE || other_on == ANY_INTERFACE || on == other_on && self.vlan == other.vlan
         };
-        // The kernel binds a socket to its own end, whatever the other one is.
+        // The kernel binds a socket to its own end, regardless of the other end.
         let bound = |on, other_on| on == ANY_INTERFACE && other_on == ANY_INTERFACE;
         let mut pairs = self.flows().flat_map(|a| other.flows().map(move |b| (a, b)));
         self.srcs.start().is_ipv4() == other.srcs.start().is_ipv4()
@@ -70,12 +70,12 @@ impl Claim {
             })
     }
 
-    /// Whether this run came later. The number of the run decides between two at the same instant.
+    /// Returns whether this run came later. If both came at the same instant, the run's number decides.
     pub(super) fn is_later_than(&self, other: &Self) -> bool {
         (self.since_ns, self.run_id) > (other.since_ns, other.run_id)
     }
 
-    /// The name, at most 107 bytes.
+    /// Returns the name, at most 107 bytes.
     pub(super) fn name(&self) -> String {
         let mut bytes = Vec::with_capacity(FIELDS);
         bytes.extend(self.since_ns.to_be_bytes());
@@ -99,7 +99,7 @@ impl Claim {
         format!("{PREFIX}{}", to_base64(&bytes))
     }
 
-    /// What a name says; `None` for one that is none of this version's.
+    /// Reads a name; `None` if it is not of this version.
     pub(super) fn of_name(name: &[u8]) -> Option<Self> {
         let bytes: [u8; FIELDS] = from_base64(name.strip_prefix(PREFIX.as_bytes())?)?.try_into().ok()?;
         let mut fields = Fields(&bytes);
@@ -135,7 +135,7 @@ impl Claim {
         })
     }
 
-    /// The flows in words.
+    /// Returns the flows in words.
     pub(super) fn told(&self) -> String {
         let end = |ips, ports| format!("{} ports {}", ranges::text(ips), dashed(ports));
         format!(
@@ -146,7 +146,7 @@ impl Claim {
     }
 }
 
-/// Numbers one after the other, most significant byte first.
+/// Reader of numbers, most significant byte first.
 struct Fields<'b>(&'b [u8]);
 
 impl Fields<'_> {
@@ -157,7 +157,7 @@ impl Fields<'_> {
     }
 }
 
-/// Base 64 by RFC 4648, section 5, without padding.
+/// Encodes bytes in base 64 by RFC 4648, section 5, without padding.
 fn to_base64(bytes: &[u8]) -> String {
     let group = |three: &[u8]| {
         let number = three.iter().fold(0usize, |n, byte| n << 8 | usize::from(*byte)) << (8 * (3 - three.len()));
@@ -246,7 +246,7 @@ mod tests {
         let first = claim(ANY_INTERFACE, None, "10.99.0.1", "10.99.0.2");
         let elsewhere = claim(ANY_INTERFACE, None, "10.99.0.1", "10.99.0.7");
         assert!(first.collides(&elsewhere));
-        // A raw path takes what answers its own flows.
+        // A raw path takes only packets that answer its own flows.
         assert!(!claim(2, None, "10.99.0.1", "10.99.0.7").collides(&first));
         let mut others = elsewhere.clone();
         others.src_ports = 10_064..=10_127;

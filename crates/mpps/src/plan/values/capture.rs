@@ -3,7 +3,7 @@
 use mpps_wire::CaptureProtocol;
 use std::ops::RangeInclusive;
 
-/// tcpdump's and Wireshark's largest.
+/// Largest snap length of tcpdump and Wireshark, bytes.
 const MAX_SNAP_LEN: usize = 262_144;
 
 pub(crate) fn snap_len(text: &str) -> Result<usize, String> {
@@ -26,7 +26,7 @@ pub(crate) fn protocol(text: &str) -> Result<CaptureProtocol, String> {
     }
 }
 
-/// Bytes: a whole number with or without a unit.
+/// Parses a number of bytes: a whole number with or without a unit.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

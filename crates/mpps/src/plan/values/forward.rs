@@ -8,7 +8,7 @@ use mpps_wire::MacAddr;
 /// Most ports of a run.
 pub(crate) const MOST_PORTS: usize = 16;
 
-/// What is done to a frame.
+/// Change to a forwarded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Io,
@@ -30,13 +30,13 @@ impl Mode {
     }
 }
 
-/// Which frames are taken from the host.
+/// Frames that are taken from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// All but those for the host's own addresses.
+    /// All frames except those for the host's own addresses.
     #[default]
     Foreign,
-    /// UDP, by address and port.
+    /// UDP frames, by address and port.
     Udp,
     /// Every frame.
     All,
@@ -54,7 +54,7 @@ impl Take {
     }
 }
 
-/// MAC addresses: one for all ports, or one for each.
+/// MAC addresses: one for all ports, or one per port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Macs(pub(crate) Vec<MacAddr>);
 
@@ -68,9 +68,9 @@ pub(crate) fn take(text: &str) -> Result<Take, String> {
     found.ok_or_else(|| format!("want one of {}", Take::ALL.map(Take::name).join(", ")))
 }
 
-/// Longest time of work on a frame, ns: the largest bursts take 26 ms then.
+/// Longest time of work on a frame, ns: work on the largest bursts then takes 26 ms.
 const LONGEST_WORK: u64 = 100_000;
-/// Most words that are read, or written, for a frame.
+/// Most words that are read, and most that are written, per frame.
 const MOST_WORDS: u32 = 1000;
 const WORK_MEMORY: u64 = 64 << 20;
 const MOST_WORK_MEMORY: u64 = 4 << 30;

@@ -4,10 +4,10 @@ use super::Parsed;
 use crate::plan::values;
 use std::time::Duration;
 
-/// What `--trace-on` takes.
+/// Values that `--trace-on` accepts.
 const WANT: &str = "want a list of stall=TIME, late=TIME, loss, drop and invalid, such as stall=1ms,loss";
 
-/// `--trace-on`.
+/// Value of `--trace-on`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Triggers {
     pub(crate) stall: Option<Duration>,
@@ -17,7 +17,7 @@ pub(crate) struct Triggers {
     pub(crate) invalid: bool,
 }
 
-/// `--trace-window`.
+/// Value of `--trace-window`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) before: Duration,

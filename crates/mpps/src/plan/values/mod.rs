@@ -1,4 +1,4 @@
-//! Values of options: from text to type, with one line on what would be right.
+//! Parses values of options. Errors are one line on what would be right.
 
 pub(crate) mod capture;
 pub(crate) mod forward;
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 pub(crate) type Parsed<T> = Result<T, String>;
 
-/// A list of cores.
+/// List of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores(pub(crate) Vec<usize>);
 
-/// A host and a port, or a range of ports.
+/// Host and port, or a range of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) host: Host,
@@ -38,11 +38,11 @@ pub(crate) struct Sources {
     pub(crate) zone: Option<String>,
 }
 
-/// A host, or several, as they are written.
+/// One or more hosts, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
     Ips(AddressRange),
-    /// Resolved when the run is planned, once it is known which family it must be of.
+    /// Name that is resolved when the run is planned, once its address family is known.
     Name(String),
 }
 
@@ -57,7 +57,7 @@ const TIME_UNITS: [(&str, u64); 7] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// What is wrong with a time, with a question where its unit is written in another case.
+/// Returns the error for a time. If only the case of its unit is wrong, asks whether the right one was meant.
 fn no_time(text: &str, want: &str) -> String {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(0);
     let (number, unit) = text.split_at(split);
@@ -68,7 +68,7 @@ fn no_time(text: &str, want: &str) -> String {
     }
 }
 
-/// A time in ns: a decimal number and a unit.
+/// Parses a time to ns: a decimal number and a unit.
 pub(crate) fn time_ns(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);
@@ -90,7 +90,7 @@ fn time_within(text: &str, range: RangeInclusive<u64>, want: &str) -> Parsed<Dur
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A run's length; 0 with or without unit is "until interrupted".
+/// Parses a run's length; 0, with or without a unit, is "until interrupted".
 pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -105,7 +105,7 @@ pub(crate) fn duration(text: &str) -> Parsed<Duration> {
     }
 }
 
-/// A point in time of a run, from its start.
+/// Parses a time since the start of a run.
 pub(crate) fn since_start(text: &str) -> Parsed<Duration> {
     match text {
         "0" => Ok(Duration::ZERO),
@@ -117,7 +117,7 @@ pub(crate) fn since_start(text: &str) -> Parsed<Duration> {
     }
 }
 
-/// How long the noise of cores is measured; 0: not at all.
+/// Parses the time for which the noise of cores is measured; 0: not at all.
 pub(crate) fn measure(text: &str) -> Parsed<Duration> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
@@ -129,7 +129,7 @@ pub(crate) fn measure(text: &str) -> Parsed<Duration> {
     }
 }
 
-/// The length of the demo's run.
+/// Parses the length of the demo's run.
 pub(crate) fn demo_duration(text: &str) -> Parsed<Duration> {
     time_within(
         text,
@@ -138,7 +138,7 @@ pub(crate) fn demo_duration(text: &str) -> Parsed<Duration> {
     )
 }
 
-/// A row's length.
+/// Parses a row's length.
 pub(crate) fn interval(text: &str) -> Parsed<Duration> {
     time_within(
         text,
@@ -147,7 +147,7 @@ pub(crate) fn interval(text: &str) -> Parsed<Duration> {
     )
 }
 
-/// The settle time.
+/// Parses the settle time.
 pub(crate) fn settle(text: &str) -> Parsed<Duration> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -159,7 +159,7 @@ pub(crate) fn settle(text: &str) -> Parsed<Duration> {
     )
 }
 
-/// How long forwarded frames are held.
+/// Parses the time for which forwarded frames are held.
 pub(crate) fn drain(text: &str) -> Parsed<Duration> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -171,7 +171,7 @@ pub(crate) fn drain(text: &str) -> Parsed<Duration> {
     )
 }
 
-/// The catch-up limit.
+/// Parses the catch-up limit.
 pub(crate) fn catch_up(text: &str) -> Parsed<Duration> {
     time_within(
         text,
@@ -190,13 +190,13 @@ pub(crate) fn whole<T: std::str::FromStr + PartialOrd + std::fmt::Display>(
     }
 }
 
-/// How many there are to be, one at least.
+/// Parses a number of 1 or more.
 pub(crate) fn count(text: &str) -> Parsed<u64> {
     let n = text.parse().ok().filter(|n| *n > 0);
     n.ok_or_else(|| "want a whole number from 1 on".to_owned())
 }
 
-/// A seed.
+/// Parses a seed.
 pub(crate) fn seed(text: &str) -> Parsed<u64> {
     text.parse()
         .map_err(|_| format!("want a whole number from 0 to {}", u64::MAX))
@@ -210,7 +210,7 @@ pub(crate) fn burst(text: &str) -> Parsed<usize> {
     whole(text, 1..=mpps_io::MAX_BURST)
 }
 
-/// Samples a second.
+/// Parses a number of samples per second.
 pub(crate) fn hz(text: &str) -> Parsed<u32> {
     whole(text, mpps_profile::HZ)
 }
@@ -231,7 +231,7 @@ pub(crate) fn frame_size(text: &str) -> Parsed<usize> {
     whole(text, 64..=65_553)
 }
 
-/// 0.001 or 0.1%.
+/// Parses a ratio: 0.001 or 0.1%.
 pub(crate) fn ratio(text: &str) -> Parsed<f64> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 0.01));
     match number.trim().parse::<f64>() {
@@ -240,7 +240,7 @@ pub(crate) fn ratio(text: &str) -> Parsed<f64> {
     }
 }
 
-/// Names of classes, and their code points (RFC 2474, RFC 2597, RFC 3246, RFC 5865, RFC 8622).
+/// Names of DSCP classes, and their code points (RFC 2474, RFC 2597, RFC 3246, RFC 5865, RFC 8622).
 pub(crate) const CLASSES: [(&str, u8); 26] = [
     ("BE", 0),
     ("DF", 0),
@@ -270,7 +270,7 @@ pub(crate) const CLASSES: [(&str, u8); 26] = [
     ("VOICE-ADMIT", 44),
 ];
 
-/// A code point by its number or by the name of its class.
+/// Parses a DSCP: a number or the name of a class.
 pub(crate) fn dscp(text: &str) -> Parsed<u8> {
     let class = CLASSES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     let number = || text.parse().ok().filter(|dscp| *dscp < 64);
@@ -279,7 +279,8 @@ pub(crate) fn dscp(text: &str) -> Parsed<u8> {
     })
 }
 
-/// A share with its unit, as `--expect` wants it: 0.1%. Only 0 needs none: 0.1 may be meant as 0.1 % or as 10 %.
+/// Parses a share with its unit, as `--expect` requires it: 0.1%. Only 0 needs no unit: 0.1 may be meant as 0.1 % or as
+/// 10 %.
 pub(crate) fn share(text: &str) -> Parsed<f64> {
     let share = ratio(text).map_err(|_| "want a share from 0 to 100%, such as 0.1%".to_owned())?;
     if share == 0.0 || text.ends_with('%') {
@@ -292,14 +293,16 @@ pub(crate) fn share(text: &str) -> Parsed<f64> {
     ))
 }
 
-/// An address; an IPv4 address that is written as an IPv6 one (::ffff:10.99.0.1) is IPv4, as in the packets.
+/// Parses an address. An IPv4 address that is written as an IPv6 one (::ffff:10.99.0.1) becomes IPv4, as in the
+/// packets.
 pub(crate) fn ip(text: &str) -> Parsed<IpAddr> {
     text.parse()
         .map(|ip: IpAddr| ip.to_canonical())
         .map_err(|_| "want an IP address, such as 10.99.0.1 or fd99::1".to_owned())
 }
 
-/// Addresses as [`addresses`] has them, with the interface of link-local ones behind `%`, in brackets or without.
+/// Parses addresses like [`addresses`], with or without brackets. The interface of link-local addresses follows after
+/// `%`.
 pub(crate) fn sources(text: &str) -> Parsed<Sources> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let (ips, zone) = match bare.unwrap_or(text).split_once('%') {
@@ -312,7 +315,7 @@ pub(crate) fn sources(text: &str) -> Parsed<Sources> {
     Ok(Sources { ips, zone })
 }
 
-/// Refuses an interface with an address that is known beyond one link.
+/// Refuses an interface with an address that is not link-local.
 fn of_one_interface(ip: IpAddr) -> Parsed<()> {
     match is_link_local(ip) {
         true => Ok(()),
@@ -323,14 +326,14 @@ fn of_one_interface(ip: IpAddr) -> Parsed<()> {
 const WANT_ADDRESSES: &str = "want an IP address, or several as FIRST-LAST or NETWORK/BITS, such as 10.99.0.1, \
                               10.99.0.1-10.99.3.254 or fd99::/120";
 
-/// An address; the addresses from one to another; or those of a prefix that hosts can have: in IPv4 all but network and
-/// broadcast address (of /31 and /32 all, RFC 3021), in IPv6 all but the routers' anycast address (RFC 4291, section
-/// 2.6.1; of /127 and /128 all, RFC 6164).
+/// Parses an address, a range of addresses, or the addresses of a prefix that hosts can have. In IPv4 these are all but
+/// the network and the broadcast address (all of /31 and /32, RFC 3021). In IPv6 they are all but the routers' anycast
+/// address (RFC 4291, section 2.6.1; all of /127 and /128, RFC 6164).
 pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
     let ip = |text: &str| ip(text).map_err(|_| WANT_ADDRESSES.to_owned());
     let range = if let Some((network, bits)) = text.split_once('/') {
         let (first, bits) = (ip(network)?, bits.parse::<u32>().map_err(|_| WANT_ADDRESSES)?);
-        // Of an IPv4 address that is written as an IPv6 one, the prefix has 96 bits more.
+        // The prefix of an IPv4 address that is written as an IPv6 one has 96 bits more.
         let more = if first.is_ipv4() && network.contains(':') {
             96
         } else {
@@ -349,7 +352,7 @@ pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
     if first > last {
         return Err(format!("the range is reversed: want {last}-{first}"));
     }
-    // What is no host's lies at the ends of the addresses that there are, or is a block that starts with these.
+    // Addresses that are no host's are at the ends of the address space, or in a block that starts with one of these.
     let groups: [IpAddr; 2] = [[224, 0, 0, 0].into(), Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0).into()];
     if ![first, last].into_iter().all(is_one_host) || groups.iter().any(|group| range.contains(group)) {
         return Err(match ranges::only(&range) {
@@ -366,7 +369,7 @@ pub(crate) fn addresses(text: &str) -> Parsed<AddressRange> {
     Ok(range)
 }
 
-/// The addresses of a prefix that hosts can have.
+/// Returns the addresses of a prefix that hosts can have.
 fn prefix(ip: IpAddr, bits: u32) -> Parsed<AddressRange> {
     let (size, number): (u32, u128) = match ip {
         IpAddr::V4(ip) => (32, ip.to_bits().into()),
@@ -404,7 +407,7 @@ pub(crate) fn step(text: &str) -> Parsed<Step> {
     }
 }
 
-/// What becomes of packets that the path does not take at once.
+/// Parses the treatment of packets that the path does not take at once.
 pub(crate) fn on_full(text: &str) -> Parsed<OnFull> {
     match text {
         "wait" => Ok(OnFull::Wait),
@@ -413,7 +416,7 @@ pub(crate) fn on_full(text: &str) -> Parsed<OnFull> {
     }
 }
 
-/// As [`on_full`] reads it.
+/// Returns the name that [`on_full`] parses.
 pub(crate) fn on_full_name(what: OnFull) -> &'static str {
     match what {
         OnFull::Wait => "wait",
@@ -428,7 +431,7 @@ pub(crate) fn mac(text: &str) -> Parsed<MacAddr> {
     }
 }
 
-/// One port, or two with a dash.
+/// Parses one port, or two with a dash.
 pub(crate) fn ports(text: &str) -> Parsed<RangeInclusive<u16>> {
     const WANT: &str = "want a port or a range of ports from 1 to 65535, such as 9000 or 10000-30000";
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -439,7 +442,8 @@ pub(crate) fn ports(text: &str) -> Parsed<RangeInclusive<u16>> {
     }
 }
 
-/// HOST:PORT, IPS:PORT, [IPv6s]:PORT, each with a range of ports; IPS is an address, a range of them or a prefix.
+/// Parses HOST:PORT, IPS:PORT or [IPv6s]:PORT, each with a range of ports; IPS is an address, a range of addresses or a
+/// prefix.
 pub(crate) fn target(text: &str) -> Parsed<Target> {
     const WANT: &str = "want IP:PORT or NAME:PORT, such as 10.99.0.2:9000, [fd99::2]:9000 or server:9000, or several \
                         addresses or ports, such as 10.99.0.2-10.99.0.9:9000, 10.99.0.0/24:9000 or \
@@ -447,7 +451,7 @@ pub(crate) fn target(text: &str) -> Parsed<Target> {
     let (host, port_text) = text
         .rsplit_once(':')
         .ok_or_else(|| without_port(text).unwrap_or_else(|| WANT.to_owned()))?;
-    // Of each end of a range brackets may stand alone.
+    // Each end of a range may have brackets of its own.
     let bare = host
         .strip_prefix('[')
         .and_then(|t| t.strip_suffix(']'))
@@ -483,7 +487,7 @@ pub(crate) fn target(text: &str) -> Parsed<Target> {
     })
 }
 
-/// What was meant by IPv6 addresses without brackets in front of a port.
+/// Returns a hint for IPv6 addresses without brackets in front of a port.
 fn without_brackets(host: &str, port: &str) -> Option<String> {
     let v6 = |text: &str| text.split('%').next().is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok());
     let whole = host.split('-').all(v6) || host.split_once('/').is_some_and(|(network, _)| v6(network));
@@ -491,7 +495,7 @@ fn without_brackets(host: &str, port: &str) -> Option<String> {
     known.then(|| format!("an IPv6 address stands in brackets in front of a port: want [{host}]:{port}"))
 }
 
-/// What was meant by an address or a name without a port.
+/// Returns a hint for an address or a name without a port.
 fn without_port(text: &str) -> Option<String> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     match bare.parse::<IpAddr>() {
@@ -502,12 +506,13 @@ fn without_port(text: &str) -> Option<String> {
     }
 }
 
-/// Whether an address is known on one link only.
+/// Returns whether an address is known on one link only.
 pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// A port; an interface by its own name where an alternative one was given (`ip link property add … altname`).
+/// Parses a port. If an alternative name of an interface was given (`ip link property add … altname`), returns the
+/// interface's own name.
 pub(crate) fn port(text: &str) -> Parsed<PortSpec> {
     let mut spec = text.parse::<PortSpec>().map_err(|error| error.0)?;
     if drives_interface(&spec)
@@ -518,13 +523,13 @@ pub(crate) fn port(text: &str) -> Parsed<PortSpec> {
     Ok(spec)
 }
 
-/// Whether an address can be one host's.
+/// Returns whether an address can belong to one host.
 pub(crate) fn is_one_host(ip: IpAddr) -> bool {
     !(ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST))
 }
 
-/// Whether a text can be the name of a host (RFC 1123, section 2.1; underscores, which some have, too). A name whose
-/// last part is a number is a mistyped address.
+/// Returns whether a text can be the name of a host (RFC 1123, section 2.1; underscores are allowed, because some names
+/// have them). A name whose last part is a number is a mistyped address.
 fn is_host_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let label = |label: &str| {
@@ -551,13 +556,13 @@ pub(crate) fn cores(text: &str) -> Parsed<Cores> {
     Ok(Cores(list))
 }
 
-/// A nice value.
+/// Parses a nice value.
 pub(crate) fn nice(text: &str) -> Parsed<i32> {
     let nice = text.parse().ok().filter(|nice| (-20..=19).contains(nice));
     nice.ok_or_else(|| "want a nice value from -20 (first) to 19 (last)".to_owned())
 }
 
-/// A real-time priority.
+/// Parses a real-time priority.
 pub(crate) fn fifo(text: &str) -> Parsed<u32> {
     let fifo = text.parse().ok().filter(|fifo| (1..=99).contains(fifo));
     fifo.ok_or_else(|| "want a real-time priority from 1 to 99".to_owned())
@@ -576,7 +581,7 @@ pub(crate) fn pacing(text: &str) -> Parsed<Pacing> {
     }
 }
 
-/// Frames sent back to back.
+/// Parses a number of frames that are sent back to back.
 pub(crate) fn burst_frames(text: &str) -> Parsed<u32> {
     let frames = text.parse().ok().filter(|n| (2..=1_000_000).contains(n));
     frames.ok_or_else(|| "want frames, 2 to 1000000, such as 16,64,256,1024".to_owned())
@@ -685,7 +690,7 @@ mod tests {
         let text = |text: &str| addresses(text).map(|range| ranges::text(&range));
         for (given, range) in [
             ("10.0.0.1", "10.0.0.1"),
-            // What would be a broadcast address in a smaller subnet is an ordinary one.
+            // An address that would be a broadcast address in a smaller subnet is an ordinary one.
             ("10.1.0.1-10.1.63.254", "10.1.0.1-10.1.63.254"),
             ("10.0.0.0/24", "10.0.0.1-10.0.0.254"),
             ("10.0.0.0/31", "10.0.0.0-10.0.0.1"),

@@ -1,5 +1,5 @@
-//! `--rate`: what was asked for, as it was written. How many packets that is depends on their size, and for a share on
-//! the link, which is known only once the port is open.
+//! `--rate` as the user wrote it. The number of packets depends on their size. For a share it also depends on the
+//! link's speed, which is known only once the port is open.
 
 use crate::plan::values;
 use mpps_engine::Rate;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const WANT: &str = "a number above 0 with pps, kpps, Mpps, Gpps, bps, kbps, Mbps, Gbps or %, such as 3.5Mpps";
 
-/// Name, scale, and what is counted.
+/// Name, scale, and constructor of the amount (packets or bits).
 type Unit = (&'static str, u64, fn(Fraction) -> Amount);
 
 const UNITS: [Unit; 8] = [
@@ -24,7 +24,7 @@ const UNITS: [Unit; 8] = [
     ("Gbps", 1_000_000_000, Amount::Bits),
 ];
 
-/// An exact number.
+/// Exact number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
     num: u128,
@@ -33,15 +33,15 @@ struct Fraction {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Amount {
-    /// Packets a second.
+    /// Packets per second.
     Packets(Fraction),
-    /// Bits a second on layer 1: preamble and inter-frame gap count.
+    /// Bits per second on layer 1: preamble and inter-frame gap count.
     Bits(Fraction),
-    /// Of what the link can carry on layer 1: 0 to 1.
+    /// Share of the link's speed on layer 1: 0 to 1.
     Share(Fraction),
 }
 
-/// A rate as the user wrote it.
+/// Rate as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RateText {
     written: String,
@@ -49,7 +49,7 @@ pub(crate) struct RateText {
 }
 
 impl RateText {
-    /// Packets a second, 1 or more.
+    /// Returns a rate of `packets` per second, 1 or more.
     pub(crate) fn pps(packets: u64) -> Self {
         Self {
             written: format!("{packets}pps"),
@@ -93,7 +93,8 @@ impl RateText {
             (None, "%") => Amount::Share(Fraction { num, den: 100 * den }),
             (None, "") => return Err(format!("{WANT} (the unit is missing)")),
             (None, _) => {
-                // `m` is milli: nobody means that, but a unit in another case is a slip to be asked about.
+                // `m` is milli, which nobody means. A unit in another case is a slip: ask whether the right one was
+                // meant.
                 let like = UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit));
                 let why = match like {
                     Some((name, ..)) => format!("unknown unit '{unit}': did you mean {number}{name}?"),
@@ -106,11 +107,10 @@ impl RateText {
         Ok(Self { written, amount })
     }
 
-    /// Packets of `frame_size` bytes (with FCS) a second on a link of `link_bps`.
+    /// Returns the rate in packets per second, for packets of `frame_size` bytes (with FCS) on a link of `link_bps`.
     ///
     /// # Errors
-    /// One line on what would be right, where that is no rate that can be kept, or the link's speed is wanted and not
-    /// known.
+    /// One line on what would be right: the rate can't be kept, or it needs the link's speed, which is not known.
     pub(crate) fn resolve(&self, frame_size: usize, link_bps: Option<u64>) -> Result<Rate, String> {
         let frame_bits = u128::from(FrameSize::from_fcs(frame_size).l1_bits());
         let (num, den) = match self.amount {
@@ -128,10 +128,10 @@ impl RateText {
         }
     }
 
-    /// The same while the link's speed is not known; `None` for a share of it.
+    /// Returns the rate while the link's speed is not known; `None` for a share of that speed.
     ///
     /// # Errors
-    /// As [`RateText::resolve`].
+    /// Like [`RateText::resolve`].
     pub(crate) fn known(&self, frame_size: usize) -> Result<Option<Rate>, String> {
         match self.amount {
             Amount::Share(_) => Ok(None),
@@ -146,15 +146,15 @@ impl fmt::Display for RateText {
     }
 }
 
-/// Another rate from some time on, as the user wrote it: `5Mpps@60s`.
+/// Change to another rate during the run, as the user wrote it: `5Mpps@60s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepText {
     pub(crate) rate: RateText,
-    /// Since the start of the run.
+    /// Time of the change, since the start of the run.
     pub(crate) after: Duration,
 }
 
-/// Reads `--then`.
+/// Parses `--then`.
 ///
 /// # Errors
 /// One line on what would be right.
@@ -176,7 +176,7 @@ impl fmt::Display for StepText {
     }
 }
 
-/// A decimal number as a fraction; `None` when it is none or has over 18 digits.
+/// Parses a decimal number as a fraction; `None` if it is not a number or has over 18 digits.
 fn decimal(text: &str) -> Option<Fraction> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if (whole.is_empty() && fraction.is_empty()) || whole.len() + fraction.len() > 18 || fraction.contains('.') {

@@ -1,4 +1,4 @@
-//! A sender's run and that of its other end, put together: on which way packets were lost.
+//! Joins the runs of a sender and of its other end, to find out in which direction packets were lost.
 
 use super::Run;
 use super::tables::{column, table};
@@ -6,21 +6,21 @@ use crate::document::{Table, Unit};
 use crate::units::{count, percent};
 use serde_json::Value;
 
-/// Where packets of a sender were lost, by the counts of both ends.
+/// Places where a sender's packets were lost, from the counts of both ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Joined {
     /// Names of the sender and of the other end.
     names: (String, String),
     sent: u64,
-    /// Places in the order of the way, and packets that ended there; together what the sender lost.
+    /// Places in the order in which packets pass them, and the packets that ended there. The sum is the sender's loss.
     places: Vec<(&'static str, u64)>,
 }
 
-/// Puts two runs together, where one is a sender and the other what answered it or received from it.
+/// Joins two runs if one is a sender and the other answered it or received from it.
 ///
 /// # Errors
-/// `Err` with the reason where they are such a pair, and their counts can't be of the same packets; `Ok(None)` where
-/// they are no such pair.
+/// The reason, if the runs are such a pair but their counts can't belong to the same packets. `Ok(None)` if they are
+/// not such a pair.
 pub(super) fn join(runs: &[Run]) -> Result<Option<Joined>, String> {
     let [a, b] = runs else { return Ok(None) };
     let Some((sender, end)) = pair(a, b).or_else(|| pair(b, a)) else {
@@ -79,7 +79,7 @@ pub(super) fn join(runs: &[Run]) -> Result<Option<Joined>, String> {
     Ok(Some(Joined { names, sent, places }))
 }
 
-/// The sender and its other end.
+/// Returns the sender and its other end.
 fn pair<'r>(a: &'r Run, b: &'r Run) -> Option<(&'r Run, &'r Run)> {
     let one_way = |run: &Run| run.ways().is_empty() && run.text("/host/arrives_at").is_none();
     let fits = matches!(
@@ -90,7 +90,7 @@ fn pair<'r>(a: &'r Run, b: &'r Run) -> Option<(&'r Run, &'r Run)> {
 }
 
 impl Joined {
-    /// As a sentence.
+    /// Returns a sentence on the places of loss.
     pub(super) fn told(&self) -> String {
         let lost: u64 = self.places.iter().map(|(_, n)| n).sum();
         if lost == 0 {
@@ -110,7 +110,7 @@ impl Joined {
         )
     }
 
-    /// As a table, with the places where none was lost.
+    /// Returns a table that also has the places without loss.
     pub(super) fn table(&self) -> Table {
         let share = |n: u64| Value::from(n as f64 / self.sent.max(1) as f64);
         let rows = self

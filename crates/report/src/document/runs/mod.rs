@@ -1,6 +1,6 @@
-//! The result of plain runs, from their JSON summaries and, where they are given, the rows of their CSV.
+//! The result of plain runs, from their JSON summaries and, if given, the rows of their CSV.
 //!
-//! Summaries may come from any version and any hand: whatever is missing or of another kind is shown as not known.
+//! Summaries may come from any version or any author. Missing fields and fields of another type are shown as not known.
 
 mod join;
 mod tables;
@@ -22,14 +22,14 @@ use tables::PERCENTILES;
 /// A run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// As legends name it.
+    /// Name in legends.
     name: String,
     summary: Value,
     rows: Option<Rows>,
 }
 
 impl Run {
-    /// The run of this summary, without rows.
+    /// Returns the run of this summary, without rows.
     pub fn new(name: &str, summary: Value) -> Self {
         Self {
             name: name.to_owned(),
@@ -38,7 +38,7 @@ impl Run {
         }
     }
 
-    /// With its rows.
+    /// Adds the rows of the run.
     pub fn with_rows(self, rows: Rows) -> Self {
         Self {
             rows: Some(rows),
@@ -46,7 +46,7 @@ impl Run {
         }
     }
 
-    /// When it started, RFC 3339.
+    /// Returns the start of the run, RFC 3339.
     pub fn started(&self) -> &str {
         self.text("/started_utc").unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Run {
             .unwrap_or_default()
     }
 
-    /// What was run on what.
+    /// Returns the title: the workload, its port, and the port where packets arrive if that is another one.
     fn title(&self) -> String {
         let words = [
             self.text("/workload"),
@@ -107,7 +107,7 @@ impl Run {
         ways.into_iter().flatten().map(way).collect()
     }
 
-    /// Why it is not valid, or not whole.
+    /// Returns the reason why the run is not valid or not complete.
     fn flaw(&self) -> Option<String> {
         if self.summary.get("valid") == Some(&Value::Bool(false)) {
             let reasons = self.texts("invalid_reasons");
@@ -121,7 +121,7 @@ impl Run {
         (self.summary.get("interrupted") == Some(&Value::Bool(true))).then(|| "interrupted".to_owned())
     }
 
-    /// Its numbers in a sentence or two.
+    /// Returns the numbers of the run in a sentence or two.
     fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         let (tx, rx) = (
@@ -155,7 +155,7 @@ impl Run {
                 ));
             }
         }
-        // Whether the numbers hold comes first; where they don't, the page says so above.
+        // The verdict comes first. If the run is not valid, the page says so above.
         let valid = self.summary.get("valid") == Some(&Value::Bool(true)) && self.flaw().is_none();
         let valid = if valid { "valid: " } else { "" };
         told.push(sentence(&format!("{valid}{}", parts.join(", "))));
@@ -177,18 +177,19 @@ impl Run {
     }
 }
 
-/// Words as a sentence.
+/// Returns words as a sentence.
 fn sentence(text: &str) -> String {
     let mut letters = text.trim_end_matches('.').chars();
     let first = letters.next().map(|c| c.to_ascii_uppercase()).into_iter();
     format!("{}.", first.chain(letters).collect::<String>())
 }
 
-/// Bytes of the longest file of rows that is read: as of `mpps report`.
+/// Longest file of rows that is read, bytes; the same as in `mpps report`.
 const LONGEST: u64 = 64 << 20;
 
-/// The page of a run that has just ended, which names the file of its JSON, if there is one; with charts, where its
-/// rows are in a file. A run may end before its first row, and rows of days have no room in memory: then without.
+/// Returns the page of a run that has just ended. The page names the file of its JSON, if there is one, and has charts
+/// if its rows are in a file. It has no charts if the run ended before its first row, or if the rows do not fit in
+/// memory.
 ///
 /// # Errors
 /// When the file can't be read.
@@ -207,8 +208,8 @@ pub fn html(summary: &Summary, json: Option<&Path>, rows: Option<&Path>) -> Resu
     Ok(page::html(&document(&[run]), &sources))
 }
 
-/// The rows that a run has written, none where they are too many. The folder may be another user's, who may have put
-/// something else there meanwhile: no link is followed, and what is no file keeps nobody waiting.
+/// Reads the rows that a run has written; returns none if there are too many. The folder may belong to another user,
+/// who may have replaced the file meanwhile. So no link is followed, and opening a FIFO does not wait.
 fn read_rows(file: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(file) {
@@ -226,10 +227,10 @@ fn read_rows(file: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Those that the verdict tells.
+/// Percentiles in the verdict.
 const SAID: [&str; 4] = ["p50", "p99", "p999", "max"];
 
-/// The result of one run, or the comparison of several.
+/// Returns the result of one run, or the comparison of several.
 pub fn document(runs: &[Run]) -> Document {
     let Some(first) = runs.first() else {
         return Document {
@@ -314,7 +315,7 @@ fn verdict(runs: &[Run]) -> Vec<String> {
         Ok(Some(joined)) => lines.insert(0, joined.told()),
         Err(why) => lines.push(format!("{}.", why)),
     }
-    // The two ends of one run are no rivals.
+    // The two ends of one run are not compared.
     if !one && joined == Ok(None) {
         lines.insert(0, beside(runs));
         lines.push("The runs did not alternate: drift of the host is in what differs between them.".to_owned());
@@ -324,7 +325,7 @@ fn verdict(runs: &[Run]) -> Vec<String> {
     lines
 }
 
-/// Loss and latency of several runs in a sentence.
+/// Returns a sentence that compares loss and latency of several runs.
 fn beside(runs: &[Run]) -> String {
     let each = |name: &str, pointer: &str, shown: fn(f64) -> String| {
         let values = runs
@@ -352,7 +353,7 @@ fn commands(runs: &[Run]) -> Value {
     Value::Object(runs.iter().map(command).collect())
 }
 
-/// What all runs say of their host.
+/// Returns the host fields that are the same in all runs.
 fn common(runs: &[Run]) -> Value {
     let mut host = runs.first().map(Run::host).unwrap_or_default();
     host.retain(|key, value| runs.iter().all(|run| run.host().get(key) == Some(value)));

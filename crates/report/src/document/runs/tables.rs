@@ -4,7 +4,7 @@ use super::Run;
 use crate::document::{Axis, Chart, Column, Kind, Scale, Series, Table, Unit};
 use serde_json::{Map, Value};
 
-/// Keys of a distribution, what they are called, and which part of all is not above them.
+/// Keys of a distribution, their names, and the part of all values that is not above each.
 pub(super) const PERCENTILES: [(&str, &str, f64); 7] = [
     ("min", "min", 0.0),
     ("mean", "mean", f64::NAN),
@@ -31,7 +31,7 @@ pub(super) fn table(name: &str, caption: &str, columns: Vec<Column>, rows: Vec<V
     }
 }
 
-/// One run's counts, one below the other.
+/// Returns the counts of one run, one per row.
 pub(super) fn counts(run: &Run) -> Table {
     let names = [
         ("tx_packets", "sent"),
@@ -59,7 +59,7 @@ pub(super) fn counts(run: &Run) -> Table {
     table("counts", "Packets counted", columns, rows.collect())
 }
 
-/// A row a run.
+/// Returns a table with one row per run.
 pub(super) fn comparison(runs: &[Run]) -> Table {
     let columns = [
         ("tx_packets", "Sent", Unit::Count, "/tx_packets"),
@@ -92,7 +92,7 @@ pub(super) fn comparison(runs: &[Run]) -> Table {
     table("comparison", "The runs beside each other", columns.collect(), rows)
 }
 
-/// A column a run, and one for latency from the time at which each packet was due.
+/// Returns the latencies of runs: one column per run, and one for latency from the time at which each packet was due.
 pub(super) fn latency_table(runs: &[Run]) -> Option<Table> {
     let mut columns = vec![column("what", "Latency", Unit::Plain)];
     let mut from = Vec::new();
@@ -127,7 +127,7 @@ pub(super) fn latency_chart(runs: &[Run]) -> Option<Chart> {
             .filter_map(|(key, _, part)| {
                 let ns = run.number(&format!("/{of}/{key}")).filter(|ns| *ns > 0.0);
                 let packets = run.number(&format!("/{of}/count")).filter(|n| *n >= 1.0);
-                // The largest of n values is beyond all parts but the last of n.
+                // The largest of n values is above all parts up to 1 - 1/n.
                 let part = if *key == "max" { 1.0 - 1.0 / packets? } else { *part };
                 (part.is_finite() && ns.is_some()).then_some((part, ns))
             })
@@ -176,7 +176,7 @@ pub(super) fn latency_chart(runs: &[Run]) -> Option<Chart> {
     })
 }
 
-/// What the lanes moved.
+/// Returns the packets that each lane moved.
 pub(super) fn lanes(runs: &[Run]) -> Option<Table> {
     let columns = [
         ("core", "Core", Unit::Plain),
@@ -190,7 +190,7 @@ pub(super) fn lanes(runs: &[Run]) -> Option<Table> {
     by_lane(runs, "lanes", ("lanes", "Lanes"), &columns, |_| true)
 }
 
-/// What they did with their time.
+/// Returns the time of each lane by stage.
 pub(super) fn stages(runs: &[Run]) -> Option<Table> {
     let columns = [
         ("stage", "Stage", Unit::Plain),
@@ -212,7 +212,7 @@ pub(super) fn stages(runs: &[Run]) -> Option<Table> {
     })
 }
 
-/// Why packets were lost or late, and bursts slow.
+/// Returns the causes of lost and late packets and of slow bursts.
 pub(super) fn why(runs: &[Run]) -> Option<Table> {
     let columns = [
         ("subject", "What", Unit::Plain),
@@ -227,15 +227,15 @@ pub(super) fn why(runs: &[Run]) -> Option<Table> {
         &columns,
         |_| true,
     )?;
-    // A trace has hundreds; they are all in its JSON.
+    // A trace has hundreds of causes; all of them are in its JSON.
     table.rows.truncate(SENTENCES);
     Some(table)
 }
 
-/// Sentences that a page has, at the most.
+/// Most sentences on a page.
 const SENTENCES: usize = 20;
 
-/// The rows of a list that belong to a lane each.
+/// Returns the rows of a list in which each entry belongs to a lane.
 fn by_lane(
     runs: &[Run],
     list: &str,
@@ -269,7 +269,7 @@ fn by_lane(
     (!rows.is_empty()).then(|| table(name, caption, columns, rows))
 }
 
-/// What the runs were to reach, and what came of it.
+/// Returns the demands on the runs, and whether each was met.
 pub(super) fn expected(runs: &[Run]) -> Option<Table> {
     let mut rows = Vec::new();
     for run in runs {
@@ -325,7 +325,7 @@ pub(super) fn stretches(runs: &[Run]) -> Option<Table> {
     (!rows.is_empty()).then(|| table("loss-stretches", caption, columns, rows))
 }
 
-/// Outages that hold most of a run's loss.
+/// Returns the outages that contain most of a run's loss.
 pub(super) fn outages(runs: &[Run]) -> Option<Table> {
     let mut rows = Vec::new();
     for run in runs {
@@ -357,7 +357,7 @@ pub(super) fn outages(runs: &[Run]) -> Option<Table> {
     (!rows.is_empty()).then(|| table("outages", caption, columns, rows))
 }
 
-/// What the runs do not have in common.
+/// Returns the host fields in which the runs differ.
 pub(super) fn differences(runs: &[Run]) -> Option<Table> {
     let hosts: Vec<_> = runs.iter().map(Run::host).collect();
     let mut keys: Vec<&String> = Vec::new();
