@@ -35,8 +35,9 @@ impl<'n> Noted<'n> {
             to.saturating_sub(from).saturating_sub(within.sum())
         });
         let away: u64 = away.sum();
+        // A nanosecond that has a name is taken off once.
+        let away = away.saturating_sub(named.saturating_sub(without));
         let without = without.saturating_sub(named);
-        let away = away.saturating_sub(named);
         let parts = [(Self::NO_CORE, without), (Self::AWAY, away)];
         let parts = parts.into_iter().filter(|(_, amount)| *amount > 0);
         parts
@@ -123,6 +124,13 @@ mod tests {
             told(&noted.parts(0, (1_000, 5_001_000), &named)),
             [(Noted::NO_CORE, 100_000)]
         );
+        // Over the whole time there is 3 ms without a core and 2 ms away: 4 ms of it with a name leave 1 ms away.
+        let named = [Part {
+            amount: 4_000_000,
+            ..named[0].clone()
+        }];
+        let rest = noted.parts(0, (0, 10_000_000), &named);
+        assert_eq!(told(&rest), [(Noted::AWAY, 1_000_000)]);
         assert_eq!(noted.parts(1, (0, 10_000_000), &[]), []);
     }
 }

@@ -111,14 +111,12 @@ fn labels(given: &[PathBuf]) -> Vec<String> {
         let folder = folder.filter(|_| path.file_name().is_some_and(|name| name == RESULT));
         folder.unwrap_or(path).to_owned()
     };
-    let mut labels = plot::names(&given.iter().map(short).collect::<Vec<_>>());
-    for at in 1..labels.len() {
-        let before = labels[..at].iter().filter(|label| **label == labels[at]).count();
-        if before > 0 {
-            labels[at] = format!("{} ({})", labels[at], before + 1);
-        }
-    }
-    labels
+    let names = plot::names(&given.iter().map(short).collect::<Vec<_>>());
+    let numbered = |(at, name): (usize, &String)| match names[..at].iter().filter(|earlier| *earlier == name).count() {
+        0 => name.clone(),
+        before => format!("{name} ({})", before + 1),
+    };
+    names.iter().enumerate().map(numbered).collect()
 }
 
 /// Returns the results in the folder of a test or a run (`--out DIR`); for a file the file itself.
@@ -206,4 +204,20 @@ fn contents(path: &Path) -> Result<Vec<u8>, ReportError> {
         return Err(ReportError::malformed(path, why));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_file_given_thrice_has_three_labels() {
+        let three = vec![PathBuf::from("a/result.json"); 3];
+        let labels = labels(&three);
+        assert_eq!(
+            labels.iter().collect::<std::collections::BTreeSet<_>>().len(),
+            3,
+            "{labels:?}"
+        );
+    }
 }
