@@ -128,6 +128,41 @@ fn no_line_is_wider_than_120_columns() {
     assert!(wide.is_empty(), "lines over {COLUMNS} columns:\n{}", wide.join("\n"));
 }
 
+/// First words of a doc comment that names no noun. Help texts may begin so: `--goal`: "What to search for".
+const NO_NOUN: [&str; 7] = ["What", "Who", "Whose", "Those", "Whoever", "Whatever", "Nothing that"];
+
+/// Words that have a plainer one.
+const ODD: [&str; 4] = ["told", "anew", "whoever", "whosever"];
+
+#[test]
+fn doc_comments_begin_with_the_noun_or_the_verb() {
+    let mut found = Vec::new();
+    for (path, text) in files(&["rs"]) {
+        if !path.starts_with("crates/") || !path.contains("/src/") || path.contains("/mpps/src/cli/") {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else {
+                continue;
+            };
+            let doc = comment
+                .strip_prefix(['/', '!'])
+                .map(str::trim_start)
+                .unwrap_or_default();
+            let begins = |word: &&str| doc.strip_prefix(**word).is_some_and(|rest| rest.starts_with(' '));
+            let odd = |word: &&str| comment.split(|c: char| !c.is_alphanumeric()).any(|part| part == **word);
+            if let Some(word) = NO_NOUN.iter().find(begins).or(ODD.iter().find(odd)) {
+                found.push(format!("{path}:{}: {word}", number + 1));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "comments that want another word:\n{}",
+        found.join("\n")
+    );
+}
+
 #[test]
 fn every_link_from_page_to_page_leads_to_a_file_and_a_heading_that_are_there() {
     let pages = files(&["md"]);

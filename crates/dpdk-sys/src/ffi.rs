@@ -95,7 +95,7 @@ pub struct PortConf {
     pub promisc: u8,
 }
 
-/// `struct mpps_memif_conf`: what the driver was told of a memif.
+/// `struct mpps_memif_conf`: settings of a memif, as the driver gets them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct MemifConf {
@@ -111,7 +111,7 @@ pub struct MemifConf {
     pub rx_queues: u16,
     /// Transmit queues.
     pub tx_queues: u16,
-    /// It is the end that listens.
+    /// This end listens.
     pub server: u8,
 }
 
@@ -129,7 +129,7 @@ pub struct PortState {
     pub promisc: u8,
     /// All multicast frames are received.
     pub allmulticast: u8,
-    /// What is hashed.
+    /// Fields that the RSS hash uses: `RTE_ETH_RSS_*` bits; 0: none.
     pub rss: u64,
     /// On failure, the call that failed: a constant string.
     pub step: *const c_char,
@@ -182,7 +182,7 @@ pub struct FlowItem {
     pub any: u8,
     /// `last` is given.
     pub range: u8,
-    /// What is compared with.
+    /// Header bytes that a packet is compared with.
     pub spec: [u8; FLOW_BYTES],
     /// End of a range.
     pub last: [u8; FLOW_BYTES],
@@ -254,19 +254,20 @@ unsafe extern "C" {
     pub fn mpps_rx_burst_unmarked(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// Prepares for the two below: once a process.
     pub fn mpps_guard_install() -> c_int;
-    /// As `mpps_rx_burst`; 0 where the other end has taken the rings away meanwhile.
+    /// Receives like `mpps_rx_burst`; 0 if the other end has taken the rings away meanwhile.
     pub fn mpps_rx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// `rte_eth_tx_burst`; where the other end has taken the rings away, all are taken, and added to `refused`.
     pub fn mpps_tx_burst_guarded(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
     /// `rte_eth_tx_burst`, with checksums left to the device; adds to `refused` what it will never take (taken, freed).
     pub fn mpps_tx_burst_offload(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
-    /// Has this port's bursts go by the two below; before it is started. `rx_pools`: one for each receive queue.
+    /// Makes this port's bursts use the two functions below; before it is started. `rx_pools`: one for each receive
+    /// queue.
     pub fn mpps_memif_open(port: u16, conf: *const MemifConf, rx_pools: *const *mut RteMempool) -> c_int;
     /// Receives over a memif; believes nothing of what the other end wrote.
     pub fn mpps_memif_rx(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16) -> u16;
     /// Sends over a memif; adds to `refused` what will never fit (taken, freed).
     pub fn mpps_memif_tx(port: u16, queue: u16, mbufs: *mut *mut RteMbuf, n: u16, refused: *mut u64) -> u16;
-    /// What the other end did that ended the traffic: a constant string; null: nothing.
+    /// Event at the other end that ended the traffic: a constant string; null: none.
     pub fn mpps_memif_fault(port: u16) -> *const c_char;
     /// Connections that were refused; `why` is a constant string where there was one.
     pub fn mpps_memif_refused(port: u16, why: *mut *const c_char) -> u64;

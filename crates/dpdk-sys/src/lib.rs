@@ -1,9 +1,9 @@
 //! A C shim over DPDK at burst granularity, and the layout of an mbuf. Empty where libdpdk is not installed.
 //!
 //! `rte_eth_rx_burst` and the like are inline functions that can't be linked to: the shim calls them, once per burst.
-//! What is done per packet (address, length, flags of an mbuf) is read and written from Rust, inlined, through
-//! [`RteMbuf`]. Its layout is checked at compile time on both sides: by `_Static_assert` in `shim/burst.c` against the
-//! headers of the DPDK that is installed, and by `const` assertions here.
+//! Per-packet fields (address, length, flags of an mbuf) are read and written from Rust, inlined, through [`RteMbuf`].
+//! Its layout is checked at compile time on both sides: by `_Static_assert` in `shim/burst.c` against the headers of
+//! the DPDK that is installed, and by `const` assertions here.
 
 /// Version of libdpdk that this was built against (`22.11.4`); `None`: built without.
 pub const VERSION: Option<&str> = option_env!("DPDK_VERSION");

@@ -11,16 +11,16 @@
 //! let plan = Plan::from_args(line.split(' '))?;
 //! session(&plan, |session| {
 //!     for rate in ["10kpps", "20kpps", "40kpps"] {
-//!         let told = session.trial(&plan.with("load.rate", rate)?, &mut [])?;
-//!         println!("{rate}: {} of {} lost; valid: {}", told.lost, told.tx, told.valid);
+//!         let summary = session.trial(&plan.with("load.rate", rate)?, &mut [])?;
+//!         println!("{rate}: {} of {} lost; valid: {}", summary.lost, summary.tx, summary.valid);
 //!     }
 //!     Ok(())
 //! })?;
 //! # Ok::<(), mpps::Error>(())
 //! ```
 //!
-//! Nothing here prints, writes a file, catches a signal or gives up a privilege, with one exception: what a path could
-//! not do as is best, and told the user of the program, goes to standard error.
+//! Nothing here prints, writes a file, catches a signal or gives up a privilege, with one exception: if a path works,
+//! but not as well as it could, a note on that goes to standard error.
 
 #![forbid(unsafe_code)]
 

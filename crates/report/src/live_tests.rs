@@ -98,7 +98,7 @@ fn the_fill_of_the_fullest_receive_ring_is_that_since_the_last_frame_and_none_wh
         shown(750, &lanes([(10, 1_000_000), (10, 5_000_000)])).as_deref(),
         Some("50.000%")
     );
-    // What was before is not told again.
+    // Time from earlier intervals is not counted again.
     assert_eq!(
         shown(1000, &lanes([(20, 3_000_000), (20, 5_000_000)])).as_deref(),
         Some("20.000%")

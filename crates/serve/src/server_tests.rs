@@ -58,7 +58,7 @@ fn connect(at: SocketAddr) -> TcpStream {
 
 fn rest(mut socket: TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that was reset has told nothing more.
+    // A connection that was reset has sent nothing more.
     let _ = socket.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -183,7 +183,7 @@ fn a_stream_that_nobody_reads_is_let_go_and_holds_up_nobody() {
     let closed = || {
         served.board.publish(&state);
         assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"), "others are served");
-        // It was closed with bytes under way.
+        // The connection was closed with bytes under way.
         lazy.take_error().is_ok_and(|error| error.is_some()) || {
             lazy.set_nonblocking(true).expect("set");
             let gone = lazy.write(b"x").is_err();
@@ -243,7 +243,7 @@ fn mute_streams_shut_nobody_out_and_the_oldest_gives_way_to_a_new_one() {
         assert!(ask(served.at, GET).starts_with("HTTP/1.1 200"), "a plain request");
         let page = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", served.page);
         assert!(ask(served.at, &page).starts_with("HTTP/1.1 200"), "the page");
-        // Those that came last stay, and a new one is among them.
+        // The connections that came last stay, and a new one is among them.
         let mut newest = stream(&served);
         let ended = limits.connections - limits.streams + 1;
         until("the oldest end", || {

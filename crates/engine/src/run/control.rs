@@ -190,11 +190,11 @@ impl Control {
         }
     }
 
-    /// Returns the notes after the first `told` ones, and raises `told` to the number of all.
-    pub(crate) fn notes_from(&self, told: &mut usize) -> Vec<String> {
+    /// Returns the notes after the first `known` ones, and raises `known` to the number of all.
+    pub(crate) fn notes_from(&self, known: &mut usize) -> Vec<String> {
         let notes = self.notes.lock().unwrap_or_else(|e| e.into_inner());
-        let new = notes[(*told).min(notes.len())..].to_vec();
-        *told = notes.len();
+        let new = notes[(*known).min(notes.len())..].to_vec();
+        *known = notes.len();
         new
     }
 

@@ -46,8 +46,8 @@ use std::thread;
 /// session(&port, &plan, &|| 0, |session| {
 ///     for pps in [10_000, 20_000, 40_000] {
 ///         let plan = TrafficPlan { rate: Rate::new(pps, 1), ..plan.clone() };
-///         let told = session.trial(plan, &mut [], &|| 0)?;
-///         println!("{pps} pps: {} of {} lost", told.lost, told.tx);
+///         let summary = session.trial(plan, &mut [], &|| 0)?;
+///         println!("{pps} pps: {} of {} lost", summary.lost, summary.tx);
 ///     }
 ///     Ok(())
 /// })?

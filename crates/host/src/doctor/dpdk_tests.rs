@@ -1,4 +1,4 @@
-//! What the doctor says of the `dpdk` path, on sample machines.
+//! Findings of the doctor on the `dpdk` path, on sample machines.
 
 use super::tests::{examine_sample, find};
 use super::*;
@@ -133,7 +133,7 @@ fn what_virtual_devices_stand_on_is_looked_for() {
     );
     let memory = find(&report, "dpdk", "memory");
     assert_eq!(memory.command.as_deref(), Some("sysctl -w vm.nr_hugepages=512"));
-    // As many as make 1 GiB: arm64 with pages of 64 KiB has large ones of 512 MiB.
+    // Number of pages that makes 1 GiB: arm64 with pages of 64 KiB has large ones of 512 MiB.
     let large = [("proc/meminfo", "Hugepagesize:     524288 kB\n")];
     let memory = find(&on(&[&large], &built()), "dpdk", "memory").clone();
     assert_eq!(memory.command.as_deref(), Some("sysctl -w vm.nr_hugepages=2"));

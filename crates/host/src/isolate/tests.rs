@@ -3,7 +3,7 @@
 use super::fake::Fake;
 use super::*;
 
-/// What undoing does where the host, or somebody else on it, is in its way.
+/// Tests of undoing when the host, or another program on it, gets in the way.
 mod undoing;
 
 const V2: &str = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
@@ -68,7 +68,7 @@ fn part(plan: &Plan, kind: Kind) -> &Part {
     plan.parts.iter().find(|part| part.kind == kind).expect("each part")
 }
 
-/// What a kill leaves: the lock goes, nothing is undone.
+/// Ends `applied` as a kill would: the lock is released, and nothing is undone.
 fn kill(applied: Applied) {
     applied.forget();
 }
@@ -258,7 +258,7 @@ fn a_kill_after_any_change_leaves_nothing_behind() {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        // Only what the shorter journal tells of is undone; nothing is made worse, and the journal is gone.
+        // Only changes that the shorter journal lists are undone; nothing is made worse, and the journal is removed.
         assert_eq!(journals(&fake.tree()), Journals::default(), "{n} lines");
         if n == lines.len() {
             let after: Vec<_> = fake

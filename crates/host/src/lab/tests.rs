@@ -135,7 +135,7 @@ fn frames_of_xdp_programs_are_admitted_at_both_ends_and_again_after_someone_swit
     for host in Host::ALL {
         let was_off = kernel::inside(&lab.namespace(host), || kernel::switch_gro_on(INTERFACE).unwrap()).unwrap();
         assert!(!was_off, "{host}");
-        // What the kernel tells of one end depends on the other.
+        // The XDP features that the kernel reports for one end depend on the other end.
         let told = kernel::inside(&lab.namespace(host), || {
             mpps_netdev::xdp_features(mpps_netdev::NetDev::by_name(INTERFACE).unwrap().ifindex).unwrap()
         });
@@ -290,7 +290,8 @@ fn a_name_without_a_namespace_is_replaced() {
     let Some((lab, _guard)) = fresh(LabOptions::default()) else {
         return;
     };
-    // What `ip netns add` leaves when it is killed before its mount. The directory is there after any first `add`.
+    // The file that `ip netns add` leaves if it is killed before its mount. The directory is there after any first
+    // `add`.
     lab.up().unwrap();
     lab.down().unwrap();
     std::fs::write(format!("/run/netns/{}", lab.namespace(Host::B)), "").unwrap();
@@ -431,7 +432,7 @@ fn the_scratch_lab_of_a_dead_owner_is_removed_and_that_of_a_living_one_kept() {
     let dead = Lab::new(&names::scratch(owner, 77), LabOptions::default()).unwrap();
     guard.0.push(dead.name().to_owned());
     dead.up().unwrap();
-    // In another PID namespace the id is another process's, so nobody here can tell whether it lives.
+    // In another PID namespace the id is another process's, so nobody here can know whether it lives.
     let elsewhere = names::Owner {
         pid_namespace: owner.pid_namespace.wrapping_add(1),
         ..owner

@@ -187,7 +187,7 @@ fn named<'c>(command: &'c Command, long: &str) -> Option<&'c Arg> {
     command.get_arguments().find(is_called)
 }
 
-/// What a command line says without its file.
+/// Options and values of a command line, without those of its file.
 struct Typed<'c> {
     options: Vec<&'c Arg>,
     values: Vec<Value<'c>>,
@@ -209,7 +209,7 @@ impl Value<'_> {
 }
 
 impl<'c> Typed<'c> {
-    /// As clap will read it. Whatever is wrong is told by clap.
+    /// Splits the words as clap will. Clap reports what is wrong.
     fn of(sub: &'c Command, words: &[OsString]) -> Self {
         let mut typed = Self {
             options: Vec::new(),
@@ -346,7 +346,7 @@ fn options(sub: &Command, typed: &Typed<'_>, file: &OsStr) -> FromFile {
         ..FromFile::default()
     };
     let broken: Vec<usize> = errors.iter().map(place).collect();
-    // In the order of the file: the first thing that is wrong is told.
+    // In the order of the file: the first error is reported.
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
@@ -477,7 +477,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// What is said of a key that is no option.
+/// Returns the error about a key that is no option.
 fn unknown(sub: &Command, key: &str, value: &DeValue<'_>) -> String {
     let command = sub.get_name();
     if value.is_table() {

@@ -23,7 +23,7 @@ fn words(line: &str, text: &str) -> Result<Vec<String>, String> {
     Ok(words.map(|word| word.into_string().expect("UTF-8")).collect())
 }
 
-/// What is wrong with a file, from its line on.
+/// Returns the error about a file, from its line number on.
 fn wrong(text: &str) -> String {
     let (_file, path) = file(text);
     let typed = ["mpps", "sendrecv", "loop:", "--config"].map(OsString::from);

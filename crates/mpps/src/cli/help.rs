@@ -1,4 +1,4 @@
-//! What `--help` and the manual pages show beside the options' own words: the heading that an option stands under, and
+//! Headings and examples of `--help` and the manual pages, beside the options' own texts: the heading of an option, and
 //! examples. An option of one name has one heading wherever it is, so both are tables here.
 
 use clap::builder::{Styles, ValueHint};

@@ -36,7 +36,7 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
-    /// What a trace is to keep, where one is asked for.
+    /// Returns the settings of a trace, if one is asked for.
     pub(crate) fn trace(&self) -> Option<Trace> {
         self.trace.is_some().then(|| Trace {
             on: self.trace_on.clone(),

@@ -15,7 +15,7 @@ pub(crate) fn device(path: &str, host: Host) -> Option<&'static str> {
 }
 
 /// The words of a command line, with the port in full where it is the name of a path and `--lab` is given: `af_packet`
-/// as `af_packet:eth1`, `af_xdp:mode=skb` as `af_xdp:eth1,mode=skb`. Whatever else is wrong with them is told by those
+/// as `af_packet:eth1`, `af_xdp:mode=skb` as `af_xdp:eth1,mode=skb`. Other errors in them are reported by those
 /// who read them.
 pub(crate) fn named(command: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());

@@ -8,7 +8,7 @@ use mpps_method::{Goal, Ratio};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What all methods take.
+/// Arguments of all methods.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Method {
     /// Lowest rate to try [default: a thousandth of the highest]
@@ -196,7 +196,7 @@ fn share(text: &str) -> Parsed<f64> {
         .ok_or_else(|| "want a share from 0.1% to 100%".to_owned())
 }
 
-/// What `--out` is in a method.
+/// Help text of `--out` in a method.
 const OUT: &str = "Folder for the record of trials (trials.jsonl, a line when each ends), result.json, report.html, \
                    report.md, junit.xml, and tables (CSV) and charts (SVG)";
 

@@ -113,7 +113,7 @@ impl Cli {
 }
 
 impl Command {
-    /// What every run takes, of a command that is one.
+    /// Returns the arguments of a run; `None` for a command that is no run.
     pub(crate) fn run_mut(&mut self) -> Option<&mut RunArgs> {
         match self {
             Self::Sendrecv(args) | Self::Send(args) => Some(&mut args.args),
@@ -156,7 +156,7 @@ impl Command {
         }
     }
 
-    /// What every method takes, of a command that is one.
+    /// Returns the arguments that all methods have; `None` for a command that is no method.
     fn method_mut(&mut self) -> Option<&mut Method> {
         match self {
             Self::Ndr(args) => Some(&mut args.method),
@@ -166,7 +166,7 @@ impl Command {
         }
     }
 
-    /// What a command that sends test traffic sends.
+    /// Returns the traffic of a command that sends test packets.
     fn traffic_mut(&mut self) -> Option<&mut Traffic> {
         match self {
             Self::Sendrecv(args) | Self::Send(args) => Some(args),

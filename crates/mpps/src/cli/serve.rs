@@ -1,4 +1,4 @@
-//! The arguments that say what is told of a run while it goes on.
+//! Arguments for metrics and the live page.
 
 use super::values::Parsed;
 use clap::Args;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// What an option without an address listens at: this host alone, at a free port.
+/// Default address to listen at: this host alone, at a free port.
 pub(super) const ANYWHERE: &str = "127.0.0.1:0";
 
-/// What is wanted of an address.
+/// End of an error on an address.
 const WANT: &str = "want ADDR:PORT, such as 127.0.0.1:9100, or nothing at all (127.0.0.1 and a free port)";
 
 /// End of an error on words behind an address.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `trace` prints of a trace.
+/// Parts of a trace that `trace` prints.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     /// Where the lanes' time went, stage by stage, and what took their cores

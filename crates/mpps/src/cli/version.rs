@@ -1,4 +1,4 @@
-//! What `--version` says.
+//! Texts of `--version`.
 
 use crate::paths::{all_names, dpdk_version};
 use std::sync::OnceLock;

@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Doctor) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.failed(&about))))
 }
 
-/// What is asked about by a word: a port (`af_xdp:eth1`) is its path, and its device where the host has such.
+/// Returns the names that a word asks about. A port (`af_xdp:eth1`) stands for its path and, if it names a device of
+/// the host, for its device.
 fn named(word: &str, paths: &[&str]) -> Vec<String> {
     let port = word.parse::<PortSpec>().ok();
     let Some(port) = port.filter(|port| paths.contains(&port.path.as_str())) else {

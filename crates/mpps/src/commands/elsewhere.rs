@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Where `ip netns` has the namespaces that have names.
+/// Folder in which `ip netns` keeps the namespaces that have names.
 const NAMED: &str = "/run/netns";
 
-/// The namespace as people call it, and the words in front of a command that is to run in it; `None`: it is that of the
-/// system's first process, or nothing tells.
+/// Returns the name of the namespace for people, and the words in front of a command that is to run in it. `None`: it
+/// is the namespace of the system's first process, or that is not known.
 pub(crate) fn way_in() -> Option<(String, String)> {
     let own = identity(Path::new("/proc/self/ns/net"))?;
     let first = identity(Path::new("/proc/1/ns/net"));
@@ -18,13 +18,13 @@ pub(crate) fn way_in() -> Option<(String, String)> {
     let id = std::process::id();
     match first {
         Some(first) if first == own => None,
-        // Who may not ask the first process can tell by a name alone.
+        // A process that may not ask the first one can know by a name alone.
         None if name.is_none() => None,
         _ => Some(words(name, lab::of_this_namespace(), id)),
     }
 }
 
-/// As [`way_in`], of a namespace with this name in this lab.
+/// Returns the words of [`way_in`] for a namespace with this name in this lab.
 fn words(name: Option<String>, lab: Option<(String, lab::Host)>, id: u32) -> (String, String) {
     let way = match (&name, lab) {
         (_, Some((lab, host))) if lab == lab::DEFAULT_NAME => format!("mpps lab exec {host} --"),
@@ -42,7 +42,7 @@ fn words(name: Option<String>, lab: Option<(String, lab::Host)>, id: u32) -> (St
 fn name_of(own: (u64, u64)) -> Option<String> {
     let all = fs::read_dir(NAMED).ok()?.flatten();
     let mut same = all.filter(|entry| identity(&entry.path()) == Some(own));
-    // Who made it chose the name; a shell is told no others than these.
+    // The creator of the namespace chose the name; a shell is only given plain names.
     let name = same.next()?.file_name().into_string().ok()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     name.chars().all(plain).then_some(name)

@@ -15,9 +15,9 @@ use std::sync::OnceLock;
 
 /// The record's file.
 pub(crate) const FILE: &str = "trials.jsonl";
-/// What a record's first line calls itself.
+/// Schema named in a record's first line.
 pub(crate) const SCHEMA: &str = "mpps.trials/1";
-/// Of a file that is something else.
+/// Error for a file that is not a record of trials.
 pub(crate) const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 
 /// Key of a record's first line for the place that it was measured on.
@@ -103,7 +103,7 @@ pub(crate) fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<
 /// as `header` does.
 ///
 /// # Errors
-/// Of somebody's file, which is no record and is not to be emptied.
+/// When the file is somebody else's: it is no record and must not be emptied.
 pub(crate) fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Option<&'t str>, String> {
     let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
         return match header.to_string().as_bytes().starts_with(text) {
@@ -121,12 +121,12 @@ pub(crate) struct Folder<C: Borrow<Clerk>> {
     path: PathBuf,
     /// `None` once a line could not be written.
     record: Option<File>,
-    /// Why lines are missing.
+    /// Reason why lines are missing.
     pub(crate) broken: Option<String>,
 }
 
 impl<C: Borrow<Clerk>> Folder<C> {
-    /// Opens it, and keeps so many bytes of the record that there is; a record that is begun has this first line.
+    /// Opens the folder, and keeps this many bytes of an existing record; a new record begins with this first line.
     ///
     /// # Errors
     /// When the folder or the record can't be made.

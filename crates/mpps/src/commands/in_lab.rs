@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     }
     let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
     let mut command = own.command(&made, Host::A, own.words())?;
-    // Whoever reads what the run tells is not in the lab.
+    // The reader of the run's output is not in the lab.
     command.env(NAMESPACE, format!("/proc/{}/ns/net", std::process::id()));
     answered(command, &mut reflector, *args.args.run.plan.times.settle)
 }
@@ -126,7 +126,7 @@ fn lanes(args: &Traffic) -> usize {
 /// The command, and what it needs of the lab.
 struct Own<'a> {
     args: &'a Traffic,
-    /// A core for each end, where there are two and the user did not choose.
+    /// Core of each end, if there are two and the user did not choose.
     cores: Option<[usize; 2]>,
     split: bool,
 }

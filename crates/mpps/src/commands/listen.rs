@@ -53,7 +53,7 @@ fn execute<U: Use>(args: &RunArgs, listener: &Listener, work: Work, host: &Host<
     with_alike(port, &opening, user)
 }
 
-/// Says which ports are left to the host, and when every lane receives.
+/// Prints which ports are left to the host, and when every lane receives.
 fn announce(workload: &str, listener: &Listener, output: &mut Output) {
     if let Some(note) = listener.left_ports() {
         output.remark(&note);

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What the exit codes of all commands have in common.
+/// Exit codes that all commands share.
 const EXIT_CODES: [(&str, &str); 5] = [
     ("0", "Done, and valid."),
     ("1", "Failed; what was measured before is told and written."),

@@ -49,7 +49,7 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
     if command.run_mut().is_some() {
         begin_in_files();
     }
-    // One that becomes another program leaves this to that, or to the kernel's signal.
+    // A command that becomes another program leaves this to that program, or to the kernel's signal.
     let becomes_another = match &command {
         Command::Lab(_) => true,
         Command::Trace(args) => matches!(&args.action, Some(TraceAction::Peer(args)) if args.exec),
@@ -58,16 +58,16 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
     if !becomes_another {
         compare::watch_parent()?;
     }
-    // A user whom the program's file lends rights could write the list of changes.
+    // A user who has rights only from the program's file could write the list of changes.
     let mends = match &command {
         Command::Plot(_) | Command::Report(_) | Command::Trace(_) => false,
         Command::Man(_) | Command::Completions(_) => false,
-        // It tells what it undoes itself; where it only measures, it is part of a run that lives.
+        // `isolate --undo` prints itself what it undoes; `--probe` is part of a run that still lives.
         Command::Isolate(args) => !args.undo && !args.probe,
         _ => true,
     };
     if mends && !privilege::lent() {
-        // What a run that was killed has left of its changes to interfaces.
+        // Undoes the changes to interfaces that a killed run has left.
         paths::mend().for_each(|line| say!("{line}"));
         // `isolate` does so itself, when it is its turn.
         if !matches!(command, Command::Isolate(_)) {
@@ -138,7 +138,7 @@ fn written(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does a run on behalf of another program.
+/// Runs a measurement on behalf of another program.
 pub(crate) fn measure(run: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
     let mut args = RunArgs::of(run.plan, Tell::default(), false);
     match args.run.plan.workload {

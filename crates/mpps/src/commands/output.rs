@@ -1,4 +1,4 @@
-//! Where a run's results go: files checked before the first packet, written whatever happens after.
+//! Destinations of a run's results: files checked before the first packet, written whatever happens after.
 
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
@@ -40,22 +40,22 @@ pub(crate) struct Output {
 
 /// The program's own part, beside the sinks.
 struct Own {
-    /// What is told of the files.
+    /// Notes on the files that are written.
     boards: Vec<Notes>,
     json: Option<JsonWritten>,
-    /// Where the trace goes.
+    /// File of the trace.
     trace: Option<JsonTarget>,
-    /// What each row counted, for the trace.
+    /// Counts of each row, for the trace.
     rows: Arc<Mutex<Rows>>,
-    /// Where samples go.
+    /// Files of the samples, each with its form.
     pictures: Vec<(Picture, JsonTarget)>,
     /// Frames of the run.
     sample: Option<Sampling>,
-    /// What the result is written as, and where to.
+    /// Other forms of the result, each with its file.
     forms: Vec<(Form, JsonTarget)>,
-    /// What tells of the run while it goes on.
+    /// Servers and views that show the run while it goes on.
     serving: Option<Serving>,
-    /// What the run must reach.
+    /// Conditions of `--expect`.
     expect: Vec<Expect>,
     detail: Detail,
     /// Standard output belongs to the CSV or JSON: the summary goes to standard error.
@@ -71,7 +71,7 @@ struct Own {
 enum Form {
     Junit,
     Markdown,
-    /// With charts, if the run's rows are in a file.
+    /// HTML, with charts if the run's rows are in a file.
     Html(Sources),
 }
 
@@ -94,7 +94,7 @@ impl Form {
     }
 }
 
-/// What kind of a run it is, as far as its files go.
+/// Kind of a run, as far as it decides which files are written.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     /// Each way has files of its own, too.
@@ -118,7 +118,7 @@ impl Output {
         Self::open_all(args, host, None, Kind::default())
     }
 
-    /// As [`Output::open`], of a run without lanes that could be told of.
+    /// Opens the files as [`Output::open`] does, for a run in the kernel, without lanes to report on.
     pub(crate) fn open_in_kernel(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
         Self::open_all(
             args,
@@ -131,7 +131,7 @@ impl Output {
         )
     }
 
-    /// As [`Output::open`], and for each of two ways files of its own, beside those of both.
+    /// Opens the files as [`Output::open`] does, and for each of two ways files of its own, beside those of both.
     pub(crate) fn open_both_ways(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
         Self::open_all(
             args,
@@ -144,7 +144,8 @@ impl Output {
         )
     }
 
-    /// As [`Output::open`], beside a file of the workload's own: its option, its path, and what is told about it.
+    /// Opens the files as [`Output::open`] does, beside a file of the workload's own: its option, its path and the
+    /// notes on it.
     pub(crate) fn open_beside(
         args: &RunArgs,
         host: &Host<'_>,
@@ -181,7 +182,7 @@ impl Output {
         })
     }
 
-    /// Has something done by whoever writes the user's files.
+    /// Runs `what` on the thread that writes the user's files, if there is one; otherwise on this thread.
     pub(crate) fn does<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         match &self.own {
             Some(own) => own.clerk.does(what),
@@ -189,14 +190,14 @@ impl Output {
         }
     }
 
-    /// Tells something before the run begins.
+    /// Prints a line before the run begins.
     pub(crate) fn remark(&self, line: &str) {
         if !self.quiet {
             say!("{line}");
         }
     }
 
-    /// Says at the start, when every lane receives, that it is so: whoever starts the sender may go on.
+    /// Prints `line` at the start, when every lane receives: the sender may now start.
     pub(crate) fn when_ready(&mut self, line: String) {
         if !self.quiet {
             self.sinks.push(Box::new(AtBegin(move || say!("{line}"))));
@@ -256,7 +257,7 @@ impl Output {
         };
         let unprinted = own.print(&summary, self.quiet);
         let command = summary.command.join(" ");
-        // What was measured comes first. A file that can't be written takes no other with it.
+        // The measured numbers come first. A file that can't be written takes no other with it.
         let mut unwritten: Vec<ReportError> = Vec::from_iter(unprinted);
         let (mut sinks, summary) = (self.sinks, Arc::new(summary));
         let (last, forms): (Vec<_>, Vec<_>) = own.forms.into_iter().partition(|(form, _)| matches!(form, Form::Junit));
@@ -293,7 +294,7 @@ impl Output {
         let mut unwritten: Vec<_> = incomplete
             .chain(unwritten.into_iter().map(|error| error.to_string()))
             .collect();
-        // What is read as a state knows of every other file.
+        // A form that is read as a state lists the errors of every other file.
         let known = unwritten.clone();
         let state = own.clerk.does(move || write_forms(&last, &summary, &known))?;
         state_is_told();
@@ -454,11 +455,11 @@ impl Own {
         Ok((sinks, own))
     }
 
-    /// Prints the summary; if nothing is to be printed, what is told nowhere else. A summary that standard output does
+    /// Prints the summary; with `quiet`, only notes that are printed nowhere else. A summary that standard output does
     /// not take goes to standard error; the reason is returned.
     fn print(&self, summary: &Summary, quiet: bool) -> Option<ReportError> {
         if quiet {
-            // What is not written is told last, with the exit code.
+            // Files that could not be written are reported last, with the exit code.
             let unwritten: Vec<_> = self.boards.iter().flat_map(Notes::unwritten).collect();
             let notes = self.boards.iter().flat_map(Notes::all);
             for note in notes.filter(|note| !unwritten.contains(note)) {
@@ -477,7 +478,7 @@ impl Own {
             print_summary(summary, self.detail, colour, columns, &mut Spoken(err.lock()))
         };
         if self.stdout_taken {
-            // Nothing is left to say it on.
+            // There is no stream left to report it on.
             let _ = on_stderr();
             return None;
         }
@@ -508,7 +509,7 @@ struct FileOfWay {
     way: usize,
 }
 
-/// The files of each way that there are beside those of both.
+/// Files of each way, beside the files of both ways.
 fn files_of_ways(args: &RunArgs) -> Vec<FileOfWay> {
     let of_both = [("--csv", &args.tell.csv), ("--hdr", &args.tell.hdr)];
     let files = of_both
@@ -577,7 +578,7 @@ fn files_of(
     Ok((sinks, boards, written))
 }
 
-/// What the first of the JSON Lines says of a run.
+/// Returns the first of the JSON Lines, which describes the run.
 fn head(args: &RunArgs) -> Map<String, Value> {
     Map::from_iter([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
@@ -636,7 +637,7 @@ pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
             "{option}: {error}: want a higher limit of open files (ulimit -n)"
         ));
     }
-    // One that somebody else may have put there: what is wanted instead is said.
+    // Somebody else may have put the file there: the error already says what is wanted instead.
     let told = error.to_string();
     if told.contains(": want ") {
         return usage(format!("{option}: {told}"));

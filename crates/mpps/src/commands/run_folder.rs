@@ -9,8 +9,8 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What a run tells, with the files that no option of their own names in the folder of `--out`; `lanes`: it has any
-/// that could be told of. Of a run without such a folder, as it is.
+/// Returns the run's output options; files without an option of their own go to the folder of `--out`. `lanes`: the run
+/// has lanes to report on. Without `--out` the options are returned unchanged.
 pub(super) fn placed(args: &RunArgs, lanes: bool) -> Tell {
     let mut tell = args.tell.clone();
     let Some(folder) = args.tell.out.clone() else {
@@ -33,7 +33,7 @@ pub(super) fn placed(args: &RunArgs, lanes: bool) -> Tell {
     tell
 }
 
-/// What a page is made from.
+/// Files that a page is made from.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     /// The JSON as the page names it; none on standard output.

@@ -1,4 +1,4 @@
-//! What is told of a run while it goes on: metrics, the live page, the full-screen view.
+//! Views of a run while it goes on: metrics, the live page, the full-screen view.
 //!
 //! Sockets are bound before anything else is opened, with the rights that the program was started with. The threads
 //! that serve and write have none of them from their first step on, and serve nobody before the run has begun: by then
@@ -123,17 +123,17 @@ fn listen(address: SocketAddr, namespace: Option<&OsStr>) -> io::Result<TcpListe
     })?
 }
 
-/// How a run is shown on the terminal while it goes on.
+/// View of a run on the terminal while it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// By the full-screen view.
+    /// The full-screen view.
     Screen,
-    /// By lines, or not at all.
+    /// Lines, or nothing.
     Live(LiveStyle),
 }
 
 impl Shown {
-    /// As the user and the terminal have it. `rows`: they go to standard output.
+    /// Chooses the view from the options and the terminal. `rows`: the rows go to standard output.
     pub(crate) fn of(args: &RunArgs, rows: bool) -> Self {
         if args.tell.quiet {
             return Self::Live(LiveStyle::Quiet);
@@ -141,7 +141,7 @@ impl Shown {
         if !args.tell.plain && !whole_terminal() {
             return Self::Live(LiveStyle::Auto);
         }
-        // One that does not know its size has none to draw for.
+        // A terminal that does not know its size has no room to draw in.
         let small = terminal_size().is_none_or(|size| size.0 < SMALLEST.0 || size.1 < SMALLEST.1);
         if args.tell.plain || small || rows && io::stdout().is_terminal() {
             return Self::Live(LiveStyle::Plain);
@@ -149,7 +149,7 @@ impl Shown {
         Self::Screen
     }
 
-    /// What the live view beside the full-screen one is to do.
+    /// Style of the live view beside the full-screen one.
     pub(crate) fn style(self) -> LiveStyle {
         match self {
             Self::Screen => LiveStyle::Quiet,
@@ -158,7 +158,7 @@ impl Shown {
     }
 }
 
-/// What tells of a run.
+/// Servers, files and the screen that show a run while it goes on.
 pub(crate) struct Serving {
     watcher: Watcher,
     server: Option<Server>,
@@ -171,7 +171,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts it, where it is asked for. `test`: of a method, its name.
+    /// Starts what the options ask for; `None` if they ask for nothing. `test`: name of the method, for a method.
     pub(crate) fn start(
         args: &RunArgs,
         test: Option<&str>,
@@ -215,12 +215,12 @@ impl Serving {
         }))
     }
 
-    /// Gives the terminal back, and tells there what the user was told meanwhile: before anything else is printed.
+    /// Gives the terminal back, and prints the messages that came meanwhile there, before anything else is printed.
     pub(crate) fn leave_screen(&self) {
         let Some(screen) = self.screen.borrow_mut().take() else {
             return;
         };
-        // What is printed next would wait for the terminal, too.
+        // The next output would wait for the terminal, too.
         let patient = io::stdout().is_terminal();
         let mut lines = screen.finish(patient);
         if self.single {
@@ -245,7 +245,7 @@ impl Serving {
         self.watcher.sink()
     }
 
-    /// What goes wrong with the file.
+    /// Errors of the `--prom` file.
     pub(crate) fn notes(&self) -> Option<Notes> {
         self.prom.as_ref().map(PromFile::notes)
     }
@@ -255,13 +255,13 @@ impl Serving {
         self.watcher.trial(about);
     }
 
-    /// A search has come so far.
+    /// Publishes the state of a search so far.
     pub(crate) fn search(&self, goals: Vec<Goal>) {
         self.watcher.search(goals);
     }
 
-    /// Tells the user something, there where it is looked at; true where it needs no line of its own, since the view
-    /// shows it, and leaves it on the screen that stays.
+    /// Returns a function that shows the user a line on every view. It returns true if the line needs no print of its
+    /// own: the full-screen view shows it, and leaves it on the screen afterwards.
     pub(crate) fn teller(&self) -> impl Fn(&str) -> bool + Send + Sync + 'static {
         let watcher = self.watcher.clone();
         let held = self.screen.borrow().as_ref().map(Screen::held);
@@ -277,8 +277,8 @@ impl Serving {
         self.watcher.done(document);
     }
 
-    /// Ends it: the file is written for the last time, and who looks at the page is given the result, for a second at
-    /// the most. Returns what could not be written.
+    /// Ends serving: the file is written for the last time, and readers of the page get the result, for a second at
+    /// most. Returns the error of the file that could not be written.
     pub(crate) fn finish(mut self) -> Option<ReportError> {
         self.leave_screen();
         let unwritten = self.prom.take().and_then(|prom| prom.finish().err());
@@ -314,7 +314,7 @@ fn serve(bound: [Bound; 2], watcher: &Watcher, board: Board, cores: Vec<usize>) 
         told.get_or_insert(url);
         listeners.push(Listener::new(socket, PageSite::new(board, token), hosts).map_err(unstarted)?);
     }
-    // Of a command with a lab of its own they are the user's.
+    // In a command with a lab of its own, the addresses are the user's.
     let elsewhere = || std::env::var_os(NAMESPACE).is_none().then(way_in).flatten();
     if let Some((url, (namespace, way))) = told.and_then(|url| Some((url, elsewhere()?))) {
         say!("this is inside {namespace}; from outside: {way} curl {url}");
@@ -336,8 +336,9 @@ fn view(watcher: &Watcher, board: Board, cores: Vec<usize>) -> Result<Screen> {
     Ok(screen)
 }
 
-/// What a thread beside the run does first: it gives up every privilege, and says so, and waits for the run to begin;
-/// false where it may not go on. The sender lets it go on earlier: with false, to end.
+/// Returns the first step of a thread beside the run: it gives up every privilege, reports that, and waits for the run
+/// to begin. The step returns false if the thread may not go on. The sender ends the wait earlier: with false, so that
+/// the thread ends.
 fn once_begun(
     watcher: &Watcher,
     cores: Vec<usize>,
@@ -369,7 +370,7 @@ fn once_begun(
 /// Keeps the calling thread out of the lanes' way, for good.
 fn stand_back(cores: &[usize]) {
     std::mem::forget(keep_off(cores));
-    // Where it can't be done it is not needed either: the lanes are no nicer.
+    // If this fails it is not needed either: the lanes are no nicer.
     let _ = set_priority(Priority::Nice(NICE), Heirs::Same);
 }
 

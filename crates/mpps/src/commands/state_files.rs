@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The program's JSON Lines.
 enum Lines {
-    /// They are not open, or nobody wants any.
+    /// They are not open, or were not asked for.
     None,
     /// The run goes on.
     Open(JsonLines),
@@ -43,7 +43,7 @@ pub(super) fn lines_are_open(of_run: JsonLines) {
 /// Writes the last line of a run that has ended, if it has lines.
 pub(super) fn last_line(summary: &Summary) {
     if let Lines::Open(lines) = lines() {
-        // What could not be written is on its board.
+        // Errors of writing are on the board of the lines.
         let _ = lines.end(summary);
     }
 }
@@ -56,17 +56,17 @@ pub(super) fn state_is_told() {
     STATE_IS_TOLD.store(true, Ordering::Relaxed);
 }
 
-/// What `--junit` and `--prom` say of the run.
+/// State of the run that `--junit` and `--prom` show.
 #[derive(Clone, Copy)]
 enum Told<'a> {
-    /// It has begun. This stays where the program is killed.
+    /// The run has begun. This state stays in the files if the program is killed.
     Begins,
-    /// It has failed, with this error.
+    /// The run has failed, with this error.
     Failed(&'a str),
 }
 
-/// Marks `--junit` and `--prom` as a run begins, in place of the result of an earlier one. Errors are told later, when
-/// the files are opened.
+/// Marks `--junit` and `--prom` as a run begins, in place of the result of an earlier one. Errors are reported later,
+/// when the files are opened.
 pub(crate) fn begin_in_files() {
     let _ = tell_state(&values(), Told::Begins);
 }
@@ -95,7 +95,7 @@ fn has_flag(flag: &str) -> bool {
     words_of_program().iter().any(|word| word == flag)
 }
 
-/// Does something with the rights by which a run writes its files.
+/// Runs `work` with the rights by which a run writes its files.
 fn as_writer<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     match has_flag("--keep-privileges") && !lent() {
         true => work(),
@@ -178,7 +178,7 @@ fn is_of_another(error: &ReportError) -> bool {
     matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy)
 }
 
-/// Name of the command that was typed: `sendrecv`, `ndr`, …; empty where that is not known.
+/// Returns the name of the command that was typed: `sendrecv`, `ndr`, …; empty if it is not known.
 fn command() -> String {
     let word = words_of_program().into_iter().nth(1).unwrap_or_default();
     let word = word.to_string_lossy();
@@ -200,7 +200,7 @@ fn failed_in_lines(failure: &Failure, values: &[Word]) {
             let Some(path) = file_of("json-lines", values) else {
                 return;
             };
-            // As the user whose file it is.
+            // Written as the user whose file it is.
             let written = as_writer(|| match JsonLines::create(&path, Map::new()) {
                 Ok(lines) => Ok(lines.failed(&message, exit_code)),
                 Err(e) if is_of_another(&e) => Ok(Vec::new()),
@@ -209,7 +209,7 @@ fn failed_in_lines(failure: &Failure, values: &[Word]) {
             written.unwrap_or_else(|failure| vec![failure.line().to_owned()])
         }
     };
-    // Where they can't be opened that is why it fails, and told already.
+    // If the files can't be opened, that is the run's error and already printed.
     let more = told.iter().filter(|line| **line != message);
     more.for_each(|line| tell_at_end(line));
 }

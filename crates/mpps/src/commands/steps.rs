@@ -11,7 +11,7 @@ use crate::record;
 use mpps_sys::signal::{self, CpuLimit};
 use std::process::ExitCode;
 
-/// Prints the run as a value, where that is all that is asked for.
+/// Prints the run as a value, if only that is asked for.
 pub(super) fn printed(args: &RunArgs) -> Result<Option<ExitCode>> {
     if !args.print_plan {
         return Ok(None);

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Causes of each kind that are told where nothing else is asked for: the worst.
+/// Number of causes of each kind that are printed by default: the worst ones.
 const WORST: usize = 3;
 
 /// Runs the command.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
             as_user(|| target.write_text(&text).map_err(failed))?;
         }
     }
-    // What flamegraph.pl and the like read is alone on standard output.
+    // Text for flamegraph.pl and the like is alone on standard output.
     let taken = [&args.folded, &args.svg].map(|out| out.as_deref() == Some(Path::new("-")));
     let print = |write: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
         let mut text = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Trace) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Without what would act on a terminal: the file may be a stranger's, and has names of threads, which are anybody's.
+/// Replaces all that would act on a terminal: the file may be a stranger's, and anybody chooses the names of threads.
 fn harmless(text: &str) -> String {
     let shown = |c: char| {
         if mpps_sys::text::is_hidden(c) && c != '\n' {
@@ -104,7 +104,7 @@ fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Where samples go; whether these files can be written is known before anything is.
+/// Prepares the files of the samples: whether they can be written is known before anything is.
 fn pictures(args: &Trace, file: &Path) -> Result<Vec<(Picture, JsonTarget)>> {
     let all = [
         (Picture::Folded, "--folded", &args.folded),
@@ -137,7 +137,7 @@ fn pictures(args: &Trace, file: &Path) -> Result<Vec<(Picture, JsonTarget)>> {
     Ok(targets)
 }
 
-/// From when to when samples are taken, ns since the start of the run; `None`: all are.
+/// Returns the time range of the samples that are used, ns since the start of the run; `None`: all samples.
 fn stretch(args: &Trace) -> Result<Option<Range<u64>>> {
     let (option, time) = match (args.from, args.to) {
         (Some(from), _) => ("--from", from),
@@ -267,7 +267,7 @@ fn tree(recording: &Recording, of_stretch: Option<&Samples>, out: &mut dyn Write
     write!(out, "{}", tree::calls(recording, samples))
 }
 
-/// The worst causes of each kind, at most so many, and where the others are.
+/// Prints the worst causes of each kind, at most `most`, and where the others are.
 fn why(recording: &Recording, most: usize, file: &Path, out: &mut dyn Write) -> io::Result<()> {
     let subjects = [
         (Subject::Loss, "Lost", "packets"),

@@ -26,9 +26,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Where the plug-in finds the file that it counts in.
+/// Environment variable in which the plug-in finds the file that it counts in.
 const COUNTS: &str = "MPPS_PEER_FILE";
-/// What stands for the plug-in among the words of a command.
+/// Placeholder for the plug-in among the words of a command.
 const PLACE: &str = "{plugin}";
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
@@ -76,14 +76,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         let recording = recording(peer, &args.argv);
         as_user(|| write_trace(&trace, &recording).map_err(failed))?;
     }
-    // A program that did well and told nothing is a failure of ours.
+    // If the program did well and left no counts, that is a failure of ours.
     Ok(ExitCode::from(match told {
         Err(_) if code == 0 => 1,
         _ => code,
     }))
 }
 
-/// Where the figures and the trace go; that they can be written is known before the program starts.
+/// Prepares the files of the figures and the trace; that they can be written is known before the program starts.
 fn targets(args: &Args) -> Result<(Option<JsonTarget>, Option<JsonTarget>)> {
     let (json, trace) = (args.json.as_deref(), args.trace.as_deref());
     if let (Some(json), Some(trace)) = (json, trace)
@@ -101,7 +101,7 @@ fn targets(args: &Args) -> Result<(Option<JsonTarget>, Option<JsonTarget>)> {
     as_user(|| Ok((prepared("--json", json)?, prepared("--trace", trace)?)))
 }
 
-/// What was counted as a recording: whose it is, where and when.
+/// Returns the counts as a recording: with the program, the host and the time.
 fn recording(peer: &Peer, argv: &[OsString]) -> Recording {
     let mut recording = peer.recording();
     let now_ns = clock::monotonic_ns();
@@ -149,13 +149,13 @@ fn follow(argv: &[OsString], folder: &Folder) -> Result<ExitStatus> {
     let mut child = command.spawn().map_err(unable)?;
     let pid = Pid::from_child(&child);
     signal::pass_on(pid.as_raw_nonzero().get());
-    // It keeps its number until it has been waited for below, so no signal goes to another.
+    // The child keeps its number until it has been waited for below, so no signal goes to another process.
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
     signal::pass_none();
     child.wait().map_err(unable)
 }
 
-/// As a shell has it.
+/// Returns the exit code as a shell does: 128 + the signal's number after a signal.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
@@ -166,7 +166,7 @@ struct Folder {
     path: PathBuf,
     /// Locked as long as this process lives.
     _lock: File,
-    /// What the plug-in counts in. Its name may lead elsewhere once the program has run: to a FIFO, say.
+    /// File that the plug-in counts in. Its name may lead elsewhere once the program has run: to a FIFO, say.
     counts: File,
 }
 
@@ -185,7 +185,7 @@ impl Folder {
                 std::process::id()
             )));
         }
-        // Of earlier processes of this number.
+        // Folders left by earlier processes of this number.
         for left in [&draft, &path] {
             let _ = fs::remove_dir_all(left);
         }
@@ -194,7 +194,7 @@ impl Folder {
             options.read(true).write(true).create_new(true).mode(0o600);
             options.open(folder.join(name)).map_err(|e| unable("write to", e))
         };
-        // It is locked before it has the name that other commands look for.
+        // The folder is locked before it has the name that other commands look for.
         private::folder(&draft).map_err(|e| unable("make", e))?;
         let lock = make(&draft, "lock")?;
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
@@ -224,7 +224,7 @@ impl Folder {
         self.path.join("counts")
     }
 
-    /// What the plug-in has counted.
+    /// Returns the plug-in's counts.
     fn read(&self) -> io::Result<std::result::Result<Peer, PeerError>> {
         let mut file = &self.counts;
         file.seek(SeekFrom::Start(0))?;
@@ -249,7 +249,7 @@ impl Drop for Folder {
 fn above() -> Result<PathBuf> {
     let mut why = Vec::new();
     for place in peer_places() {
-        // What root makes there is to stay there: nobody else may lead it elsewhere, or put a plug-in in its place.
+        // Files that root makes there must stay there: nobody else may lead the path elsewhere, or replace the plug-in.
         if let Some(reason) = place.parent().and_then(in_reach_of_others) {
             why.push(format!("{} {reason}", place.display()));
             continue;
@@ -267,7 +267,7 @@ fn above() -> Result<PathBuf> {
     )))
 }
 
-/// Why DPDK would load nothing from there.
+/// Returns the reason why DPDK would load nothing from there.
 fn unfit(place: &Path) -> Option<String> {
     if statvfs(place).is_ok_and(|there| there.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
         return Some("is mounted noexec".to_owned());

@@ -69,7 +69,7 @@ fn page_of(document: &Document) -> String {
     html(document, &[Source::of(HOSTILE, b"")])
 }
 
-/// What stands between these, the first time.
+/// Returns the text between the first `from` and the next `to`; empty if either is missing.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     text.split_once(from)
         .and_then(|(_, rest)| rest.split_once(to))
@@ -109,7 +109,7 @@ fn the_policy_names_the_scripts_and_styles_that_are_there_and_nothing_else_runs(
         policy.contains(&format!("style-src 'sha256-{}'", base64_hash(style))),
         "{policy}"
     );
-    // Those that the policy would stop are not there either.
+    // Markup and styles that the policy would stop are not there either.
     for tag in ["style=\"", " src=", " href=", "@import", "url(", "onload="] {
         let body = page
             .replace(script, "")

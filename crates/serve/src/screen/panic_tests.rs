@@ -20,7 +20,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Has the view take the terminal, and waits for a line: whether a picture has come is told by the terminal.
+/// Has the view take the terminal, and waits for a line: the reader of the terminal knows whether a picture has come.
 fn shown() -> Screen {
     mpps_sys::signal::catch_interrupts();
     let board = Board::default();
@@ -70,7 +70,7 @@ fn a_full_stack_gives_the_terminal_back_before_it_tells_why() {
     given_back_before("a_program_that_fills_its_stack", "has overflowed its stack");
 }
 
-/// The terminal is as it was before a program of these tests tells its last words there.
+/// Checks that the terminal is restored before a program of these tests prints its last words there.
 fn given_back_before(program: &str, words: &str) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("our own");

@@ -1,4 +1,4 @@
-//! What the view shows, drawn into a terminal of ratatui's for tests.
+//! Contents of the view, drawn into ratatui's terminal for tests.
 
 use super::draw::{Choice, Tab, draw};
 use super::keys::Key;
@@ -329,7 +329,7 @@ proptest! {
         }
         let choice = Choice { tab: Tab::ALL[tab], scrolled, scale, help };
         let terminal = shown(&state, &points()[..rows], choice, LOOK, (width, height));
-        // What a note may hold does nothing to the terminal.
+        // No content of a note acts on the terminal.
         for cell in terminal.backend().buffer().content() {
             prop_assert!(!cell.symbol().contains(char::is_control), "{:?}", cell.symbol());
         }

@@ -1,4 +1,4 @@
-//! What the view makes of keys and sizes at given times, and how it ends; no terminal is taken.
+//! Reactions of the view to keys and sizes at given times, and how the view ends; no terminal is taken.
 
 use super::draw::Tab;
 use super::*;

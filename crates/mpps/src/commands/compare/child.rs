@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 /// Names the process that a run belongs to: its number, and behind a colon the inode of its PID namespace, if that is
 /// known.
 const PARENT: &str = "MPPS_PARENT";
-/// How often it is looked whether the end was asked for. Rarely: nothing is to be in the way of the run.
+/// Time between two checks whether the end was asked for. Rarely: nothing is to be in the way of the run.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a run may take to end when asked to.
+/// Time that a run may take to end when asked to.
 const END_LIMIT: Duration = Duration::from_secs(15);
 
-/// Has the kernel end this process with the one that it is a run of. The signal is set here and not by the parent:
-/// what the program's file lends it (`setcap`) makes the kernel forget a signal that was set before.
+/// Makes the kernel end this process with the process that started it. The signal is set here and not by the parent:
+/// capabilities of the program's file (`setcap`) make the kernel forget a signal that was set before.
 pub(crate) fn end_with_parent() {
     let named = std::env::var(PARENT).unwrap_or_default();
     let Some(parent) = named.split(':').next().and_then(process) else {
@@ -72,7 +72,7 @@ pub(crate) fn watch_parent() -> Result<()> {
     let pidfd = match pidfd_open(parent, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
         Err(Errno::SRCH) if same => return Err(ended()),
-        // Where the kernel, or a sandbox, has none of these the signal stays.
+        // If the kernel, or a sandbox, has none of these, the signal stays.
         Err(_) => return Ok(()),
     };
     if same && ends(&pidfd, Some(&Timespec::default())) {
@@ -115,18 +115,18 @@ fn is_ancestor(process: Pid) -> bool {
         .any(|pid| pid == process.as_raw_nonzero().get())
 }
 
-/// Has a command end with this process, if it is this program, and if the main thread starts it.
+/// Makes a command end with this process, if it is this program, and if the main thread starts it.
 pub(crate) fn of_this_process(command: &mut Command) {
     command.env(PARENT, getpid().as_raw_nonzero().to_string());
 }
 
-/// How a run has ended.
+/// End of a run.
 pub(super) enum Ended {
-    /// With a summary.
+    /// The run printed a summary.
     Told(Value),
-    /// Without, or with one that can't be read: its exit code, and the last thing it said.
+    /// The run printed no summary, or one that can't be read: its exit code, and the last line that it printed.
     Failed(Option<i32>, String),
-    /// By Ctrl-C.
+    /// The user ended it with Ctrl-C.
     Interrupted,
 }
 

@@ -35,27 +35,27 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trial::{Figures, Trial};
 
-/// What is compared, checked as a whole.
+/// A comparison, checked as a whole.
 struct Setup<'a> {
     args: &'a Compare,
     metrics: Vec<Metric>,
     names: Vec<String>,
-    /// What each of them is.
+    /// Description of each name: a command line or a file.
     texts: Vec<String>,
-    /// Of settings, the run that they are of.
+    /// First run as it was typed; with settings, the run that they vary. Empty if earlier results are compared.
     operand: String,
-    /// Runs; empty of earlier results.
+    /// Runs to start; empty if earlier results are compared.
     variants: Vec<Variant>,
     rounds: usize,
-    /// With what each setting changes, and the variants that have each of its values, the other settings in one order.
+    /// Settings, what each of them changes, and the variants with each of its values, the other settings in one order.
     settings: Vec<(Setting, Of, Vec<Vec<usize>>)>,
-    /// In what they differ.
+    /// Differences between the operands.
     differ: Vec<unlike::Difference>,
-    /// Of the first.
+    /// Plan of the first run.
     plan: Value,
 }
 
-/// Why there are no more runs.
+/// Reason why there are no more runs.
 enum Ended {
     Done,
     Interrupted,
@@ -63,7 +63,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// Why the result is not complete; `None`: it is.
+    /// Returns the reason why the result is not complete; `None`: it is.
     fn why(&self, found: &Found, setup: &Setup<'_>) -> Option<String> {
         match self {
             Self::Interrupted => Some("it was interrupted".to_owned()),
@@ -98,14 +98,14 @@ impl Setup<'_> {
         }
     }
 
-    /// Each setting, its values and what it changes.
+    /// Returns each setting, its values and what it changes.
     fn what_settings_are(&self) -> Vec<String> {
         let all = self.settings.iter();
         all.map(|(setting, of, _)| format!("{} ({})", of.words(&setting.key), setting.values.join(", ")))
             .collect()
     }
 
-    /// What makes it this comparison and no other.
+    /// Returns the first line of the record, which identifies the comparison.
     fn header(&self) -> Value {
         let variant = |variant: &Variant| {
             let plan: Value = serde_json::from_str(&variant.plan.to_json()).unwrap_or_default();
@@ -116,7 +116,7 @@ impl Setup<'_> {
         folder::with_place(header)
     }
 
-    /// How long the rest takes, if as many runs are not valid, and repeated, as so far.
+    /// Returns how long the rest takes, if as many runs are not valid, and repeated, as so far.
     fn left(&self, done: &[Trial]) -> Duration {
         let all: Duration = self.variants.iter().map(|variant| variant.takes + self.pause()).sum();
         let all = all * self.rounds as u32;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Compare) -> Result<ExitCode> {
     }
 }
 
-/// What is compared unless it is said.
+/// Returns the metrics to compare: those of `--metric`, or the defaults of the workload.
 fn metrics(args: &Compare, workload: &str, paced: bool) -> Result<Vec<Metric>> {
     for (at, metric) in args.metric.iter().enumerate() {
         if !metric.is_of(workload) {
@@ -165,7 +165,7 @@ fn metrics(args: &Compare, workload: &str, paced: bool) -> Result<Vec<Metric>> {
     Ok(match (args.metric.is_empty(), workload) {
         (false, _) => args.metric.clone(),
         (_, "send" | "reflect" | "forward") => vec![Metric::OfferedPps],
-        // Of runs as fast as can be, latency is that of queues.
+        // In runs as fast as possible, latency is that of queues.
         (_, "sendrecv") if paced && args.settings.is_empty() => vec![Metric::ReceivedPps, Metric::P99],
         _ => vec![Metric::ReceivedPps],
     })
@@ -331,7 +331,7 @@ fn results(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
     say(&setup, &found, &trials, &Ended::Done, Duration::ZERO, record.as_ref())
 }
 
-/// Tells what was found in runs.
+/// Prints the results of runs.
 fn tell(
     setup: &Setup<'_>,
     trials: &[Trial],

@@ -32,19 +32,19 @@ const WANT: &str = "want a run as it is typed, quoted as one word ('sendrecv POR
 pub(super) struct Variant {
     /// A, B, …; or the settings that it has.
     pub(super) name: String,
-    /// As it was typed.
+    /// Command line as it was typed.
     pub(super) text: String,
-    /// Its command line, without the program.
+    /// Words of the command line, without the program.
     pub(super) words: Vec<OsString>,
     /// `--quiet` is one of the words.
     pub(super) quiet: bool,
     pub(super) plan: Plan,
     pub(super) workload: String,
-    /// Bytes of its frames, of one that sends.
+    /// Frame size, bytes; of a run that sends.
     pub(super) frame_size: Option<usize>,
-    /// How long a run takes, waiting for the last packets included.
+    /// Time that a run takes, waiting for the last packets included.
     pub(super) takes: Duration,
-    /// Its values of the settings, in their order.
+    /// Values of the settings, in the order of the settings.
     pub(super) chosen: Vec<String>,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Variant {
 pub(super) struct Side {
     pub(super) name: String,
     pub(super) text: String,
-    /// Each with its file.
+    /// Results, each with its file.
     pub(super) results: Vec<(PathBuf, Value)>,
 }
 
-/// What is compared.
+/// Operands of a comparison: runs to start, or results of earlier ones.
 pub(super) enum Operands {
     Runs(Vec<Variant>),
     Results(Vec<Side>),

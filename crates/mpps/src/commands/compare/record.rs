@@ -48,7 +48,7 @@ fn parse(text: &[u8], header: &Value, names: &[String]) -> std::result::Result<O
 /// Opens the record in `folder`, and reads the runs that it holds.
 ///
 /// # Errors
-/// Where there is one and it is not to be gone on with, or none and it is, or it can't be written.
+/// When there is a record and `resume` is not set, or none and `resume` is set, or when it can't be written.
 pub(super) fn open(folder: &Path, resume: bool, header: &Value, names: &[String]) -> Result<(Record, Vec<Trial>)> {
     let clerk = Clerk::hire_for(&folder.join(FILE))?;
     let shown = folder.display();
@@ -67,7 +67,7 @@ pub(super) fn open(folder: &Path, resume: bool, header: &Value, names: &[String]
         (Some(text), true) => parse(text, header, names)
             .map_err(|why| usage(format!("--resume: {shown}/{FILE}: {why}")))?
             .unwrap_or_default(),
-        // It was begun, and ended before there was a run.
+        // The record was begun, and ended before there was a run.
         (Some(text), false) => match parse(text, header, names) {
             Ok(None) => (0, Vec::new()),
             Ok(Some((whole, trials))) if trials.is_empty() => (whole, trials),

@@ -39,7 +39,7 @@ fn title(metric: Metric) -> String {
     }
 }
 
-/// As part of a file's name.
+/// Returns the metric's name as a part of a file's name.
 fn file_part(metric: Metric) -> String {
     metric.name().replace('_', "-")
 }

@@ -1,4 +1,4 @@
-//! From runs to verdicts.
+//! Conversion of runs into verdicts.
 
 use super::trial::{Figures, Trial};
 use crate::cli::{Metric, Setting};
@@ -10,7 +10,7 @@ use mpps_method::compare::{
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) metric: Metric,
-    /// By round; `None`: no valid run, or one without this value. Of earlier results: one after another.
+    /// Values by round; `None`: no valid run, or one without this value. Earlier results: one after another.
     pub(super) values: Vec<Option<f64>>,
     pub(super) spread: Option<Spread>,
     /// Spearman's coefficient of the values with their order.
@@ -24,12 +24,12 @@ pub(super) struct Of {
     pub(super) columns: Vec<Column>,
     pub(super) valid: usize,
     pub(super) invalid: usize,
-    /// Why the last one that was not valid was not.
+    /// Reason why the last invalid run is not valid.
     pub(super) reason: Option<String>,
 }
 
 impl Of {
-    /// From its runs, with the round of each.
+    /// Makes the columns of a variant from its runs, with the round of each.
     fn new<'f>(
         name: &str,
         metrics: &[Metric],
@@ -66,12 +66,12 @@ impl Of {
     }
 }
 
-/// What is compared.
+/// Kind of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A variant with the first.
+    /// A variant, compared with the first.
     Variant,
-    /// A value of a setting with its first, over all combinations of the others.
+    /// A value of a setting, compared with its first value, over all combinations of the other settings.
     Setting,
 }
 
@@ -86,11 +86,11 @@ pub(super) struct Row {
     /// p-value among all comparisons that were made together.
     pub(super) corrected: Option<f64>,
     pub(super) verdict: Option<Verdict>,
-    /// Why there is none.
+    /// Reason why there is no verdict.
     pub(super) why: Option<String>,
 }
 
-/// What is found.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) of: Vec<Of>,
@@ -117,7 +117,7 @@ impl Found {
         (best.1 > 0.0).then_some(best.0)
     }
 
-    /// How many comparisons were decided together with those of a kind.
+    /// Returns how many comparisons of this kind were decided together.
     pub(super) fn decided(&self, kind: Kind) -> usize {
         let together = self
             .rows
@@ -250,7 +250,7 @@ fn effect(of: &[Of], metric: usize, base: &[usize], other: &[usize]) -> Vec<f64>
     (0..rounds).filter_map(of_round).collect()
 }
 
-/// Why two variants have no verdict.
+/// Returns the reason why two variants have no verdict.
 fn why_none(a: &Of, b: &Of, n: usize, pairs: &[(f64, f64)]) -> String {
     for of in [a, b] {
         if of.has_too_many_invalid() {
@@ -289,7 +289,7 @@ fn decide(rows: &mut [Row], margin: f64) {
     }
 }
 
-/// What a reader should know of the values.
+/// Returns the notes on the values.
 fn notes(of: &[Of]) -> Vec<String> {
     let mut notes = Vec::new();
     for of in of {

@@ -1,8 +1,8 @@
-//! Results of `ndr` and of `rfc2544`: what was found are intervals, and intervals are compared.
+//! Comparison of the results of `ndr` and of `rfc2544`. These results are intervals.
 //!
 //! One search ends with a rate that passed and one that failed, as far apart as its goal allows. Of several on a side
-//! the widest interval counts: from the least lower bound to the greatest upper one. Two that overlap are the same as
-//! far as they can tell; the rest is by the margin.
+//! the widest interval counts: from the least lower bound to the greatest upper one. Two intervals that overlap count
+//! as the same; the others are judged by the margin.
 
 use super::operand::Side;
 use super::result::column;
@@ -25,11 +25,11 @@ const TESTS: [&str; 2] = ["ndr", "rfc2544"];
 /// A size and a goal: bytes, and loss allowed in millionths, so that they can be a key.
 type What = (u64, u64);
 
-/// Between which rates an answer lies, packets per second.
+/// Interval that contains the answer, packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Interval {
     lower: f64,
-    /// Infinite where the highest rate that was tried passes.
+    /// Infinite if the highest rate that was tried passes.
     upper: f64,
     conditional: Option<f64>,
     regular: bool,
@@ -78,12 +78,12 @@ pub(super) fn of_document(document: &Value) -> Option<Value> {
     Some(json!({ "workload": test, "host": document.get("tester"), "plan": plan, FOUND: found }))
 }
 
-/// Whether a side's results are those of searches.
+/// Whether a side's results come from searches.
 pub(super) fn is_of(side: &Side) -> bool {
     side.results.iter().any(|(_, result)| result.get(FOUND).is_some())
 }
 
-/// What a search has found; `None` where it found neither bound.
+/// Returns the interval that a search found; `None` if it found neither bound.
 fn interval(of: &Value) -> Option<Interval> {
     let number = |key: &str| {
         of.get(key)
@@ -100,7 +100,7 @@ fn interval(of: &Value) -> Option<Interval> {
     })
 }
 
-/// What the searches of a side have found together, by size and goal.
+/// Returns the widest interval of a side's searches, and their number, by size and goal.
 fn intervals(side: &Side) -> BTreeMap<What, (Interval, usize)> {
     let mut all: BTreeMap<What, Vec<Interval>> = BTreeMap::new();
     for (_, result) in &side.results {
@@ -134,14 +134,14 @@ struct Row {
     subject: String,
     base: String,
     what: What,
-    /// Of the base and of the subject.
+    /// Intervals of the base and of the subject, each with its number of searches.
     sides: Option<[(Interval, usize); 2]>,
     low: f64,
     high: f64,
     verdict: &'static str,
 }
 
-/// How one interval stands to another: the least and the greatest ratio, and a verdict.
+/// Compares two intervals: returns the least and the greatest ratio, and a verdict.
 fn judge(base: Interval, subject: Interval, margin: f64) -> (f64, f64, &'static str) {
     let ratio = |over: f64, under: f64| match (over, under) {
         (over, under) if over.is_infinite() || under == 0.0 => f64::INFINITY,

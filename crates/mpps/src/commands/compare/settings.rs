@@ -10,7 +10,7 @@ use std::ffi::OsString;
 /// Most combinations: each is run in every round.
 const MOST: usize = 64;
 
-/// What a setting changes.
+/// Target of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// An option of the command that has a value.
@@ -22,7 +22,7 @@ pub(super) enum Of {
 }
 
 impl Of {
-    /// Which of them the key is of this workload. The command comes first.
+    /// Returns the target that has the key in this workload. The command comes first.
     pub(super) fn find(key: &str, workload: &str) -> Self {
         let command = Cli::command();
         let command = command.find_subcommand(workload);
@@ -34,7 +34,7 @@ impl Of {
         }
     }
 
-    /// As people read it.
+    /// Returns the words for people.
     pub(super) fn words(self, key: &str) -> String {
         match self {
             Self::Option | Self::Flag => format!("option --{key}"),

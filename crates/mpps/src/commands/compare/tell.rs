@@ -57,7 +57,7 @@ pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
     format!("{} ({} to {})", text(of.ratio), text(of.low), text(of.high))
 }
 
-/// By what a difference stands where others were looked at, too: `(Holm, two metrics)`; nothing where it is alone.
+/// Returns the correction of a difference that was decided with others: `(Holm, two metrics)`; empty for one alone.
 fn correction(metrics: usize, together: usize) -> String {
     const WORDS: [&str; 7] = ["two", "three", "four", "five", "six", "seven", "eight"];
     let number = |n: usize| {
@@ -116,7 +116,7 @@ pub(super) fn sentence(row: &Row, metrics: usize, together: usize, margin_: f64)
     text
 }
 
-/// Of the verdict's sentences, those that a reader wants: with settings, their effects and the best combination.
+/// Returns the sentences of the verdict that a reader wants: with settings, their effects and the best combination.
 pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     let (metrics, margin) = (setup.metrics.len(), setup.args.margin);
     let sentence = |row: &Row| sentence(row, metrics, found.decided(row.kind), margin);
@@ -136,7 +136,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
             }
         })
         .collect();
-    // Of one setting with two values its effect is all that there is to know.
+    // With one setting of two values, its effect is all that there is to know.
     if matches!(&setup.settings[..], [(_, _, values)] if values.len() == 2) {
         return all;
     }
@@ -150,7 +150,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     all
 }
 
-/// Why there is no ratio at all, where that has one reason.
+/// Returns the reason why there is no ratio at all, if it is a single one.
 fn nothing_known(found: &Found) -> Option<&str> {
     let mut reasons = found
         .rows
@@ -204,7 +204,7 @@ pub(super) fn lines(setup: &Setup<'_>, found: &Found, runs: usize, took: Duratio
     lines
 }
 
-/// The table of values, the best first where there are many.
+/// Returns the table of values, the best first if there are many.
 fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     let wide = found.of.iter().map(|of| of.name.chars().count()).max().unwrap_or(0);
     let line = |metric: &str, name: &str, cells: [&str; 5]| {
@@ -242,7 +242,7 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     lines
 }
 
-/// How much it was.
+/// Returns the last line: how many runs there were, and how long they took.
 fn last(setup: &Setup<'_>, found: &Found, runs: usize, took: Duration) -> String {
     let invalid: usize = found.of.iter().map(|of| of.invalid).sum();
     let valid = match invalid {

@@ -6,7 +6,7 @@ use mpps_method::compare::{Outcome, Turn};
 use mpps_stats::count;
 use serde_json::{Value, json};
 
-/// Of the latency, in this order.
+/// Latency metrics with their keys in a summary, in this order.
 const LATENCY: [(Metric, &str); 6] = [
     (Metric::Mean, "mean"),
     (Metric::P50, "p50"),
@@ -20,11 +20,11 @@ const LATENCY: [(Metric, &str); 6] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) valid: bool,
-    /// Why it is not valid, or why there was none.
+    /// Reasons why the run is not valid, or why there was none.
     pub(super) reasons: Vec<String>,
-    /// Of a run that is not valid: what else is to be known of it.
+    /// Notes on a run that is not valid.
     pub(super) notes: Vec<String>,
-    /// Of a run that is not valid: what kept its lanes from their cores, unless a reason names that.
+    /// Cause that kept the lanes of an invalid run off their cores, unless a reason names it.
     pub(super) kept_off: Option<String>,
     pub(super) started: Option<String>,
     pub(super) duration_s: Option<f64>,
@@ -34,9 +34,9 @@ pub(super) struct Figures {
     pub(super) late: Option<u64>,
     pub(super) offered_pps: Option<f64>,
     pub(super) received_pps: Option<f64>,
-    /// ns.
+    /// Latencies in the order of `LATENCY`, ns.
     pub(super) latency: [Option<f64>; 6],
-    /// What it was measured on and with, an object of texts.
+    /// Host and software of the run: an object of texts.
     pub(super) host: Value,
 }
 
@@ -65,7 +65,7 @@ fn latency_of(value: &Value) -> [Option<f64>; 6] {
 }
 
 impl Figures {
-    /// From the summary of a run.
+    /// Reads the figures from the summary of a run.
     pub(super) fn of_summary(summary: &Value) -> Self {
         Self {
             valid: summary["valid"] == true,
@@ -91,7 +91,7 @@ impl Figures {
         }
     }
 
-    /// Of a run that did not take place.
+    /// Returns the figures of a run that did not take place.
     pub(super) fn failed(why: String) -> Self {
         Self {
             reasons: vec![why],
@@ -99,8 +99,8 @@ impl Figures {
         }
     }
 
-    /// Why the numbers of a run can't all be right; `None` where they can. What is lost was sent, by this host or, as a
-    /// receiver alone knows it, by another.
+    /// Returns the reason why the numbers of a run can't all be right; `None` if they can. Lost packets were sent, by
+    /// this host or, as a receiver alone knows it, by another.
     pub(super) fn contradiction(&self) -> Option<String> {
         let [sent, received, lost, late] = [self.sent, self.received, self.lost, self.late].map(|n| n.unwrap_or(0));
         let gone = lost.saturating_add(late);
@@ -114,7 +114,7 @@ impl Figures {
         })
     }
 
-    /// Why it is not valid: the first reason in short, and who had the cores.
+    /// Returns the first reason why the run is not valid, in short, and the cause that kept its lanes off their cores.
     pub(super) fn why_invalid(&self) -> String {
         let first = in_short(self.reasons.first().map_or("", String::as_str));
         match &self.kept_off {
@@ -154,7 +154,7 @@ impl Trial {
         }
     }
 
-    /// Its line of the record.
+    /// Returns the trial's line of the record.
     pub(super) fn json(&self, number: usize, names: &[String]) -> Value {
         let figures = &self.figures;
         let latency = LATENCY
@@ -180,7 +180,7 @@ impl Trial {
             "notes": figures.notes,
             "kept_off": figures.kept_off,
         });
-        // It is the same in each round.
+        // The host is the same in each round.
         if self.turn.round == 0 {
             line["host"] = figures.host.clone();
         }

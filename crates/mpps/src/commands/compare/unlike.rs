@@ -1,11 +1,11 @@
-//! Whether like is compared with like.
+//! Checks that like is compared with like.
 
 use super::operand::{Side, Variant};
 use crate::fail::{Result, usage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What a run was done on and with, of the facts in its result.
+/// Facts in a result on the host and software of a run.
 const FACTS: [&str; 8] = [
     "mpps_version",
     "kernel",
@@ -28,10 +28,10 @@ const OWN: [&str; 8] = [
     "capture.output",
 ];
 
-/// What differs, and the value of each.
+/// Name of a trait that differs, and its values.
 pub(super) type Difference = (String, Vec<String>);
 
-/// As people read it.
+/// Returns the difference in words for people.
 pub(super) fn words((name, values): &Difference) -> String {
     format!("{name} ({})", values.join(", "))
 }
@@ -39,7 +39,7 @@ pub(super) fn words((name, values): &Difference) -> String {
 /// A run by what matters: names and values.
 type Traits = BTreeMap<String, String>;
 
-/// In what they differ, with the values of each.
+/// Returns the traits that differ, with the values of each.
 fn differences(all: &[Traits]) -> Vec<Difference> {
     let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     names.sort();
@@ -77,7 +77,7 @@ fn fields(plan: &Value, into: &mut Traits) {
     }
 }
 
-/// Of runs: what they differ in, which is what was typed. Another workload or frame size makes any rate and latency
+/// Returns the fields in which the runs' plans differ. Another workload or frame size makes any rate and latency
 /// another, so that is refused without `force`.
 pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<Difference>> {
     let must: Vec<Traits> = variants
@@ -106,8 +106,8 @@ pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<Differenc
     Ok(differences(&plans.collect::<Vec<_>>()))
 }
 
-/// Of earlier results, of which nobody has said on the command line in what they are to differ: any difference is
-/// refused without `force`.
+/// Returns the traits in which earlier results differ. Nobody has named the intended differences on the command line,
+/// so any difference is refused without `force`.
 pub(super) fn of_results(sides: &[Side], force: bool) -> Result<Vec<Difference>> {
     let traits = |result: &Value| {
         let mut traits = Traits::new();

@@ -18,14 +18,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked after.
+/// Time between two looks at a process.
 const TICK: Duration = Duration::from_millis(10);
-/// How long a reflector may take until it is ready.
+/// Time that a reflector may take until it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(20);
-/// How long a process may take to end when asked to: the settle time, and a slow disk.
+/// Time that a process may take to end when asked to: the settle time, and a slow disk.
 const END_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a process says on its standard error: read all the time, so that it never waits for us.
+/// Standard error of a process, read all the time, so that the process never waits for us.
 struct Said {
     ready: Receiver<()>,
     reader: Option<JoinHandle<String>>,
@@ -63,7 +63,7 @@ impl Said {
     }
 }
 
-/// Reads until the end; tells of the line that says the port is open, and returns the last other one.
+/// Reads until the end. Signals `ready` at the line that says the port is open; returns the last message.
 fn last_words(stderr: ChildStderr, ready: &Sender<()>) -> String {
     let mut last = String::new();
     for line in BufReader::new(stderr).split(b'\n').map_while(std::result::Result::ok) {
@@ -87,7 +87,7 @@ pub(in crate::commands) struct Reflector {
 }
 
 impl Reflector {
-    /// Starts it on host b and waits until its port is open.
+    /// Starts a reflector on host b and waits until its port is open.
     pub(super) fn start(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<Self> {
         tell.command(&stage.typed(Host::B, argv));
         let mut command = stage.command(Host::B, argv)?;
@@ -126,13 +126,13 @@ impl Reflector {
         }
     }
 
-    /// What it said where it has ended by itself.
+    /// Returns the last message of the process if it has ended by itself; `None` while it runs.
     pub(in crate::commands) fn ended(&mut self) -> Option<String> {
         let ended = matches!(self.child.try_wait(), Ok(Some(_)));
         ended.then(|| self.said.last())
     }
 
-    /// Ends it. Returns what it said when it had ended by itself.
+    /// Ends the reflector. Returns its last message if it had ended by itself.
     pub(super) fn stop(mut self) -> Option<String> {
         self.ended()
     }
@@ -144,7 +144,7 @@ impl Drop for Reflector {
     }
 }
 
-/// Asks a process to end, and makes it.
+/// Asks a process to end, and kills it if it does not.
 fn end(child: &mut Child) {
     if let Ok(None) = child.try_wait() {
         terminate(child);
@@ -184,9 +184,10 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
     wait_with(child, END_LIMIT, || false)
 }
 
-/// As [`wait`], for one that may take `limit` to end; it is asked to end as soon as `over` says so, too.
+/// Waits as [`wait`] does, for a process that may take `limit` to end; it is asked to end as soon as `over` says so,
+/// too.
 fn wait_with(child: &mut Child, limit: Duration, mut over: impl FnMut() -> bool) -> Result<ExitStatus> {
-    // It starts nothing, and removes nothing, before the run is over.
+    // This process starts nothing, and removes nothing, before the run is over.
     let _aside = aside();
     let (mut passed, mut deadline) = (0, None);
     let mut is_over = false;
@@ -209,8 +210,8 @@ fn wait_with(child: &mut Child, limit: Duration, mut over: impl FnMut() -> bool)
     }
 }
 
-/// Runs a command with the user's terminal while a reflector answers it, and gives its exit code; a failure was told by
-/// the program itself.
+/// Runs a command with the user's terminal while a reflector answers it, and returns its exit code. The command reports
+/// its failures itself.
 pub(in crate::commands) fn answered(
     mut command: Command,
     reflector: &mut Reflector,
@@ -268,11 +269,11 @@ pub(super) fn quietly(tell: &mut Teller, stage: &Stage, argv: &Words) -> Result<
     Ok((status.code(), said.last()))
 }
 
-/// Runs `sendrecv` on host a with the user's terminal, and gives its exit code; a failure was told by the program
+/// Runs `sendrecv` on host a with the user's terminal, and returns its exit code. The program reports its failures
 /// itself.
 pub(super) fn show(stage: &Stage, argv: &Words) -> Result<ExitCode> {
     let mut command = stage.command(Host::A, argv)?;
-    // It draws its live view while the terminal is ours.
+    // The command draws its live view while the terminal is ours.
     command.envs(own_group().map(|group| (LIVE_GROUP, group.as_raw_nonzero().to_string())));
     let mut child = spawn(command, "sender")?;
     match wait(&mut child)?.code() {

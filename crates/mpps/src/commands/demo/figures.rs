@@ -1,4 +1,4 @@
-//! What the demo reads from the runs' summaries, and makes of it.
+//! Figures that the demo reads from the runs' summaries, and the sentences made from them.
 
 use crate::fail::{Result, failed};
 use mpps_report::units::{percent, pps, time};
@@ -10,7 +10,7 @@ pub(super) struct Figures {
     pub(super) received_pps: f64,
     pub(super) loss_ratio: f64,
     pub(super) valid: bool,
-    /// Why not, in the program's words.
+    /// Reasons why the run is not valid, in the program's words.
     reasons: Vec<String>,
     p50_ns: Option<f64>,
     p99_ns: Option<f64>,

@@ -41,7 +41,7 @@ const FILES: [&str; 28] = [
     "xdp-reflect.json",
 ];
 
-/// How long a folder may still be locked by a process that was just ended.
+/// Time for which a folder may still be locked by a process that was just ended.
 const LOCK_LIMIT: Duration = Duration::from_millis(500);
 
 /// A folder that is this demo's while it, or a process that it started, runs.

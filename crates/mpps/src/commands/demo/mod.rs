@@ -34,7 +34,7 @@ const CALIBRATION: Duration = Duration::from_secs(2);
 /// does other things, too.
 const COMPARISON: Duration = Duration::from_millis(700);
 const RUNS: usize = 3;
-/// How long packets under way are waited for in a comparison.
+/// Time for which a comparison waits for packets under way.
 const SETTLE: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &Demo) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! Where the demo plays: two hosts of a lab, or loopback sockets where no lab can be made.
+//! Stage of the demo: two hosts of a lab, or loopback sockets if no lab can be made.
 
 use super::child::interrupted;
 use super::tell::{Teller, say};
@@ -61,7 +61,7 @@ impl Ends {
         all + words(["--duration", &super::seconds(duration)]) + self.core(stage, Host::A)
     }
 
-    /// The words of a short search for the highest rate without loss, to `most` where that is known.
+    /// Returns the words of a short search for the highest rate without loss, up to `most` if it is known.
     pub(super) fn search(&self, stage: &Stage, most: Option<&str>, limits: Words) -> Words {
         let mut all = words(["ndr", &self.send, "--src", &self.src]);
         if let Some(port) = self.src_port {
@@ -192,7 +192,7 @@ impl Stage {
         })
     }
 
-    /// `--cores` of a host's end: a core for each, where there are two.
+    /// Returns `--cores` of a host's end: a core for each, if there are two.
     fn core(&self, host: Host) -> Words {
         let Some(core) = self.cores.get(host as usize).filter(|_| self.cores.len() > 1) else {
             return words([]);
@@ -217,7 +217,7 @@ impl Stage {
         Ok(lab.command(host, &argv)?)
     }
 
-    /// The same as a user types it.
+    /// Returns the same command line as a user types it.
     pub(super) fn typed(&self, host: Host, words: &Words) -> Vec<String> {
         if self.lab.is_none() {
             return self.typed_here(words);

@@ -1,4 +1,4 @@
-//! What the demo says: numbered steps, and command lines that can be copied.
+//! Output of the demo: numbered steps, and command lines that can be copied.
 
 use std::io::Write;
 

@@ -9,13 +9,13 @@ use crate::fail::{Result, failed};
 use mpps_host::lab::Host;
 use serde_json::Value;
 
-/// What is searched for: an estimate, which its title says.
+/// Goal of the search: an estimate, as the step's title says.
 const GOAL: &str = "loss=0,initial=200ms,final=300ms,sum=900ms,width=5%";
-/// How long all trials together may take.
+/// Time limit of all trials together.
 const SEARCH_TIME: &str = "8s";
 
-/// Searches on the path of the main run, to above what came back as fast as it goes (`flat_out`, packets/s) where that
-/// is known. A host that can't do it is reported, and is no failure of the demo.
+/// Searches on the path of the main run. If `flat_out` is known (packets/s that came back as fast as the path goes),
+/// the highest rate tried is above it. A host that can't do it is reported, and is no failure of the demo.
 pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, flat_out: Option<f64>) -> Result<()> {
     let path = stage.path();
     tell.step("Search for the highest rate without loss (an estimate, not RFC 2544)");
@@ -62,7 +62,7 @@ pub(super) fn search(tell: &mut Teller, stage: &Stage, folder: &Folder, flat_out
 }
 
 /// The words of the reflector, which has no `--duration`: void trials lengthen a search beyond any that would be given.
-/// It ends when it is dropped, or with this process.
+/// The reflector ends when it is dropped, or with this process.
 fn reflector(port: &str) -> Words {
     words(["reflect", port])
 }

@@ -22,12 +22,12 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// How a process has ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With this exit code.
+    /// Ended with this exit code.
     Code(u8),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
 }
 
@@ -39,7 +39,7 @@ impl Ended {
         }
     }
 
-    /// As a shell tells it.
+    /// Returns the exit code as a shell reports it: 128 + the signal's number after a signal.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -52,12 +52,12 @@ impl Ended {
     }
 }
 
-/// What came of something that was to run.
+/// Outcome of a command that was to run.
 #[derive(Debug)]
 pub(super) enum Ran {
-    /// It has ended.
+    /// The command has ended.
     Through(Ended),
-    /// A signal came before it was started: the run is to end, like this.
+    /// A signal came before the command was started: the run is to end like this.
     Not(Ended),
 }
 
@@ -75,7 +75,7 @@ impl Runner {
             .map_err(|e| failed(format!("isolate: catch signals: {e}")))
     }
 
-    /// A signal that has come while nobody ran to whom it could have been passed on: it means this run.
+    /// Returns a signal that came while no command ran to pass it on to: it is meant for this run.
     pub(super) fn interrupted(&self) -> Option<Ended> {
         let came = std::iter::from_fn(|| self.0.next());
         came.last().map(|came| Ended::Signal(came.number))

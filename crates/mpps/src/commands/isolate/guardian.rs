@@ -10,18 +10,19 @@ use std::io::Read;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// How long the kernel may take to let go of a journal whose process is no more.
+/// Time that the kernel may take to release the lock of a journal whose process is no more.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A guardian that stands.
 pub(super) struct Guardian {
     child: Child,
-    /// It reads the other end: the end of file is our end.
+    /// Write end of the guardian's standard input. It closes when it is dropped or this process ends; then the guardian
+    /// undoes what is left.
     thread: Option<ChildStdin>,
 }
 
 impl Guardian {
-    /// Starts it, in a session of its own: no key of the terminal reaches it, and not its end.
+    /// Starts the guardian, in a session of its own: no key of the terminal reaches it, nor does the terminal's end.
     pub(super) fn start(args: &Isolate) -> Result<Self> {
         let mut command = Command::new(executable());
         command.args(["isolate", "--undo", "--guard"]);
@@ -37,7 +38,7 @@ impl Guardian {
         Ok(Self { child, thread })
     }
 
-    /// Sends it home: everything is undone.
+    /// Ends the guardian: everything is undone.
     pub(super) fn end(&mut self) {
         self.thread = None;
         let _ = self.child.wait();
@@ -55,7 +56,8 @@ impl Drop for Guardian {
 /// # Errors
 /// When signals could end it before that.
 pub(super) fn stand(tree: &Tree) -> Result<Mended> {
-    // Who stops a service, or all of a user's processes, signals each of them: the other one has to end first.
+    // A program that stops a service, or all of a user's processes, signals each of them: the other one has to end
+    // first.
     let _deaf = Runner::new()?;
     let mut one = [0; 1];
     while matches!(std::io::stdin().read(&mut one), Ok(n) if n > 0) {}

@@ -6,8 +6,8 @@
 //! until this process is no more, however it ended, and undoes what it finds in the journal then. So even `kill -9`
 //! leaves nothing behind.
 //!
-//! What isolation gains is the difference of the first two measurements. The third is their control: it is to be like
-//! the first, or the host has changed by itself, and the gain may not be isolation's.
+//! The gain of isolation is the difference of the first two measurements. The third is their control. It should be like
+//! the first; otherwise the host has changed by itself, and the gain may not be isolation's.
 
 mod child;
 mod guardian;
@@ -29,7 +29,7 @@ use std::fs::File;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What sleeps of the command end late by at the most, ns; the default of Linux is 50 µs.
+/// Timer slack of the command, ns: its sleeps end late by at most this. The default of Linux is 50 µs.
 const TIMER_SLACK_NS: u64 = 1;
 
 pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Isolate) -> Result<ExitCode> {
     let mut told = Told::of(args, &options.cores);
     let runner = Runner::new()?;
     let ended = Isolation::of(args, &tree, &options, &runner).and_then(|it| it.run(&mut told));
-    // Its file is written whatever happened; what happened first is told.
+    // The file of `--json` is written whatever happened; the first error is reported.
     let written = outlet.map_or(Ok(()), |outlet| outlet.write(&told));
     let ended = ended?;
     written?;
@@ -121,7 +121,7 @@ fn undo(args: &Isolate, tree: &Tree) -> Result<ExitCode> {
     }
 }
 
-/// How what could not be undone is tried again.
+/// Hint that changes which could not be undone are tried again.
 const AGAIN: &str = "`mpps isolate --undo` tries again, as does the next start of mpps";
 
 /// One run.
@@ -188,7 +188,7 @@ impl<'a> Isolation<'a> {
         Ok(ended)
     }
 
-    /// Where the noise of the host is measured as it is.
+    /// Returns the place in which the noise of the host is measured without isolation.
     fn untouched(&self) -> Place {
         Place {
             cores: self.options.cores.iter().collect(),
@@ -214,7 +214,7 @@ impl<'a> Isolation<'a> {
         let all = &applied.outcomes;
         let nothing = !all.iter().any(|of| of.applied) && all.iter().any(|of| !of.refused.is_empty());
         let ran = match nothing {
-            // Neither would the noise be that of isolated cores, nor would the command run on such.
+            // The noise would not be that of isolated cores, and the command would not run on isolated cores.
             true => {
                 self.show(&outcomes(all));
                 let why = "isolate: nothing can be isolated here, for the reasons above: COMMAND was not started";
@@ -227,7 +227,7 @@ impl<'a> Isolation<'a> {
         if !nothing {
             self.say(&format!("isolate: {count} changes are undone"));
         }
-        // A failure to undo is an error, and told in any case.
+        // A failure to undo is an error, and is printed in any case.
         left.iter().for_each(|why| say!("isolate: not undone: {why}"));
         if stay > 0 {
             say!("isolate: still noted: {stay}: {AGAIN}");
@@ -236,7 +236,7 @@ impl<'a> Isolation<'a> {
         ran
     }
 
-    /// What is done while the cores are isolated.
+    /// Measures, and runs the command, while the cores are isolated.
     fn within(&self, plan: &Plan, applied: &Applied, told: &mut Told) -> Result<Ran> {
         let mut remarks = notes(self.tree, plan);
         let priority = self.priority(&mut remarks);
@@ -263,7 +263,7 @@ impl<'a> Isolation<'a> {
         self.runner.run(&self.args.command, self.place(applied, priority)?)
     }
 
-    /// The priority that the command gets: the one that is asked for, where the host gives it.
+    /// Returns the priority that the command gets: the one that is asked for, if the host gives it.
     fn priority(&self, remarks: &mut Vec<String>) -> Option<Priority> {
         let priority = self
             .args
@@ -287,7 +287,7 @@ impl<'a> Isolation<'a> {
         }
     }
 
-    /// Where the command runs.
+    /// Returns the place in which the command runs.
     fn place(&self, applied: &Applied, priority: Option<Priority>) -> Result<Place> {
         let open = |path: &String| {
             let opened = File::options().write(true).open(self.tree.path(path));
@@ -326,7 +326,7 @@ impl<'a> Isolation<'a> {
     }
 }
 
-/// What came of a measurement.
+/// Outcome of a measurement.
 enum Measured {
     Noise(Vec<Noise>),
     /// A signal ended it, and with it the run.

@@ -1,4 +1,4 @@
-//! What `--json` writes.
+//! Document that `--json` writes.
 
 use crate::cli::Isolate;
 use crate::fail::{Result, failed, usage};
@@ -60,10 +60,10 @@ impl Told {
     }
 }
 
-/// Where the result goes: it can be written there, as far as that can be told before.
+/// Destination of the result. It can be written there, as far as that is known in advance.
 pub(super) enum Outlet {
     Stdout,
-    /// What is open already, such as `/dev/stdout`, or a place for a file.
+    /// A file that is already open, such as `/dev/stdout`, or the place for a new file.
     Path(PathBuf),
 }
 

@@ -24,12 +24,12 @@ use std::time::{Duration, Instant};
 const AFTER_VOID: Duration = Duration::from_millis(500);
 /// Void trials in a row after which this host is given up.
 pub(crate) const MOST_VOID: usize = 3;
-/// How long it is measured how fast this host can send, ns.
+/// Length of a trial that measures how fast this host can send, ns.
 const CEILING_NS: u64 = 1_000_000_000;
-/// Packets per second that a device learns from.
+/// Rate of the learning frames, packets per second.
 const LEARNING_PPS: u64 = 100;
 
-/// Where trials run.
+/// Bench that runs a method's trials.
 pub(crate) struct Bench<'b, 's> {
     setup: &'b Setup<'b>,
     session: &'b mut Session<'s>,
@@ -45,15 +45,15 @@ pub(crate) struct Bench<'b, 's> {
     void_here: usize,
     /// All trials, in order.
     pub(crate) trials: Vec<Measured>,
-    /// The host and its ports, by name: as the first trial that ran here tells, or an earlier command's.
+    /// Facts on the host and its ports, by name: from the first trial that ran here, or from an earlier command.
     pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
-    /// What tells of the test while it goes on.
+    /// Servers and views that show the test while it goes on.
     pub(crate) serving: Option<Serving>,
     /// File of `--junit`, and the clerk that writes it.
     pub(crate) junit: Option<(&'b Clerk, JsonTarget)>,
-    /// How long what comes after the current test takes, as estimated, ns.
+    /// Estimated time of everything after the current test, ns.
     pub(crate) later_ns: u64,
     /// Time spent waiting after void trials, beyond the pause between any two, ns.
     pub(crate) waited_ns: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Bench<'b, 's> {
     begun: bool,
 }
 
-/// A time that is left, in words: seconds, or minutes where that is enough.
+/// Returns a remaining time in words: seconds, minutes or hours.
 pub(crate) fn about(ns: u64) -> String {
     match ns.div_ceil(1_000_000_000) {
         s @ 0..120 => format!("{s} s"),
@@ -70,8 +70,8 @@ pub(crate) fn about(ns: u64) -> String {
     }
 }
 
-/// How often a trial is run until it holds, if of so many trials so many were void. One that held is added to them, so
-/// that the first of all that is void does not make it endless.
+/// Returns how often a trial is run until it holds, on average, if `void` of `trials` trials were void. One that held
+/// is added to them, so that a first trial that is void does not make the number infinite.
 pub(crate) fn repeats(trials: usize, void: usize) -> f64 {
     (trials + 1) as f64 / (trials + 1).saturating_sub(void).max(1) as f64
 }
@@ -113,7 +113,7 @@ impl<'b, 's> Bench<'b, 's> {
         self.replay.len()
     }
 
-    /// The last trials, as far as they were void one after another.
+    /// Returns the void trials at the end, one after another.
     pub(crate) fn void_at_last(&self) -> &[Measured] {
         let first = self.trials.iter().rposition(Measured::counts).map_or(0, |at| at + 1);
         &self.trials[first..]
@@ -138,33 +138,33 @@ impl<'b, 's> Bench<'b, 's> {
         self.setup.between()
     }
 
-    /// Tells what has come of the last trial of a test that takes `ns` more, and what is left of all tests.
+    /// Prints the result of the last trial of a test that takes `ns` more, and the time left for all tests.
     pub(crate) fn say_left(&self, line: &str, ns: u64) {
         let left = self.left(ns);
         self.say_trial(&format!("{line}; left: about {left}"));
     }
 
-    /// Tells what has come of the last trial, by its number in the result.
+    /// Prints the result of the last trial, by its number in the document.
     pub(crate) fn say_trial(&self, line: &str) {
         self.say(&format!("trial {}: {line}", self.trials.len()));
     }
 
-    /// What is left of all tests in words, where the current one takes `ns` more on a steady device: trials that are
-    /// void are repeated, as many of them as so far.
+    /// Returns the time left for all tests, in words, if the current one takes `ns` more on a steady device. Trials
+    /// that are void are repeated, at the same rate as so far.
     pub(crate) fn left(&self, ns: u64) -> String {
-        // As fast as can be is void more often than not, and so is a link that a reset takes down.
+        // A trial as fast as possible is void more often than not, and so is one whose link goes down in a reset.
         let others = [Phase::Ceiling, Phase::Reset];
         let tried = self.trials.iter().filter(|trial| !others.contains(&trial.ask.phase));
         let void = tried.clone().filter(|trial| !trial.counts()).count();
         about(((self.later_ns + ns) as f64 * repeats(tried.count(), void)) as u64)
     }
 
-    /// Tells the user something on the way.
+    /// Shows the user a line while the test goes on.
     pub(crate) fn say(&self, line: &str) {
         self.teller()(line);
     }
 
-    /// What [`Bench::say`] does, for a sink.
+    /// Returns a function that does what [`Bench::say`] does, for a sink.
     pub(crate) fn teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
         let (serving, quiet) = (self.serving.as_ref().map(Serving::teller), self.setup.quiet());
         Arc::new(move |line| {
@@ -192,7 +192,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Runs a trial once.
     pub(crate) fn trial(&mut self, ask: &Ask) -> Step<&Measured> {
-        // Trials that were asked for in the same words tell the same, in whatever order tests came to be run.
+        // Equal trials have equal results, in whatever order the tests run.
         let earlier = self.replay.iter().position(|earlier| earlier.ask == *ask);
         let measured = match earlier {
             Some(place) => self.replay.remove(place),
@@ -237,7 +237,7 @@ impl<'b, 's> Bench<'b, 's> {
         }
     }
 
-    /// Tells that the last trial was void.
+    /// Prints that the last trial was void.
     pub(crate) fn say_void(&self) {
         let why = self.trials.last().map(Measured::void_in_short).unwrap_or_default();
         self.say_trial(&format!("void: {why}"));
@@ -245,7 +245,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Runs a trial, after the pause that it takes.
     fn run(&mut self, ask: &Ask) -> Step<Measured> {
-        // What was in the way of a void trial may be over in a while.
+        // The disturbance of a void trial may be over in a while.
         let void = self.void_at_last().len().min(MOST_VOID);
         let pause = self.setup.pause.max(AFTER_VOID * void as u32);
         self.waited_ns += (pause - self.setup.pause).as_nanos() as u64;
@@ -298,7 +298,7 @@ impl<'b, 's> Bench<'b, 's> {
             })
     }
 
-    /// Sends frames for the device to learn from, where they are asked for. What becomes of them is no result.
+    /// Sends frames for the device to learn from, if they are asked for. Their fate is no result.
     fn learn(&mut self, ask: &Ask) -> Step<()> {
         let Some(learning) = self.setup.learning else {
             return Ok(());
@@ -363,9 +363,9 @@ impl<'b, 's> Bench<'b, 's> {
         false
     }
 
-    /// Between which rates is tested: what this host can send is measured first, unless a highest rate is given.
-    /// Sending at given times takes more than sending as fast as can be, so the highest rate is tried, and lowered to
-    /// what was reached.
+    /// Returns the lowest and the highest rate to test. The rate that this host can send is measured first, unless a
+    /// highest rate is given. Sending at given times takes more than sending as fast as possible. So the highest rate
+    /// is tried, and lowered to the rate that was reached.
     pub(crate) fn limits(&mut self, frame_size: usize) -> Step<(Limits, LimitedBy)> {
         /// Tries after which the test is left to find out.
         const MOST: u32 = 8;
@@ -386,8 +386,7 @@ impl<'b, 's> Bench<'b, 's> {
                 break;
             }
             self.say_void();
-            // Whatever else was in the way is no limit of this host's: the test finds out what can be done all the
-            // same.
+            // Any other disturbance is no limit of this host's: the test finds out what can be done all the same.
             disturbed += usize::from(!tried.outpaced);
             if disturbed == MOST_VOID {
                 break;
@@ -408,8 +407,8 @@ impl<'b, 's> Bench<'b, 's> {
         Ok(found)
     }
 
-    /// How fast this host can send, packets per second. Where others are in the way of all tries, the fastest counts:
-    /// as fast as can be overloads the receiving end, too, so that few hosts have a valid one.
+    /// Measures how fast this host can send, packets per second. If other programs disturb all tries, the fastest
+    /// counts: sending as fast as possible overloads the receiving end, too, so that few hosts have a valid try.
     fn ceiling(&mut self, frame_size: usize) -> Step<f64> {
         let mut most = 0.0f64;
         for _ in 0..MOST_VOID {

@@ -15,7 +15,7 @@ const NOT_MET: u8 = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reached {
     pub(crate) what: Found,
-    /// Bytes with FCS.
+    /// Frame size with FCS, bytes.
     pub(crate) frame_size: usize,
     pub(crate) between: Between,
 }
@@ -73,7 +73,7 @@ pub(crate) fn add_to(document: &mut Document, judged: &[Expectation], code: u8) 
     if judged.is_empty() {
         return code;
     }
-    // As the exit code has it: what is not complete proves nothing.
+    // In agreement with the exit code: a result that is not complete proves nothing.
     let verdict = |of: &Expectation| match (of.met, code) {
         (true, 0) => "met",
         (true, _) => "met so far",

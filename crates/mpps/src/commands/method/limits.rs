@@ -1,4 +1,4 @@
-//! Between which loads a device is tested.
+//! Loads between which a device is tested.
 
 use super::Setup;
 use crate::cli::RateText;
@@ -6,25 +6,25 @@ use crate::fail::{Result, usage};
 use mpps_method::Limits;
 use mpps_wire::FrameSize;
 
-/// Of the link's rate: the clocks of two ends differ (RFC 8239).
+/// Share of the link's rate that is offered at most: the clocks of two ends differ (RFC 8239).
 const OF_LINK: f64 = 0.9998;
-/// Of what this host can send: at its very limit it misses departures.
+/// Share of the rate that this host can send that is offered at most: at its very limit it misses departures.
 pub(crate) const OF_CEILING: f64 = 0.99;
-/// The highest rate by the lowest, unless that is given.
+/// Ratio of the highest rate to the lowest, unless the lowest is given.
 const SPAN: u64 = 1000;
 
-/// What the highest rate is limited by.
+/// Limit that sets the highest rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitedBy {
     MaxRate,
     Link,
     Generator,
-    /// Others were in the way at higher rates, and less so at this one.
+    /// Other programs disturbed this host at higher rates, and less so at this one.
     Host,
 }
 
 impl LimitedBy {
-    /// As the result has it.
+    /// Returns the name used in the result.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::MaxRate => "max_rate",
@@ -34,7 +34,7 @@ impl LimitedBy {
         }
     }
 
-    /// As people read it, at the end of a sentence.
+    /// Returns the words for people, at the end of a sentence.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::MaxRate => "--max-rate",
@@ -44,7 +44,7 @@ impl LimitedBy {
         }
     }
 
-    /// The same where a sentence goes on.
+    /// Returns the same words for the middle of a sentence.
     pub(crate) fn subject(self) -> String {
         match self {
             Self::Host => format!("{},", self.words()),
@@ -64,14 +64,14 @@ impl LimitedBy {
 }
 
 impl Setup<'_> {
-    /// What a link carries of such frames, packets per second; `None` where it has no rate of its own.
+    /// Returns how many such frames a link carries per second; `None` if it has no rate of its own.
     pub(crate) fn theoretical(&self, frame_size: usize) -> Option<f64> {
         let bits = FrameSize::from_fcs(frame_size).l1_bits() as f64;
         Some(self.link_bps? as f64 / bits)
     }
 
-    /// Between which rates is tested, given what this host can send, packets per second; without that, whether what was
-    /// given can be.
+    /// Returns the lowest and the highest rate to test, given `ceiling`, the packets per second that this host can
+    /// send. Without `ceiling`, checks the rates that are given.
     ///
     /// # Errors
     /// When there is no rate between them.

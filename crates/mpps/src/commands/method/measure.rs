@@ -1,10 +1,10 @@
-//! From the summary of a trial to what a method is told of it.
+//! Conversion of a trial's summary into the values that a method uses.
 
 use mpps_method::{Input, Trial, Verdict};
 use mpps_stats::{Histogram, KeptOff, Shortfall, Summary};
 use std::time::Duration;
 
-/// What a trial was for. The record has the name.
+/// Purpose of a trial. The record contains its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// How fast this host can send, as fast as it can.
@@ -40,7 +40,7 @@ impl Phase {
         Self::Overload,
     ];
 
-    /// As the record and the result have it.
+    /// Returns the name used in the record and the result.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ceiling => "ceiling",
@@ -55,26 +55,26 @@ impl Phase {
         }
     }
 
-    /// That of a name.
+    /// Returns the phase with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.name() == name)
     }
 }
 
-/// What a trial is to be.
+/// Settings of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ask {
     pub(crate) phase: Phase,
-    /// With FCS, bytes.
+    /// Frame size with FCS, bytes.
     pub(crate) frame_size: usize,
     /// Packets per second; `None`: as fast as can be.
     pub(crate) load: Option<u64>,
     pub(crate) duration_ns: u64,
     /// Another load from a time after the start on: packets per second, ns.
     pub(crate) then: Option<(u64, u64)>,
-    /// How long packets may take, if not as long as in other trials.
+    /// Time that packets may take to come back, if not as long as in other trials.
     pub(crate) settle: Option<Duration>,
-    /// So many frames back to back, and a pause after them, if not as the options have it.
+    /// Number of frames sent back to back, followed by a pause, if not as the options set it.
     pub(crate) burst: Option<u32>,
 }
 
@@ -106,19 +106,19 @@ pub(crate) struct Delay {
     pub(crate) quantiles: Vec<(f64, u64)>,
 }
 
-/// Shares of the packets at which latency is told.
+/// Shares of the packets at which latency is reported.
 const SHARES: [f64; 16] = [
     0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999, 0.999999,
 ];
 
-/// Latencies at [`SHARES`], as far as there are packets enough to tell.
+/// Returns the latencies at those [`SHARES`] for which there are enough packets.
 pub(crate) fn quantiles(histogram: &Histogram) -> Vec<(f64, u64)> {
     let count = histogram.count() as f64;
     let told = SHARES.into_iter().filter(|share| (1.0 - share) * count >= 1.0);
     told.map(|share| (share, histogram.value_at(share))).collect()
 }
 
-/// A trial, as far as it is recorded.
+/// Results of a trial that are recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) ask: Ask,
@@ -132,9 +132,9 @@ pub(crate) struct Measured {
     pub(crate) refused: u64,
     /// Departures that were due and did not leave, for any reason; refused ones are among them.
     pub(crate) missed: u64,
-    /// As measured, to the end of sending.
+    /// Measured time to the end of sending.
     pub(crate) sending_ns: u64,
-    /// Of the slower way where packets went both ways.
+    /// Rate offered, packets per second; if packets went both ways, that of the slower way.
     pub(crate) offered_pps: f64,
     pub(crate) received_pps: f64,
     pub(crate) latency: Option<Delay>,
@@ -144,19 +144,20 @@ pub(crate) struct Measured {
     pub(crate) outage_ns: Option<[u64; 2]>,
     /// The link was down for a while.
     pub(crate) down: bool,
-    /// It is void since this host could not send as fast.
+    /// The trial is void because this host could not send as fast.
     pub(crate) outpaced: bool,
-    /// When it began, ns since 1970.
+    /// Start of the trial, ns since 1970.
     pub(crate) started_unix_ns: u64,
-    /// Why it is void.
+    /// Reasons why the trial is void.
     pub(crate) reasons: Vec<String>,
-    /// What kept its lanes from their cores, if a reason names that.
+    /// Cause that kept the trial's lanes off their cores, if a reason names it.
     pub(crate) kept_off: Option<KeptOff>,
-    /// What else is to be known of it.
+    /// Other notes on the trial.
     pub(crate) notes: Vec<String>,
 }
 
-/// Why a run is not valid, without the numbers that stand in parentheses before the cause. Who had the cores stays.
+/// Returns a reason why a run is not valid without the numbers in parentheses before the cause. The names of the
+/// programs that used the cores stay.
 pub(crate) fn in_short(reason: &str) -> String {
     let cut = reason
         .split_once(" (")
@@ -174,12 +175,12 @@ impl Measured {
         self.trial.verdict != Verdict::Void
     }
 
-    /// Why it is void: the first reason, in short.
+    /// Returns the first reason why the trial is void, in short.
     pub(crate) fn void_in_short(&self) -> String {
         in_short(self.reasons.first().map_or("", String::as_str))
     }
 
-    /// Who or what disturbed a void trial.
+    /// Returns the cause that disturbed a void trial.
     pub(crate) fn disturbance(&self) -> String {
         let kept_off = self.kept_off.as_ref().map(|of| of.sentence.clone());
         kept_off.unwrap_or_else(|| self.void_in_short())
@@ -198,12 +199,12 @@ impl Measured {
 /// of a valid trial it is taken to be wherever it took nothing while half of them were due; if this host was late as
 /// well, that is no excuse for the path. Departures that this host alone missed never reached anybody: within the
 /// tolerance they are neither due nor lost, as a fault of the tester must not decide (the rate that was really sent is
-/// told).
+/// reported).
 fn refused(ask: &Ask, summary: &Summary) -> u64 {
     if summary.shortfall == Some(Shortfall::Refused) {
         return summary.missed;
     }
-    // As fast as can be is a rate that is told, not asked for: nothing was due that did not leave.
+    // Without a load the rate is measured, not asked for: every packet that was due left.
     if !summary.valid || ask.load.is_none() {
         return 0;
     }
@@ -217,9 +218,9 @@ fn refused(ask: &Ask, summary: &Summary) -> u64 {
     }
 }
 
-/// What a method is told of a trial: loss is what is missing of the packets due. What the path did not take was due,
-/// too, and counts as lost; what this host failed to send makes the trial void. As fast as can be is a rate that is
-/// told, not asked for, and no fault.
+/// Converts a summary into the values that a method uses. Loss is the share of the due packets that is missing. Packets
+/// that the path did not take were due, too, and count as lost. Packets that this host failed to send make the trial
+/// void. Without a load the rate is measured, not asked for, and a low one is no fault.
 pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) -> Measured {
     let refused = refused(&ask, summary);
     let counted = summary.valid || summary.shortfall == Some(Shortfall::Refused);
@@ -314,7 +315,7 @@ mod tests {
         };
         assert_eq!(told(&missed(0)), Verdict::Counted { due: 1000, missing: 10 });
         assert_eq!(told(&missed(100_000)), Verdict::Counted { due: 1000, missing: 10 });
-        // By the path, which took nothing for a thousandth of the time.
+        // Missed because of the path, which took nothing for a thousandth of the time.
         assert_eq!(told(&missed(1_000_000)), Verdict::Counted { due: 1001, missing: 11 });
         let refused = Summary {
             missed: 500,

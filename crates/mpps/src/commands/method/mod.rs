@@ -29,14 +29,14 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// Why a method ended before all was done.
+/// Reason why a method ended before all was done.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// By the user.
+    /// The user interrupted it.
     Interrupted,
     /// This host could not do what was asked of it, several times in a row: why.
     Void(String),
-    /// Its time was up.
+    /// The time of the method was up.
     OutOfTime,
     /// A trial could not take place.
     Failed(Failure),
@@ -76,7 +76,7 @@ impl Stop {
     }
 }
 
-/// What a method makes of the options that all methods have.
+/// Settings of a method, from the options that all methods have.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) args: &'a Method,
@@ -89,15 +89,15 @@ pub(crate) struct Setup<'a> {
     pub(crate) settle: Duration,
     /// The device under test in the user's words.
     pub(crate) device: Option<String>,
-    /// How departures are spread where there is a rate, if that was said: as fast as can be, nothing is to be spread.
+    /// Pacing of the departures, if it was given and there is a rate: as fast as possible, there is nothing to spread.
     pacing: Option<Written<Pacing>>,
-    /// How long frames for the device to learn from are sent before each trial, if they are.
+    /// Time for which learning frames are sent to the device before each trial, if any.
     pub(crate) learning: Option<Duration>,
 }
 
 impl<'a> Setup<'a> {
-    /// Checks them. `frame_size`: of the first trials, if not that of the options; `pause` and `settle`: where none is
-    /// given; `early`: trials end before the settle time is over, once every packet is back.
+    /// Checks the options. `frame_size`: of the first trials, if not that of the options; `pause` and `settle`: used if
+    /// the options give none; `early`: trials end before the settle time is over, once every packet is back.
     pub(crate) fn new(
         args: &'a Method,
         frame_size: Option<usize>,
@@ -118,7 +118,7 @@ impl<'a> Setup<'a> {
         run.complete.clone_from(&run.plan);
         let mut draft = Draft::new(run.clone())?;
         if draft.port.traits.in_kernel {
-            // What the kernel runs is loaded once, for the highest rate, before privileges are given up.
+            // The kernel's program is loaded once, for the highest rate, before privileges are given up.
             let Some(rate) = &args.max_rate else {
                 return Err(usage(
                     "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
@@ -147,7 +147,7 @@ impl<'a> Setup<'a> {
         self.draft.args.plan.times.settle_early
     }
 
-    /// What passes between two trials: packets under way, the pause, and learning.
+    /// Returns the time between two trials: the settle time, the pause, and learning.
     pub(crate) fn between(&self) -> Duration {
         let learning = self.learning.map_or(Duration::ZERO, |time| time + self.settle);
         self.pause + self.settle + learning
@@ -199,7 +199,7 @@ impl<'a> Setup<'a> {
         self.draft.port.traits.in_kernel
     }
 
-    /// Whether nothing is to be shown while it goes on.
+    /// Whether nothing is shown while the method goes on.
     pub(crate) fn quiet(&self) -> bool {
         self.args.traffic.args.tell.quiet
     }
@@ -276,7 +276,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Why a method takes no option for rows, and none for one file of results.
+/// Errors: a method takes no option for rows, and none for one file of results.
 const NO_ROWS: &str = "a method has trials, not rows: want --out DIR in its place";
 const A_FOLDER: &str = "a method has a folder of results: want --out DIR in its place";
 

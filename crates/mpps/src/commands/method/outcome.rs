@@ -1,4 +1,4 @@
-//! What a search has found, in words, for programs, and as a picture.
+//! Result of a search, in words, for programs, and as a picture.
 
 use super::limits::LimitedBy;
 use super::search::Found;
@@ -99,7 +99,7 @@ pub(crate) fn outcome_json(outcome: &Outcome, found: &Found) -> Value {
     })
 }
 
-/// How the search went: the load of each trial, by what came of it.
+/// Returns the chart of the search: the load of each trial, by its verdict.
 pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Chart {
     let strictest = goals.iter().map(|goal| goal.loss).min().unwrap_or_default();
     let of = |name: &str, wanted: &dyn Fn(&mpps_method::Trial) -> bool| Series {

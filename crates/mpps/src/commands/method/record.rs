@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Key of the line that tells of the host and its ports.
+/// Key of the line that describes the host and its ports.
 const TESTER: &str = "tester";
 /// Bytes of the longest record that is read: some ten thousand trials.
 const LONGEST: u64 = 16 << 20;
 
-/// What is measured, as the record's first line has it.
+/// Settings that the trials of a record share, as in its first line.
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
     /// Name of the test.
@@ -41,7 +41,7 @@ impl Header {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Earlier {
     pub(crate) trials: Vec<Measured>,
-    /// What the host and its ports were in the last of the commands.
+    /// Facts on the host and its ports, from the last of the commands, by name.
     pub(crate) tester: Vec<(String, String)>,
     /// Bytes of the record's whole lines.
     whole: u64,
@@ -185,7 +185,7 @@ fn trial_of(line: &Value) -> Option<Measured> {
     })
 }
 
-/// Why the numbers of a trial can't all be right; `None` where they can.
+/// Returns the reason why the numbers of a trial can't all be right; `None` if they can.
 fn contradiction(told: &Measured) -> Option<String> {
     let sum = |parts: &[u64]| parts.iter().fold(0u64, |sum, part| sum.saturating_add(*part));
     let back = sum(&[told.received, told.lost, told.late]);
@@ -236,7 +236,7 @@ fn delay_of(told: &Value) -> Option<Delay> {
     })
 }
 
-/// Reads a record. `None` where it ends before any trial could.
+/// Reads a record. `None` if it ends before any trial could be in it.
 ///
 /// # Errors
 /// One line that names the line and what would be right.
@@ -302,10 +302,10 @@ fn differing<'v>(one: Option<&'v Value>, other: Option<&'v Value>) -> Option<&'v
     one.keys().chain(other.keys()).find(differs).map(String::as_str)
 }
 
-/// Looks for a record in `folder`: `None` where a new one is to be begun.
+/// Looks for a record in `folder`: `None` if a new one is to be begun.
 ///
 /// # Errors
-/// Where there is one and it is not to be gone on with, or none and it is.
+/// When there is a record and `resume` is not set, or none and `resume` is set.
 pub(crate) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) -> Result<Option<Earlier>> {
     let name = folder.display();
     let text = folder::read(clerk, folder, LONGEST)?;
@@ -314,7 +314,7 @@ pub(crate) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) 
         (None, true) => Err(usage(format!(
             "--resume: {name} holds no {FILE}: want the folder of an earlier search, or no --resume"
         ))),
-        // It was begun, and ended before there was a trial.
+        // The record was begun, and ended before there was a trial.
         (Some(text), false) if matches!(read(&text, header), Ok(None)) => Ok(None),
         (Some(_), false) => Err(usage(format!(
             "--out {name}: it holds the record of an earlier search: want another folder, or --resume to go on with it"
@@ -333,12 +333,12 @@ pub(crate) fn find(clerk: &Clerk, folder: &Path, resume: bool, header: &Header) 
 pub(crate) struct Record<'c>(pub(crate) Folder<&'c Clerk>);
 
 impl<'c> Record<'c> {
-    /// Opens it: a new one, or behind the whole lines of the one that there is.
+    /// Opens the record: a new one, or behind the whole lines of an existing one.
     ///
     /// # Errors
     /// When the folder or the file can't be made.
     pub(crate) fn open(clerk: &'c Clerk, path: &Path, header: &Header, earlier: Option<&Earlier>) -> Result<Self> {
-        // One that was begun and holds no trial is begun anew.
+        // A record that was begun and holds no trial is started again from its first line.
         let whole = earlier.map_or(0, |earlier| earlier.whole);
         Folder::open(clerk, path, whole, &header.json()).map(Self)
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Bytes of the longest note that is read.
 const LONGEST: u64 = 64 << 10;
 
-/// What the user wrote about the device.
+/// Returns the user's note about the device, from a file.
 pub(super) fn note(path: &Path) -> Result<String> {
     let read = || {
         // A FIFO would be waited for.
@@ -131,7 +131,7 @@ pub(crate) fn document(
     }
 }
 
-/// From the start of the first trial to the end of the last, by the time of day.
+/// Returns the time from the start of the first trial to the end of the last, by the time of day.
 fn from_first_to_last(trials: &[Measured]) -> Duration {
     let (first, last) = (trials.first(), trials.last());
     let ends = first.zip(last).map(|(first, last)| {
@@ -141,7 +141,7 @@ fn from_first_to_last(trials: &[Measured]) -> Duration {
     Duration::from_nanos(ends.unwrap_or_default())
 }
 
-/// What every test may do otherwise than RFC 2544 has it.
+/// Returns the deviations from RFC 2544 that every test may have.
 fn deviations(setup: &Setup<'_>) -> Vec<String> {
     let mut all = Vec::new();
     if setup.settle < Duration::from_secs(2) {
@@ -253,11 +253,11 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
     }
 }
 
-/// Prints a result on standard output, and on standard error where that takes none.
+/// Prints a result on standard output, or on standard error if standard output fails.
 pub(crate) fn print_result(write: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> Result<()> {
     let printed = print_words(&write);
     if printed.is_err() {
-        // Nothing is left to say it on.
+        // There is no stream left to report it on.
         let _ = write(&mut Spoken(Harmless(io::stderr().lock())));
     }
     printed
@@ -305,7 +305,7 @@ pub(crate) fn write(
         let written = record.0.file("junit.xml", junit);
         unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
     }
-    // What is read as a state knows of every other file.
+    // A file that is read as a state lists the errors of every other file.
     if let Some((clerk, target)) = bench.junit.take() {
         let text = method_junit(document, judged, &unwritten);
         let written = clerk.does(move || target.write_state(&text));

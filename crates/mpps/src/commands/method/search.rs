@@ -9,14 +9,14 @@ use mpps_method::{End, Limits, Next, Outcome, Search, Trial, Verdict};
 use mpps_stats::{KeptOffBy, count};
 use std::time::Duration;
 
-/// Of a rate at which this host was disturbed three times in a row: the highest that is tried after it. A lane that has
-/// time to spare catches up after a disturbance that ends a trial at the limit.
+/// Highest rate tried after a rate at which this host was disturbed three times in a row, as a share of that rate. A
+/// lane that has time to spare catches up after a disturbance that ends a trial at the limit.
 const LOWER: f64 = 0.8;
 /// Rates that are given up one after another, with no trial between them that held, before the disturbance is taken
 /// not to depend on the rate: the highest one, and the two below it that were tried to find that out.
 const MOST_GIVEN_UP: usize = 3;
 
-/// A search as far as it has come.
+/// State of a search so far.
 pub(crate) struct Found {
     pub(crate) frame_size: usize,
     /// Frames sent back to back, if not as the options have it.
@@ -54,7 +54,7 @@ impl Found {
         self.search.limits()
     }
 
-    /// What the search goes by.
+    /// Returns the trials that the search uses: all but the void ones that are forgiven.
     pub(crate) fn trials(&self) -> Vec<Trial> {
         let all = self.trials.iter().map(|measured| measured.trial).enumerate();
         all.filter(|(at, trial)| *at >= self.forgiven || trial.verdict != Verdict::Void)
@@ -62,12 +62,12 @@ impl Found {
             .collect()
     }
 
-    /// What they say of each goal.
+    /// Returns the outcome of each goal, computed from `trials()`.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         self.search.results(&self.trials())
     }
 
-    /// What it knows so far, for the live page.
+    /// Returns the bounds known so far, for the live page.
     fn known(&self) -> Vec<mpps_serve::Goal> {
         let goals = self.search.goals().iter().zip(self.outcomes());
         let known = goals.map(|(goal, outcome)| mpps_serve::Goal {
@@ -95,7 +95,7 @@ impl Found {
         Some((load, ns as f64 / 1e9))
     }
 
-    /// The last trials, as far as they were void one after another.
+    /// Returns the void trials at the end that are not forgiven.
     fn void_at_last(&self) -> &[Measured] {
         let first = self.trials.iter().rposition(Measured::counts).map_or(0, |at| at + 1);
         &self.trials[first.max(self.forgiven.min(self.trials.len()))..]
@@ -120,7 +120,7 @@ impl Found {
             false if far_below => (back * 2.0) as u64,
             false => (load as f64 * LOWER.powi(self.given_up() as i32)) as u64,
         };
-        // Of each goal the highest rate that has passed. One that passed at the void rate or above asks for none below.
+        // Highest rate wanted for each goal. A goal that passed at the void rate or above asks for none below.
         let outcomes = self.outcomes();
         let wants = self.search.goals().iter().zip(&outcomes).filter_map(|(goal, outcome)| {
             let passed = outcome.bounds.lower.unwrap_or(0);
@@ -157,7 +157,7 @@ impl Found {
         true
     }
 
-    /// Makes the highest rate what it was before a disturbance lowered it. False where none has.
+    /// Makes the highest rate what it was before a disturbance lowered it. Returns false if none has.
     fn raise_max(&mut self) -> bool {
         let Some((limits, limited_by)) = self.undisturbed.take() else {
             return false;
@@ -170,8 +170,8 @@ impl Found {
         true
     }
 
-    /// After a trial: where it held at the rate that a disturbance has lowered the highest one to, that one is tried
-    /// once more. The disturbance may be over; where it is not, it depends on the rate.
+    /// After a trial that held at a lowered highest rate, the rate before it is tried once more. The disturbance may be
+    /// over; if it is not, it depends on the rate.
     fn try_again(&mut self) -> bool {
         let held = self
             .trials
@@ -184,13 +184,13 @@ impl Found {
         self.raise_max()
     }
 
-    /// How often a highest rate has been given up since a trial last held, this time included.
+    /// Returns how often a highest rate has been given up since a trial last held, this time included.
     fn given_up(&self) -> usize {
         let void = self.trials.iter().rev().take_while(|trial| !trial.counts()).count();
         (void / MOST_VOID).max(1)
     }
 
-    /// What this host was in the way of, in a sentence; `None` where each goal's answer is the device's.
+    /// Returns a sentence on how this host limited the result; `None` if each goal's answer is the device's.
     pub(crate) fn hindered(&self) -> Option<String> {
         let ended = self.trials.iter().rev().take_while(|trial| !trial.counts()).count() >= MOST_VOID;
         let open = |outcome: &Outcome| outcome.bounds.upper.is_none() && !outcome.regular;
@@ -225,8 +225,7 @@ impl Found {
         })
     }
 
-    /// The void trial that shows what this host was in the way of: the last at a rate above those that held, if there
-    /// is one.
+    /// Returns the void trial that shows the disturbance: the last at a rate above those that held, if there is one.
     fn evidence(&self) -> Option<&Measured> {
         let counted = self.trials.iter().filter(|trial| trial.counts());
         let most = counted.map(|trial| trial.trial.input.load).max();
@@ -235,8 +234,8 @@ impl Found {
         above.or_else(|| void.next_back())
     }
 
-    /// What can be done about what this host was in the way of, in a sentence; `None` where `hindered` says it itself,
-    /// or nobody can.
+    /// Returns a sentence on what the user can do about the cause that `hindered` reports; `None` if `hindered` names
+    /// the remedy itself, or nothing helps.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         self.hindered()?;
         let last = self.evidence()?;
@@ -257,15 +256,15 @@ impl Found {
         self.outcomes().iter().all(|outcome| outcome.regular)
     }
 
-    /// Why the last void trial was one.
+    /// Returns the reasons why the last void trial was void.
     fn why_void(&self) -> String {
         let void = self.trials.iter().rfind(|trial| !trial.counts());
         void.map(|void| void.reasons.join("; ")).unwrap_or_default()
     }
 
-    /// How long the rest of the search takes if the device is steady, ns, with `between` two trials.
+    /// Returns how long the rest of the search takes if the device is steady, ns, with `between` two trials.
     pub(crate) fn left_ns(&self, between: Duration) -> u64 {
-        // Of void trials it knows no more than that they are repeated; after three it would end.
+        // The search only knows that void trials are repeated; after three it would end.
         let mut counted = self.trials();
         counted.retain(|trial| trial.verdict != Verdict::Void);
         let (trials, ns) = self.search.estimate(&counted);
@@ -278,7 +277,7 @@ impl Found {
         trials.fold(waited_ns, u64::saturating_add)
     }
 
-    /// Goes through the trials; `tell` is called after each.
+    /// Runs the trials of the search; `tell` is called after each.
     pub(crate) fn go(&mut self, bench: &mut Bench<'_, '_>, tell: &mut dyn FnMut(&Bench<'_, '_>, &Self)) -> Step<()> {
         let waited = bench.waited_ns;
         loop {
@@ -351,7 +350,7 @@ mod tests {
     use mpps_method::{Goal, Input, Ratio};
     use mpps_stats::{KeptOff, Shortfall, Summary};
 
-    /// A trial that this host was in the way of; `outpaced`: since it can send no faster.
+    /// Returns a trial that this host disturbed; `outpaced`: because it can send no faster.
     fn void(load: u64, reached: f64, outpaced: bool) -> Measured {
         let ask = Ask::of(Phase::Search, 64, Input { load, duration_ns: 1 });
         let summary = Summary {
@@ -493,7 +492,7 @@ mod tests {
             found.trials.extend(void(load));
         }
         assert_eq!(tried, [800_000, 512_000, 60_000]);
-        // One that held is not said to be what void trials at lower rates kept this host from.
+        // A trial that held is not named as one that void trials at lower rates prevented.
         found.trials.push(passed(700_000));
         found.trials.extend(void(60_000));
         let told = found.hindered().unwrap();

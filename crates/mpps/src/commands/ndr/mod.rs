@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// `--quick`: longest duration sum, ns, and least width.
 const QUICK: (u64, f64) = (5_000_000_000, 0.02);
-/// How long a packet may take, unless said otherwise.
+/// Default settle time: how long a packet may take to come back.
 const SETTLE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &Ndr) -> Result<ExitCode> {

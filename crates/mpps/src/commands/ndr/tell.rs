@@ -1,4 +1,4 @@
-//! What is told of a search: lines while it goes on, and the result.
+//! Output of a search: lines while it goes on, and the result.
 
 use super::goals_json;
 use crate::cli::Ndr;
@@ -38,7 +38,7 @@ pub(super) fn start(goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
     bench.say(&format!("about {left} of trials, if the device is steady"));
 }
 
-/// How long it will take from here, pauses and settling included.
+/// Returns the time that the search will take from here, in words, pauses and settling included.
 fn left(bench: &Bench<'_, '_>, found: &Found) -> String {
     bench.left(found.left_ns(bench.between()))
 }
@@ -73,7 +73,7 @@ pub(super) fn trial(goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
     ));
 }
 
-/// What this search does otherwise than RFC 2544 has it, beside what all tests may.
+/// Returns the deviations of this search from RFC 2544, beside those that all tests may have.
 fn deviations(goals: &[Goal]) -> Vec<String> {
     let mut all = Vec::new();
     let shortest = goals.iter().map(|goal| goal.final_ns).min().unwrap_or_default();
@@ -199,7 +199,7 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
     }
 }
 
-/// The result in words: a headline, or what this host was in the way of; then a line per goal.
+/// Returns the result in words: a headline, or how this host was disturbed; then a line per goal.
 fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
     let outcomes = found.outcomes();
     let of =

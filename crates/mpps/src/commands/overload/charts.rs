@@ -14,7 +14,7 @@ fn axis(label: &str, unit: Unit) -> Axis {
     }
 }
 
-/// From 0 to 100 %.
+/// Returns an axis from 0 to 100 %.
 fn percent(label: &str) -> Axis {
     Axis {
         min: Some(0.0),
@@ -28,7 +28,7 @@ fn line(name: String, kind: Kind, points: Vec<(f64, Option<f64>)>) -> Series {
 }
 
 impl Told<'_> {
-    /// Those of which there is anything to draw.
+    /// Returns the charts that have at least one point.
     pub(super) fn charts(&self) -> Vec<Chart> {
         let Some(mol) = self.mol() else { return Vec::new() };
         let mut charts = vec![self.rates(mol), self.loss(mol)];

@@ -1,5 +1,5 @@
-//! What the device's lanes did in each trial, where the device is `mpps` on this host: the rows of its `--lanes-csv`
-//! that lie in the trial.
+//! Work of the device's lanes in each trial, if the device is `mpps` on this host: the rows of its `--lanes-csv` that
+//! lie in the trial.
 
 use crate::fail::{Result, usage};
 use crate::privilege::as_user;
@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long is waited for the last rows: they are written some 200 ms after their end.
+/// Longest wait for the last rows: they are written some 200 ms after their end.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of the longest line that is read.
 const LONGEST: u64 = 4096;
@@ -30,7 +30,7 @@ const COLUMNS: [&str; 12] = [
     "rx_dropped_packets",
 ];
 
-/// What a lane did in some time, or several lanes together.
+/// Work of one lane, or of several lanes together, in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Did {
     /// s.
@@ -43,7 +43,7 @@ pub(super) struct Did {
     busy_us: f64,
     loop_us: f64,
     blocked_us: f64,
-    /// `None` where the device's path can't tell.
+    /// `None` if the device's path can't know.
     rx_dropped: Option<f64>,
 }
 
@@ -125,7 +125,7 @@ impl Did {
     }
 }
 
-/// By lane.
+/// Work of each lane, by its number.
 pub(super) type ByLane = BTreeMap<u64, Did>;
 
 /// The file.
@@ -135,7 +135,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Opens it, before privileges are given up.
+    /// Opens the file, before privileges are given up.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let want = "want the file that mpps forward or mpps reflect, already running, writes by --lanes-csv";
@@ -164,8 +164,8 @@ impl Lanes {
         }
     }
 
-    /// What lanes did in each of these times, from and to in ns since 1970, in ascending order. Waits a little for rows
-    /// of the last.
+    /// Returns the work of the lanes in each of these times, from and to in ns since 1970, in ascending order. Waits a
+    /// little (`PATIENCE`) for rows of the last.
     pub(super) fn during(&self, times: &[(u64, u64)]) -> io::Result<Vec<ByLane>> {
         let until = Instant::now() + PATIENCE;
         let last = times.iter().map(|(_, to)| *to).max().unwrap_or(0);
@@ -183,7 +183,7 @@ impl Lanes {
 
 /// Bytes of a file that are looked at: rows of days.
 const LARGEST: u64 = 256 << 20;
-/// Lanes that are told apart.
+/// Number of lanes that are counted separately.
 const MOST_LANES: usize = 4096;
 
 /// Reads rows; returns what lanes did in each of the times, and the end of the newest row, ns since 1970. A row that
@@ -270,7 +270,7 @@ mod tests {
             text += &line(at * TENTH, 1, 200, "");
         }
         text += "1000000000,0.0,0.1,0,half";
-        // Of the second one, only the rows from 0.6 to 0.8 s lie in it.
+        // In the second time lie only the rows from 0.6 to 0.8 s.
         let times = [(0, 2 * TENTH), (5 * TENTH + 1, 8 * TENTH + 1)];
         let (found, newest) = during(text.as_bytes(), &times).unwrap();
         assert_eq!(newest, 10 * TENTH);

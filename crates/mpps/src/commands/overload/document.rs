@@ -1,4 +1,4 @@
-//! What was found, as a document.
+//! Result of the test, as a document.
 
 use super::device::Did;
 use super::points::{Point, first_loss, hysteresis, limit_reached};
@@ -11,7 +11,7 @@ use mpps_report::document::{Column, Definition, Document, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What the columns of this test mean.
+/// Meaning of the columns of this test.
 const WORDS: [(&str, &str); 6] = [
     (
         "Iload",

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const TRIES: usize = 3;
 /// Void trials in a row after which this host is given up.
 const MOST_VOID: usize = 9;
-/// How long the search for the reference may take, ns.
+/// Time limit of the search for the reference, ns.
 const SEARCH_NS: u64 = 600_000_000_000;
 
 /// Times of a test.
@@ -35,15 +35,15 @@ struct Times {
     rounds: u32,
 }
 
-/// The test as far as it has come.
+/// State of the test so far.
 #[derive(Debug, Default)]
 struct Test {
     /// The load that 100 % is, packets per second.
     reference: f64,
-    /// How that is known, in words.
+    /// Origin of the reference, in words.
     origin: String,
     loads: Vec<Load>,
-    /// What was done: load and direction of each trial of the test, and the place of the trial among all.
+    /// Trials done: load and direction of each trial of the test, and its place among all trials.
     done: Vec<Done>,
     limited_by: Option<LimitedBy>,
 }
@@ -53,7 +53,7 @@ struct Test {
 struct Done {
     load: usize,
     falling: bool,
-    /// Among all.
+    /// Place among all trials.
     trial: usize,
     counts: bool,
 }
@@ -157,7 +157,7 @@ fn go(
             bench_load(bench, (frame_size, times, round), test, load, falling)?;
         }
     }
-    // What was void is tried again once, after those that an earlier command has tried again.
+    // Void trials are repeated once, after those that an earlier command has repeated.
     loop {
         let missing = missing(test);
         if missing.is_empty() {
@@ -244,7 +244,7 @@ fn bench_load(
         if counts {
             return bench.check_answers();
         }
-        // That the host was in the way of an earlier command is no reason to give up now.
+        // A disturbance of an earlier command's host is no reason to give up now.
         if bench.void_here() >= MOST_VOID {
             return Err(Stop::Void(measured.reasons.join("; ")));
         }

@@ -13,7 +13,7 @@ const COLLAPSE: f64 = 0.95;
 /// A load of the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Load {
-    /// Of the reference, percent, as it was to be.
+    /// Intended load as a percentage of the reference.
     pub(super) percent: u32,
     /// Packets per second; with both ways of each.
     pub(super) pps: u64,
@@ -58,12 +58,12 @@ pub(super) struct Sum {
     pub(super) missing: u64,
     pub(super) refused: u64,
     pub(super) late: u64,
-    /// Of each trial, ns: 50th, 99th and 99.9th percentile.
+    /// Latency percentiles of each trial, ns: 50th, 99th and 99.9th.
     latencies: [Vec<u64>; 3],
 }
 
 impl Sum {
-    /// Of the trials that hold.
+    /// Adds up the trials that are not void.
     pub(super) fn of<'t>(trials: impl Iterator<Item = &'t Measured>) -> Self {
         let mut sum = Self::default();
         for trial in trials.filter(|trial| trial.counts()) {
@@ -100,7 +100,7 @@ impl Sum {
         self.per_second(self.received)
     }
 
-    /// Of the packets that were due.
+    /// Returns the share of the due packets that is missing.
     pub(super) fn loss(&self) -> Option<f64> {
         (self.due > 0).then(|| self.missing as f64 / self.due as f64)
     }
@@ -112,7 +112,7 @@ impl Sum {
     }
 }
 
-/// What was found at a load.
+/// Results at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) load: Load,
@@ -121,7 +121,7 @@ pub(super) struct Point {
     pub(super) falling: Sum,
 }
 
-/// What was found, by load.
+/// Returns the results by load.
 pub(super) fn points(loads: &[Load], done: &[Done], trials: &[Measured]) -> Vec<Point> {
     let point = |(at, load): (usize, &Load)| {
         let of = |falling: Option<bool>| {

@@ -1,4 +1,4 @@
-//! What is told of the test: lines while it goes on, and what was found, on standard output and as a document.
+//! Output of the test: lines while it goes on, and the results on standard output and as a document.
 
 use super::device::{ByLane, Did, Lanes};
 use super::points::{Point, Result as Rates, first_loss, hysteresis, limit_reached, points};
@@ -89,15 +89,15 @@ pub(super) fn trial(bench: &Bench<'_, '_>, times: Times, test: &Test, (round, la
     bench.say_left(&line, all.saturating_sub(held) * each);
 }
 
-/// What was found.
+/// Results of the test, as they are reported.
 pub(super) struct Told<'t> {
     pub(super) test: &'t Test,
     pub(super) times: Times,
     pub(super) points: Vec<Point>,
     pub(super) rates: Option<Rates>,
-    /// What the device's lanes did, by load; empty without a device.
+    /// Work of the device's lanes, by load; empty without a device.
     pub(super) lanes: Vec<ByLane>,
-    /// Why nothing is known of the device that was named.
+    /// Reason why nothing is known of the device that was named.
     no_device: Option<String>,
     /// Ways in which packets went at the same time.
     ways: u64,
@@ -196,7 +196,7 @@ impl<'t> Told<'t> {
         ]
     }
 
-    /// What was found, a sentence each.
+    /// Returns the results, a sentence each.
     pub(super) fn lines(&self) -> Vec<String> {
         let Some(rates) = self.rates else {
             return vec!["no load was tried to its end".to_owned()];
@@ -264,7 +264,7 @@ impl<'t> Told<'t> {
         lines
     }
 
-    /// Tells it on standard output: 25 lines at the most, but for what went wrong.
+    /// Prints the results on standard output: 25 lines at most, plus errors.
     pub(super) fn print(
         &self,
         document: &Document,

@@ -1,5 +1,5 @@
 //! Back-to-back frames (RFC 2544, 26.4, as RFC 9004 has it): the longest burst at the highest rate that is forwarded
-//! without loss, and the buffer that this tells of.
+//! without loss, and the buffer size that follows from its length.
 
 use super::choice::Choice;
 use super::{OfSize, by_size};
@@ -16,19 +16,19 @@ use std::time::Duration;
 
 /// Frames of the shortest burst.
 const SHORTEST: u64 = 64;
-/// It takes so much of a second at least: 10 µs.
+/// The shortest burst lasts at least this fraction of a second: 1 s / 100,000 = 10 µs.
 const SHORTEST_TIME: u64 = 100_000;
-/// How close the two ends of a search come.
+/// Relative distance of the two ends at which a search is done.
 const WIDTH: f64 = 0.01;
 /// Attempts that a burst has: loss verification.
 const ATTEMPTS: u32 = 2;
 /// Bursts that were not sent whole, after which this host is given up.
 const MOST_CUT: u32 = 3;
 
-/// What the searches at one size have found.
+/// Results of the burst searches at one size.
 #[derive(Default)]
 pub(super) struct Bursts {
-    /// At which rate they were sent, packets per second.
+    /// Rate at which the bursts were sent, packets per second.
     max: u64,
     throughput: u64,
     /// The longest burst of each search, frames.

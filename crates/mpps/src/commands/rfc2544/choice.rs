@@ -1,4 +1,4 @@
-//! What is to be tested, for how long and how often: the options, and the times of RFC 2544 and RFC 9004 behind them.
+//! Selection of the tests, their durations and counts: the options, and the times of RFC 2544 and RFC 9004 behind them.
 
 use crate::cli::{Rfc2544, Rfc2544Test, SearchBy};
 use crate::commands::method::no_tolerance;
@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 const SIZES: [usize; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 const QUICK_SIZES: [usize; 3] = [64, 512, 1518];
 
-/// How closely the RFC's times are kept.
+/// Closeness to the RFC's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     Strict,
@@ -97,12 +97,12 @@ impl Manner {
     }
 }
 
-/// All that was chosen, defaults too.
+/// All choices, with the defaults.
 pub(super) struct Choice {
     pub(super) manner: Manner,
     pub(super) tests: Vec<Test>,
     pub(super) sizes: Vec<usize>,
-    /// What the search for the throughput is to find.
+    /// Goal of the search for the throughput.
     pub(super) goal: Goal,
     pub(super) binary: bool,
     /// Frames back to back for which the throughput is searched for as well.
@@ -118,9 +118,9 @@ pub(super) struct Choice {
     pub(super) longest_burst_ns: u64,
     pub(super) recovery_ns: u64,
     pub(super) reset_ns: u64,
-    /// Of recovery and reset.
+    /// Number of runs of the recovery and reset tests.
     pub(super) runs: u32,
-    /// Who resets the device.
+    /// Command that resets the device; `None`: the user does it.
     pub(super) reset_cmd: Option<String>,
     pub(super) settle: Duration,
     pub(super) pause: Duration,
@@ -224,7 +224,7 @@ impl Choice {
         self.tests.contains(&test)
     }
 
-    /// How it stands to the standard.
+    /// Returns in words how closely the test follows the standard.
     pub(super) fn compliance(&self) -> String {
         match self.manner {
             _ if self.goal.loss.share() > 0.0 && self.has(Test::Throughput) => {
@@ -238,7 +238,7 @@ impl Choice {
         }
     }
 
-    /// What these tests do otherwise than the RFCs have them.
+    /// Returns the deviations of these tests from the RFCs.
     pub(super) fn deviations(&self) -> Vec<String> {
         let mut all = Vec::new();
         let seconds = |ns: u64| ns as f64 / 1e9;
@@ -347,8 +347,8 @@ impl Choice {
         of_all + self.reset(between)
     }
 
-    /// As [`Self::estimate`], of what comes after a test at a size: `tests` are those that follow at that size, `sizes`
-    /// those that follow it.
+    /// Estimates the time as [`Self::estimate`] does, for what follows a test at a size: `tests` are the tests left at
+    /// that size, `sizes` the number of sizes left.
     pub(super) fn later(&self, tests: &[Test], sizes: usize, between: Duration) -> u64 {
         let here: u64 = tests.iter().map(|test| self.one(*test, between)).sum();
         here + self.of_size(&self.tests, between) * sizes as u64 + self.reset(between)
@@ -393,7 +393,7 @@ impl Choice {
             Test::Loss => of((0.5 / self.step) as u64 + 2, self.loss_ns),
             Test::BackToBack => u64::from(self.burst_searches) * self.burst_ns(between),
             Test::Recovery => of(self.runs.into(), 2 * self.recovery_ns),
-            // Of the smallest size alone, at the end.
+            // Run for the smallest size alone, at the end.
             Test::Reset => 0,
         }
     }

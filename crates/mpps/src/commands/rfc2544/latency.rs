@@ -48,9 +48,9 @@ struct Runs {
     mean: f64,
     /// RFC 8219's typical latency: median of the runs' medians, and the 1st and 99th percentile of these.
     typical: [u64; 3],
-    /// Its worst case latency: of the runs' 99.9th percentiles.
+    /// RFC 8219's worst case latency: median, 1st and 99th percentile of the runs' 99.9th percentiles.
     worst: [u64; 3],
-    /// Of the runs' packet delay variations.
+    /// Packet delay variation: median, 1st and 99th percentile of the runs' values.
     pdv: [u64; 3],
     max: u64,
 }

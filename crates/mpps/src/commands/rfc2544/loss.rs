@@ -48,7 +48,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     Ok(())
 }
 
-/// What 100 % is: the link's rate, or where it has none the tester's highest.
+/// Returns the rate that is 100 %: the link's rate or, if it has none, the tester's highest.
 fn whole(of: &OfSize) -> f64 {
     of.theoretical
         .or_else(|| Some(of.limits?.0.max as f64))

@@ -23,17 +23,17 @@ use mpps_report::units;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// All that is known at one frame size.
+/// Results at one frame size.
 struct OfSize {
-    /// With FCS, bytes.
+    /// Frame size with FCS, bytes.
     frame_size: usize,
-    /// What the link carries at best, packets per second.
+    /// Highest rate of the link, packets per second.
     theoretical: Option<f64>,
-    /// Why the port can't send such frames.
+    /// Reason why the port can't send such frames.
     unfit: Option<String>,
     limits: Option<(Limits, LimitedBy)>,
     found: Option<Found>,
-    /// The same of frames in bursts, by their number.
+    /// Results of the same search for frames in bursts, by their number.
     in_bursts: Vec<Found>,
     latency: Vec<Measured>,
     loss: Vec<Measured>,
@@ -62,7 +62,7 @@ impl OfSize {
         }
     }
 
-    /// Between which rates is tested; measured once.
+    /// Returns the lowest and the highest rate to test; measured once.
     fn limits(&mut self, bench: &mut Bench<'_, '_>) -> Step<(Limits, LimitedBy)> {
         let limits = match self.limits {
             Some(limits) => limits,
@@ -226,7 +226,7 @@ fn measure(
                 Test::Loss => loss::measure(choice, bench, of),
                 Test::BackToBack => burst::measure(choice, bench, of),
                 Test::Recovery => recovery::measure(choice, bench, of),
-                // Of the smallest size alone, at the end.
+                // Run for the smallest size alone, at the end.
                 Test::Reset => Ok(()),
             };
             cut = go_on(bench, of, *test, done)?.or(cut);

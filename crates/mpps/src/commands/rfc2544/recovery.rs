@@ -12,7 +12,7 @@ use mpps_report::units;
 use mpps_stats::count;
 use serde_json::{Value, json};
 
-/// Of the throughput.
+/// Load of the overload, as a multiple of the throughput.
 const OVERLOAD: f64 = 1.1;
 
 /// Measures it; what is found is in `of`, however it ends.
@@ -52,7 +52,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     Ok(())
 }
 
-/// What a run tells.
+/// Time until the device recovered in a run, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum After {
     /// The last packet was lost so long after the overload, ns.
@@ -61,7 +61,7 @@ enum After {
     Ever,
     /// The overload lost nothing.
     NoLoss,
-    /// It is not known when packets were lost.
+    /// The times at which packets were lost are not known.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ fn words(after: After) -> String {
     }
 }
 
-/// Times of the runs that tell one, ns.
+/// Times of the runs that have one, ns.
 fn times(choice: &Choice, of: &OfSize) -> Vec<u64> {
     let time = |told: &Measured| match after(choice, told) {
         After::Lost(ns) => Some(ns),
@@ -106,7 +106,7 @@ fn mean(times: &[u64]) -> Option<f64> {
     (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / times.len() as f64)
 }
 
-/// Runs that tell no time, in words; empty where all do.
+/// Returns the runs without a time, in words; empty if all have one.
 fn note(choice: &Choice, of: &OfSize) -> String {
     let all = of.recovery.iter().map(|told| after(choice, told));
     let mut others: Vec<_> = all

@@ -21,18 +21,18 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When the device is reset: so long after the start of a trial, and after a third of it at the latest, ns.
+/// Time of the reset after the start of a trial, ns; at the latest after a third of the trial.
 const AFTER_NS: u64 = 3_000_000_000;
-/// How long a command may take beyond the trial.
+/// Time that a command may take beyond the trial.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the shell does: each line has the command run, and its exit code told. At the end of the lines, which is the
-/// end of this program however that comes, a command that still runs has two seconds to end. Then all of the shell's
-/// group is killed, by the shell: this process may no longer have the right to.
+/// Script of the shell: for each line it runs the command and prints its exit code. At the end of the lines, which is
+/// the end of this program however that comes, a command that still runs has two seconds to end. Then the shell kills
+/// all of its own group: this process may no longer have the right to.
 const SHELL: &str = "job=; while read -r _; do { sh -c \"$1\" </dev/null >&2; echo $?; } & job=$!; done; \
                      test -n \"$job\" && kill -0 \"$job\" 2>/dev/null || exit 0; \
                      { sleep 2; kill -KILL 0; } >/dev/null 2>&1 & wait \"$job\"; kill -KILL 0";
-/// How long the shell may take for that.
+/// Time that the shell may take for that end.
 const ENDING: Duration = Duration::from_millis(2500);
 
 /// A shell with the rights that the program began with, so that the command may be one that root is asked for by. It
@@ -45,7 +45,7 @@ pub(super) struct Resetter {
 }
 
 impl Resetter {
-    /// Starts it, while there are rights that it can have.
+    /// Starts the shell, while this process still has rights to hand on.
     pub(super) fn new(command: &str) -> Result<Self> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SHELL, "sh", command])
@@ -103,7 +103,7 @@ impl Drop for Resetter {
     }
 }
 
-/// Has the device reset in the middle of a trial, or tells the user to do it.
+/// Resets the device in the middle of a trial, or asks the user to do it.
 struct Reset {
     lines: Option<Arc<Mutex<Option<ChildStdin>>>>,
     at_ns: u64,
@@ -227,7 +227,8 @@ fn by_loss(told: &Measured) -> Option<f64> {
     (told.counts() && came_back(told)).then(|| told.trial.loss().unwrap_or_default() * told.ask.duration_ns as f64)
 }
 
-/// By the times of the packets that came, ns; `None` where nothing was lost, so that there was no outage.
+/// Returns the outage by the times of the packets that came, ns; `None` if nothing was lost, so that there was no
+/// outage.
 fn by_stamps(told: &Measured) -> Option<f64> {
     let [from, to] = told.outage_ns?;
     let lost = told.lost > 0 || !told.counts();
@@ -248,7 +249,7 @@ fn mean(of: &OfSize, value: fn(&Measured) -> Option<f64>) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// Who reset the device.
+/// Returns in words how the device was reset.
 fn kind(choice: &Choice) -> String {
     match &choice.reset_cmd {
         Some(command) => format!("by command: {command}"),

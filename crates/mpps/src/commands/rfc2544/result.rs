@@ -1,4 +1,4 @@
-//! What the tests have found, as one document.
+//! Results of the tests, as one document.
 
 use super::choice::{Choice, Test};
 use super::{OfSize, burst, latency, loss, recovery, reset, throughput};
@@ -12,7 +12,7 @@ use mpps_report::{Between, Found};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// All that there is to tell of.
+/// Input of the result and of the printed lines.
 pub(super) struct Told<'a, 'b, 's> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) choice: &'a Choice,
@@ -150,12 +150,12 @@ pub(super) fn reached(choice: &Choice, sizes: &[OfSize]) -> Vec<Reached> {
     all
 }
 
-/// What was found, test by test, a sentence per size.
+/// Returns the results, test by test, a sentence per size.
 fn sentences(choice: &Choice, sizes: &[OfSize]) -> Vec<String> {
     let unfit = |of: &OfSize| Some(format!("{} bytes: 0 pps: {}", of.frame_size, of.unfit.as_ref()?));
     let hindered = |of: &OfSize| Some(format!("{} bytes: {}", of.frame_size, of.found.as_ref()?.hindered()?));
     let mut all: Vec<_> = sizes.iter().filter_map(hindered).collect();
-    // It is the same for all.
+    // The remedy is the same for all sizes.
     let remedy = sizes.iter().find_map(|of| of.found.as_ref()?.remedy());
     all.extend(remedy.map(str::to_owned));
     all.extend(sizes.iter().filter_map(|of| throughput_verdict(choice, of)));
@@ -180,7 +180,7 @@ fn throughput_verdict(choice: &Choice, of: &OfSize) -> Option<String> {
     Some(format!("{} bytes: {rate} {}", of.frame_size, verdict(&outcome, found)))
 }
 
-/// From which load on nothing was lost.
+/// Returns a sentence on the loss, and on the first load without loss.
 fn loss_verdict(of: &OfSize) -> Option<String> {
     let first = of.loss.first()?;
     let percent = |loss: Option<f64>| mpps_report::units::percent(loss.unwrap_or_default());
@@ -198,7 +198,7 @@ fn loss_verdict(of: &OfSize) -> Option<String> {
     ))
 }
 
-/// What was found at one size, for programs.
+/// Returns the results at one size, for programs.
 fn of_size(choice: &Choice, of: &OfSize) -> Value {
     let throughput = of.found.as_ref().and_then(|found| {
         let outcome = found.outcomes();

@@ -189,7 +189,7 @@ pub(super) fn at_throughput(of: &OfSize) -> Option<&Measured> {
     there.max_by_key(|told| told.ask.duration_ns)
 }
 
-/// That trial of each size, packet by packet and byte by byte.
+/// Returns the table of the trial at the throughput of each size, packet by packet and byte by byte.
 pub(super) fn trials_table(sizes: &[OfSize]) -> Table {
     let row = |of: &OfSize| -> Option<Vec<Value>> {
         let told = at_throughput(of)?;
@@ -233,8 +233,8 @@ pub(super) fn trials_table(sizes: &[OfSize]) -> Table {
     }
 }
 
-/// What set the highest rates of these sizes, of which a chart has one line: that this host can't send more is only
-/// said where nothing else set any of them.
+/// Returns the limit that set the highest rates of these sizes, as a chart has one line for all of them. The limit of
+/// this host's generator is named only if nothing else set any of them.
 pub(super) fn ceiling(sizes: &[OfSize]) -> LimitedBy {
     let set = |by: &LimitedBy| sizes.iter().filter_map(|of| of.limits).any(|(_, of)| of == *by);
     let others = [LimitedBy::MaxRate, LimitedBy::Host];
