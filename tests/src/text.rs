@@ -145,13 +145,10 @@ fn doc_comments_begin_with_the_noun_or_the_verb() {
             let Some(comment) = line.trim_start().strip_prefix("//") else {
                 continue;
             };
-            let doc = comment
-                .strip_prefix(['/', '!'])
-                .map(str::trim_start)
-                .unwrap_or_default();
-            let begins = |word: &&str| doc.strip_prefix(**word).is_some_and(|rest| rest.starts_with(' '));
-            let odd = |word: &&str| comment.split(|c: char| !c.is_alphanumeric()).any(|part| part == **word);
-            if let Some(word) = NO_NOUN.iter().find(begins).or(ODD.iter().find(odd)) {
+            let doc = comment.strip_prefix(['/', '!']).unwrap_or_default().trim_start();
+            let no_noun = NO_NOUN.into_iter().find(|word| doc.starts_with(&format!("{word} ")));
+            let words: Vec<&str> = comment.split(|c: char| !c.is_alphanumeric()).collect();
+            if let Some(word) = no_noun.or(ODD.into_iter().find(|word| words.contains(word))) {
                 found.push(format!("{path}:{}: {word}", number + 1));
             }
         }
