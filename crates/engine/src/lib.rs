@@ -29,16 +29,14 @@ mod sync {
 pub use error::RunError;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use lane::stamped::StampMemory;
-pub use mpps_io::{FlowSet, Step};
+pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    OnFull, Opened, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan, Work,
+    Opened, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan,
 };
 pub use run::across::run_traffic_across;
 pub use run::control::Control;
 pub use run::session::{Trials, session, session_across};
 pub use run::solo::{run_capture, run_drop, run_reflect, run_traffic};
-pub use send::pacing::Pacing;
-pub use send::rate::{Rate, RateStep, Rates};
 pub use send::source;
 pub use workload::forward::{run_forward, run_forward_pair};

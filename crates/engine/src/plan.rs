@@ -1,10 +1,11 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
+use crate::StampMemory;
 use crate::lane::sample::Sampler;
 use crate::run::outcome::LaneOutcome;
-use crate::{FlowSet, Pacing, Rate, RateStep, Rates, StampMemory};
 use mpps_io::packet_ring::PacketProducer;
-use mpps_io::{AddressRange, Error, Result};
+use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
+use mpps_io::{OnFull, Work};
 use mpps_stats::{HostFact, SampleSummary};
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
@@ -382,19 +383,6 @@ pub struct ForwardPlan {
     pub work: Work,
 }
 
-/// Work of a lane on each frame, beside forwarding it; by default none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Time for which the lane spins, ns, in which memory is accessed, too.
-    pub ns: u64,
-    /// Words of 8 bytes that are read at random places.
-    pub reads: u32,
-    /// Words of 8 bytes that are written at random places.
-    pub writes: u32,
-    /// Memory of each direction of a lane that contains these places, bytes.
-    pub memory: usize,
-}
-
 /// Ports that a lane of `forward` serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardSeat {
@@ -469,17 +457,6 @@ pub struct ReflectPlan {
     pub link: Option<Link>,
     /// Handling of packets that the port does not take at once.
     pub on_full: OnFull,
-}
-
-/// Handling of packets that the path does not take at once (transmit ring or socket buffer full), by a lane that passes
-/// packets on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFull {
-    /// The lane waits for room, up to 10 ms after the path last took any, and receives nothing meanwhile.
-    #[default]
-    Wait,
-    /// The lane drops them and receives on, as DPDK's `l2fwd` does.
-    Drop,
 }
 
 /// Plan of `capture`.

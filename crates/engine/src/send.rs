@@ -3,7 +3,6 @@
 pub(crate) mod departures;
 pub(crate) mod generate;
 pub(crate) mod pacing;
-pub(crate) mod rate;
 pub(crate) mod sent;
 pub(crate) mod slip;
 pub mod source;

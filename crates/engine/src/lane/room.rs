@@ -3,7 +3,7 @@
 //! that drops in place of waiting looks at that only once the path has left some of a burst.
 
 use crate::lane::Lane;
-use crate::plan::OnFull;
+use mpps_io::OnFull;
 use mpps_io::Result;
 use mpps_stats::Recorder;
 use mpps_trace::Stage;

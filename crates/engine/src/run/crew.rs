@@ -30,12 +30,11 @@ use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
 use crate::run::summary::{Measured, summarise};
 use crate::run::traces::Traces;
-use crate::send::rate::Rate;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
 use crate::verdict::withheld::{self, Quotas};
 use crate::workload::WorkFacts;
-use mpps_io::{Error, Reason};
+use mpps_io::{Error, Rate, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,

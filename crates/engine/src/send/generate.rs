@@ -492,8 +492,7 @@ fn skip_before(pacer: &mut Pacer, before_ns: u64, recorder: &mut Recorder<'_>) {
 mod tests {
     use super::*;
     use crate::receive::codec::PayloadCodec;
-    use crate::send::pacing::Pacing;
-    use crate::send::rate::{Rate, RateStep, Rates};
+    use mpps_io::{Pacing, Rate, RateStep, Rates};
     use mpps_wire::{PayloadTemplate, Stamp};
 
     #[derive(Debug)]

@@ -4,21 +4,8 @@
 //! of it (a unit is one packet, or one burst), so the lanes' departures interleave evenly and add up to exactly
 //! rate × duration. Times are kept with 64 bits of fraction, so no rounding accumulates.
 
-use crate::send::rate::{Rate, Rates};
 use mpps_io::kernel::LaneSchedule;
-
-/// How departures are spread over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pacing {
-    /// Equal gaps.
-    #[default]
-    Constant,
-    /// Random gaps, exponentially distributed; over a run of fixed length exactly rate × duration departures, placed
-    /// as a Poisson process of that many events would place them.
-    Poisson,
-    /// `n` packets back to back, then a gap.
-    Bursts(u32),
-}
+use mpps_io::{Pacing, Rate, Rates};
 
 /// A lane's departures still to come.
 #[derive(Clone, Debug)]
@@ -277,7 +264,7 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::rate::RateStep;
+    use mpps_io::RateStep;
     use proptest::prelude::*;
 
     fn all(mut pacer: Pacer) -> Vec<u64> {

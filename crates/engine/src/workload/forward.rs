@@ -14,9 +14,9 @@ pub use job::{run_forward, run_forward_pair};
 
 use crate::lane::fill::RINGS;
 use crate::lane::{Lane, RX, Round, Rounds};
-use crate::plan::{ForwardPort, ForwardSeat, OnFull, Work};
+use crate::plan::{ForwardPort, ForwardSeat};
 use crate::run::outcome::{LaneOutcome, PortCounts};
-use mpps_io::{Error, Queue, Result, RxRoom, Wait};
+use mpps_io::{Error, OnFull, Queue, Result, RxRoom, Wait, Work};
 use mpps_stats::Recorder;
 use mpps_sys::ready;
 use std::time::{Duration, Instant};

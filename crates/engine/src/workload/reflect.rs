@@ -3,10 +3,10 @@
 use crate::lane::fill::RINGS;
 use crate::lane::room::Room;
 use crate::lane::{Lane, Round, Rounds};
-use crate::plan::OnFull;
 use crate::run::outcome::LaneOutcome;
 use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
+use mpps_io::OnFull;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue, Reason, Result, RxChecksum, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;

@@ -3,7 +3,7 @@
 //! Accesses go to random places of a memory, as those of testpmd's mode `noisy` do: no place depends on what an earlier
 //! access read, so a processor has as many of them under way as it can.
 
-use crate::plan::Work;
+use mpps_io::Work;
 use mpps_sys::clock::Clock;
 use std::hint::{black_box, spin_loop};
 
