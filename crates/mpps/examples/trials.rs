@@ -9,7 +9,7 @@
 //! end one of `key=value` words: the time between two trials beyond the settle time (median and longest, ms), and file
 //! descriptors, threads and memory of the process after a tenth of the trials and after the last.
 
-use mpps::{Error, Plan, Summary, session};
+use mpps::{Error, FromArgs, Plan, Summary, session};
 use std::fs;
 use std::time::Duration;
 

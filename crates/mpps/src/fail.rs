@@ -1,85 +1,39 @@
 //! Failures of the program: one line on standard error, and the exit code that the Contract defines.
 
 use crate::cli::{Cli, near};
-use crate::plan::holders::held;
-use crate::plan::json::field_of;
-use mpps_netdev::NetDev;
-use mpps_sys::probe::bpf_forbidden;
+use mpps_plan::json::field_of;
+pub(crate) use mpps_run::fail::{Failure, Result, failed, printable, say, to_stderr, unwritable, usage};
 use mpps_sys::stdio::stdout_is_closed;
-use mpps_sys::text::{Harmless, Spoken, is_utf8, spoken};
-use std::fmt::Display;
+use mpps_sys::text::{Harmless, Spoken, is_utf8};
 use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Prints a line on standard error. Text from others in it is made [`printable`].
-macro_rules! say {
-    ($($words:tt)*) => {
-        $crate::fail::to_stderr(&format!("mpps: {}", $crate::fail::printable(&format!($($words)*))))
-    };
-}
-pub(crate) use say;
-
-/// A failure, sorted by its exit code.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// Wrong arguments: exit code 2. Names the option, the value and what would be right.
-    Usage(String),
-    /// Anything else: exit code 1.
-    Failed(String),
-}
-
-/// Result of planning and running.
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
-
-impl Failure {
-    /// Returns the line that is printed.
-    pub(crate) fn line(&self) -> &str {
-        let (Self::Usage(line) | Self::Failed(line)) = self;
-        line
+/// Prints the line of a failure and returns the exit code.
+pub(crate) fn report(failure: &Failure) -> ExitCode {
+    let mut line = printable(failure.line());
+    let failed = matches!(failure, Failure::Failed(_));
+    // The paths know which privileges they need, but not whether setcap helps on this host.
+    let advises = failed && line.contains("with the command that `mpps doctor` prints");
+    if let Some(why) = mpps_host::privilege::why_not_setcap().filter(|_| advises) {
+        line += &format!(" (setcap does not help here: {why})");
     }
-
-    /// Puts the name of a part in front of the line, if the line does not name it.
-    pub(crate) fn of(self, part: impl Display) -> Self {
-        match self {
-            Self::Usage(line) => Self::Usage(format!("{part}: {line}")),
-            Self::Failed(line) => Self::Failed(format!("{part}: {line}")),
-        }
+    match failed {
+        true => tell_at_end(&line),
+        // Nothing was done yet, so no results wait behind this line.
+        false => to_stderr(&format!("mpps: {line}")),
     }
-
-    /// Returns the exit code.
-    pub(crate) fn code(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::Failed(_) => 1,
-        }
-    }
-
-    /// Prints the line and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        let mut line = printable(self.line());
-        let failed = matches!(self, Self::Failed(_));
-        // The paths know which privileges they need, but not whether setcap helps on this host.
-        let advises = failed && line.contains("with the command that `mpps doctor` prints");
-        if let Some(why) = mpps_host::privilege::why_not_setcap().filter(|_| advises) {
-            line += &format!(" (setcap does not help here: {why})");
-        }
-        match failed {
-            true => tell_at_end(&line),
-            // Nothing was done yet, so no results wait behind this line.
-            false => to_stderr(&format!("mpps: {line}")),
-        }
-        ExitCode::from(self.code())
-    }
+    ExitCode::from(code(failure))
 }
 
-/// Writes a line to standard error. A closed reader (`2>&1 | head`) does not end the run, whereas `eprintln!` would
-/// panic.
-pub(crate) fn to_stderr(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", spoken(line));
+/// Returns the exit code of a failure.
+pub(crate) fn code(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Usage(_) => 2,
+        Failure::Failed(_) => 1,
+    }
 }
 
 /// Longest wait for a terminal that takes no output (Ctrl-S), per process, for lines at the end.
@@ -114,55 +68,6 @@ pub(crate) fn tell_at_end(line: &str) {
     }
 }
 
-/// Escapes control characters in a text that may quote anything, as `\u{1b}`: a terminal would obey them.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match mpps_sys::text::is_hidden(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
-}
-
-/// Returns the failure for a wrong argument.
-pub(crate) fn usage(line: impl Display) -> Failure {
-    Failure::Usage(line.to_string())
-}
-
-/// Returns the failure of a step that was tried.
-pub(crate) fn failed(line: impl Display) -> Failure {
-    Failure::Failed(line.to_string())
-}
-
-impl From<mpps_io::SpecError> for Failure {
-    fn from(error: mpps_io::SpecError) -> Self {
-        usage(error)
-    }
-}
-
-impl From<mpps_engine::RunError> for Failure {
-    fn from(error: mpps_engine::RunError) -> Self {
-        failed(error)
-    }
-}
-
-impl From<mpps_report::ReportError> for Failure {
-    fn from(error: mpps_report::ReportError) -> Self {
-        match error {
-            mpps_report::ReportError::Format { .. } => usage(format!("-o {error}")),
-            _ => failed(error),
-        }
-    }
-}
-
-impl From<mpps_host::lab::LabError> for Failure {
-    fn from(error: mpps_host::lab::LabError) -> Self {
-        failed(error)
-    }
-}
-
 /// Writes to standard output. A closed reader (`| head`) is no error: it had all that it wanted.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     if stdout_is_closed() {
@@ -180,56 +85,6 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
 /// Writes text to standard output, as [`print`] writes data. In ASCII if the locale is not UTF-8.
 pub(crate) fn print_words(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     print(|out| write(&mut Spoken(out)))
-}
-
-/// Converts the error of a port that could not be opened. It is a wrong argument if the port names a device or address
-/// that does not exist, or asks for a feature that the device lacks.
-pub(crate) fn unopened(spec: &mpps_io::PortSpec) -> impl Fn(mpps_io::Error) -> Failure + '_ {
-    move |error| {
-        use mpps_io::ErrorKind::{InUse, NotFound, Unsupported};
-        if let (InUse, Ok(address)) = (error.kind, error.object.parse::<SocketAddr>()) {
-            return failed(format!(
-                "port '{spec}': {address}: UDP port {} is held by another program: stop that, or give another port",
-                held(&[address.port()])
-            ));
-        }
-        if let Some(why) = without_bpf(spec, &error) {
-            return failed(format!("port '{spec}': {why}"));
-        }
-        match error.kind {
-            // The kernel reports this in many ways, and some of them blame an argument.
-            kind if kind != NotFound && went(spec) => failed(format!(
-                "port '{spec}': interface {} went while it was opened ({error})",
-                spec.device
-            )),
-            NotFound | Unsupported => usage(format!("port '{spec}': {error}")),
-            _ => failed(error),
-        }
-    }
-}
-
-/// Returns the explanation for a port that could not be opened because BPF is forbidden here; `None`: that is not the
-/// reason.
-fn without_bpf(spec: &mpps_io::PortSpec, error: &mpps_io::Error) -> Option<String> {
-    use mpps_io::ErrorKind::{Other, Permission, Unsupported};
-    if !matches!(error.kind, Permission | Unsupported | Other) {
-        return None;
-    }
-    let guard = error.op.contains("guard");
-    if !guard && !crate::paths::needs_bpf(spec) {
-        return None;
-    }
-    let why = bpf_forbidden()?;
-    Some(match guard {
-        true => format!("{why}: want guard=off, with a firewall rule that drops this host's answers, or the path udp"),
-        false => format!("{why}: want the path udp, which needs no BPF"),
-    })
-}
-
-/// Returns whether the interface of a port has disappeared since the plan was checked.
-pub(crate) fn went(spec: &mpps_io::PortSpec) -> bool {
-    crate::paths::drives_interface(spec)
-        && matches!(NetDev::by_name(&spec.device), Err(e) if e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Prints the output of the argument parser: help and version unchanged, errors as one line.
@@ -329,7 +184,6 @@ fn of_the_plan(error: &clap::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_io::{Error, ErrorKind, PortSpec};
 
     #[test]
     fn an_option_of_the_run_beside_a_plan_is_answered_with_the_field_that_it_is() {
@@ -392,22 +246,5 @@ mod tests {
             assert!(!line(words).contains("tip:"), "{words:?}: {}", line(words));
         }
         assert!(printable("a\u{1b}b\u{9b}").eq("a\\u{1b}b\\u{9b}"));
-    }
-
-    #[test]
-    fn an_interface_that_went_while_it_was_opened_is_named_and_no_wrong_argument() {
-        let error = |kind| Error::new("attach the program to", "nonesuch9", "Invalid argument", kind);
-        for path in ["af_packet", "af_xdp", "xdp"] {
-            let spec: PortSpec = format!("{path}:nonesuch9").parse().expect("a port");
-            let Failure::Failed(told) = unopened(&spec)(error(ErrorKind::Unsupported)) else {
-                panic!("{path}: a wrong argument");
-            };
-            assert!(told.contains("interface nonesuch9 went while it was opened"), "{told}");
-            // An interface that never existed.
-            assert!(matches!(unopened(&spec)(error(ErrorKind::NotFound)), Failure::Usage(_)));
-        }
-        let there: PortSpec = "xdp:lo".parse().expect("a port");
-        let refused = unopened(&there)(error(ErrorKind::Unsupported));
-        assert!(matches!(refused, Failure::Usage(_)), "{refused:?}");
     }
 }

@@ -5,7 +5,7 @@
 //! Three trials on one open port:
 //!
 //! ```
-//! use mpps::{Plan, session};
+//! use mpps::{FromArgs, Plan, session};
 //!
 //! let line = "sendrecv loop:loss=1% --src 10.0.0.1 --dest 10.0.0.2:9000 --duration 50ms --settle 20ms";
 //! let plan = Plan::from_args(line.split(' '))?;
@@ -24,31 +24,44 @@
 
 #![forbid(unsafe_code)]
 
+mod author;
 mod cli;
 mod commands;
 mod fail;
-mod paths;
-mod plan;
-mod privilege;
-mod profile;
-mod record;
-mod run;
-mod sample;
 
+pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_until};
 pub use mpps_stats::{
     Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
 };
 pub use mpps_stats::{Started, Summary, Wants, Workload};
-pub use run::{Error, Plan, Session, run, run_until, session, session_until};
 
+use mpps_run::privilege;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// A plan made from the words of a command line.
+pub trait FromArgs: Sized {
+    /// From the words of a command line, without the program's name: `["sendrecv", "loop:", …]`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for what the command line would refuse.
+    fn from_args<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, Error>;
+}
+
+impl FromArgs for Plan {
+    fn from_args<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Self, Error> {
+        let words = std::iter::once("mpps".into()).chain(words.into_iter().map(Into::into));
+        let cli = cli::Cli::of(words).map_err(|e| Error::Usage(fail::argument_line(&e)))?;
+        Self::of_request(cli.command.into_run()?.run)
+    }
+}
 
 /// The program: reads the command line, does what it asks for, and gives the exit code. 0: done and valid; 1: failed;
 /// 2: wrong arguments; 3: done, but the trial is not valid.
 #[doc(hidden)]
 pub fn program() -> ExitCode {
     if let Err(failure) = privilege::begin() {
-        return failure.report();
+        return fail::report(&failure);
     }
     // A program with file capabilities does not use them to look into other processes.
     if !privilege::lent() {
@@ -63,7 +76,7 @@ pub fn program() -> ExitCode {
         .flatten()
     {
         let printed = fail::print_words(|out| out.write_all(text.as_bytes()));
-        return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+        return printed.map_or_else(|failure| fail::report(&failure), |()| ExitCode::SUCCESS);
     }
     let ended = match cli::Cli::of_program() {
         Ok(cli) => commands::run(cli.command),
@@ -71,6 +84,9 @@ pub fn program() -> ExitCode {
     };
     ended.unwrap_or_else(|failure| {
         commands::failed_in_files(&failure);
-        failure.report()
+        fail::report(&failure)
     })
 }
+
+#[cfg(test)]
+mod plan_tests;

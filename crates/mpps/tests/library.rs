@@ -1,6 +1,6 @@
 //! The library as another program uses it, on a path that needs no device.
 
-use mpps::{Error, Event, Plan, Sink, run, session};
+use mpps::{Error, Event, FromArgs, Plan, Sink, run, session};
 use std::sync::{Arc, Mutex};
 
 const LINE: &str = "sendrecv loop: --src 10.0.0.1 --dest 10.0.0.2:9000 --rate 10kpps --duration 30ms --settle 100ms \

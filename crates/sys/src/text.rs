@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
@@ -30,6 +31,34 @@ pub fn byte_order_mark(bytes: &[u8]) -> Option<&'static str> {
         [0xfe, 0xff, ..] => Some("the byte order mark of UTF-16 (FE FF)"),
         _ => None,
     }
+}
+
+/// Returns the reason why a text is not JSON, in one line: a byte order mark, a decimal comma or a semicolon by name, else
+/// the parser's words, `said`. The parser stopped at line and column `at`, counted from 1; `ended`: the text was cut off.
+pub fn not_json(bytes: &[u8], at: (usize, usize), ended: bool, said: &dyn Display) -> String {
+    if let Some(mark) = byte_order_mark(bytes) {
+        return format!("no JSON: it begins with {mark}: want UTF-8 without one");
+    }
+    let (line, column) = at;
+    let text = bytes.split(|byte| *byte == b'\n').nth(line.saturating_sub(1));
+    // A text that was cut off may end anywhere.
+    match text.filter(|_| !ended).and_then(|text| habit(text, column)) {
+        Some(habit) => format!("no JSON: {habit} at line {line} column {column}"),
+        None => format!("no JSON: {said}"),
+    }
+}
+
+/// Names the mark at which the parser stopped in a line, if it is one; columns count from 1.
+fn habit(line: &[u8], column: usize) -> Option<&'static str> {
+    let at = column.checked_sub(1)?;
+    if line.get(at) == Some(&b';') {
+        return Some("a semicolon: want a comma");
+    }
+    // The parser takes the comma for the end of a value, and stops at the digit after the comma.
+    let comma = line.get(..at)?.iter().rposition(|byte| *byte == b',')?;
+    let digit = |at: Option<usize>| at.and_then(|at| line.get(at)).is_some_and(u8::is_ascii_digit);
+    let decimal = digit(comma.checked_sub(1)) && digit(Some(comma + 1)) && at - comma <= 2;
+    decimal.then_some("a decimal comma: want a point")
 }
 
 /// Says so if a number in a text has a comma in it; else nothing.

@@ -4,12 +4,12 @@
 use super::Cli;
 use super::near::nearest;
 use super::serve;
+use crate::author::{Author, leads_away};
 use crate::fail::{Result as Checked, argument_line, usage};
-use crate::plan::author::{Author, leads_away};
-use crate::privilege::as_user;
-use crate::sample::SamplePcap;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
+use mpps_run::privilege::as_user;
+use mpps_run::sample::SamplePcap;
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

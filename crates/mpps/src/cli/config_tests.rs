@@ -219,7 +219,11 @@ fn somebody_elses_file_names_no_file_outside_of_this_folder() {
 fn a_plan_is_the_same_from_a_file_and_typed() {
     let text = "rate = \"5kpps\"\nduration = \"2s\"\nsettle = \"10ms\"\nframe-size = 128\nbusy-poll = true\n";
     let (_file, path) = file(text);
-    let plan = |words: Vec<OsString>| crate::Plan::from_args(words).expect("right").to_json();
+    let plan = |words: Vec<OsString>| {
+        <crate::Plan as crate::FromArgs>::from_args(words)
+            .expect("right")
+            .to_json()
+    };
     let line = "sendrecv loop: --rate 5kpps --duration 2s --settle 10ms --frame-size 128 --busy-poll";
     let typed = plan(line.split(' ').map(OsString::from).collect());
     let filed = plan(vec!["sendrecv".into(), "loop:".into(), "--config".into(), path]);

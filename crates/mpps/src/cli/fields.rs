@@ -2,12 +2,12 @@
 
 use super::help::place;
 use super::rate::RateParser;
-use crate::paths;
-use crate::plan::fields::{FIELDS, Field, Kind};
-use crate::plan::json::port;
-use crate::plan::model::{Plan, Workload};
 use clap::builder::{PathBufValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use mpps_plan::fields::{FIELDS, Field, Kind};
+use mpps_plan::json::port;
+use mpps_plan::{Plan, Workload};
+use mpps_run::paths;
 use std::path::PathBuf;
 
 const FAR_HELP: &str = "Port to receive at, where packets are not sent back: what forwards them is between the two \

@@ -1,9 +1,9 @@
 //! The arguments that say what is kept of what the lanes did.
 
-use crate::plan::run::Trace;
-use crate::plan::values::capture;
-use crate::plan::values::keep::{Triggers, Window, triggers, window};
 use clap::Args;
+use mpps_plan::values::capture;
+use mpps_plan::values::keep::{Triggers, Window, triggers, window};
+use mpps_run::Trace;
 use std::path::PathBuf;
 
 /// The flight recorder.

@@ -1,8 +1,8 @@
 //! `--lab`: a port that is the name of a path stands for that path's port in a lab.
 
-use crate::paths;
 use clap::{Arg, Command};
 use mpps_host::lab::{Host, INTERFACE};
+use mpps_run::paths;
 use std::ffi::OsString;
 
 /// The option.

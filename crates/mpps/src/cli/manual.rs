@@ -1,10 +1,10 @@
 //! The arguments of `man` and `completions`: what packages install beside the program, made from the same definitions.
 
 use super::{Cli, Metric, values};
-use crate::paths;
-use crate::plan::values::forward::{Mode, Take};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
+use mpps_plan::values::forward::{Mode, Take};
+use mpps_run::paths;
 use std::path::PathBuf;
 
 /// `man`.

@@ -35,14 +35,14 @@ pub(crate) use serve::{Listen, Serve};
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
 
-pub(crate) use crate::plan::values;
-pub(crate) use crate::plan::values::rate::RateText;
+pub(crate) use mpps_plan::values;
+pub(crate) use mpps_plan::values::rate::RateText;
 
-use crate::paths;
-use crate::plan::{self, model::Workload};
 use clap::parser::ValueSource;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
+use mpps_plan::Workload;
 use mpps_report::Colour;
+use mpps_run::paths;
 use std::ffi::OsString;
 use traffic::only_sends;
 
@@ -93,11 +93,7 @@ impl Cli {
             if let Some((name, given)) = matches.subcommand()
                 && let Some(plan) = fields::plan_of(name, given)?
             {
-                run.run = plan::run::Run {
-                    complete: plan.clone(),
-                    plan,
-                    beside: run.tell.beside(),
-                };
+                run.run = mpps_run::Run::as_given(plan, run.tell.beside());
             }
         }
         if let (Some(method), Some((_, given))) = (cli.command.method_mut(), matches.subcommand()) {

@@ -1,9 +1,9 @@
 //! Rates on the command line.
 
-use crate::plan::values::rate::RateText;
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
+use mpps_plan::values::rate::RateText;
 use std::ffi::OsStr;
 
 /// Reads the option's value, and tells what is wrong with it in the words in which the plan does.

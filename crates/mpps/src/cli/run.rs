@@ -3,11 +3,11 @@
 use super::fields::PlanArgs;
 use super::values;
 use super::{Keep, Serve};
-use crate::plan::model::{Plan, Workload};
-use crate::plan::run::{Beside, Run};
-use crate::sample::SamplePcap;
 use clap::Args;
+use mpps_plan::{Plan, Workload};
 use mpps_report::Expect;
+use mpps_run::sample::SamplePcap;
+use mpps_run::{Beside, Run};
 use std::path::PathBuf;
 
 /// Arguments of every run: the plan, and the destinations of results.
@@ -90,7 +90,7 @@ pub(crate) struct Tell {
     pub(crate) keep: Keep,
     /// Sample where the lanes are, HZ times a second of their running, 1 to 20000 (997 costs 1 to 2 %), with the names
     /// of functions, for --flame or --folded
-    #[arg(long, value_name = "HZ", value_parser = values::hz, allow_hyphen_values = true)]
+    #[arg(long, value_name = "HZ", value_parser = hz, allow_hyphen_values = true)]
     pub(crate) profile: Option<u32>,
     /// Draw the samples as a flame graph (SVG) into FILE ('-': standard output)
     #[arg(long, value_name = "FILE", requires = "profile")]
@@ -160,4 +160,9 @@ pub(crate) struct Again {
     /// Print the plan, with every default filled in, and exit
     #[arg(long)]
     pub(crate) print_plan: bool,
+}
+
+/// Parses a number of samples per second.
+fn hz(text: &str) -> values::Parsed<u32> {
+    values::whole(text, mpps_profile::HZ)
 }

@@ -1,6 +1,6 @@
 //! Texts of `--version`.
 
-use crate::paths::{all_names, dpdk_version};
+use mpps_run::paths::{all_names, dpdk_version};
 use std::sync::OnceLock;
 
 /// Version and commit, in one line: `0.1.0 (3a713a7c2f10)`; `-dirty` where the sources differed from the commit.

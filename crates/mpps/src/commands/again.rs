@@ -1,11 +1,11 @@
 //! `run`: the run of a plan.
 
+use crate::author::Author;
 use crate::cli::{Again, Command, RunArgs};
 use crate::fail::{Failure, Result, failed, print, usage};
-use crate::plan::author::Author;
-use crate::plan::json::{in_fields, object, schema};
-use crate::plan::model::Plan;
-use crate::privilege::as_user;
+use mpps_plan::Plan;
+use mpps_plan::json::{in_fields, object, schema};
+use mpps_run::privilege::as_user;
 use mpps_sys::text::of_bytes;
 use std::fs::File;
 use std::io::Read;

@@ -1,15 +1,15 @@
 //! `doctor`.
 
-use super::output::unwritable;
 use crate::cli::Doctor;
+use crate::fail::unwritable;
 use crate::fail::{Result, failed, print, print_words, usage};
-use crate::paths::{all_names, dpdk_version, drives_interface};
-use crate::privilege::as_user;
 use mpps_host::doctor::{Options, draw, examine};
 use mpps_host::isolate::Tree;
 use mpps_io::PortSpec;
 use mpps_netdev::NetDev;
 use mpps_report::{Colour, JsonTarget, columns_of};
+use mpps_run::paths::{all_names, dpdk_version, drives_interface};
+use mpps_run::privilege::as_user;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 
 use crate::cli::version;
 use crate::fail::{Failure, Result, failed, usage};
-use crate::privilege::Clerk;
+use mpps_run::privilege::Clerk;
 use mpps_sys::private;
 use rustix::fs::OFlags;
 use serde_json::{Value, json};

@@ -1,22 +1,20 @@
 //! One module a command: a validated plan, run.
 
 mod again;
-mod capture;
 mod compare;
 mod demo;
 mod doctor;
 mod elsewhere;
 mod folder;
-mod forward;
 mod in_lab;
 mod isolate;
 mod lab;
-mod listen;
 mod manual;
 mod method;
 mod ndr;
 mod output;
 mod overload;
+mod privileges;
 mod rfc2544;
 mod run_folder;
 mod serving;
@@ -24,28 +22,22 @@ mod state_files;
 mod steps;
 mod trace;
 mod trace_peer;
-mod traffic;
+mod workload;
 
 pub(crate) use compare::end_with_parent;
 pub(crate) use state_files::{begin_in_files, failed_in_files};
 
-use crate::cli::{Command, RunArgs, Tell, TraceAction};
-use crate::fail::{Result, print_words, say, usage};
-use crate::paths;
-use crate::plan;
-use crate::plan::model::Workload;
-use crate::plan::run::Run;
-use crate::privilege::{self, as_user};
-use crate::run::Host;
+use crate::cli::{Command, TraceAction};
+use crate::fail::{Result, print_words, say, unwritable, usage};
 use mpps_report::ReportError;
-use mpps_stats::Summary;
-use output::Output;
+use mpps_run::paths;
+use mpps_run::privilege::{self, as_user};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Runs the command.
 pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
-    privilege::check(&command)?;
+    privileges::check(&command)?;
     if command.run_mut().is_some() {
         begin_in_files();
     }
@@ -79,10 +71,10 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         return in_lab::run(traffic);
     }
     match command {
-        Command::Sendrecv(args) | Command::Send(args) => traffic::run(args.args),
-        Command::Drop(args) | Command::Reflect(args) => listen::run(args),
-        Command::Forward(args) => forward::run(args),
-        Command::Capture(args) => capture::run(args),
+        Command::Sendrecv(args) | Command::Send(args) => workload::run(args.args),
+        Command::Drop(args) | Command::Reflect(args) | Command::Forward(args) | Command::Capture(args) => {
+            workload::run(args)
+        }
         Command::Ndr(args) => ndr::run(&args),
         Command::Rfc2544(args) => rfc2544::run(&args),
         Command::Overload(args) => overload::run(&args),
@@ -131,32 +123,9 @@ fn written(
         _ => false,
     };
     as_user(|| match make() {
-        Err(e) if unopened(&e) => Err(output::unwritable("-o", &e)),
+        Err(e) if unopened(&e) => Err(unwritable("-o", &e)),
         Err(e) if misread(&e) => Err(usage(e)),
         other => Ok(other?),
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Runs a measurement on behalf of another program.
-pub(crate) fn measure(run: Run, host: &Host<'_>) -> Result<(Summary, Output)> {
-    let mut args = RunArgs::of(run.plan, Tell::default(), false);
-    match args.run.plan.workload {
-        Workload::Sendrecv | Workload::Send => {
-            let draft = plan::traffic::Draft::new(args.run.clone())?;
-            args.run.clone_from(&draft.args);
-            traffic::measure(&args, &draft, host)
-        }
-        Workload::Drop | Workload::Reflect => listen::measure(args, host),
-        Workload::Forward => {
-            let draft = plan::forward::Draft::new(args.run.clone())?;
-            args.run.clone_from(&draft.args);
-            forward::measure(&args, &draft, host)
-        }
-        Workload::Capture => {
-            let draft = plan::capture::Draft::new(args.run.clone())?;
-            args.run.clone_from(&draft.args);
-            capture::measure(&args, &draft, host)
-        }
-    }
 }

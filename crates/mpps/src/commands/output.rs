@@ -3,43 +3,96 @@
 use super::run_folder::{self as folder, Sources};
 use super::serving::{Serving, Shown};
 use super::state_files::{last_line, lines_are_open, state_is_told};
+use super::steps;
 use crate::cli::{RunArgs, read_by_program, recorded_command};
-use crate::fail::{Failure, Result, failed, say, tell_at_end, usage};
-use crate::plan::model::Plan;
-use crate::privilege::{Clerk, caller};
-use crate::profile::{self, Picture};
-use crate::record::{self, Rows, RowsSink};
-use crate::run::{Host, with_result};
-use crate::sample::Sampling;
+use crate::fail::{Result, failed, say, tell_at_end, unwritable, usage};
+use mpps_plan::Plan;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
     LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
     print_summary, write_trace,
 };
+use mpps_run::host::{Opens, Steps};
+use mpps_run::paths::{Checked, Rules, Work};
+use mpps_run::privilege::Clerk;
+use mpps_run::profile::{self, Picture};
+use mpps_run::record::{self, Rows, RowsSink};
+use mpps_run::sample::Sampling;
 use mpps_stats::{Event, Sink, Summary};
 use mpps_sys::sched;
 use mpps_sys::stdio::stdout_is_closed;
 use mpps_sys::text::Spoken;
 use serde_json::{Map, Value};
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sinks of one run, and what comes of them.
-pub(crate) struct Output {
-    pub(crate) sinks: Vec<Box<dyn Sink>>,
+/// The program as the caller of a run.
+pub(super) struct Program<'a> {
+    args: &'a RunArgs,
+    output: RefCell<Option<Output>>,
+}
+
+impl<'a> Program<'a> {
+    pub(super) fn new(args: &'a RunArgs) -> Self {
+        Self {
+            args,
+            output: RefCell::new(None),
+        }
+    }
+
+    /// Returns the files and views of a run that took place.
+    pub(super) fn into_output(self) -> Result<Output> {
+        self.output
+            .into_inner()
+            .ok_or_else(|| failed("the ports were not opened"))
+    }
+}
+
+impl Steps for Program<'_> {
+    fn prepare(&self, ports: &[&Checked], rules: &Rules, work: Work) -> Result<()> {
+        steps::prepare(self.args, ports, rules, work)
+    }
+
+    fn open(&self, opens: Opens<'_>) -> Result<Vec<Box<dyn Sink>>> {
+        let of_method = |expect: &Expect| Some((expect.clone(), expect.found()?));
+        if let Some((expect, found)) = self.args.tell.expect.iter().find_map(of_method) {
+            return Err(usage(format!(
+                "--expect '{expect}': a run finds no {}: want a method (ndr, rfc2544, overload), or a demand on loss, \
+                 received, p99 and the like",
+                found.name()
+            )));
+        }
+        let Opens { remark, ready, .. } = &opens;
+        let (remark, ready) = (remark.clone(), ready.clone());
+        let (sinks, output) = Output::open(self.args, opens)?;
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(sinks)];
+        if !output.quiet {
+            remark.iter().for_each(|line| say!("{line}"));
+            // The sender may now start.
+            sinks.extend(ready.map(|line| Box::new(AtBegin(move || say!("{line}"))) as Box<dyn Sink>));
+        }
+        *self.output.borrow_mut() = Some(output);
+        Ok(sinks)
+    }
+
+    fn on_writer(&self, what: Box<dyn FnOnce() + Send>) -> Result<()> {
+        match &*self.output.borrow() {
+            Some(output) => output.clerk.does(what),
+            None => Err(failed("no file is open")),
+        }
+    }
+}
+
+/// Files and views of one run.
+pub(super) struct Output {
     /// The run, as the summary holds it.
     plan: Plan,
     /// Nothing is printed.
     quiet: bool,
-    /// The program's own.
-    own: Option<Own>,
-}
-
-/// The program's own part, beside the sinks.
-struct Own {
     /// Notes on the files that are written.
     boards: Vec<Notes>,
     json: Option<JsonWritten>,
@@ -94,128 +147,13 @@ impl Form {
     }
 }
 
-/// Kind of a run, as far as it decides which files are written.
-#[derive(Clone, Copy, Debug)]
-struct Kind {
-    /// Each way has files of its own, too.
-    both_ways: bool,
-    /// Lanes move the packets, not the kernel.
-    lanes: bool,
-}
-
-impl Default for Kind {
-    fn default() -> Self {
-        Self {
-            both_ways: false,
-            lanes: true,
-        }
-    }
-}
-
 impl Output {
-    /// Opens the files that the user of the program asked for; another program has its own sinks.
-    pub(crate) fn open(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(args, host, None, Kind::default())
-    }
-
-    /// Opens the files as [`Output::open`] does, for a run in the kernel, without lanes to report on.
-    pub(crate) fn open_in_kernel(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(
-            args,
-            host,
-            None,
-            Kind {
-                lanes: false,
-                ..Kind::default()
-            },
-        )
-    }
-
-    /// Opens the files as [`Output::open`] does, and for each of two ways files of its own, beside those of both.
-    pub(crate) fn open_both_ways(args: &RunArgs, host: &Host<'_>) -> Result<Self> {
-        Self::open_all(
-            args,
-            host,
-            None,
-            Kind {
-                both_ways: true,
-                ..Kind::default()
-            },
-        )
-    }
-
-    /// Opens the files as [`Output::open`] does, beside a file of the workload's own: its option, its path and the
-    /// notes on it.
-    pub(crate) fn open_beside(
-        args: &RunArgs,
-        host: &Host<'_>,
-        file: Option<(&'static str, &Path, Notes)>,
-    ) -> Result<Self> {
-        Self::open_all(args, host, file, Kind::default())
-    }
-
-    fn open_all(
-        args: &RunArgs,
-        host: &Host<'_>,
-        file: Option<(&'static str, &Path, Notes)>,
-        kind: Kind,
-    ) -> Result<Self> {
-        let (sinks, own) = match host.sinks() {
-            Some(sinks) => (sinks, None),
-            None => {
-                let of_method = |expect: &Expect| Some((expect.clone(), expect.found()?));
-                if let Some((expect, found)) = args.tell.expect.iter().find_map(of_method) {
-                    return Err(usage(format!(
-                        "--expect '{expect}': a run finds no {}: want a method (ndr, rfc2544, overload), or a demand \
-                         on loss, received, p99 and the like",
-                        found.name()
-                    )));
-                }
-                Own::open(args, file, kind).map(|(sinks, own)| (vec![Box::new(sinks) as Box<dyn Sink>], Some(own)))?
-            }
-        };
-        Ok(Self {
-            sinks,
-            plan: args.run.complete.clone(),
-            quiet: own.is_none() || args.tell.quiet,
-            own,
-        })
-    }
-
-    /// Runs `what` on the thread that writes the user's files, if there is one; otherwise on this thread.
-    pub(crate) fn does<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        match &self.own {
-            Some(own) => own.clerk.does(what),
-            None => Ok(what()),
-        }
-    }
-
-    /// Prints a line before the run begins.
-    pub(crate) fn remark(&self, line: &str) {
-        if !self.quiet {
-            say!("{line}");
-        }
-    }
-
-    /// Prints `line` at the start, when every lane receives: the sender may now start.
-    pub(crate) fn when_ready(&mut self, line: String) {
-        if !self.quiet {
-            self.sinks.push(Box::new(AtBegin(move || say!("{line}"))));
-        }
-    }
-
-    /// Ends the stream of events with the result.
-    pub(crate) fn end(mut self, summary: Summary) -> (Summary, Self) {
-        let summary = with_result(summary, &self.plan, &mut self.sinks);
-        (summary, self)
-    }
-
     /// Prints the result, ends the stream of events with it, and gives the exit code that goes with it.
-    pub(crate) fn finish(mut self, mut summary: Summary) -> Result<ExitCode> {
-        let sample = self.own.as_mut().and_then(|own| own.sample.take());
+    pub(super) fn finish(mut self, mut summary: Summary, mut sinks: Vec<Box<dyn Sink>>) -> Result<ExitCode> {
+        let sample = self.sample.take();
         let unsampled = sample.and_then(|sample| sample.end(&mut summary));
         // The terminal is the user's again, whatever comes.
-        if let Some(serving) = self.own.as_ref().and_then(|own| own.serving.as_ref()) {
+        if let Some(serving) = &self.serving {
             serving.leave_screen();
         }
         // Millions of records: there is no second copy of them.
@@ -235,12 +173,9 @@ impl Output {
         };
         let (profiled, watched) = (profile::finish(), record::finish());
         let valid = summary.valid;
-        let Some(own) = self.own else {
-            return Ok(code(valid, true));
-        };
         // Sinks take the rows' lock when they hear of the end: it is given back before.
         let (summary, recording) = {
-            let rows = own.rows.lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = record::with_threads(kept.unwrap_or_default(), &summary, watched.as_ref());
             let causes = record::causes(&summary, &kept.lanes, watched.as_ref(), &rows);
             let mut summary = Summary { causes, ..summary };
@@ -249,18 +184,21 @@ impl Output {
                 watched.map(|watched| record::recording(&summary, kept, watched, &rows, profiled.as_ref(), lack));
             (summary, recording)
         };
-        let expectations: Vec<_> = own.expect.iter().map(|expect| expect.judge(&summary)).collect();
+        let expectations: Vec<_> = self.expect.iter().map(|expect| expect.judge(&summary)).collect();
         let met = expectations.iter().all(|of| of.met);
         let summary = Summary {
             expectations,
             ..summary
         };
-        let unprinted = own.print(&summary, self.quiet);
+        let unprinted = self.print(&summary);
         let command = summary.command.join(" ");
         // The measured numbers come first. A file that can't be written takes no other with it.
         let mut unwritten: Vec<ReportError> = Vec::from_iter(unprinted);
-        let (mut sinks, summary) = (self.sinks, Arc::new(summary));
-        let (last, forms): (Vec<_>, Vec<_>) = own.forms.into_iter().partition(|(form, _)| matches!(form, Form::Junit));
+        let summary = Arc::new(summary);
+        let (last, forms): (Vec<_>, Vec<_>) = self
+            .forms
+            .into_iter()
+            .partition(|(form, _)| matches!(form, Form::Junit));
         let of = Arc::clone(&summary);
         let ended = move || {
             sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&of)));
@@ -268,35 +206,35 @@ impl Output {
             last_line(&of);
             unwritten
         };
-        unwritten.extend(own.clerk.does(ended)?);
-        if let (Some(target), Some(recording)) = (own.trace, recording) {
-            unwritten.extend(own.clerk.does(move || write_trace(&target, &recording).err())?);
+        unwritten.extend(self.clerk.does(ended)?);
+        if let (Some(target), Some(recording)) = (self.trace, recording) {
+            unwritten.extend(self.clerk.does(move || write_trace(&target, &recording).err())?);
         }
         if let Some(profiled) = profiled {
             profiled.told(self.quiet).iter().for_each(|line| tell_at_end(line));
-            let pictures = own.pictures;
+            let pictures = self.pictures;
             let write = move || {
                 let files = pictures.iter();
                 let written = files.map(|(picture, target)| target.write_text(&picture.of(&profiled, &command)));
                 written.filter_map(|written| written.err()).collect::<Vec<_>>()
             };
-            unwritten.extend(own.clerk.does(write)?);
+            unwritten.extend(self.clerk.does(write)?);
         }
-        if let Some(json) = own.json {
+        if let Some(json) = self.json {
             if json.overtaken() {
                 tell_at_end("json: another program has written this file since the run began: it is replaced");
             }
             unwritten.extend(json.written().err());
         }
-        unwritten.extend(own.serving.and_then(Serving::finish));
-        let incomplete = own.boards.iter().flat_map(Notes::unwritten);
+        unwritten.extend(self.serving.and_then(Serving::finish));
+        let incomplete = self.boards.iter().flat_map(Notes::unwritten);
         let incomplete = incomplete.chain(unsampled);
         let mut unwritten: Vec<_> = incomplete
             .chain(unwritten.into_iter().map(|error| error.to_string()))
             .collect();
         // A form that is read as a state lists the errors of every other file.
         let known = unwritten.clone();
-        let state = own.clerk.does(move || write_forms(&last, &summary, &known))?;
+        let state = self.clerk.does(move || write_forms(&last, &summary, &known))?;
         state_is_told();
         unwritten.extend(state.into_iter().map(|error| error.to_string()));
         let mut unwritten = unwritten.into_iter();
@@ -329,12 +267,13 @@ fn code(valid: bool, met: bool) -> ExitCode {
     }
 }
 
-impl Own {
-    fn open(args: &RunArgs, own: Option<(&'static str, &Path, Notes)>, kind: Kind) -> Result<(Sinks, Self)> {
+impl Output {
+    fn open(args: &RunArgs, opens: Opens<'_>) -> Result<(Sinks, Self)> {
+        let own = opens.file;
         let mut args = args.clone();
-        args.tell = folder::placed(&args, kind.lanes);
+        args.tell = folder::placed(&args, opens.lanes);
         let args = &args;
-        let of_ways = if kind.both_ways {
+        let of_ways = if opens.both_ways {
             files_of_ways(args)
         } else {
             Vec::new()
@@ -437,7 +376,9 @@ impl Own {
         if let Some(made) = made {
             sinks.add(made);
         }
-        let own = Self {
+        let output = Self {
+            plan: all.run.complete,
+            quiet: all.tell.quiet,
             boards,
             json,
             trace,
@@ -452,13 +393,13 @@ impl Own {
             clerk,
             _beside_lanes: beside_lanes,
         };
-        Ok((sinks, own))
+        Ok((sinks, output))
     }
 
-    /// Prints the summary; with `quiet`, only notes that are printed nowhere else. A summary that standard output does
+    /// Prints the summary; if quiet, only notes that are printed nowhere else. A summary that standard output does
     /// not take goes to standard error; the reason is returned.
-    fn print(&self, summary: &Summary, quiet: bool) -> Option<ReportError> {
-        if quiet {
+    fn print(&self, summary: &Summary) -> Option<ReportError> {
+        if self.quiet {
             // Files that could not be written are reported last, with the exit code.
             let unwritten: Vec<_> = self.boards.iter().flat_map(Notes::unwritten).collect();
             let notes = self.boards.iter().flat_map(Notes::all);
@@ -622,31 +563,4 @@ fn pictures_of(args: &RunArgs) -> Result<Vec<(Picture, JsonTarget)>> {
         }
     }
     Ok(targets)
-}
-
-/// A file that can't be written.
-pub(super) fn unwritable(option: &str, error: &ReportError) -> Failure {
-    let denied =
-        matches!(error, ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
-    let number = match error {
-        ReportError::Io { source, .. } => source.raw_os_error(),
-        _ => None,
-    };
-    if number == Some(rustix::io::Errno::MFILE.raw_os_error()) {
-        return failed(format!(
-            "{option}: {error}: want a higher limit of open files (ulimit -n)"
-        ));
-    }
-    // Somebody else may have put the file there: the error already says what is wanted instead.
-    let told = error.to_string();
-    if told.contains(": want ") {
-        return usage(format!("{option}: {told}"));
-    }
-    let user = caller().filter(|_| denied);
-    let whose = user.map_or_else(String::new, |user| {
-        format!(" by user {}, who called sudo (--keep-privileges: by root)", user.uid())
-    });
-    usage(format!(
-        "{option}: {error}: want a file that can be written{whose}, and that no other run writes"
-    ))
 }

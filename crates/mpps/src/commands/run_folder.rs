@@ -2,7 +2,7 @@
 
 use crate::cli::{RunArgs, Tell};
 use crate::fail::{Result, usage};
-use crate::plan::model::Workload;
+use mpps_plan::Workload;
 use mpps_stats::{Event, Sink, Wants};
 use mpps_sys::private::{self, NewFolder};
 use std::ffi::OsString;

@@ -6,13 +6,13 @@
 
 use crate::cli::{Listen, RunArgs};
 use crate::commands::elsewhere::way_in;
-use crate::commands::output::unwritable;
+use crate::fail::unwritable;
 use crate::fail::{Result, failed, printable, say, to_stderr, usage};
-use crate::paths::Checked;
-use crate::privilege::{Clerk, caller};
 use mpps_netdev::{NetDev, owner};
 use mpps_report::document::Document;
 use mpps_report::{Colour, LiveStyle, Notes, ReportError, whole_terminal};
+use mpps_run::paths::Checked;
+use mpps_run::privilege::{Clerk, caller};
 use mpps_serve::{
     About, Board, Goal, HostName, LIMITS, Listener, MetricsSite, PageSite, PromFile, SMALLEST, Screen, Server,
 };

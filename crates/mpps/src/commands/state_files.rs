@@ -1,11 +1,11 @@
 //! The files of a run when the program fails. `--junit` and `--prom` are read as the state of the newest run, so they
 //! never hold the result of an earlier one.
 
-use super::output::unwritable;
 use crate::cli::{Word, values_of_program, words_of_program};
+use crate::fail::unwritable;
 use crate::fail::{Failure, Result, tell_at_end};
-use crate::privilege::{as_user, lent};
 use mpps_report::{JsonLines, JsonTarget, ReportError, junit_without_result};
+use mpps_run::privilege::{as_user, lent};
 use mpps_serve::{About, PromFile};
 use mpps_stats::Summary;
 use serde_json::Map;
@@ -192,7 +192,7 @@ fn command() -> String {
 /// The last of the run's JSON Lines says why it fails. Where the run has not opened them yet they are only that, in the
 /// file that the command line names.
 fn failed_in_lines(failure: &Failure, values: &[Word]) {
-    let (message, exit_code) = (failure.line().to_owned(), failure.code());
+    let (message, exit_code) = (failure.line().to_owned(), crate::fail::code(failure));
     let told = match lines() {
         Lines::Ended => return,
         Lines::Open(lines) => lines.failed(&message, exit_code),

@@ -3,11 +3,11 @@
 use super::serving;
 use crate::cli::RunArgs;
 use crate::fail::{Result, print, to_stderr, usage};
-use crate::paths::{Checked, Rules, Work};
-use crate::plan::model::Plan;
-use crate::privilege;
-use crate::profile;
-use crate::record;
+use mpps_plan::Plan;
+use mpps_run::paths::{Checked, Rules, Work};
+use mpps_run::privilege;
+use mpps_run::profile;
+use mpps_run::record;
 use mpps_sys::signal::{self, CpuLimit};
 use std::process::ExitCode;
 

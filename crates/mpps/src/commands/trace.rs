@@ -1,12 +1,12 @@
 //! `trace`: what a run has kept, read again.
 
-use super::output::unwritable;
 use crate::cli::{Show, Trace};
+use crate::fail::unwritable;
 use crate::fail::{Result, failed, print_words, usage};
-use crate::privilege::as_user;
-use crate::profile::{Picture, Samples};
 use clap::ValueEnum;
 use mpps_report::{JsonTarget, ReportError, read_trace, same_file, write_ctf};
+use mpps_run::privilege::as_user;
+use mpps_run::profile::{Picture, Samples};
 use mpps_sys::text::Spoken;
 use mpps_trace::{Cause, Recording, Subject, count, over_time, table, time, tree};
 use std::io::{self, Write};

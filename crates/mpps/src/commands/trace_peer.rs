@@ -8,10 +8,10 @@ use crate::cli::Peer as Args;
 use crate::commands::compare::of_this_process;
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed, say, usage};
-use crate::paths;
-use crate::privilege::as_user;
 use mpps_host::left::{in_reach_of_others, is_of_a_running_peer, peer_places, remove_of_peers};
 use mpps_report::{JsonTarget, same_file, write_trace};
+use mpps_run::paths;
+use mpps_run::privilege::as_user;
 use mpps_sys::{clock, private, probe, signal};
 use mpps_trace::Recording;
 use mpps_trace::peer::{FILE, HEADER, Peer, PeerError, header, used};
@@ -96,7 +96,7 @@ fn targets(args: &Args) -> Result<(Option<JsonTarget>, Option<JsonTarget>)> {
     }
     let prepared = |option: &'static str, path: Option<&Path>| {
         let target = path.map(JsonTarget::prepare).transpose();
-        target.map_err(|e| super::output::unwritable(option, &e))
+        target.map_err(|e| crate::fail::unwritable(option, &e))
     };
     as_user(|| Ok((prepared("--json", json)?, prepared("--trace", trace)?)))
 }

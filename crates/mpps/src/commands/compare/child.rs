@@ -2,7 +2,7 @@
 
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
-use crate::privilege::{aside, shed};
+use mpps_run::privilege::{aside, shed};
 use mpps_sys::signal;
 use mpps_sys::thread::explained;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

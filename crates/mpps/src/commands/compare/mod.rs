@@ -382,12 +382,12 @@ fn say(
         }
     })?;
     let mut code = match (ended, &why) {
-        (Ended::Failed(failure), _) => failure.code(),
+        (Ended::Failed(failure), _) => crate::fail::code(failure),
         (_, Some(_)) => 3,
         (_, None) => 0,
     };
     if let Ended::Failed(failure) = ended {
-        let _ = failure.report();
+        let _ = crate::fail::report(failure);
     }
     if let Some(record) = record {
         if let Some(broken) = &record.broken {

@@ -1,15 +1,17 @@
 //! The operands: runs, plans, and results of earlier runs.
 
 use super::searches;
+use crate::FromArgs;
+use crate::author::Author;
 use crate::cli::{Cli, Command};
 use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
-use crate::plan::author::Author;
-use crate::plan::json::object;
-use crate::plan::model::{self, Plain};
-use crate::plan::traffic::{Draft, sizes};
-use crate::privilege::as_user;
-use crate::run::Plan;
+use mpps_plan::json::object;
+use mpps_plan::{self, Plain};
+use mpps_run::Plan;
+use mpps_run::draft::traffic::{Draft, sizes};
+use mpps_run::privilege::as_user;
+use mpps_run::request::open_default_ports;
 use mpps_sys::text::of_bytes;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -140,7 +142,8 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         if json.get("mpps_plan").is_some() && single {
             let plan = object(&content).map_err(|line| wrong(&line))?;
             author.check(&plan).map_err(|failure| failure.of(&at))?;
-            let plan = model::Plan::of_object(&plan).map_err(|line| wrong(&line))?;
+            let mut plan = mpps_plan::Plan::of_object(&plan).map_err(|line| wrong(&line))?;
+            open_default_ports(&mut plan);
             let variant = variant(name, text, plan.words()).map_err(|failure| failure.of(&at))?;
             return Ok(One::Run(Box::new(variant)));
         }

@@ -3,7 +3,7 @@
 use super::trial::Trial;
 use crate::commands::folder::{self, FILE, Folder, NO_RECORD, whole_lines};
 use crate::fail::{Result, usage};
-use crate::privilege::Clerk;
+use mpps_run::privilege::Clerk;
 use serde_json::Value;
 use std::path::Path;
 

@@ -14,12 +14,12 @@ mod throughput;
 
 use crate::cli::Demo;
 use crate::fail::{Failure, Result, failed, usage};
-use crate::paths::shown;
-use crate::privilege::as_user;
 use child::{Reflector, interrupted, measure, show};
 use figures::{Figures, Runs, half, rate_text, table};
 use folder::Folder;
 use mpps_host::lab::{Host, ScratchLab};
+use mpps_run::paths::shown;
+use mpps_run::privilege::as_user;
 use mpps_sys::signal;
 use stage::{Shown, Stage, words};
 use std::process::ExitCode;

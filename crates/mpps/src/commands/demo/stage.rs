@@ -3,8 +3,8 @@
 use super::child::interrupted;
 use super::tell::{Teller, say};
 use crate::fail::{Result, failed};
-use crate::paths::{Demo, shown};
 use mpps_host::lab::{Host, INTERFACE, LabError, LabOptions, ScratchLab};
+use mpps_run::paths::{Demo, shown};
 use mpps_sys::sched;
 use std::net::UdpSocket;
 use std::ops::Add;

@@ -15,13 +15,13 @@ mod result;
 
 use crate::cli::Isolate;
 use crate::fail::{Result, failed, print, say, usage};
-use crate::plan::lanes::{asked, ranks_first};
 use child::{Ended, Ran, Runner};
 use mpps_host::isolate::noise::{self, Noise};
 use mpps_host::isolate::{
     Applied, Boot, Cpus, Options, Plan, Restored, Share, Tree, Turn, apply, check, counted, mend, nice_trap, notes,
     outcomes, plan, script, table,
 };
+use mpps_run::draft::lanes::{asked, ranks_first};
 use mpps_sys::child::Place;
 use mpps_sys::sched::{Heirs, KeptOff, Priority, denied_core, keep_off, lacks_for, set_priority};
 use result::{Outlet, Told};

@@ -2,9 +2,9 @@
 
 use crate::cli::Isolate;
 use crate::fail::{Result, failed, usage};
-use crate::privilege::as_user;
 use mpps_host::isolate::noise::Noise;
 use mpps_host::isolate::{Boot, Cpus, Outcome};
+use mpps_run::privilege::as_user;
 use mpps_sys::private;
 use mpps_sys::sched::Priority;
 use rustix::fs::OFlags;

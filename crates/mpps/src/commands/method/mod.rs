@@ -11,18 +11,18 @@ pub(crate) mod search;
 
 use crate::cli::{Method, RateText};
 use crate::commands::folder::FILE;
-use crate::commands::output::unwritable;
 use crate::commands::serving::{Serving, Shown};
-use crate::commands::steps;
+use crate::fail::unwritable;
 use crate::fail::{Failure, Result, failed, usage};
-use crate::paths::{Checked, Rules};
-use crate::plan::model::Written;
-use crate::plan::traffic::Draft;
-use crate::privilege::{self, Clerk};
-use crate::run::{Host, Plan, on_session};
+
+use crate::commands::output::Program;
 use bench::Bench;
 use mpps_engine::Pacing;
+use mpps_plan::Written;
 use mpps_report::JsonTarget;
+use mpps_run::draft::traffic::Draft;
+use mpps_run::privilege::{self, Clerk};
+use mpps_run::{Host, Plan, on_session};
 use mpps_sys::signal;
 use record::{Header, Record};
 use serde_json::Value;
@@ -251,28 +251,26 @@ impl<'a> Setup<'a> {
             }
             before()
         };
-        let prepare = |ports: &[&Checked], rules: &Rules, work| steps::prepare(args, ports, rules, work);
-        on_session(
-            &self.draft,
-            &self.plan,
-            &Host::program(&prepare),
-            &mut opened,
-            &mut |session| {
-                let earlier = earlier.clone().unwrap_or_default();
-                let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
-                match bench.left_of_record() {
-                    0 => {}
-                    trials => bench.say(&format!("going on after {trials} trials")),
-                }
-                bench.serving = serving.borrow_mut().take();
-                bench.junit = opened_junit.borrow_mut().take();
-                body(&mut bench)?;
-                match bench.serving.take().and_then(Serving::finish) {
-                    Some(unwritten) => Err(failed(unwritten)),
-                    None => Ok(()),
-                }
-            },
-        )
+        let program = Program::new(args);
+        let host = Host {
+            interruptions: &signal::interruptions,
+            steps: &program,
+        };
+        on_session(&self.draft, &self.plan, &host, &mut opened, &mut |session| {
+            let earlier = earlier.clone().unwrap_or_default();
+            let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
+            match bench.left_of_record() {
+                0 => {}
+                trials => bench.say(&format!("going on after {trials} trials")),
+            }
+            bench.serving = serving.borrow_mut().take();
+            bench.junit = opened_junit.borrow_mut().take();
+            body(&mut bench)?;
+            match bench.serving.take().and_then(Serving::finish) {
+                Some(unwritten) => Err(failed(unwritten)),
+                None => Ok(()),
+            }
+        })
     }
 }
 

@@ -6,9 +6,9 @@
 use super::measure::{Ask, Delay, Measured, Phase};
 use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
 use crate::fail::{Result, usage};
-use crate::privilege::Clerk;
 use mpps_method::{Input, Trial, Verdict};
 use mpps_report::rfc3339;
+use mpps_run::privilege::Clerk;
 use mpps_stats::{KeptOff, KeptOffBy, count};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! lie in the trial.
 
 use crate::fail::{Result, usage};
-use crate::privilege::as_user;
+use mpps_run::privilege::as_user;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};

@@ -1,0 +1,28 @@
+//! A run of one workload: `sendrecv`, `send`, `drop`, `reflect`, `forward`, `capture`.
+
+use super::output::Program;
+use super::steps::printed;
+use crate::cli::RunArgs;
+use crate::fail::{Result, say};
+use mpps_run::{Drafted, Host};
+use mpps_sys::signal;
+use std::process::ExitCode;
+
+pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
+    let drafted = Drafted::new(args.run.clone())?;
+    args.run.clone_from(drafted.run());
+    if let Drafted::Traffic(draft) = &drafted
+        && let Some(name) = draft.dest.name.as_ref().filter(|_| !args.tell.quiet)
+    {
+        say!("--dest {name} is {}", draft.dest.ip);
+    }
+    if let Some(code) = printed(&args)? {
+        return Ok(code);
+    }
+    let program = Program::new(&args);
+    let (summary, sinks) = drafted.measure(&Host {
+        interruptions: &signal::interruptions,
+        steps: &program,
+    })?;
+    program.into_output()?.finish(summary, sinks)
+}

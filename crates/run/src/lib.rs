@@ -1,0 +1,93 @@
+//! Runs of packets: a plan is checked, its ports are opened, packets are measured, and readers of events are told.
+//!
+//! [`draft`] turns a plan into a run that can be opened on this host. [`paths`] opens the ports. [`measure`] runs one
+//! workload to its end; a [`Session`] runs any number of trials on ports that stay open. [`record`] explains slow, late
+//! and lost packets of a run with a trace. Who starts the run is a [`Host`].
+
+#![forbid(unsafe_code)]
+
+pub mod draft;
+pub mod fail;
+pub mod host;
+pub mod measure;
+pub mod paths;
+mod plan;
+pub mod privilege;
+pub mod profile;
+pub mod record;
+pub mod request;
+pub mod sample;
+mod session;
+
+pub use host::Host;
+pub use measure::Drafted;
+pub use plan::Plan;
+pub use request::{Beside, Run, Trace};
+pub use session::{Session, on_session, session, session_until};
+
+use fail::Failure;
+use mpps_stats::{Event, Sink, Summary};
+
+/// Reason why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request can't be met: the text names the option or field, the value, and what would be right. Nothing was
+    /// sent.
+    #[error("{0}")]
+    Usage(String),
+    /// A step of the run failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Usage(line) => Self::Usage(line),
+            Failure::Failed(line) => Self::Failed(line),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Usage(line) => Self::Usage(line),
+            Error::Failed(line) => Self::Failed(line),
+        }
+    }
+}
+
+/// Executes a run of any workload: opens its ports, and closes them at its end. Sinks read its events.
+///
+/// # Errors
+/// If the run could not take place. A run whose numbers can't be trusted is no error: see [`Summary::valid`].
+pub fn run(plan: &Plan, sinks: Vec<Box<dyn Sink>>) -> Result<Summary, Error> {
+    run_until(plan, sinks, &|| 0)
+}
+
+/// Like [`run`], for runs without an end of their own. `interruptions` is called at least every 100 ms and returns how
+/// often the end has been requested. The first request ends the sending, the second one the settling.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn() -> u32) -> Result<Summary, Error> {
+    let drafted = Drafted::new(plan.run())?;
+    let library = host::Library::new(sinks);
+    let (summary, mut sinks) = drafted.measure(&Host {
+        interruptions,
+        steps: &library,
+    })?;
+    Ok(with_result(summary, &drafted.run().complete, &mut sinks))
+}
+
+/// Adds the plan to a result, hands the result to the sinks as the last event, and returns it.
+fn with_result(summary: Summary, plan: &mpps_plan::Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
+    let summary = Summary {
+        plan: Some(plan.json().to_string()),
+        ..summary
+    };
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    summary
+}

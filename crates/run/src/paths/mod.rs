@@ -1,0 +1,676 @@
+//! The one list of paths, and the one way to open their ports.
+//!
+//! A workload describes what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]). A path
+//! opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to the workload ([`Opened`]),
+//! which is compiled for each path, so nothing on the packet path is a virtual call. Opening is compiled once per path,
+//! whatever the workload. `docs/adding-a-path.md` shows how a path is added: its crate, one file here, one line in
+//! [`paths!`].
+
+mod af_packet;
+mod af_xdp;
+mod dpdk;
+mod help;
+mod io_uring;
+mod loopback;
+#[cfg(test)]
+mod mirror;
+mod ntuple;
+mod null;
+mod rules;
+mod udp;
+mod xdp;
+
+pub use dpdk::{dpdk_version, peer_plugin};
+pub use help::{port_help, summary, text};
+pub use rules::Rules;
+
+use crate::draft::reserve::ANY_INTERFACE;
+use crate::fail::{Result, say, usage};
+use crate::request::Run;
+use help::Help;
+use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
+use mpps_io::kernel::KernelPort;
+use mpps_io::{Capabilities, Layer, Port, PortSpec, Request, Roles, Task};
+use mpps_netdev::NetDev;
+use mpps_sys::privilege::CapabilitySet;
+use rules::Steering;
+use std::fmt::Debug;
+use std::net::{IpAddr, SocketAddr};
+
+/// Description of a path, and the functions by which it is used.
+trait Path {
+    /// Name of the path, as written in front of a port's colon.
+    const NAME: &'static str;
+    /// Devices and options, for the help.
+    const HELP: Help;
+    /// Description of the path in the demo; `None`: the demo can't show it.
+    const DEMO: Option<Demo> = None;
+    /// True if the path drives a network interface of the host, named by the port's device.
+    const DRIVES_INTERFACE: bool = false;
+    /// True if the path's ports are made by BPF programs.
+    const NEEDS_BPF: bool = false;
+    /// True if flow rules can be in force on the path's ports.
+    const STEERS: bool = false;
+    /// Kind of the path's ports.
+    const KIND: Kind = Kind::Device;
+
+    /// Checked options of a port.
+    type Config: Debug;
+    /// Open ports of a run.
+    type Opened<'r>: Opened;
+
+    /// Checks a port's specification for a task; opens nothing.
+    fn check(spec: &PortSpec, task: Task) -> Result<Self::Config>;
+
+    /// Returns the traits of a port, known before it is open.
+    fn traits(config: &Self::Config) -> Traits;
+
+    /// Checks the options that only this path knows, for a run with this many of its ports.
+    fn check_run(_run: &Run, _ports: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses a port of this path if it can't be in one run with the others.
+    fn check_beside(_spec: &PortSpec, _all: &[PortSpec]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the most flows that these lanes can have; `None`: as many as memory holds.
+    fn most_flows(_config: &Self::Config, _roles: &[Roles]) -> Option<usize> {
+        None
+    }
+
+    /// Undoes changes to the host that a killed run has left behind. Returns one line per change.
+    fn mend() -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the privileges that a run on such a port keeps.
+    fn keeps(_config: &Self::Config, _work: Work) -> Kept {
+        Kept::default()
+    }
+
+    /// Opens all ports that a run has on this path.
+    fn open<'r>(ports: Vec<(&'r Self::Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Self::Opened<'r>>;
+}
+
+/// Open ports of one path.
+trait Opened {
+    /// Hands the ports to a workload. Only this step is compiled for each workload: all work that can be done before is
+    /// done in [`Path::open`].
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out>;
+}
+
+impl<P: Port> Opened for Vec<P> {
+    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+        user.frames(&self)
+    }
+}
+
+/// Description of a path in the demo.
+#[derive(Clone, Copy, Debug)]
+pub struct Demo {
+    /// Description of the path, in a few words.
+    pub about: &'static str,
+    /// True if its ports are addresses of the host, so it works without a lab; otherwise they are interfaces.
+    pub by_address: bool,
+    /// True if its lanes can be pinned.
+    pub pinned: bool,
+    /// True if some kernels lack the path.
+    pub optional: bool,
+}
+
+/// Kind of a path's ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Sockets, which carry payloads.
+    Socket,
+    /// Ports without a device behind them.
+    Synthetic,
+    /// Devices that frames come from and go to.
+    Device,
+}
+
+/// Traits of a port, known before it is open.
+#[derive(Clone, Debug)]
+pub struct Traits {
+    /// Layer at which the port's packets start.
+    pub(crate) layer: Layer,
+    /// Name of the host's interface that the path opens.
+    pub(crate) interface: Option<String>,
+    /// Name of the host's interface beneath a virtual device.
+    pub(crate) under: Option<String>,
+    /// How the MAC address of a next hop is found.
+    pub(crate) neighbors: Neighbors,
+    /// True if the kernel runs the workload: no packet comes to user space.
+    pub in_kernel: bool,
+    /// True if packets are taken from the host: a program at the interface chooses them before a lane sees them. All
+    /// others go to the host.
+    pub(crate) takes_from_host: bool,
+    /// True if receiving and sending may be split between lanes.
+    pub(crate) split_lanes: bool,
+    /// Option that spreads one flow over several lanes.
+    pub(crate) spreads_flows: Option<String>,
+    /// True if the port delivers its buffers unchanged, again and again.
+    pub(crate) repeats_frames: bool,
+    /// Kernel socket that packets go through.
+    pub(crate) socket: Option<Socket>,
+    /// Buffers of the lanes whose number is set by options.
+    pub(crate) buffers: Vec<Buffers>,
+    /// How flow rules are applied.
+    steering: Steering,
+}
+
+impl Default for Traits {
+    /// Traits of an Ethernet device that is no interface of the host.
+    fn default() -> Self {
+        Self {
+            layer: Layer::Ethernet,
+            interface: None,
+            under: None,
+            neighbors: Neighbors::Lanes,
+            in_kernel: false,
+            takes_from_host: false,
+            split_lanes: true,
+            spreads_flows: None,
+            repeats_frames: false,
+            socket: None,
+            buffers: Vec::new(),
+            steering: Steering::Not("no device stands behind it"),
+        }
+    }
+}
+
+/// Buffers whose number is set by an option.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Name of the option.
+    pub(crate) option: &'static str,
+    /// Buffers per lane.
+    pub(crate) count: usize,
+    /// Bytes of one buffer.
+    pub(crate) bytes: usize,
+    /// Selects the lanes that have these buffers, by their roles.
+    pub(crate) lanes: fn(Roles) -> bool,
+    /// Least value of the option.
+    pub(crate) least: usize,
+    /// Number of queues that have as many buffers each, or the number of lanes if that is greater.
+    pub(crate) queues: usize,
+}
+
+impl Buffers {
+    /// Returns one pool per lane, sized by `frames=`. Each buffer takes 64 bytes more than its content.
+    pub(crate) fn pool(count: usize, bytes: usize) -> Vec<Self> {
+        vec![Self::frames(count, bytes)]
+    }
+
+    /// Returns the same pool as one value, for ports with several.
+    pub(crate) fn frames(count: usize, bytes: usize) -> Self {
+        Self {
+            option: "frames",
+            count,
+            bytes: bytes + 64,
+            lanes: |_| true,
+            least: 1,
+            queues: 1,
+        }
+    }
+}
+
+/// Party that finds the MAC address of a next hop, and party that answers for the run's own addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbors {
+    /// No peer exists that could be asked.
+    Nobody,
+    /// The lanes ask. The host answers for addresses of the interface.
+    Lanes,
+    /// The lanes ask and answer: no address of the port is the host's.
+    LanesAlone,
+    /// The lanes ask, unless the source is an address of the interface. Then the host asks, because the answers go to
+    /// the host.
+    Host,
+}
+
+/// Socket of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Socket {
+    /// Address in the port's specification.
+    pub(crate) address: Option<IpAddr>,
+    /// UDP port in the port's specification.
+    pub(crate) port: Option<u16>,
+    /// Address and UDP port that the socket listens on.
+    pub(crate) listens: SocketAddr,
+}
+
+/// Privileges that a run keeps for a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Each lane keeps these, in force.
+    pub(crate) lanes: CapabilitySet,
+    /// Lane 0 keeps these as well.
+    pub(crate) reader: CapabilitySet,
+    /// The main thread and the path's own threads keep these, in force.
+    pub(crate) in_force: CapabilitySet,
+    /// True if those threads stay root.
+    pub(crate) root: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let none = CapabilitySet::empty();
+        Self {
+            lanes: none,
+            reader: none,
+            in_force: none,
+            root: false,
+        }
+    }
+}
+
+/// Work of a run, as far as it decides which privileges are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// The run generates, receives or captures packets.
+    Ends,
+    /// The run sends packets back by the port that they came from: `reflect`, and `forward` on one port.
+    SendsBack,
+    /// `forward` on more than one port.
+    Forwards,
+}
+
+/// Data that all ports of a run share while they are opened.
+pub(crate) struct Opening<'a> {
+    /// The run's options.
+    pub(crate) run: &'a Run,
+    /// The run's flow rules.
+    pub(crate) rules: &'a Rules,
+    /// Returns how often the end of the run has been requested.
+    pub(crate) interruptions: &'a dyn Fn() -> u32,
+}
+
+/// Work on the open ports of a run, whatever their path.
+pub(crate) trait Use: Sized {
+    /// Kinds of ports that the work can be done on. The work is compiled for no others: for a workload on two ports
+    /// there would be as many copies as pairs of paths.
+    const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
+    /// True if the task generates packets ([`Task::generates`]).
+    const GENERATES: bool = false;
+
+    /// Result of the work.
+    type Out;
+
+    /// Does the work on ports that frames come from and go to, all of one path.
+    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out>;
+
+    /// Does the work on devices on which the kernel runs the workload.
+    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out>;
+}
+
+/// Work on two ports of two paths: see [`Use`].
+pub(crate) trait UseTwo: Use {
+    /// Does the work on two ports, each of its own path.
+    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out>;
+}
+
+/// Devices that were looked up but have no programs yet. The programs are made from the plan of one run.
+pub(crate) trait KernelDevices {
+    /// Devices with their programs.
+    type Port: KernelPort;
+    /// Returns the capabilities of each device.
+    fn capabilities(&self) -> Vec<&Capabilities>;
+    /// Loads and attaches the programs of `sendrecv` and `send` for one trial. May be called again when those programs
+    /// are gone. Returns one port, or one for each direction on two devices.
+    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<Self::Port>>;
+    /// Prepares the programs of a finished trial for another one. Returns false if they were not made for such a trial.
+    fn renew(&self, ports: &mut [Self::Port], plan: &TrafficPlan) -> Result<bool>;
+    /// Loads and attaches the program of `reflect`.
+    fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
+    /// Loads and attaches the program of `drop`.
+    fn drop(self, plan: &DropPlan) -> Result<Self::Port>;
+    /// Loads and attaches the programs of `forward`.
+    fn forward(self, plan: &ForwardPlan) -> Result<Self::Port>;
+}
+
+/// Port as it was written, with checked options. It is not open.
+#[derive(Debug)]
+pub struct Checked {
+    /// Port as it was written.
+    pub spec: PortSpec,
+    /// Properties of the path with these options.
+    pub traits: Traits,
+    config: Config,
+}
+
+impl Checked {
+    /// Checks a port's specification for a task.
+    pub(crate) fn new(spec: &PortSpec, task: Task) -> Result<Self> {
+        let config = Config::check(spec, task)?;
+        Ok(Self {
+            spec: spec.clone(),
+            traits: config.traits(),
+            config,
+        })
+    }
+
+    /// Returns the interface that the path opens; `None` if it opens none, or if there is no such interface.
+    pub fn interface(&self) -> Option<NetDev> {
+        NetDev::by_name(self.traits.interface.as_deref()?).ok()
+    }
+
+    /// Returns the index of the interface whose packets another program of this host could mistake for its own. Sockets
+    /// of the kernel share all interfaces ([`ANY_INTERFACE`]), once their port is known.
+    pub(crate) fn shared_interface(&self) -> Option<u32> {
+        if let Some(socket) = self.traits.socket {
+            return (socket.port != Some(0)).then_some(ANY_INTERFACE);
+        }
+        let name = self.traits.interface.as_ref().or(self.traits.under.as_ref())?;
+        NetDev::by_name(name).ok().map(|device| device.ifindex)
+    }
+
+    /// Returns whether there is no peer whose address could be asked for.
+    pub(crate) fn nobody_answers(&self) -> bool {
+        self.traits.neighbors == Neighbors::Nobody
+    }
+
+    /// Returns the most flows that these lanes can have; `None`: as many as memory holds.
+    pub(crate) fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
+        self.config.most_flows(roles)
+    }
+
+    /// Returns the privileges that a run on this port keeps.
+    pub(crate) fn keeps(&self, work: Work) -> Kept {
+        self.config.keeps(work)
+    }
+}
+
+/// A path in the list.
+pub(crate) struct Entry {
+    name: &'static str,
+    kind: Kind,
+    /// Description of the path in the demo; `None`: the demo can't show it.
+    demo: Option<Demo>,
+    drives_interface: bool,
+    needs_bpf: bool,
+    steers: bool,
+    help: Help,
+    check_run: fn(&Run, usize) -> Result<()>,
+    check_beside: fn(&PortSpec, &[PortSpec]) -> Result<()>,
+    mend: fn() -> Vec<String>,
+}
+
+impl Entry {
+    const fn of<P: Path>() -> Self {
+        Self {
+            name: P::NAME,
+            kind: P::KIND,
+            demo: P::DEMO,
+            drives_interface: P::DRIVES_INTERFACE,
+            needs_bpf: P::NEEDS_BPF,
+            steers: P::STEERS,
+            help: P::HELP,
+            check_run: P::check_run,
+            check_beside: P::check_beside,
+            mend: P::mend,
+        }
+    }
+}
+
+/// Makes the list, and the type that holds a port of any path of it.
+macro_rules! paths {
+    ($($(#[$when:meta])? $name:ident: $path:ty,)*) => {
+        /// The paths of this build.
+        pub(crate) const LIST: &[Entry] = &[$($(#[$when])? Entry::of::<$path>()),*];
+
+        /// Checked options of a port of any path.
+        #[derive(Debug)]
+        enum Config { $($(#[$when])? $name(<$path as Path>::Config),)* }
+
+        impl Config {
+            fn check(spec: &PortSpec, task: Task) -> Result<Self> {
+                $($(#[$when])? if spec.path == <$path as Path>::NAME {
+                    return <$path as Path>::check(spec, task).map(Self::$name);
+                })*
+                Err(unknown(spec))
+            }
+
+            fn traits(&self) -> Traits {
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::traits(config),)* }
+            }
+
+            fn most_flows(&self, roles: &[Roles]) -> Option<usize> {
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::most_flows(config, roles),)* }
+            }
+
+            fn keeps(&self, work: Work) -> Kept {
+                match self { $($(#[$when])? Self::$name(config) => <$path as Path>::keeps(config, work),)* }
+            }
+        }
+
+        /// Open ports, all of the same path.
+        enum Ports<'r> { $($(#[$when])? $name(<$path as Path>::Opened<'r>),)* }
+
+        impl<'r> Ports<'r> {
+            /// Opens ports that are all of one path, for a workload that can be used with ports of these kinds.
+            fn open(
+                ports: Vec<(&'r Checked, Request<'r>)>,
+                opening: &Opening<'_>,
+                kinds: &'static [Kind],
+            ) -> Result<Self> {
+                let Some(first) = ports.first().map(|(port, _)| *port) else {
+                    return Err(usage("no port: want one at least"));
+                };
+                match &first.config {
+                    $($(#[$when])? Config::$name(_) => {
+                        if !is_one_of(<$path as Path>::KIND, kinds) {
+                            // The plan has refused such a port already.
+                            return Err(alone(&first.spec));
+                        }
+                        let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
+                            Config::$name(config) => Some((config, request)),
+                            _ => None,
+                        });
+                        <$path as Path>::open(own.collect(), opening).map(Self::$name)
+                    })*
+                }
+            }
+
+            fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
+                match self {
+                    $($(#[$when])? Self::$name(ports) if const { is_one_of(<$path as Path>::KIND, U::KINDS) } => {
+                        ports.hand_to(user)
+                    })*
+                    // Never reached: `open` refuses ports of such a path.
+                    _ => Err(usage("ports of a path that the workload can't be used with")),
+                }
+            }
+        }
+    };
+}
+
+paths! {
+    Udp: udp::Udp,
+    IoUring: io_uring::Uring,
+    AfPacket: af_packet::AfPacket,
+    AfXdp: af_xdp::AfXdp,
+    Xdp: xdp::Xdp,
+    Dpdk: dpdk::Dpdk,
+    Null: null::Null,
+    Loop: loopback::Loop,
+    #[cfg(test)]
+    Mirror: mirror::Mirror,
+}
+
+/// Returns the error for a path that is not in the list.
+fn unknown(spec: &PortSpec) -> crate::fail::Failure {
+    let have = names(|_| true);
+    let bare = |name: &str| name.replace('_', "");
+    let meant = have.iter().find(|name| bare(name) == bare(&spec.path));
+    let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
+    usage(format!(
+        "port '{spec}': unknown path '{}'{meant}: want one of {}",
+        spec.path,
+        have.join(", ")
+    ))
+}
+
+/// Returns the names of the paths for which `which` is true, in the order of the list.
+fn names(which: impl Fn(&Entry) -> bool) -> Vec<&'static str> {
+    LIST.iter()
+        .filter(|entry| which(entry))
+        .map(|entry| entry.name)
+        .collect()
+}
+
+/// Returns the paths that the demo shows, in the order of the list.
+pub fn shown() -> impl Iterator<Item = (&'static str, Demo)> {
+    LIST.iter().filter_map(|entry| Some((entry.name, entry.demo?)))
+}
+
+/// Returns the names of all paths. `dpdk` is among them even if it is not built in: its error says so.
+pub fn all_names() -> Vec<&'static str> {
+    names(|_| true)
+}
+
+/// Returns whether the path of this port drives an interface of the host that the port names.
+pub fn drives_interface(spec: &PortSpec) -> bool {
+    LIST.iter()
+        .any(|entry| entry.name == spec.path && entry.drives_interface)
+}
+
+/// Returns whether the path of this port needs BPF programs.
+pub(crate) fn needs_bpf(spec: &PortSpec) -> bool {
+    LIST.iter().any(|entry| entry.name == spec.path && entry.needs_bpf)
+}
+
+/// Returns whether packets of this port go through sockets of the kernel.
+pub(crate) fn has_sockets(spec: &PortSpec) -> bool {
+    LIST.iter()
+        .any(|entry| entry.name == spec.path && entry.kind == Kind::Socket)
+}
+
+/// Checks the options of a run that only one path knows, for these ports.
+pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
+    LIST.iter().try_for_each(|entry| {
+        let own = ports.iter().filter(|port| port.spec.path == entry.name).count();
+        (entry.check_run)(run, own)
+    })
+}
+
+/// Refuses ports that can't be in one run.
+pub(crate) fn check_together(all: &[PortSpec]) -> Result<()> {
+    all.iter()
+        .try_for_each(|spec| match LIST.iter().find(|entry| entry.name == spec.path) {
+            Some(entry) => (entry.check_beside)(spec, all),
+            None => Ok(()),
+        })
+}
+
+/// Undoes changes to the host that killed runs have left behind. Returns one line per change.
+pub fn mend() -> impl Iterator<Item = String> {
+    LIST.iter().flat_map(|entry| (entry.mend)())
+}
+
+/// Opens the ports of a run, all of one path, and hands them to the workload.
+pub(crate) fn with_alike<U: Use>(
+    ports: Vec<(&Checked, Request<'_>)>,
+    opening: &Opening<'_>,
+    user: U,
+) -> Result<U::Out> {
+    Ports::open(ports, opening, U::KINDS)?.hand_to(user)
+}
+
+/// Opens the ports of a run, all of one path or two of two paths, and hands them to the workload.
+pub(crate) fn with_ports<U: UseTwo>(
+    mut ports: Vec<(&Checked, Request<'_>)>,
+    opening: &Opening<'_>,
+    user: U,
+) -> Result<U::Out> {
+    let path = |port: &Checked| std::mem::discriminant(&port.config);
+    match &ports[..] {
+        [(a, _), (b, _)] if path(a) != path(b) => {
+            let spec = &b.spec;
+            let other = ports.split_off(1);
+            let first = Ports::open(ports, opening, U::KINDS)?;
+            let second = Ports::open(other, opening, U::KINDS)?;
+            first.hand_to(First { second, spec, user })
+        }
+        _ => with_alike(ports, opening, user),
+    }
+}
+
+/// Returns whether a kind of ports is in the list.
+const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
+    let mut i = 0;
+    while i < kinds.len() {
+        if kinds[i] as u8 == kind as u8 {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// Work on the first of two ports: hands the second port on, together with the first.
+struct First<'a, U> {
+    second: Ports<'a>,
+    /// Specification of the second port.
+    spec: &'a PortSpec,
+    user: U,
+}
+
+impl<U: UseTwo> Use for First<'_, U> {
+    const KINDS: &'static [Kind] = U::KINDS;
+    const GENERATES: bool = U::GENERATES;
+    type Out = U::Out;
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
+        let second = Second {
+            first: &ports[0],
+            spec: self.spec,
+            user: self.user,
+        };
+        self.second.hand_to(second)
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
+        Err(alone(self.spec))
+    }
+}
+
+/// Work on the second of two ports.
+struct Second<'a, A, U> {
+    first: &'a A,
+    /// Specification of the second port.
+    spec: &'a PortSpec,
+    user: U,
+}
+
+impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
+    const KINDS: &'static [Kind] = U::KINDS;
+    const GENERATES: bool = U::GENERATES;
+    type Out = U::Out;
+
+    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
+        self.user.two(self.first, &ports[0])
+    }
+
+    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
+        Err(alone(self.spec))
+    }
+}
+
+/// Returns the error for a port of another path beside one on which the kernel runs the workload. That path has refused
+/// such ports before.
+fn alone(spec: &PortSpec) -> crate::fail::Failure {
+    usage(format!("port '{spec}': want ports of one path"))
+}
+
+/// Prints a port's remarks: requests that it could not meet, and better settings that were not possible.
+fn remark(remarks: &[String]) {
+    for line in remarks {
+        say!("{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Request for a run: the plan, and settings that are not part of a plan.
+
+use crate::draft::name_by_kernel;
+use crate::paths::has_sockets;
+use crate::sample::SamplePcap;
+use mpps_plan::values::keep::{Triggers, Window};
+use mpps_plan::{DEFAULT_SRC_PORTS, Plan};
+
+/// Request for a run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Plan as given.
+    pub plan: Plan,
+    /// Plan with open fields filled in. Equal to `plan` until the run was checked.
+    pub complete: Plan,
+    /// Settings that are not part of the plan.
+    pub beside: Beside,
+}
+
+/// Settings of a run that are not part of its plan. The default asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Settings of a trace.
+    pub trace: Option<Trace>,
+    /// File for a sample of the frames.
+    pub sample: Option<SamplePcap>,
+    /// Writes rows per lane.
+    pub lanes_csv: bool,
+    /// Rate of stack samples per lane, Hz.
+    pub profile_hz: Option<u32>,
+    /// Keeps all privileges.
+    pub keep_privileges: bool,
+}
+
+/// Contents of a trace.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Events whose time is kept.
+    pub on: Triggers,
+    /// Time around an event.
+    pub window: Window,
+    /// Keeps all rounds instead of windows.
+    pub all: bool,
+    /// Memory limit in bytes.
+    pub memory: u64,
+}
+
+impl Run {
+    /// Creates a request from a plan. The plan may be complete: default source ports can still move.
+    pub fn of(mut plan: Plan) -> Self {
+        open_default_ports(&mut plan);
+        Self::as_given(plan, Beside::default())
+    }
+
+    /// Creates a request from a plan whose fields were all given by the user.
+    pub fn as_given(mut plan: Plan, beside: Beside) -> Self {
+        plan.ports.iter_mut().for_each(|port| name_by_kernel(port.value_mut()));
+        Self {
+            complete: plan.clone(),
+            plan,
+            beside,
+        }
+    }
+}
+
+/// Removes the default source ports from a plan. A run may move default ports if another run uses them.
+pub fn open_default_ports(plan: &mut Plan) {
+    if plan.ports.first().is_some_and(|port| !has_sockets(port)) {
+        plan.traffic.src_ports.take_if(|ports| **ports == DEFAULT_SRC_PORTS);
+    }
+}
+
+/// Reads a run from the words of a command line, as far as they are a plan.
+#[cfg(test)]
+pub(crate) fn run_of(line: &str) -> Run {
+    use mpps_plan::fields::{FIELDS, Kind};
+    let mut words = line.split_whitespace();
+    let workload = words.next().and_then(mpps_plan::Workload::named).expect("a workload");
+    let mut plan = Plan::new(workload);
+    while let Some(word) = words.next() {
+        let Some(option) = word.strip_prefix("--") else {
+            plan.ports.push(mpps_plan::json::port(word).expect("a port"));
+            continue;
+        };
+        let (name, value) = option
+            .split_once('=')
+            .map_or((option, None), |(name, value)| (name, Some(value)));
+        let field = FIELDS
+            .iter()
+            .find(|field| field.is_of(workload) && field.option == name);
+        let field = field.unwrap_or_else(|| panic!("--{name}: no field"));
+        let value = match field.kind {
+            Kind::Flag => "true",
+            _ => value.or_else(|| words.next()).expect("a value"),
+        };
+        (field.access.read)(&mut plan, value).unwrap_or_else(|why| panic!("--{name} {value}: {why}"));
+    }
+    Run::as_given(plan, Beside::default())
+}
