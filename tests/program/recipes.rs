@@ -227,7 +227,7 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     recipe(
-        "docs/measuring.md",
+        "docs/use/verdict.md",
         &[
             "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate \
              20kpps --duration 2s",
