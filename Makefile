@@ -11,8 +11,8 @@ PROGRAM := target/release/mpps
 # Further arguments: `make demo ARGS="--duration 5s"`, `make test ARGS=lab`.
 ARGS :=
 
-# ARCH=arm64: build, deb, rpm, static and image for another processor than this machine's (docs/building.md). ACROSS is
-# what a command is run by that builds, or asks about the libraries there.
+# ARCH=arm64: build, deb, rpm, static and image for another processor than this machine's (docs/use/building.md). ACROSS
+# is what a command is run by that builds, or asks about the libraries there.
 ARCH :=
 ACROSS :=
 ifneq ($(ARCH),)
@@ -39,16 +39,16 @@ build: ## the release program, target/release/mpps; ARCH=arm64: target/aarch64-u
 	@scripts/setup.sh $(if $(ACROSS),arm64,build)
 	@$(MAKE) --no-print-directory program
 
-pgo: ## the program by profile-guided optimisation, target/pgo/mpps (docs/building.md)
+pgo: ## the program by profile-guided optimisation, target/pgo/mpps (docs/use/building.md)
 	@scripts/setup.sh build
 	scripts/pgo.sh
 
-wheel: ## a Python wheel that carries the program, into target/wheels (docs/python.md)
+wheel: ## a Python wheel that carries the program, into target/wheels (docs/use/python.md)
 	@scripts/setup.sh wheel
 	@$(MAKE) --no-print-directory program
 	@MPPS_BIN="$(CURDIR)/$(PROGRAM)" scripts/python.sh --wheel
 
-deb: ## Debian packages into target/packages: mpps without DPDK, and mpps-dpdk where DPDK is (docs/packages.md)
+deb: ## Debian packages into target/packages: mpps without DPDK, and mpps-dpdk where DPDK is (docs/use/packages.md)
 	@scripts/setup.sh deb $(ACROSS_PACKAGES)
 	@$(MAKE) --no-print-directory without-dpdk
 	$(ACROSS) packaging/deb.sh $(WITHOUT_DPDK)
@@ -58,16 +58,16 @@ deb: ## Debian packages into target/packages: mpps without DPDK, and mpps-dpdk w
 		$(MAKE) --no-print-directory program && $(ACROSS) packaging/deb.sh $(PROGRAM) --dpdk; \
 	fi
 
-rpm: ## an RPM, without DPDK, into target/packages (docs/packages.md)
+rpm: ## an RPM, without DPDK, into target/packages (docs/use/packages.md)
 	@scripts/setup.sh rpm $(ACROSS_PACKAGES)
 	@$(MAKE) --no-print-directory without-dpdk
 	$(ACROSS) packaging/rpm.sh $(WITHOUT_DPDK)
 
-static: ## a static program without DPDK, with man pages and completions, into target/packages (docs/packages.md)
+static: ## a static program without DPDK, with man pages and completions, into target/packages (docs/use/packages.md)
 	@scripts/setup.sh static $(ACROSS_PACKAGES)
 	MPPS_NO_DPDK=1 CARGO="$(CARGO)" $(ACROSS) packaging/static.sh
 
-image: static ## a container image of the static program, mpps:VERSION, by docker, podman or buildah (docs/packages.md)
+image: static ## a container image of the static program, mpps:VERSION, by docker, podman or buildah (docs/use/packages.md)
 	MPPS_NO_DPDK=1 $(ACROSS) packaging/image.sh
 
 licences: ## the licences of all that is linked in, into target/packages/THIRD-PARTY.txt
@@ -92,13 +92,13 @@ test: ## every test; those that need root or a tool that is missing say SKIPPED 
 GUESTS := mkdir -p target/test/logs && MPPS_BIN="$(CURDIR)/$(PROGRAM)" \
     bash -c 'set -o pipefail; tests/guest/guest run $$0 | tee target/test/logs/guests-$$0.log'
 
-test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU without KVM (docs/building.md)
+test-guests: ## every path on other kernels, and PCI NICs, in guests of QEMU without KVM (docs/use/building.md)
 	@scripts/setup.sh guests
 	@$(MAKE) --no-print-directory program
 	@$(GUESTS) amd64
 	@scripts/skips.sh target/test/logs/guests-amd64.log
 
-test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other distributions (docs/building.md)
+test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other distributions (docs/use/building.md)
 	@# Each set, whatever became of the one before. Not by $$(MAKE), for which `make -n` would run all of it.
 	@failed=; \
 	make --no-print-directory test-guests || failed="$$failed amd64"; \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The study of docs/tap-study.md: testpmd between two TAP devices, traced by `mpps trace peer`, beside `mpps forward`.
+# The study of docs/research/tap-study.md: testpmd between two TAP devices, traced by `mpps trace peer`, beside
+# `mpps forward`.
 #
 #   bench/tap_study.sh [FOLDER]      results (JSON, logs) into FOLDER, the table to standard output; root
 #

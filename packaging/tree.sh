@@ -85,7 +85,7 @@ for file in docs/*.schema.json; do
 done
 
 put 644 README.md "$doc/README.md"
-for file in docs/*.md docs/images/*; do
+for file in docs/*.md docs/*/*.md docs/images/*; do
     put 644 "$file" "$doc/$file"
 done
 packaging/licences.py "${linked[@]}" >"$made/THIRD-PARTY.txt" || fail "licences can't be collected"

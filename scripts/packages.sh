@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds the packages to what docs/packages.md says of them: what is in them, that they install and run, that their units
-# and workflows are well-formed. Builds no program: it packages those that are there.
+# Holds the packages to what docs/use/packages.md says of them: what is in them, that they install and run, that their
+# units and workflows are well-formed. Builds no program: it packages those that are there.
 #
 #   scripts/packages.sh            what can be tried here; the rest is SKIPPED, with the reason
 #   scripts/packages.sh --base     makes target/packages/debian, the Debian that packages are installed into (root,
@@ -131,7 +131,7 @@ deb() {
         /usr/share/fish/vendor_completions.d/mpps.fish /lib/systemd/system/mpps-reflect-{udp,af_xdp}@.service \
         /usr/share/mpps/grafana/mpps.json /usr/share/mpps/prometheus/mpps-alerts.yml \
         /usr/share/mpps/schema/lines.schema.json \
-        "/usr/share/doc/$name"/{copyright,changelog.gz,changelog.Debian.gz,THIRD-PARTY.txt.gz,docs/packages.md}; do
+        "/usr/share/doc/$name"/{copyright,changelog.gz,changelog.Debian.gz,THIRD-PARTY.txt.gz,docs/use/packages.md}; do
         grep -qxF "$file" "$work/$name.files" || die "$name has no $file: $(cat "$work/$name.files")"
     done
 }

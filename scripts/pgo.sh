@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds mpps by profile-guided optimisation: once with counters, runs of the workloads that need no device, and once
-# more with what they counted. The program is target/pgo/mpps; docs/building.md has what it brings.
+# more with what they counted. The program is target/pgo/mpps; docs/research/builds.md has what it brings.
 #
 #   scripts/pgo.sh        PGO_SECONDS=2: length of each run
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the picture of the viewer in docs/trace.md (docs/images/trace.png) from a trace:
+# Takes the picture of the viewer in docs/use/trace.md (docs/images/trace.png) from a trace:
 #
 #   scripts/viewer.sh TRACE PICTURE.png FROM_NS TO_NS [X,Y]
 #

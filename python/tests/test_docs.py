@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ("docs/python.md", "README.md", "python/README.md")
+PAGES = ("docs/use/python.md", "README.md", "python/README.md")
 
 
 def programs() -> list[tuple[str, str]]:

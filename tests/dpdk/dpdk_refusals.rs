@@ -158,7 +158,7 @@ fn what_a_driver_refuses_is_told_in_one_line_that_says_what_to_do() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Why no test here sees a rule that a driver has accepted: docs/published-works.md.
+/// Why no test here sees a rule that a driver has accepted: docs/research/published-works.md.
 #[test]
 fn no_driver_of_a_software_device_takes_a_flow_rule_and_each_is_named() {
     if no_dpdk() {

@@ -1,5 +1,5 @@
 # Lines "kernel TAB release TAB path TAB what was found TAB processor TAB page size in KiB", the path with " on NIC" if
-# there was one, as the tables of docs/building.md.
+# there was one, as the tables of docs/use/building.md.
 BEGIN { FS = "\t" }
 {
     what = $4

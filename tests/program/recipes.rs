@@ -26,12 +26,12 @@ const fn recipe(page: &'static str, commands: &'static [&'static str]) -> Recipe
 }
 
 const README: &str = "README.md";
-const QUICK: &str = "docs/quick-start.md";
-const CAPTURE: &str = "docs/capture.md";
-const DPDK: &str = "docs/dpdk.md";
-const FORWARDING: &str = "docs/forwarding.md";
-const AF_XDP: &str = "docs/af_xdp.md";
-const XDP: &str = "docs/xdp.md";
+const QUICK: &str = "docs/use/quick-start.md";
+const CAPTURE: &str = "docs/use/capture.md";
+const DPDK: &str = "docs/paths/dpdk.md";
+const FORWARDING: &str = "docs/use/forwarding.md";
+const AF_XDP: &str = "docs/paths/af_xdp.md";
+const XDP: &str = "docs/paths/xdp.md";
 
 /// A second link between the hosts, and three more: eth2 to eth4.
 const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name eth$i netns mpps-lab-a || exit; \
@@ -51,7 +51,7 @@ const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a
 
 const RECIPES: &[Recipe] = &[
     recipe(
-        "docs/tap-study.md",
+        "docs/research/tap-study.md",
         &["mpps drop dpdk:net_null0 --duration 1s --eal \"--trace=lib.ethdev.* --trace-dir=dpdk-trace\""],
     ),
     recipe(
@@ -70,7 +70,7 @@ const RECIPES: &[Recipe] = &[
         &["mpps sendrecv af_packet --lab --rate 20kpps --duration 5s --metrics --web"],
     ),
     recipe(
-        "docs/live.md",
+        "docs/use/live.md",
         &[
             "mpps sendrecv loop:loss=1% --rate 20kpps --duration 3s --metrics --web",
             "mpps sendrecv loop:loss=1% --rate 20kpps --duration 3s --prom mpps.prom",
@@ -227,7 +227,7 @@ const RECIPES: &[Recipe] = &[
         ],
     ),
     recipe(
-        "docs/measuring.md",
+        "docs/use/verdict.md",
         &[
             "mpps sendrecv loop:delay=200us,loss=1%,duplicate=1%,reorder=1%,reorder_distance=3,corrupt=1% --rate \
              20kpps --duration 2s",
@@ -242,7 +242,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/two-ports.md",
+        page: "docs/paths/two-ports.md",
         before: BRIDGE,
         commands: &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --rate 20kpps",
@@ -250,7 +250,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/two-ports.md",
+        page: "docs/paths/two-ports.md",
         before: BRIDGE,
         commands: &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --src 198.18.0.1-198.18.63.254 \
@@ -259,7 +259,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/two-ports.md",
+        page: "docs/paths/two-ports.md",
         before: ROUTER,
         commands: &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --src 198.18.0.1 --dest 198.18.1.2:9000 \
@@ -269,7 +269,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/plans.md",
+        page: "docs/use/plans.md",
         before: "mpps sendrecv loop:delay=1ms --rate 10kpps --duration 1s --print-plan > plan.json",
         commands: &[
             "mpps sendrecv loop:delay=1ms --rate 10kpps --duration 1s --print-plan",
@@ -277,13 +277,13 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/plans.md",
+        page: "docs/use/plans.md",
         before: "printf 'rate = \"20kpps\"\\nframe-size = 512\\nexpect = [\"loss<0.01%%\", \"p99<20ms\"]\\nout = \
                  \"results\"\\n' > nightly.toml",
         commands: &["mpps sendrecv loop:delay=1ms --config nightly.toml --duration 2s"],
     },
     Recipe {
-        page: "docs/ci.md",
+        page: "docs/use/ci.md",
         before: "printf 'rate = \"20kpps\"\\nexpect = [\"loss<0.01%%\", \"p99<20ms\"]\\njunit = \"mpps.xml\"\\n' > \
                  mpps.toml",
         commands: &[
@@ -293,11 +293,11 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     recipe(
-        "docs/reports.md",
+        "docs/use/reports.md",
         &["mpps sendrecv loop:delay=1ms --rate 10kpps --duration 2s --out results"],
     ),
     Recipe {
-        page: "docs/reports.md",
+        page: "docs/use/reports.md",
         before: "for i in run other; do mpps sendrecv loop:delay=1ms --rate 10kpps --duration 300ms --settle 100ms \
                  --csv $i.csv --json $i.json || test $? = 3 || exit 1; done",
         commands: &[
@@ -308,7 +308,7 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
-        page: "docs/reports.md",
+        page: "docs/use/reports.md",
         before: "for i in c rust; do mpps ndr loop: --max-rate 1kpps --search-time 2s --out throughput-$i \
                  --goal loss=0,initial=100ms,final=100ms,sum=100ms,width=50% || test $? = 3 || exit 1; done",
         commands: &[
@@ -317,10 +317,10 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     recipe(
-        "docs/loop.md",
+        "docs/paths/loop.md",
         &["mpps sendrecv loop:capacity=100kpps,queue=100 --rate 200kpps --duration 2s"],
     ),
-    recipe("docs/isolation.md", &["mpps doctor --svg host.svg"]),
+    recipe("docs/use/isolation.md", &["mpps doctor --svg host.svg"]),
     recipe(AF_XDP, &["ethtool -l eth1"]),
     recipe(
         AF_XDP,

@@ -31,7 +31,8 @@ fn dashboard_and_alerts_name_only_metrics_that_there_are() {
     let text = text_of(&prom);
     let there = |name: &str| {
         let name = name.strip_suffix("_bucket").unwrap_or(name);
-        text.contains(&format!("# TYPE {name} ")) || text_of(&top().join("docs/live.md")).contains(&format!("`{name}"))
+        text.contains(&format!("# TYPE {name} "))
+            || text_of(&top().join("docs/use/live.md")).contains(&format!("`{name}"))
     };
     let mut queries = String::new();
     let panels = dashboard["panels"].as_array().expect("panels");

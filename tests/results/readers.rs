@@ -307,8 +307,8 @@ fn nginx(scratch: &Scratch, page: &Served) -> (Background, [Served; 2]) {
     let folder = scratch.file("nginx");
     std::fs::create_dir(&folder).expect("a folder");
     let at = page.at;
-    // The words of docs/live.md, with this run's port.
-    let doc = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md"));
+    // The words of docs/use/live.md, with this run's port.
+    let doc = text_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/use/live.md"));
     let location = doc
         .split("```")
         .find(|part| part.trim_start().starts_with("location /bench1/"))

@@ -33,22 +33,33 @@ const PROGRAMS: [&str; 16] = [
     "podman",
 ];
 
-/// Every command in a fenced block of README.md and docs/*.md, in order.
+/// Every command in a fenced block of README.md, of docs/*.md and of docs/*/*.md, in order.
 ///
 /// # Panics
 /// When the pages can't be read.
 pub fn shown() -> Vec<Shown> {
     let top = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut pages: Vec<_> = std::fs::read_dir(top.join("docs")).expect("docs").flatten().collect();
-    pages.sort_by_key(std::fs::DirEntry::file_name);
-    let docs = pages.into_iter().map(|page| Path::new("docs").join(page.file_name()));
-    let docs = docs.filter(|page| page.extension().is_some_and(|e| e == "md"));
     let mut all = Vec::new();
-    for page in std::iter::once(PathBuf::from("README.md")).chain(docs) {
+    for page in std::iter::once(PathBuf::from("README.md")).chain(pages(&top)) {
         let text = std::fs::read_to_string(top.join(&page)).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
         all.extend(commands(&page.display().to_string(), &text));
     }
     all
+}
+
+/// Pages of docs/ and of its folders, from the top of the repository.
+fn pages(top: &Path) -> Vec<PathBuf> {
+    let inside = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(top.join(folder)).expect("a folder").flatten();
+        entries.map(|entry| folder.join(entry.file_name())).collect()
+    };
+    let (folders, mut pages): (Vec<_>, Vec<_>) = inside(Path::new("docs"))
+        .into_iter()
+        .partition(|path| top.join(path).is_dir());
+    pages.extend(folders.iter().flat_map(|folder| inside(folder)));
+    pages.retain(|page| page.extension().is_some_and(|e| e == "md"));
+    pages.sort();
+    pages
 }
 
 fn commands(page: &str, text: &str) -> Vec<Shown> {

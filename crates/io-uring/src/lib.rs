@@ -19,7 +19,7 @@
 //! time unless `cq=` asks for less. A send that fails late is counted as not sent. A queue that is dropped ends what is
 //! under way and gives every buffer back; what was not sent by then is `tx_failed`.
 //!
-//! Counters beside those of `udp`: [`UringPort`] and docs/io_uring.md.
+//! Counters beside those of `udp`: [`UringPort`] and docs/paths/io_uring.md.
 //!
 //! Bundles (`IORING_RECVSEND_BUNDLE`) are for streams, where several buffers are one stretch of bytes: a datagram is a
 //! send of its own. Zero-copy receive is for TCP.

@@ -1,5 +1,5 @@
 //! Why packets were left to the host, dropped or not believed: one list of names and meanings, for paths, lanes,
-//! verdict, summary and docs/measuring.md.
+//! verdict, summary and docs/use/counts.md.
 
 /// Declares [`Reason`] with its list, names and meanings from one table, so that they can't differ.
 macro_rules! reasons {
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_name_of_its_own_and_stands_in_the_documentation() {
-        let page = include_str!("../../../docs/measuring.md");
+        let page = include_str!("../../../docs/use/counts.md");
         for &reason in Reason::ALL {
             let name = reason.as_str();
             assert_eq!(Reason::named(name), Some(reason));
-            assert!(page.contains(&format!("`{name}`")), "docs/measuring.md lacks {name}");
+            assert!(page.contains(&format!("`{name}`")), "docs/use/counts.md lacks {name}");
         }
     }
 }

@@ -177,7 +177,7 @@ fn of_the_plan(error: &clap::Error) -> Option<String> {
     let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument && of_run())?;
     let field = field_of(option.split('=').next()?)?;
     Some(format!(
-        "{option}: a plan says this itself: want {field} changed in the file (docs/plans.md)"
+        "{option}: a plan says this itself: want {field} changed in the file (docs/use/plans.md)"
     ))
 }
 

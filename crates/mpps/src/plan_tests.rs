@@ -251,7 +251,7 @@ fn default_source_ports_of_a_plan_stay_a_default_where_no_socket_has_them() {
 #[test]
 fn the_page_about_plans_has_each_field() {
     const HEAD: &str = "| field | of | option | value |";
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/plans.md");
     let text = std::fs::read_to_string(page).expect("the page");
     let start = text.find(HEAD).expect("the table");
     let end = start + text[start..].find("\n\n").expect("its end");
@@ -295,6 +295,6 @@ fn the_page_about_plans_has_each_field() {
     }
     assert!(
         text == made,
-        "docs/plans.md: MPPS_WRITE=1 cargo test -p mpps --lib the_page_about_plans"
+        "docs/use/plans.md: MPPS_WRITE=1 cargo test -p mpps --lib the_page_about_plans"
     );
 }

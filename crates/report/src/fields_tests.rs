@@ -41,9 +41,9 @@ fn table<T>(head: &str, fields: &[Field<T>]) -> String {
 fn fields_of_rows_and_of_lanes_are_documented() {
     // One test for both tables, since both are in one file.
     const ROWS: &str = "| column of a row | unit | meaning |";
-    holds_block("docs/measuring.md", ROWS, &table(ROWS, &ROW));
+    holds_block("docs/use/files.md", ROWS, &table(ROWS, &ROW));
     const LANES: &str = "| column of a lane | unit | meaning |";
-    holds_block("docs/measuring.md", LANES, &table(LANES, &LANE));
+    holds_block("docs/use/files.md", LANES, &table(LANES, &LANE));
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(crate) const LANE: [Field<LaneRow>; 31] = [
     ),
     Field::packets(
         "tx_full_packets",
-        "(`reflect`, `forward`) packets dropped as [`tx_full`](#reasons)",
+        "(`reflect`, `forward`) packets dropped as [`tx_full`](counts.md#reasons)",
         |row, _| whole(row.counted.tx_given_up),
     ),
     Field::us("busy_us", "time in loops that moved something", |row, _| {
@@ -91,13 +91,13 @@ pub(crate) const LANE: [Field<LaneRow>; 31] = [
     Field::packets(
         "rx_dropped_packets",
         "packets that this host dropped before the lane could take them, [as last \
-         read](#packets-that-this-host-dropped): what came after the last reading is in the JSON alone; empty where \
-         the path can't tell",
+         read](counts.md#packets-that-this-host-dropped): what came after the last reading is in the JSON alone; \
+         empty where the path can't tell",
         |row, _| row.counted.rx_dropped.and_then(whole),
     ),
     count(
         "rx_fill_looks",
-        "[looks at its receive rings](#fill-of-receive-rings)",
+        "[looks at its receive rings](times.md#fill-of-receive-rings)",
         |row, _| whole(row.counted.rx_fill_looks),
     ),
     Field::new(
@@ -147,7 +147,7 @@ const fn count(name: &'static str, about: &'static str, of: fn(&LaneRow, u64) ->
     Field::new(name, Unit::One, 0, about, of)
 }
 
-/// Returns the names of the columns, separated by commas. `docs/measuring.md` explains each.
+/// Returns the names of the columns, separated by commas. `docs/use/files.md` explains each.
 pub fn lanes_csv_header() -> &'static str {
     static HEADER: LazyLock<String> = LazyLock::new(|| names(&LANE));
     &HEADER

@@ -116,7 +116,7 @@ fn summary() -> Summary {
 
 #[test]
 fn the_documentation_has_every_key_and_every_column() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measuring.md");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/files.md");
     let page = std::fs::read_to_string(file).unwrap();
     let json = json_value(&summary());
     let keys = json.as_object().unwrap().keys().map(String::as_str);
@@ -131,7 +131,7 @@ fn the_documentation_has_every_key_and_every_column() {
         let word = |name: &str| page.contains(&format!(" {name} ")) || page.contains(&format!(" {name}`"));
         assert!(
             told(name) || word(name) || short.is_some_and(|s| told(&s)),
-            "{name} is not in docs/measuring.md"
+            "{name} is not in docs/use/files.md"
         );
     }
 }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// A run: what it does, on which ports, with what traffic and load, for how long, on which lanes, and what is checked.
 /// It is complete, with each default filled in, and was checked as a whole; nothing is open.
 ///
-/// Its JSON is what `--print-plan` prints and a result's `plan` holds; `docs/plans.md` names the fields.
+/// Its JSON is what `--print-plan` prints and a result's `plan` holds; `docs/use/plans.md` names the fields.
 #[derive(Clone, Debug)]
 pub struct Plan {
     fields: mpps_plan::Plan,

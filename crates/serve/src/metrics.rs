@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_page_about_metrics_has_all_of_them() {
-        let page = include_str!("../../../docs/live.md");
+        let page = include_str!("../../../docs/use/live.md");
         for (name, ..) in metrics() {
             assert!(
                 page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{")),

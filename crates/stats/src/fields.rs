@@ -1,5 +1,5 @@
 //! Table of the numbers in a row: name, unit, meaning and source. CSV, JSON Lines, their schema, metrics, live views,
-//! Python's `Row` and the table in `docs/measuring.md` are made from it.
+//! Python's `Row` and the table in `docs/use/files.md` are made from it.
 
 use crate::row::{Latency, Percentiles, Row, Summary};
 
@@ -121,7 +121,7 @@ pub const ROW: [Field<Row>; 35] = [
         "start of the row since the start of the run",
         |row, _| whole(row.start_ns / 1000),
     ),
-    Field::packets("tx_packets", "packets sent ([Packets](#packets))", |row, _| {
+    Field::packets("tx_packets", "packets sent ([Packets](counts.md#packets))", |row, _| {
         whole(row.tx)
     }),
     Field::packets(
@@ -144,7 +144,7 @@ pub const ROW: [Field<Row>; 35] = [
     }),
     Field::packets(
         "lost_packets",
-        "packets lost; can be negative, see [Rows](#rows)",
+        "packets lost; can be negative, see [Rows](counts.md#rows)",
         |row, _| Some(row.lost),
     ),
     Field::packets("late_packets", "packets that came after the settle time", |row, _| {
@@ -225,7 +225,8 @@ pub const ROW: [Field<Row>; 35] = [
     ),
     Field::packets(
         "host_dropped_packets",
-        "[dropped by this host](#packets-that-this-host-dropped) since the cell before; empty where nothing was read",
+        "[dropped by this host](counts.md#packets-that-this-host-dropped) since the cell before; empty where nothing \
+         was read",
         |row, _| row.host_dropped.and_then(whole),
     ),
     Field::us(
@@ -252,8 +253,8 @@ pub const ROW: [Field<Row>; 35] = [
         "rx_fill_highest_ratio",
         Unit::One,
         6,
-        "[fill of receive rings](#fill-of-receive-rings), 0 to 1: the highest share that a look in this row found \
-         taken, over all lanes; by the time of the look",
+        "[fill of receive rings](times.md#fill-of-receive-rings), 0 to 1: the highest share that a look in this row \
+         found taken, over all lanes; by the time of the look",
         |row, _| row.rx_fill.and_then(|fill| whole(fill.highest_ppm)),
     ),
     Field::new("rx_fill_mean_ratio", Unit::One, 6, "the mean of the same", |row, _| {
@@ -261,7 +262,7 @@ pub const ROW: [Field<Row>; 35] = [
     }),
     Field::packets(
         "rx_by_arrival_packets",
-        "packets received in this row, whenever they were sent ([Rows](#rows)); empty for `send`",
+        "packets received in this row, whenever they were sent ([Rows](counts.md#rows)); empty for `send`",
         |row, _| row.rx_by_arrival.and_then(whole),
     ),
     Field::new(

@@ -3,8 +3,8 @@
     result = mpps.run("sendrecv", "udp:10.99.0.1", dest="10.99.0.2:9000", rate="100kpps", duration="5s")
     print(result.valid, result.loss_ratio, result.latency_ns.p99)
 
-Keyword arguments are the program's long options. docs/python.md has examples, docs/measuring.md says what the numbers
-mean.
+Keyword arguments are the program's long options. docs/use/python.md has examples, docs/measuring.md says what the
+numbers mean.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Host:
         program: PathLike | None = None,
         **options: Option,
     ) -> MethodResult:
-        """Searches for the highest rates without loss, and with little (docs/ndr.md).
+        """Searches for the highest rates without loss, and with little (docs/methods/ndr.md).
 
         `out` is the folder for its files, if they are to stay. `progress` is called with each line that it tells.
         """
@@ -84,7 +84,7 @@ class Host:
         program: PathLike | None = None,
         **options: Option,
     ) -> MethodResult:
-        """Runs a test of RFC 2544 (`throughput`, `latency`, `loss`, …, `all`; docs/rfc2544.md)."""
+        """Runs a test of RFC 2544 (`throughput`, `latency`, `loss`, …, `all`; docs/methods/rfc2544.md)."""
         return self._method(["rfc2544", test, *ports], options, out, progress, program)
 
     def overload(
@@ -95,7 +95,7 @@ class Host:
         program: PathLike | None = None,
         **options: Option,
     ) -> MethodResult:
-        """Shows what a device does with up to twice its highest rate (docs/overload.md)."""
+        """Shows what a device does with up to twice its highest rate (docs/methods/overload.md)."""
         return self._method(["overload", *ports], options, out, progress, program)
 
     def compare(
@@ -106,7 +106,7 @@ class Host:
         program: PathLike | None = None,
         **options: Option,
     ) -> MethodResult:
-        """Says which of several runs is better, and by how much (docs/compare.md).
+        """Says which of several runs is better, and by how much (docs/methods/compare.md).
 
         Each is a run as it is typed (`mpps.command(…)` writes it), a file or folder, or one or several `Result`s.
         """

@@ -1,4 +1,4 @@
-# The study of docs/tap-study.md where the kernel applies its rule. What came out is judged, and no rate.
+# The study of docs/research/tap-study.md where the kernel applies its rule. What came out is judged, and no rate.
 # uml: uml
 # memory: 2000
 # limit: 900

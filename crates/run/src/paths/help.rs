@@ -85,7 +85,7 @@ pub fn text() -> String {
             let _ = writeln!(out, "  {}", folded(path.help.note.split(' '), 2, 2));
         }
     }
-    out.push_str("\ndocs/paths.md says which path suits what.");
+    out.push_str("\ndocs/paths/README.md says which path suits what.");
     out
 }
 
@@ -204,9 +204,9 @@ mod tests {
         for path in LIST {
             // The options are on a page of their own, or in a section of one.
             let (page, section) = match path.name {
-                "null" | "loop" => ("loop.md".to_owned(), Some(format!("\n## {}\n", path.name))),
-                "mirror" => ("adding-a-path.md".to_owned(), Some("\n## mirror\n".to_owned())),
-                name => (format!("{name}.md"), None),
+                "null" | "loop" => ("paths/loop.md".to_owned(), Some(format!("\n## {}\n", path.name))),
+                "mirror" => ("design/adding-a-path.md".to_owned(), Some("\n## mirror\n".to_owned())),
+                name => (format!("paths/{name}.md"), None),
             };
             let text = read(&page);
             let section = match &section {

@@ -1,4 +1,4 @@
-//! `mirror`: the sample of docs/adding-a-path.md. It is compiled into the tests and into no program.
+//! `mirror`: the sample of docs/design/adding-a-path.md. It is compiled into the tests and into no program.
 
 #[expect(unreachable_pub, reason = "as a crate of its own would export them")]
 mod port;

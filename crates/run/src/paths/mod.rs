@@ -3,8 +3,8 @@
 //! A workload describes what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]). A path
 //! opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to the workload ([`Opened`]),
 //! which is compiled for each path, so nothing on the packet path is a virtual call. Opening is compiled once per path,
-//! whatever the workload. `docs/adding-a-path.md` shows how a path is added: its crate, one file here, one line in
-//! [`paths!`].
+//! whatever the workload. `docs/design/adding-a-path.md` shows how a path is added: its crate, one file here, one line
+//! in [`paths!`].
 
 mod af_packet;
 mod af_xdp;

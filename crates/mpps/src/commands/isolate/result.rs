@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The result as a value; docs/isolation.md describes it.
+/// The result as a value; docs/use/isolation.md describes it.
 #[derive(Debug, Serialize)]
 pub(super) struct Told {
     schema: &'static str,

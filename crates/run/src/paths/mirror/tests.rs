@@ -84,11 +84,11 @@ fn what_the_sample_can_not_do_is_refused_before_it_is_opened() {
 
 #[test]
 fn the_page_shows_the_sample_as_it_is_compiled() {
-    let page = include_str!("../../../../../docs/adding-a-path.md");
+    let page = include_str!("../../../../../docs/design/adding-a-path.md");
     for source in [include_str!("port.rs"), include_str!("../mirror.rs")] {
         assert!(
             page.contains(&format!("```rust\n{source}```\n")),
-            "docs/adding-a-path.md differs from:\n{source}"
+            "docs/design/adding-a-path.md differs from:\n{source}"
         );
     }
 }
