@@ -41,6 +41,8 @@ MANY = 4
 # Lines of a failed test's output that the list shows.
 LINES_SHOWN = 15
 # What --all adds.
+# A step builds a program of its own: its limit is this many times that of a test.
+STEP_LIMITS = 4
 STEPS = ["scripts/no-dpdk.sh", "scripts/msrv.sh", "scripts/miri.sh", "scripts/packages.sh"]
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
@@ -50,6 +52,7 @@ class Job:
 
     def __init__(self, where, name, argv, cwd, quiet=False):
         self.where, self.name, self.argv, self.cwd, self.quiet = where, name, argv, cwd, quiet
+        self.limit = LIMIT * (STEP_LIMITS if where in STEPS else 1)
         self.text, self.seconds, self.status = "", 0.0, None
 
     @property
@@ -63,12 +66,12 @@ class Job:
             self.argv, cwd=self.cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, text=True, errors="replace", env=environment(self.cwd))
         running.add(child)
-        late = threading.Timer(LIMIT, end_group, [child.pid])
+        late = threading.Timer(self.limit, end_group, [child.pid])
         late.start()
         self.text = child.stdout.read()
         self.status = child.wait()
         if late.finished.is_set():
-            self.text += f"\nended after {LIMIT:.0f} s (TEST_LIMIT)\n"
+            self.text += f"\nended after {self.limit:.0f} s (TEST_LIMIT)\n"
             self.status = self.status or 1
         late.cancel()
         running.discard(child)

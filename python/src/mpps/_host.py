@@ -159,9 +159,10 @@ def lab(name: str | None = None, *, program: PathLike | None = None, **options: 
     of_lab = [found, "lab", "--name", name]
     there = local.exec(*of_lab, "status", check=False)
     if not there.stdout.startswith(f"lab {name}: down"):
-        said = last_line(there.stderr.splitlines()) or (
-            f"lab {name} is there already: want another name, or 'mpps lab --name {name} down' first"
-        )
+        # Standard error may have notes beside the state, such as one that the program waits for another's lock.
+        known = there.stdout.startswith(f"lab {name}:")
+        said = "" if known else last_line(there.stderr.splitlines())
+        said = said or f"lab {name} is there already: want another name, or 'mpps lab --name {name} down' first"
         raise MppsError(said, exit_code=there.returncode, command=of_lab)
     try:
         local.exec(*of_lab, "up", *arguments(options))
