@@ -7,7 +7,7 @@ mod listen;
 use crate::draft::{self, listen::Listener};
 use crate::fail::{Result, failed};
 use crate::host::{Host, Opens, Sinks};
-use crate::request::Run;
+use crate::request::{Run, check_start};
 use crate::session::on_ports;
 use mpps_plan::Workload;
 use mpps_stats::Summary;
@@ -30,6 +30,7 @@ impl Drafted {
     /// # Errors
     /// If the run can't be opened on this host: one line that names the option and what would be right.
     pub fn new(mut run: Run) -> Result<Self> {
+        check_start(&run)?;
         Ok(match run.plan.workload {
             Workload::Sendrecv | Workload::Send => Self::Traffic(Box::new(draft::traffic::Draft::new(run)?)),
             Workload::Drop | Workload::Reflect => {
