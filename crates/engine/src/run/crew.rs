@@ -24,7 +24,7 @@ use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
 use crate::run::directions;
 use crate::run::flight::{self, Keeper};
-use crate::run::job::{Desk, Job};
+use crate::run::job::{AnyLane, Job};
 use crate::run::live::HostWait;
 use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
@@ -33,7 +33,7 @@ use crate::run::traces::Traces;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
 use crate::verdict::withheld::{self, Quotas};
-use crate::workload::WorkFacts;
+use crate::workload::TrafficTrial;
 use mpps_io::{Error, Rate, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
@@ -79,56 +79,45 @@ struct Ready {
 type Readiness = (usize, Result<Ready, RunError>);
 
 /// Order for one trial.
-pub(crate) struct Order<T> {
+pub(crate) struct Order {
     pub(crate) common: Common,
     pub(crate) workload: Workload,
     pub(crate) settle_ns: u64,
     /// Scheduled send times are known.
     pub(crate) paced: bool,
-    /// The job's own data for this trial.
-    pub(crate) own: T,
+    /// Data of each way, if lanes generate packets; else empty.
+    pub(crate) traffic: Vec<TrafficTrial>,
 }
 
-impl<T> Order<T> {
-    /// Returns the same order with other data of the job's own.
-    pub(crate) fn map<U>(self, own: impl FnOnce(T) -> U) -> Order<U> {
-        Order {
-            common: self.common,
-            workload: self.workload,
-            settle_ns: self.settle_ns,
-            paced: self.paced,
-            own: own(self.own),
-        }
-    }
-
+impl Order {
     /// Returns an order that sends nothing.
-    pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
+    pub(crate) fn of(common: &Common, workload: Workload) -> Self {
         Self {
             common: common.clone(),
             workload,
             settle_ns: 0,
             paced: false,
-            own,
+            traffic: Vec::new(),
         }
     }
 }
 
 /// State that the main thread and the lanes share in a trial.
-pub(crate) struct Trial<T> {
+pub(crate) struct Trial {
     pub(crate) control: Control,
     pub(crate) counters: Vec<LaneCounters>,
     /// A ring for each lane if rounds are recorded, else none.
     rings: Vec<LaneRing>,
     pub(crate) common: Common,
-    pub(crate) own: T,
+    pub(crate) traffic: Vec<TrafficTrial>,
     /// Lanes release their queues and pools after this trial, before they say that they have ended.
     last: bool,
 }
 
 /// Message that starts a lane's part of a trial.
-struct Go<T> {
+struct Go {
     /// Part of the message, so that the collector notices a lane that has ended before the message could reach it.
-    ends: Ends<T>,
+    ends: Ends,
     /// Series by way, then by lane.
     series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
@@ -136,31 +125,31 @@ struct Go<T> {
 }
 
 /// The messages to a lane.
-enum Word<T> {
+enum Word {
     /// Empty your queue, say so, and leave it alone until the next word: a trial is about to begin.
     Attend(mpsc::Sender<usize>),
-    Go(Go<T>),
+    Go(Go),
 }
 
 /// State that the threads of a crew share.
-pub(crate) struct Base<'s, J> {
-    job: &'s J,
+pub(crate) struct Base<'s> {
+    job: &'s dyn Job,
     /// The lanes are these in every trial.
     common: &'s Common,
-    /// Neighbours of the first port, and of a second.
-    found: [Found; 2],
+    /// Neighbours of each port.
+    found: Vec<Found>,
     /// Nobody is to wait any longer for lanes that are not ready yet.
     given_up: AtomicBool,
     /// There may be several trials.
     several: bool,
 }
 
-impl<'s, J: Job> Base<'s, J> {
-    pub(crate) fn new(job: &'s J, common: &'s Common, several: bool) -> Self {
+impl<'s> Base<'s> {
+    pub(crate) fn new(job: &'s dyn Job, common: &'s Common, several: bool) -> Self {
         Self {
             job,
             common,
-            found: Default::default(),
+            found: (0..job.ports()).map(|_| Found::default()).collect(),
             given_up: AtomicBool::new(false),
             // While lanes wait for a start, they look after their queues.
             several: several || common.start_at.is_some(),
@@ -169,9 +158,9 @@ impl<'s, J: Job> Base<'s, J> {
 }
 
 /// Runs any workload that is one trial, on whatever ports it has.
-pub(crate) fn run_job<J: Job>(
-    job: &J,
-    order: Order<J::Trial>,
+pub(crate) fn run_job(
+    job: &dyn Job,
+    order: Order,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
@@ -181,21 +170,17 @@ pub(crate) fn run_job<J: Job>(
 }
 
 /// A lane as the main thread knows it.
-struct Member<'s, T> {
-    words: mpsc::Sender<Word<T>>,
+struct Member<'s> {
+    words: mpsc::Sender<Word>,
     thread: ScopedJoinHandle<'s, ()>,
 }
 
 /// Lanes that are ready, and the state by which the main thread watches them.
-///
-/// The crew knows the job as a [`Desk`], and not by its type: all of a run except the lanes' own part is compiled once
-/// for each kind of trial, and not for each path.
-pub(crate) struct Crew<'s, T> {
-    job: &'s dyn Desk,
+pub(crate) struct Crew<'s> {
+    job: &'s dyn Job,
     common: &'s Common,
     given_up: &'s AtomicBool,
-    told: Tell<'s, T>,
-    members: Vec<Member<'s, T>>,
+    members: Vec<Member<'s>>,
     /// Thread of each lane; 0: the lane only reads, and its thread counts as one of the program's own.
     tids: Vec<i32>,
     clocks: ClockSource,
@@ -218,17 +203,7 @@ pub(crate) struct Crew<'s, T> {
     refused: Vec<String>,
 }
 
-/// Asks a job about a trial: about one way, or (`None`) about all.
-type Tell<'s, T> = Box<dyn Fn(&T, Option<usize>) -> Told + 's>;
-
-/// A job's facts on a trial, for the summary of one way or of all.
-struct Told {
-    work: WorkFacts,
-    /// Settings of the run in that way, if they differ from those of the whole run.
-    common: Option<Common>,
-}
-
-impl<T> Drop for Crew<'_, T> {
+impl Drop for Crew<'_> {
     /// Ends the lanes. A panic of a lane was already reported, or it came after all results.
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
@@ -239,24 +214,19 @@ impl<T> Drop for Crew<'_, T> {
     }
 }
 
-impl<'s, T: Send + Sync + 's> Crew<'s, T> {
+impl<'s> Crew<'s> {
     /// Starts the lanes, and waits until they are ready.
-    pub(crate) fn open<J: Job<Trial = T>>(
+    pub(crate) fn open(
         scope: &'s Scope<'s, '_>,
-        base: &'s Base<'s, J>,
+        base: &'s Base<'s>,
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Self, RunError> {
         let lanes = base.common.lanes.len();
         let job = base.job;
-        let told = |trial: &T, way: Option<usize>| Told {
-            work: job.facts(trial, way),
-            common: way.and_then(|way| job.common_of(trial, way)).cloned(),
-        };
         let mut crew = Self {
             job,
             common: base.common,
             given_up: &base.given_up,
-            told: Box::new(told),
             members: Vec::new(),
             tids: vec![0; lanes],
             clocks: ClockSource::new(),
@@ -335,7 +305,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     /// Runs a trial. After the `last` one there is no other.
     pub(crate) fn trial(
         &mut self,
-        order: Order<T>,
+        order: Order,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -406,7 +376,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
 
     fn measure(
         &mut self,
-        order: Order<T>,
+        order: Order,
         starts_at: Option<StartsAt>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
@@ -425,7 +395,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             counters,
             rings: flight::rings(&order.common),
             common: order.common,
-            own: order.own,
+            traffic: order.traffic,
             last,
         });
         let (control, common) = (&trial.control, &trial.common);
@@ -464,7 +434,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             monotonic_ns: start_ns,
             utc_ns: utc_ns(start_ns),
         };
-        let work = (self.told)(&trial.own, None).work;
+        let work = job.facts(&trial.traffic, None);
         let of_ways = |rate: Rate| rate.pps() * names.len().max(1) as f64;
         let start = Start {
             workload,
@@ -562,13 +532,11 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
         let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
         // Facts of one way, or of all together.
-        let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
-        let (of_all, of_ways) = ((self.told)(&trial.own, None), ways.collect::<Vec<_>>());
-        let told = |way: Option<usize>| way.map_or(&of_all, |way| &of_ways[way]);
+        let common_of = |way: Option<usize>| way.and_then(|way| job.common_of(&trial.traffic, way));
         let measured = |way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]| Measured {
             workload,
-            common: told(way).common.as_ref().unwrap_or(common),
-            work: told(way).work,
+            common: common_of(way).unwrap_or(common),
+            work: job.facts(&trial.traffic, way),
             latency_note: job.latency_note(totals.latency.count > 0),
             totals,
             outcomes: &outcomes,
@@ -676,7 +644,7 @@ fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut
 }
 
 /// Returns the role of each lane in one way.
-fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
+fn roles(job: &dyn Job, common: &Common, way: usize) -> Vec<LanePlan> {
     let role = |(lane, plan): (usize, &LanePlan)| {
         let ways = job.ways_of(lane);
         LanePlan {
@@ -700,21 +668,21 @@ fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Opti
 }
 
 /// Notes that a lane has ended a trial, however it ends.
-struct Ends<T>(Arc<Trial<T>>);
+struct Ends(Arc<Trial>);
 
-impl<T> Drop for Ends<T> {
+impl Drop for Ends {
     fn drop(&mut self) {
         self.0.control.lane_ends();
     }
 }
 
 /// Runs one lane's thread, from pinning to its last trial.
-fn lane_thread<J: Job>(
+fn lane_thread(
     index: usize,
     clock: Clock,
-    base: &Base<'_, J>,
+    base: &Base<'_>,
     ready: mpsc::Sender<Readiness>,
-    words: &mpsc::Receiver<Word<J::Trial>>,
+    words: &mpsc::Receiver<Word>,
 ) {
     let plan = base.common.lanes[index];
     sched::tight_timers();
@@ -722,7 +690,7 @@ fn lane_thread<J: Job>(
     // A lane that only reads the kernel's counts stays out of the way of lanes that send.
     let cores = base.common.cores();
     let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
-    match serve(index, clock, base, &ready, words) {
+    match open_and_serve(index, &clock, base, &ready, words) {
         // Its queue and its pool are gone by now, and the path's counters are final.
         Ok(Some((ends, outcome, ended))) => {
             let _ = ended.send((index, outcome));
@@ -736,22 +704,35 @@ fn lane_thread<J: Job>(
 }
 
 /// Results of the last trial, still to be sent to the main thread.
-type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
+type Left = (Ends, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
 
-/// Makes a lane ready and goes through its trials, up to the last; `None`: the lane was ended without a last trial.
-fn serve<J: Job>(
+/// Makes a lane's memory and queues, which are gone when it returns, and goes through its trials.
+fn open_and_serve(
     index: usize,
-    clock: Clock,
-    base: &Base<'_, J>,
+    clock: &Clock,
+    base: &Base<'_>,
     ready: &mpsc::Sender<Readiness>,
-    words: &mpsc::Receiver<Word<J::Trial>>,
-) -> Result<Option<Left<J::Trial>>, RunError> {
-    let job = base.job;
+    words: &mpsc::Receiver<Word>,
+) -> Result<Option<Left>, RunError> {
     if let Some(core) = base.common.lanes[index].core {
         sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
     }
-    let pools = job.pools(index)?;
-    let mut queues = job.queues(index, &pools)?;
+    let mut served = Ok(None);
+    base.job
+        .with_lane(index, &mut |own| served = serve(index, own, clock, base, ready, words))?;
+    served
+}
+
+/// Makes a lane ready and goes through its trials, up to the last; `None`: the lane was ended without a last trial.
+fn serve(
+    index: usize,
+    own: &mut dyn AnyLane,
+    clock: &Clock,
+    base: &Base<'_>,
+    ready: &mpsc::Sender<Readiness>,
+    words: &mpsc::Receiver<Word>,
+) -> Result<Option<Left>, RunError> {
+    let job = base.job;
     let ended = |_| base.given_up.load(Ordering::Relaxed);
     // Before privileges are given up. Threads that a path's library starts from here on have the normal priority.
     let priority = base.common.priority.filter(|_| !job.only_reads(index));
@@ -762,7 +743,7 @@ fn serve<J: Job>(
             sched::lacks_for(priority, &error)
         ))
     });
-    let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;
+    let dest_mac = own.resolve(&base.found, clock, &ended)?;
     base.common.opened(Opened::Lane(index))?;
     let thread = sched::thread_id();
     // A reader is one of the program's own threads.
@@ -791,18 +772,18 @@ fn serve<J: Job>(
         let go = match word {
             Ok(Word::Go(go)) => go,
             Ok(Word::Attend(done)) => {
-                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                strays += own.attend(&base.found, traces.as_deref());
                 between = false;
                 let _ = done.send(index);
                 continue;
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                strays += own.attend(&base.found, traces.as_deref());
                 continue;
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
         };
-        let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
+        let mut outcome = run_lane(index, own, clock, base, &go, (dest_mac, times.as_ref()));
         let Go {
             ends, series, ended, ..
         } = go;
@@ -815,18 +796,18 @@ fn serve<J: Job>(
             return Ok(Some((ends, outcome, ended)));
         }
         (strays, between) = (0, base.several);
-        traces = job.traces(&ends.0.own);
+        traces = ends.0.traffic.first().and_then(|trial| trial.traces.clone());
         let _ = ended.send((index, outcome));
     }
 }
 
 /// Runs a lane's part in one trial.
-fn run_lane<J: Job>(
+fn run_lane(
     index: usize,
+    own: &mut dyn AnyLane,
     clock: &Clock,
-    base: &Base<'_, J>,
-    go: &Go<J::Trial>,
-    queues: &mut J::Queues<'_>,
+    base: &Base<'_>,
+    go: &Go,
     (dest_mac, times): (Option<mpps_wire::MacAddr>, Option<&ThreadStat>),
 ) -> LaneOutcome {
     let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
@@ -865,11 +846,11 @@ fn run_lane<J: Job>(
         stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,
-        port: job.neighbors_of(index),
+        port: job.port_of(index),
         counters,
         neighbor: job
             .link_of(index)
-            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.neighbors_of(index)])),
+            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.port_of(index)])),
         attends: job.attends(index),
         burst: trial.common.burst,
         start_ns,
@@ -880,7 +861,7 @@ fn run_lane<J: Job>(
         down: Default::default(),
         napped_ns: Default::default(),
     };
-    let mut outcome = job.lane(index, lane, queues, recorder, &trial.own);
+    let mut outcome = own.run(lane, recorder, &trial.traffic);
     outcome.began_after_ns = began_ns.saturating_sub(start_ns);
     let pinned = trial.common.lanes[index].core;
     outcome.moved_to = pinned
