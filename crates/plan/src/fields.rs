@@ -613,6 +613,16 @@ pub static FIELDS: &[Field] = &[
     )
     .hyphen(),
     Field::new(
+        ("times", "start_at"),
+        ("start-at", "TIME"),
+        Kind::Text,
+        ALL,
+        "When to start: +5s from now, a time of day (2026-11-29T18:00:00.25Z), or @NS since 1970; a method's first \
+         trial starts then [default: once all is ready]",
+        may!(times.start_at, values::start::start_at),
+    )
+    .hyphen(),
+    Field::new(
         ("times", "interval"),
         ("interval", "TIME"),
         Kind::Text,

@@ -206,6 +206,7 @@ fn circumstances(s: &Summary) -> Value {
         "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
+        "start_error_ns": s.start_error_ns,
         "command": s.command,
         "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),

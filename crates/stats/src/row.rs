@@ -357,6 +357,8 @@ pub struct Summary {
     pub workload: Workload,
     /// Start of the run.
     pub started: Started,
+    /// How far from the instant of `--start-at` the last lane may have begun, ns; `None`: none was asked for.
+    pub start_error_ns: Option<u64>,
     /// Random number of the run; all trials of one run have the same.
     pub run_id: u64,
     /// Command line; empty if no command started the run.

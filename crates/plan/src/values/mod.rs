@@ -4,6 +4,7 @@ pub mod capture;
 pub mod forward;
 pub mod keep;
 pub mod rate;
+pub mod start;
 
 use mpps_io::{AddressRange, OnFull, Pacing, Step, addresses as ranges};
 use mpps_sys::text::comma_in_number;
