@@ -27,7 +27,8 @@ fn assert_started(report: &Report, at_ns: u64) {
 #[test]
 fn a_run_starts_at_the_instant_and_says_how_far_from_it() {
     let (at_ns, monotonic_ns) = soon();
-    let words = format!("sendrecv loop: --rate 10kpps --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet");
+    let words =
+        format!("sendrecv loop: --rate 10kpps --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet");
     let report = Scratch::new().measure(mpps(&words));
     report.assert_accounted();
     assert_started(&report, monotonic_ns);
@@ -43,7 +44,8 @@ fn two_ends_start_at_one_instant_and_a_listener_counts_its_duration_from_it() {
     let (ours, theirs) = (Scratch::new(), Scratch::new());
     let reflect = format!("reflect udp:127.0.0.1:{port} --start-at @{at_ns} --duration 700ms");
     let reflector = Background::start(theirs.results(mpps(&reflect)));
-    let send = format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 1kpps --duration 200ms --start-at @{at_ns}");
+    let send =
+        format!("sendrecv udp:127.0.0.1 --dest 127.0.0.1:{port} --rate 1kpps --duration 200ms --start-at @{at_ns}");
     let report = ours.measure(mpps(&send));
     let reflected = theirs.read(reflector.finish());
     for report in [&report, &reflected] {
@@ -56,7 +58,11 @@ fn two_ends_start_at_one_instant_and_a_listener_counts_its_duration_from_it() {
 #[test]
 fn an_instant_that_is_past_is_refused_before_anything_is_opened() {
     for start in ["@1", "2001-01-01T00:00:00Z"] {
-        assert_refused(mpps(&format!("sendrecv loop: --start-at {start}")), 2, &["--start-at", start, "ago"]);
+        assert_refused(
+            mpps(&format!("sendrecv loop: --start-at {start}")),
+            2,
+            &["--start-at", start, "ago"],
+        );
     }
     assert_refused(
         mpps("reflect udp:127.0.0.1 --start-at noon"),
@@ -73,8 +79,13 @@ fn a_start_that_is_too_near_when_all_is_ready_sends_nothing() {
 
 #[test]
 fn ctrl_c_ends_the_wait_for_the_start() {
-    let waits = Background::start(mpps("sendrecv loop: --duration 10ms --start-at +1h")).wait_to_hear("the run starts at +1h");
+    let waits =
+        Background::start(mpps("sendrecv loop: --duration 10ms --start-at +1h")).wait_to_hear("the run starts at +1h");
     let ended = waits.end(Signal::INT);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("interrupted before the first packet"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("interrupted before the first packet"),
+        "{}",
+        ended.stderr
+    );
 }
