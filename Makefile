@@ -115,8 +115,12 @@ test-guests-all: ## test-guests, more NICs, User-Mode Linux, arm64, and other di
 	[ -z "$$failed" ] || { echo "FAILED:$$failed"; exit 1; }
 
 test-all: ## `make test`, Miri, without DPDK, the oldest Rust, packages, two kernels and a NIC; fails on a skip not in tests/skips
+	@scripts/setup.sh all
+	@# What packages are tried in, and the static program: each once. What can't be had is skipped with its reason.
+	@[ -d target/packages/debian ] || [ "$$(id -u)" != 0 ] || scripts/packages.sh --base || true
+	@[ ! -d "$$(rustc --print sysroot)/lib/rustlib/$$(uname -m)-unknown-linux-musl" ] || \
+	    $(MAKE) --no-print-directory static || true
 	@$(MAKE) --no-print-directory test TEST_ALL=1
-	@scripts/setup.sh guests
 	@$(GUESTS) quick
 	@scripts/skips.sh target/test/skips target/test/logs/guests-quick.log
 

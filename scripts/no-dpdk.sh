@@ -17,7 +17,7 @@ export CARGO_TARGET_DIR=${MPPS_NO_DPDK_TARGET:-target/no-dpdk}
 
 # One call builds tests and program: a build of the program alone would make most dependencies once more, with other
 # features. `--test library` is what asks for the program.
-tests=(-p mpps-dpdk -p mpps --lib --bins --test library)
+tests=(-p mpps-dpdk -p mpps-run -p mpps --lib --bins --test library)
 cargo test -q "${tests[@]}"
 program=$CARGO_TARGET_DIR/debug/mpps
 

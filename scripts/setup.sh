@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what the given task needs is installed, and installs what is missing where it may (root, apt-get).
 #
-#   scripts/setup.sh build|arm64|wheel|deb|rpm|static|demo|test|guests|bench|fuzz...      (nothing given: test)
+#   scripts/setup.sh build|arm64|wheel|deb|rpm|static|demo|test|guests|all|bench|fuzz...      (nothing given: test)
 #
 # Fails only when the program can't be built. Whatever else can't be had is named, with the one line that installs
 # it, and the task goes on: tests skip with a reason, the demo falls back to loopback sockets, the build leaves the
@@ -56,6 +56,16 @@ guests | python3     | python3
 guests | wget        | wget
 guests | xz          | xz-utils
 guests | zstd        | zstd
+all   | chromium     | chromium
+all   | prometheus   | prometheus
+all   | nginx        | nginx-light
+all   | logrotate    | logrotate
+all   | xdp-loader   | xdp-tools
+all   | lintian      | lintian
+all   | debootstrap  | debootstrap
+all   | systemd-analyze | systemd
+all   | zsh          | zsh
+all   | fish         | fish
 bench | sockperf     | sockperf
 bench | iperf3       | iperf3
 bench | valgrind     | valgrind
@@ -82,10 +92,13 @@ includes() {
         demo) echo "$build demo" ;;
         test) echo "$build wheel demo testpmd test" ;;
         guests) echo "$build testpmd guests" ;;
+        # What `make test-all` wants so that nothing is skipped that can be had.
+        all) echo "$build wheel deb rpm static demo testpmd test guests all" ;;
         bench) echo "$build wheel demo testpmd test bench" ;;
         fuzz) echo build fuzz ;;
         *)
-            say "unknown task '$1': must be build, arm64, wheel, deb, rpm, static, demo, test, guests, bench or fuzz"
+            say "unknown task '$1': must be build, arm64, wheel, deb, rpm, static, demo, test, guests, all, bench or" \
+                "fuzz"
             exit 2
             ;;
     esac
@@ -194,6 +207,21 @@ case "$wanted" in
         if ! has_target; then
             say "Rust builds nothing for arm64 here. This installs what it wants: rustup target add $target"
             fatal=1
+        fi
+        ;;
+esac
+
+case "$wanted" in
+    *' all '*)
+        # What cannot be had is skipped by the tests that want it, each with its reason.
+        if [ -z "${MPPS_NO_INSTALL:-}" ] && command -v rustup >/dev/null 2>&1; then
+            rustup_has() { rustup -q "$@" >/dev/null 2>&1 || say "this failed: rustup $*"; }
+            musl="$(uname -m)-unknown-linux-musl"
+            [ -d "$(rustc --print sysroot)/lib/rustlib/$musl" ] || rustup_has target add "$musl"
+            cargo "+$rust_wanted" --version >/dev/null 2>&1 ||
+                rustup_has toolchain install "$rust_wanted" --profile minimal
+            cargo +nightly miri --version >/dev/null 2>&1 ||
+                rustup_has toolchain install nightly --profile minimal --component miri --component rust-src
         fi
         ;;
 esac

@@ -152,11 +152,12 @@ pub fn went(spec: &mpps_io::PortSpec) -> bool {
 
 /// Converts the error of a file that an option names and that can't be written.
 pub fn unwritable(option: &str, error: &mpps_report::ReportError) -> Failure {
-    let denied = matches!(error, mpps_report::ReportError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
-    let number = match error {
-        mpps_report::ReportError::Io { source, .. } => source.raw_os_error(),
+    let source = match error {
+        mpps_report::ReportError::Io { source, .. } => Some(source),
         _ => None,
     };
+    let denied = source.is_some_and(|source| source.kind() == io::ErrorKind::PermissionDenied);
+    let number = source.and_then(io::Error::raw_os_error);
     if number == Some(rustix::io::Errno::MFILE.raw_os_error()) {
         return failed(format!(
             "{option}: {error}: want a higher limit of open files (ulimit -n)"

@@ -1,4 +1,4 @@
-//! Runs of packets: a plan is checked, its ports are opened, packets are measured, and readers of events are told.
+//! Runs of packets: a plan is checked, its ports are opened, packets are measured, and readers get the events.
 //!
 //! [`draft`] turns a plan into a run that can be opened on this host. [`paths`] opens the ports. [`measure`] runs one
 //! workload to its end; a [`Session`] runs any number of trials on ports that stay open. [`record`] explains slow, late

@@ -33,8 +33,9 @@ pub fn byte_order_mark(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns the reason why a text is not JSON, in one line: a byte order mark, a decimal comma or a semicolon by name, else
-/// the parser's words, `said`. The parser stopped at line and column `at`, counted from 1; `ended`: the text was cut off.
+/// Returns the reason why a text is not JSON, in one line: a byte order mark, a decimal comma or a semicolon by name,
+/// else the parser's words, `said`. The parser stopped at line and column `at`, counted from 1; `ended`: the text was
+/// cut off.
 pub fn not_json(bytes: &[u8], at: (usize, usize), ended: bool, said: &dyn Display) -> String {
     if let Some(mark) = byte_order_mark(bytes) {
         return format!("no JSON: it begins with {mark}: want UTF-8 without one");

@@ -1,4 +1,5 @@
-//! Turns a plan into a run that can be opened on this host. Every contradiction is found here, before anything is opened.
+//! Turns a plan into a run that can be opened on this host. Every contradiction is found here, before anything is
+//! opened.
 
 pub(crate) mod across;
 pub(crate) mod capture;
