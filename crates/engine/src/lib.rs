@@ -1,10 +1,10 @@
 //! Lanes, pacing and the workloads: send, receive, reflect, drop, capture.
 //!
 //! A lane is one thread and the queues it owns; lanes share nothing on the packet path. A lane's loop is compiled for
-//! each type of [`mpps_io::Port`]; all around it knows ports as [`AnyPort`]. `run` contains the parts that every run has: threads, the start,
-//! the collector, the end. `lane` is a thread's loop, `send` and `receive` are its two halves. `workload` is the use
-//! that each subcommand makes of them, `kernel` the same with programs in the kernel. `verdict` decides whether a run's
-//! numbers can be trusted.
+//! each type of [`mpps_io::Port`]; all around it knows ports as [`AnyPort`]. `run` contains the parts that every run
+//! has: threads, the start, the collector, the end. `lane` is a thread's loop, `send` and `receive` are its two halves.
+//! `workload` is the use that each subcommand makes of them, `kernel` the same with programs in the kernel. `verdict`
+//! decides whether a run's numbers can be trusted.
 
 #![forbid(unsafe_code)]
 

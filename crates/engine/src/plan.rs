@@ -298,8 +298,8 @@ pub struct TrafficPlan {
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
     /// Layer 2 of the port at which packets arrive as they were sent, if that is another port than they leave by
-    /// ([`crate::run_traffic_across`]). With traffic both ways, packets also leave by this port. `None`: packets come
-    /// back turned round, their addresses and ports exchanged.
+    /// ([`crate::run_traffic`] on two ports). With traffic both ways, packets also leave by this port. `None`: packets
+    /// come back turned round, their addresses and ports exchanged.
     pub far: Option<Link>,
     /// Facts of the way back for the report, in place of the plan's. Packets then go both ways at the same time, the
     /// others from the port at which the first arrive. `None`: packets go one way.

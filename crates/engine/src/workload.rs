@@ -191,6 +191,7 @@ impl TrafficTrial {
 /// Runs lane `index` through a trial: its sent packets belong to the first trial, its received ones to the second. Both
 /// are the same unless packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for the
 /// start once it is ready. A million flows take milliseconds, and no packet may be late because of them.
+#[inline(never)]
 pub(crate) fn send_and_take<Q: Queue, L: Loops>(
     index: usize,
     lane: Lane<'_>,

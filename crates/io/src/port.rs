@@ -55,7 +55,7 @@ pub struct QueueCounters {
 
 /// A device opened through a path, with its queues and capabilities. Shared by all lanes and the collector.
 ///
-/// Whatever the collector asks works on a `dyn Port`, too. Memory and queues have types of the path's own.
+/// The collector knows ports as `dyn Port`. Lanes know their types: memory and queues are of types of the path's own.
 pub trait Port: Sync {
     /// Packet memory of one lane. Need not be `Sync` or `Send`: a lane makes it on its own thread.
     type Pool

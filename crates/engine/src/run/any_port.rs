@@ -33,15 +33,10 @@ pub trait LaneStart: Sync {
 
 /// A lane that is about to get its queues, as [`LaneStart::start`] takes it.
 pub struct Start<'l> {
-    pub(crate) seat: Seat<'l>,
-    pub(crate) run: &'l mut dyn FnMut(&mut dyn AnyLane),
-}
-
-/// A lane's number in its run.
-#[derive(Clone, Copy)]
-pub(crate) struct Seat<'l> {
     pub(crate) job: &'l OnPorts<'l>,
+    /// Number of the lane in its run.
     pub(crate) lane: usize,
+    pub(crate) run: &'l mut dyn FnMut(&mut dyn AnyLane),
 }
 
 /// A port of any path.
@@ -162,12 +157,13 @@ impl<P: Port + 'static, L: Loops> AnyPort for Only<P, L> {
 }
 
 /// Starts a lane on a queue of one port.
-fn start<P: Port, L: Loops>(port: &P, queue: usize, Start { seat, run }: Start<'_>) -> Result<()> {
+fn start<P: Port, L: Loops>(port: &P, queue: usize, Start { job, lane, run }: Start<'_>) -> Result<()> {
     let pool = port.pool(queue)?;
     let queue = port.queue(queue, &pool)?;
     run(&mut OnQueue {
         queue,
-        seat,
+        job,
+        lane,
         loops: PhantomData::<L>,
     });
     Ok(())
@@ -176,7 +172,8 @@ fn start<P: Port, L: Loops>(port: &P, queue: usize, Start { seat, run }: Start<'
 /// A lane on one queue.
 struct OnQueue<'l, Q, L> {
     queue: Q,
-    seat: Seat<'l>,
+    job: &'l OnPorts<'l>,
+    lane: usize,
     loops: PhantomData<L>,
 }
 
@@ -189,7 +186,7 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
-        let Seat { job, lane } = self.seat;
+        let (job, lane) = (self.job, self.lane);
         let (Some(neighbor), Some((link, heard))) = (job.neighbor(lane, found), job.wanted_of(lane, found)) else {
             return Ok(None);
         };
@@ -198,7 +195,7 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
     }
 
     fn attend(&mut self, found: &[Found], traces: Option<&Traces>) -> u64 {
-        let Seat { job, lane } = self.seat;
+        let (job, lane) = (self.job, self.lane);
         if !job.looks_between_trials(lane) {
             return 0;
         }
@@ -206,8 +203,9 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         traces::attend(&mut self.queue, job.neighbor(lane, found).as_ref(), traces.as_deref())
     }
 
+    /// Enters the workload's loop. Each loop is a function of its own, so that none changes how another is compiled.
     fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, trial: &[TrafficTrial]) -> LaneOutcome {
-        let (Seat { job, lane: index }, queue) = (self.seat, &mut self.queue);
+        let (job, index, queue) = (self.job, self.lane, &mut self.queue);
         let capabilities = job.capabilities_of(index);
         match &job.work {
             Work::Traffic(_) if const { L::GENERATES } => {
@@ -249,11 +247,12 @@ pub fn pair<'p, A: Port, B: Port>(first: &'p A, second: &'p B) -> Box<dyn LaneSt
 struct Shared<'p, P>(&'p P, &'p P);
 
 impl<P: Port> LaneStart for Shared<'_, P> {
-    fn start(&self, queue: usize, Start { seat, run }: Start<'_>) -> Result<()> {
+    fn start(&self, queue: usize, Start { job, lane, run }: Start<'_>) -> Result<()> {
         let pool = self.0.pool(queue)?;
         run(&mut OnPair {
             queues: (self.0.queue(queue, &pool)?, self.1.queue(queue, &pool)?),
-            seat,
+            job,
+            lane,
             step: PhantomData::<Move>,
         });
         Ok(())
@@ -264,11 +263,12 @@ impl<P: Port> LaneStart for Shared<'_, P> {
 struct Apart<'p, A, B>(&'p A, &'p B);
 
 impl<A: Port, B: Port> LaneStart for Apart<'_, A, B> {
-    fn start(&self, queue: usize, Start { seat, run }: Start<'_>) -> Result<()> {
+    fn start(&self, queue: usize, Start { job, lane, run }: Start<'_>) -> Result<()> {
         let (first, second) = (self.0.pool(queue)?, self.1.pool(queue)?);
         run(&mut OnPair {
             queues: (self.0.queue(queue, &first)?, self.1.queue(queue, &second)?),
-            seat,
+            job,
+            lane,
             step: PhantomData::<CopyOver>,
         });
         Ok(())
@@ -278,7 +278,8 @@ impl<A: Port, B: Port> LaneStart for Apart<'_, A, B> {
 /// A lane of `forward` on a queue of each of two ports.
 struct OnPair<'l, A, B, S> {
     queues: (A, B),
-    seat: Seat<'l>,
+    job: &'l OnPorts<'l>,
+    lane: usize,
     step: PhantomData<S>,
 }
 
@@ -293,7 +294,7 @@ where
     }
 
     fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, _trial: &[TrafficTrial]) -> LaneOutcome {
-        let Seat { job, lane: index } = self.seat;
+        let (job, index) = (self.job, self.lane);
         let Work::Forward(plan) = &job.work else {
             unreachable!("only forward has pairs");
         };

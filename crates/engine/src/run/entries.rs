@@ -157,7 +157,8 @@ fn on_one(
     run_job(&job, order, sinks, interruptions)
 }
 
-/// Joins two ports of different paths for `forward`, with [`pair`](crate::pair). Only a caller that knows all paths can.
+/// Joins two ports of different paths for `forward`, with [`pair`](crate::pair): only a caller that knows all paths
+/// can.
 pub type Join<'j, 'p> = &'j dyn Fn(&'p dyn AnyPort, &'p dyn AnyPort) -> Option<Box<dyn LaneStart + 'p>>;
 
 /// Runs `forward`: between the two ports of each pair, and back out of an odd last one ([`ForwardPlan::ports`]). Frames

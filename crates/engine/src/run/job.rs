@@ -55,7 +55,7 @@ pub(crate) trait AnyLane {
 
 /// A workload and its ports, as the main thread and the lanes' threads know them. Nothing here is called per packet.
 pub(crate) trait Job: Sync {
-    /// Makes the memory of lane `lane`, takes its queues into use, and calls `run` with them, all on the calling thread.
+    /// Makes the memory of lane `lane`, takes its queues into use, and calls `run` with them, on the calling thread.
     fn with_lane(&self, lane: usize, run: &mut dyn FnMut(&mut dyn AnyLane)) -> Result<()>;
     /// Returns the number of ports that have neighbours.
     fn ports(&self) -> usize;

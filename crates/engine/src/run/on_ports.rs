@@ -10,7 +10,7 @@
 
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
-use crate::run::any_port::{self, AnyPort, LaneStart, Start};
+use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneWays, in_one, join, told};
 use crate::run::traces::Traces;
 use crate::workload::{TrafficTrial, Work, WorkFacts};
@@ -210,8 +210,7 @@ fn is_one_of(own: Option<usize>, way: Option<usize>) -> bool {
 impl Job for OnPorts<'_> {
     fn with_lane(&self, lane: usize, run: &mut dyn FnMut(&mut dyn AnyLane)) -> Result<()> {
         let Seat { start, queue, .. } = self.seats[lane];
-        let seat = any_port::Seat { job: self, lane };
-        start.start(queue, Start { seat, run })
+        start.start(queue, Start { job: self, lane, run })
     }
 
     fn queue_number(&self, lane: usize) -> usize {

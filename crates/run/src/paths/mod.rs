@@ -399,8 +399,8 @@ impl Entry {
     }
 }
 
-/// Makes the list, and the type that holds a port of any path of it. Behind `=>` stands the type of ports that `forward`
-/// copies from and to if the other port is of another path.
+/// Makes the list, and the type that holds a port of any path of it. Behind `=>` stands the type of ports that
+/// `forward` copies from and to if the other port is of another path.
 macro_rules! paths {
     ($($(#[$when:meta])? $name:ident: $path:ty $(=> $port:ty)?,)*) => {
         /// The paths of this build.
@@ -431,11 +431,12 @@ macro_rules! paths {
             }
         }
 
-        /// Opens ports that are all of one path.
-        fn open_alike<'r>(ports: Vec<(&'r Checked, Request<'r>)>, opening: &Opening<'_>) -> Result<Opened<'r>> {
-            let Some((first, _)) = ports.first() else {
-                return Err(usage("no port: want one at least"));
-            };
+        /// Opens ports that are all of the path of the first.
+        fn open_alike<'r>(
+            first: &Checked,
+            ports: Vec<(&'r Checked, Request<'r>)>,
+            opening: &Opening<'_>,
+        ) -> Result<Opened<'r>> {
             match &first.config {
                 $($(#[$when])? Config::$name(_) => {
                     let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
@@ -554,16 +555,18 @@ pub(crate) fn open<'r>(ports: Vec<(&'r Checked, Request<'r>)>, opening: &Opening
     let path = |port: &Checked| std::mem::discriminant(&port.config);
     let mut rest: Vec<_> = ports.into_iter().enumerate().collect();
     let mut lanes = Vec::new();
-    while let Some((_, (first, _))) = rest.first() {
-        let (first, spec) = (path(first), &first.spec);
-        let (own, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, (port, _))| path(port) == first);
+    while let Some(&(_, (first, _))) = rest.first() {
+        let (own, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, (port, _))| path(port) == path(first));
         let (places, own): (Vec<_>, Vec<_>) = own.into_iter().unzip();
         rest = others;
-        match open_alike(own, opening)? {
+        match open_alike(first, own, opening)? {
             Opened::Lanes(ports) => lanes.extend(places.into_iter().zip(ports)),
             kernel if rest.is_empty() && lanes.is_empty() => return Ok(kernel),
-            Opened::Kernel(_) => return Err(alone(spec)),
+            Opened::Kernel(_) => return Err(alone(&first.spec)),
         }
+    }
+    if lanes.is_empty() {
+        return Err(usage("no port: want one at least"));
     }
     lanes.sort_by_key(|(place, _)| *place);
     Ok(Opened::Lanes(lanes.into_iter().map(|(_, port)| port).collect()))

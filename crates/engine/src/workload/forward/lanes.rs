@@ -10,6 +10,7 @@ use mpps_stats::Recorder;
 use std::time::Instant;
 
 /// Runs a lane whose frames go back out of the port that they came in by.
+#[inline(never)]
 pub(crate) fn alone<Q: Queue>(
     lane: Lane<'_>,
     queue: &mut Q,
@@ -25,6 +26,7 @@ pub(crate) fn alone<Q: Queue>(
 }
 
 /// Runs lane `index` between two ports, with the ways that it serves. `max_frames`: the largest frame of each port.
+#[inline(never)]
 pub(crate) fn between<A: Queue, B: Queue, S>(
     lane: Lane<'_>,
     (a, b): &mut (A, B),
