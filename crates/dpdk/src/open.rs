@@ -173,7 +173,7 @@ impl Half<'_> {
         })
     }
 
-    /// Returns what the driver says of the port.
+    /// Returns the driver's description of the port.
     fn describe(&self, port: u16) -> Result<sys::PortInfo> {
         // SAFETY: plain data, for which zeros are a value.
         let mut info: sys::PortInfo = unsafe { zeroed() };

@@ -59,7 +59,7 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     affinity(machine, &mut area, &online, &allowed, &isolated);
     load(machine, &mut area, online.len());
     siblings(machine, &mut area, &online);
-    undisturbed(machine, &mut area, online.len(), isolated);
+    isolation(machine, &mut area, online.len(), isolated);
     group_quota(machine, &mut area, allowed.len());
 }
 
@@ -151,9 +151,9 @@ fn siblings(machine: &Machine, area: &mut Area<'_>, online: &[usize]) {
     }
 }
 
-/// Reports on which cores the scheduler and the timer leave lanes alone. `isolated`: the kernel's list of isolated
-/// cores.
-fn undisturbed(machine: &Machine, area: &mut Area<'_>, count: usize, isolated: String) {
+/// Reports which cores are isolated from the scheduler, and on which the timer stops (nohz_full). `isolated`: the
+/// kernel's list of isolated cores.
+fn isolation(machine: &Machine, area: &mut Area<'_>, count: usize, isolated: String) {
     let nohz = machine
         .read(&format!("{CPU}/nohz_full"))
         .filter(|t| !t.starts_with('('))

@@ -54,7 +54,7 @@ pub struct HostStatus {
     pub addresses: Vec<String>,
 }
 
-/// State of one host, with what its interface is needed for beside.
+/// State of one host, and what the state of the whole lab is made from.
 struct Seen {
     status: HostStatus,
     /// The host's `eth1`, if the namespace is the lab's.
