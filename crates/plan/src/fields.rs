@@ -1,5 +1,7 @@
 //! Table of the fields of a plan. A row has the place in JSON, the option, the help text, and how the field is read and
 //! written. Command line, help, manual pages, JSON plans, their schema and `docs/use/plans.md` come from this table.
+//!
+//! The file has more than 500 lines because the table is one list, in the order in which help and pages show it.
 
 use super::model::{Plan, Workload, Written};
 use super::values::{self, capture, forward, rate, rate::RateText};

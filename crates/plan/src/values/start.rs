@@ -1,6 +1,6 @@
 //! Instant at which a run starts, as it is written.
 
-use super::{HOUR, Parsed, time_ns};
+use super::{Parsed, since_start};
 use std::time::Duration;
 
 /// Start of a run.
@@ -15,9 +15,7 @@ pub enum StartAt {
 /// Parses the start of a run: `+5s`, a time of day by RFC 3339, or ns since 1970 after an `@`.
 pub fn start_at(text: &str) -> Parsed<StartAt> {
     let instant = match text.as_bytes().first() {
-        Some(b'+') => time_ns(&text[1..])
-            .filter(|ns| *ns <= 1000 * HOUR)
-            .map(|ns| StartAt::In(Duration::from_nanos(ns))),
+        Some(b'+') => since_start(&text[1..]).ok().map(StartAt::In),
         Some(b'@') => digits(&text[1..]).map(StartAt::At),
         _ => rfc3339(text).map(StartAt::At),
     };
