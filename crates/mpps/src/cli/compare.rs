@@ -2,7 +2,7 @@
 
 use super::values::{self, Parsed};
 use clap::Args;
-use mpps_method::compare::{MOST_ROUNDS, Sense};
+use mpps_methods::statistics::{MOST_ROUNDS, Sense};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use crate::cli::{Compare, Metric, Setting};
 use crate::commands::folder::{self, SCHEMA};
 use crate::commands::method::bench::repeats;
 use crate::fail::{Failure, Result, failed, print_words, say, usage};
-use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
+use mpps_methods::statistics::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
 use mpps_sys::signal;
 use operand::{Operands, Side, Variant};

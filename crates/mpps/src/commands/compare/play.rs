@@ -4,7 +4,7 @@ use super::record::Record;
 use super::trial::{Figures, Trial};
 use super::{Ended, Setup, child, tell};
 use crate::fail::{Result, failed, say, usage};
-use mpps_method::compare::Turn;
+use mpps_methods::statistics::Turn;
 use mpps_run::privilege::aside;
 use mpps_sys::signal;
 use std::time::{Duration, Instant};

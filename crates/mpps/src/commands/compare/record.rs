@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::commands::compare::trial::Figures;
     use crate::commands::folder::SCHEMA;
-    use mpps_method::compare::Turn;
+    use mpps_methods::statistics::Turn;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -6,7 +6,7 @@ use super::trial::Trial;
 use super::{Ended, Setup};
 use crate::cli::Metric;
 use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
-use mpps_method::compare::{ALPHA, Sense, Verdict};
+use mpps_methods::statistics::{ALPHA, Sense, Verdict};
 use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
 use mpps_report::document::{Table, Unit};
 use serde_json::{Value, json};

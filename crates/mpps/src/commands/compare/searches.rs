@@ -10,7 +10,7 @@ use super::{record, unlike};
 use crate::cli::Compare;
 use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::fail::{Result, failed, print_words, say, usage};
-use mpps_method::Ratio;
+use mpps_methods::search::Ratio;
 use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_stats::count;
 use serde_json::{Value, json};

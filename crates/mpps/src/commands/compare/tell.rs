@@ -4,7 +4,7 @@ use super::Setup;
 use super::rows::{Found, Kind, Of, Row};
 use super::unlike;
 use crate::cli::Metric;
-use mpps_method::compare::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
+use mpps_methods::statistics::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
 use mpps_report::units::{percent, pps, time};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) fn margin(margin: f64) -> String {
 }
 
 /// A ratio to as many digits as its interval is wide: `1.08 (1.05 to 1.11)`.
-pub(super) fn interval(of: &mpps_method::compare::Estimate) -> String {
+pub(super) fn interval(of: &mpps_methods::statistics::Estimate) -> String {
     let width = of.high - of.low;
     let text = |ratio: f64| {
         // The first digit that the interval leaves open is the last one; of a wide one each number has two digits.
@@ -219,7 +219,7 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         let median = |of: &Of| of.columns[at].spread.map_or(f64::NAN, |spread| spread.median);
         if !setup.settings.is_empty() {
             of.sort_by(|a, b| median(a).total_cmp(&median(b)));
-            if metric.sense() == mpps_method::compare::Sense::More {
+            if metric.sense() == mpps_methods::statistics::Sense::More {
                 of.reverse();
             }
         }
@@ -265,7 +265,7 @@ fn last(setup: &Setup<'_>, found: &Found, runs: usize, took: Duration) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_method::compare::Estimate;
+    use mpps_methods::statistics::Estimate;
 
     fn row(low: f64, ratio: f64, high: f64, verdict: Verdict) -> Row {
         Row {

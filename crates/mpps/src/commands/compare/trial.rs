@@ -2,7 +2,7 @@
 
 use crate::cli::Metric;
 use crate::commands::method::measure::in_short;
-use mpps_method::compare::{Outcome, Turn};
+use mpps_methods::statistics::{Outcome, Turn};
 use mpps_stats::count;
 use serde_json::{Value, json};
 

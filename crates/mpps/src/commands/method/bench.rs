@@ -8,7 +8,7 @@ use super::{Setup, Step, Stop};
 use crate::commands::serving::Serving;
 use crate::fail::{Failure, Result, failed, say};
 use mpps_engine::Pacing;
-use mpps_method::Limits;
+use mpps_methods::search::Limits;
 use mpps_plan::Written;
 use mpps_plan::values::rate::{RateText, StepText};
 use mpps_report::JsonTarget;
@@ -377,7 +377,7 @@ impl<'b, 's> Bench<'b, 's> {
         let mut found = self.setup.rates(frame_size, ceiling)?;
         let mut disturbed = 0;
         for _ in 0..MOST {
-            let input = mpps_method::Input {
+            let input = mpps_methods::search::Input {
                 load: found.0.max,
                 duration_ns: CEILING_NS,
             };

@@ -3,7 +3,7 @@
 use super::Setup;
 use crate::cli::RateText;
 use crate::fail::{Result, usage};
-use mpps_method::Limits;
+use mpps_methods::search::Limits;
 use mpps_wire::FrameSize;
 
 /// Share of the link's rate that is offered at most: the clocks of two ends differ (RFC 8239).

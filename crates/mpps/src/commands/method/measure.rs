@@ -1,6 +1,6 @@
 //! Conversion of a trial's summary into the values that a method uses.
 
-use mpps_method::{Input, Trial, Verdict};
+use mpps_methods::search::{Input, Trial, Verdict};
 use mpps_stats::{Histogram, KeptOff, Shortfall, Summary};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use super::measure::{Ask, Delay, Measured, Phase};
 use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
 use crate::fail::{Result, usage};
-use mpps_method::{Input, Trial, Verdict};
+use mpps_methods::search::{Input, Trial, Verdict};
 use mpps_report::rfc3339;
 use mpps_run::privilege::Clerk;
 use mpps_stats::{KeptOff, KeptOffBy, count};

@@ -5,7 +5,7 @@ use super::limits::{LimitedBy, OF_CEILING};
 use super::measure::{Ask, Measured, Phase};
 use super::{Step, Stop};
 use crate::fail::usage;
-use mpps_method::{End, Limits, Next, Outcome, Search, Trial, Verdict};
+use mpps_methods::search::{End, Limits, Next, Outcome, Search, Trial, Verdict};
 use mpps_stats::{KeptOffBy, count};
 use std::time::Duration;
 
@@ -335,7 +335,12 @@ impl Found {
 }
 
 /// A wrong limit as a wrong argument.
-pub(crate) fn search_of(goals: Vec<mpps_method::Goal>, limits: Limits, most_ns: u64, binary: bool) -> Step<Search> {
+pub(crate) fn search_of(
+    goals: Vec<mpps_methods::search::Goal>,
+    limits: Limits,
+    most_ns: u64,
+    binary: bool,
+) -> Step<Search> {
     let search = match binary {
         true => Search::binary(goals, limits, most_ns),
         false => Search::new(goals, limits, most_ns),
@@ -347,7 +352,7 @@ pub(crate) fn search_of(goals: Vec<mpps_method::Goal>, limits: Limits, most_ns: 
 mod tests {
     use super::*;
     use crate::commands::method::measure::measured;
-    use mpps_method::{Goal, Input, Ratio};
+    use mpps_methods::search::{Goal, Input, Ratio};
     use mpps_stats::{KeptOff, Shortfall, Summary};
 
     /// Returns a trial that this host disturbed; `outpaced`: because it can send no faster.

@@ -7,7 +7,7 @@ use super::method::search::{Found, search_of};
 use super::method::{Setup, Step, Stop, expect, no_tolerance, rates_json, report};
 use crate::cli::Ndr;
 use crate::fail::{Result, usage};
-use mpps_method::{Goal, Ratio};
+use mpps_methods::search::{Goal, Ratio};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

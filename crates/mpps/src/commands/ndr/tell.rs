@@ -8,7 +8,7 @@ use crate::commands::method::outcome::{bounds, in_short, mark, outcome_json, tra
 use crate::commands::method::report::{column, document as of_all, params};
 use crate::commands::method::search::Found;
 use crate::commands::method::{Setup, Stop};
-use mpps_method::{Goal, Outcome, Ratio, Verdict};
+use mpps_methods::search::{Goal, Outcome, Ratio, Verdict};
 use mpps_report::document::{Axis, Chart, Document, Kind, Scale, Series, Table, Unit};
 use mpps_report::{Between, Found as What};
 use mpps_stats::count;

@@ -14,7 +14,7 @@ use super::method::{Setup, Step, Stop, expect, rates_json, report};
 use crate::cli::Overload;
 use crate::fail::{Result, failed, usage};
 use device::Lanes;
-use mpps_method::{Goal, Input, Ratio};
+use mpps_methods::search::{Goal, Input, Ratio};
 use mpps_plan::Written;
 use points::Load;
 use serde_json::json;

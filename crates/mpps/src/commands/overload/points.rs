@@ -210,7 +210,7 @@ pub(super) fn hysteresis(points: &[Point]) -> Option<(&Point, f64)> {
 mod tests {
     use super::*;
     use crate::commands::method::measure::{Ask, Phase};
-    use mpps_method::{Input, Trial, Verdict};
+    use mpps_methods::search::{Input, Trial, Verdict};
 
     /// A trial of a second of which so many packets come back.
     fn trial(load: u64, received: u64) -> Measured {

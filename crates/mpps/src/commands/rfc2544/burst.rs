@@ -7,7 +7,7 @@ use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Phase};
 use crate::commands::method::report::column;
 use crate::commands::method::{Step, Stop};
-use mpps_method::{Burst, BurstSearch, Input, Longest, NextBurst};
+use mpps_methods::search::{Burst, BurstSearch, Input, Longest, NextBurst};
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

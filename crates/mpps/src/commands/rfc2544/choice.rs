@@ -4,7 +4,7 @@ use crate::cli::{Rfc2544, Rfc2544Test, SearchBy};
 use crate::commands::method::no_tolerance;
 use crate::fail::{Result, usage};
 use mpps_engine::Pacing;
-use mpps_method::{Goal, Limits, Ratio, Search};
+use mpps_methods::search::{Goal, Limits, Ratio, Search};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use super::method::{Setup, Step, Stop, expect, report};
 use crate::cli::{Rfc2544, Rfc2544Test};
 use crate::fail::{Failure, Result, usage};
 use choice::{Choice, Manner, Test};
-use mpps_method::Limits;
+use mpps_methods::search::Limits;
 use mpps_report::document::{Axis, Scale, Unit};
 use mpps_report::units;
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use crate::commands::method::Step;
 use crate::commands::method::bench::Bench;
 use crate::commands::method::measure::{Ask, Measured, Phase};
 use crate::commands::method::report::column;
-use mpps_method::Input;
+use mpps_methods::search::Input;
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

@@ -8,7 +8,7 @@ use crate::commands::method::measure::{Ask, Measured, Phase};
 use crate::commands::method::report::column;
 use crate::commands::method::{Step, Stop};
 use crate::fail::{Result, failed};
-use mpps_method::Input;
+use mpps_methods::search::Input;
 use mpps_report::document::{Table, Unit};
 use mpps_report::units;
 use mpps_stats::{Event, Sink, Wants};

@@ -9,7 +9,7 @@ use crate::commands::method::measure::Measured;
 use crate::commands::method::outcome::{bounds, mark, outcome_json, verdict};
 use crate::commands::method::report::column;
 use crate::commands::method::search::{Found, search_of};
-use mpps_method::Verdict;
+use mpps_methods::search::Verdict;
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

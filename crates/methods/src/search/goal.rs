@@ -1,6 +1,6 @@
 //! Goals of a search.
 
-use crate::Ratio;
+use super::Ratio;
 
 /// RFC 9971's Search Goal: which trials make a load a lower or an upper bound, and how close the two are to come.
 #[derive(Clone, Copy, Debug, PartialEq)]

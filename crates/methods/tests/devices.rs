@@ -4,7 +4,7 @@
 mod device;
 
 use device::{DEVICES, Device, Random, TRUTH, measure};
-use mpps_method::{Bounds, Class, End, Goal, Input, Limits, Next, Outcome, Ratio, Search, Trial, Verdict};
+use mpps_methods::search::{Bounds, Class, End, Goal, Input, Limits, Next, Outcome, Ratio, Search, Trial, Verdict};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;

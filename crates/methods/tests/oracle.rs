@@ -1,6 +1,6 @@
 //! RFC 9971's own numbers.
 
-use mpps_method::{Class, Goal, Input, Ratio, Trial, Verdict};
+use mpps_methods::search::{Class, Goal, Input, Ratio, Trial, Verdict};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -6,7 +6,7 @@
 mod device;
 
 use device::{DEVICES, Random, measure};
-use mpps_method::{Goal, Limits, Next, Ratio, Search};
+use mpps_methods::search::{Goal, Limits, Next, Ratio, Search};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

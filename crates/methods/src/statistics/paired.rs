@@ -35,8 +35,8 @@ pub fn paired_of_logs(logs: &[f64]) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::unpaired::Random;
     use super::*;
-    use crate::compare::unpaired::Random;
     use proptest::prelude::*;
 
     #[test]

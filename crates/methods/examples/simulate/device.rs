@@ -1,6 +1,6 @@
 //! Simulated devices of known truth; `bench/peers/mlrsearch/peer.py` has the same.
 
-use mpps_method::{Input, Trial, Verdict};
+use mpps_methods::search::{Input, Trial, Verdict};
 
 /// What the devices forward, packets per second.
 pub(crate) const TRUTH: f64 = 1e6;

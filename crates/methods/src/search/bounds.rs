@@ -1,6 +1,6 @@
 //! Bounds: the loads between which the answer lies.
 
-use crate::{Class, Goal, Sums, Trial};
+use super::{Class, Goal, Sums, Trial};
 use std::collections::BTreeMap;
 
 /// The relevant bounds of a goal.

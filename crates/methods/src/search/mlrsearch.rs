@@ -5,8 +5,8 @@
 //! load meets the goal and one does not; then inwards. Loads lie on a grid, so that nearly equal ones are equal. All
 //! goals read all trials. The next trial is at the lowest load that any goal wants, as more goals learn from it.
 
-use crate::grid::Grid;
-use crate::{Bounds, Class, Goal, Input, Ratio, Trial, Verdict};
+use super::grid::Grid;
+use super::{Bounds, Class, Goal, Input, Ratio, Trial, Verdict};
 use std::collections::BTreeSet;
 
 /// Loads that a search may try, packets per second.

@@ -1,6 +1,6 @@
 //! Loads that a search tries.
 
-use crate::Limits;
+use super::Limits;
 
 /// Loads between two limits, evenly spaced by ratio: two neighbours are just as far apart as the narrowest goal allows.
 /// Place 0 is the lowest.

@@ -1,6 +1,6 @@
 //! Class of a load by the trials at that load.
 
-use crate::{Goal, Trial};
+use super::{Goal, Trial};
 
 /// Class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Sums {
         let against = (short_high * rest).saturating_sub(short_low * exceed);
         let high = full_high * rest + against;
         let whole = (full_low * rest + high).max(sum * rest);
-        let one = crate::Ratio::whole();
+        let one = super::Ratio::whole();
         // Both sides are below 2^64 ns times 2^30 times 2^30.
         let if_well = high * one <= whole * exceed;
         let if_badly = (whole - full_low * rest) * one <= whole * exceed;
@@ -103,7 +103,7 @@ impl Goal {
                 break;
             }
             worst = Some(loss);
-            remaining -= (ns * crate::Ratio::whole()) as i128;
+            remaining -= (ns * super::Ratio::whole()) as i128;
         }
         worst.filter(|_| remaining <= 0).map(|loss| load as f64 * (1.0 - loss))
     }

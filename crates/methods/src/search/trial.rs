@@ -1,6 +1,6 @@
 //! Input and outcome of a trial.
 
-use crate::Ratio;
+use super::Ratio;
 
 /// Input of the next trial: RFC 9971's Trial Input. All else is the same for all trials of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
