@@ -19,9 +19,9 @@ mod unlike;
 pub(crate) use child::{end_with_parent, last_words, of_this_process, watch_parent};
 
 use crate::cli::{Compare, Metric, Setting};
-use crate::commands::folder::{self, SCHEMA};
-use crate::commands::method::bench::repeats;
 use crate::fail::{Failure, Result, failed, print_words, say, usage};
+use mpps_methods::folder::{self, SCHEMA};
+use mpps_methods::repeats;
 use mpps_methods::statistics::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_report::document::files;
 use mpps_sys::signal;
@@ -113,7 +113,7 @@ impl Setup<'_> {
         };
         let variants: Vec<_> = self.variants.iter().map(variant).collect();
         let header = json!({ "schema": SCHEMA, "test": "compare", "retries": self.retries(), "variants": variants });
-        folder::with_place(header)
+        folder::with_place(header, crate::cli::version::short())
     }
 
     /// Returns how long the rest takes, if as many runs are not valid, and repeated, as so far.

@@ -1,8 +1,8 @@
 //! The folder of `--out`: a line per run the moment it ends, and the result.
 
 use super::trial::Trial;
-use crate::commands::folder::{self, FILE, Folder, NO_RECORD, whole_lines};
 use crate::fail::{Result, usage};
+use mpps_methods::folder::{self, FILE, Folder, NO_RECORD, whole_lines};
 use mpps_run::privilege::Clerk;
 use serde_json::Value;
 use std::path::Path;
@@ -85,13 +85,16 @@ pub(super) fn open(folder: &Path, resume: bool, header: &Value, names: &[String]
 mod tests {
     use super::*;
     use crate::commands::compare::trial::Figures;
-    use crate::commands::folder::SCHEMA;
+    use mpps_methods::folder::SCHEMA;
     use mpps_methods::statistics::Turn;
     use proptest::prelude::*;
     use serde_json::json;
 
     fn header() -> Value {
-        folder::with_place(json!({ "schema": SCHEMA, "test": "compare", "variants": ["A", "B"] }))
+        folder::with_place(
+            json!({ "schema": SCHEMA, "test": "compare", "variants": ["A", "B"] }),
+            "0.1.0",
+        )
     }
 
     fn names() -> [String; 2] {

@@ -5,7 +5,7 @@ use super::tell::sentences;
 use super::trial::Trial;
 use super::{Ended, Setup};
 use crate::cli::Metric;
-use crate::commands::folder::SCHEMA as TRIALS_SCHEMA;
+use mpps_methods::folder::SCHEMA as TRIALS_SCHEMA;
 use mpps_methods::statistics::{ALPHA, Sense, Verdict};
 use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
 use mpps_report::document::{Table, Unit};

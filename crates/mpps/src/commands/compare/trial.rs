@@ -1,7 +1,7 @@
 //! One run that has ended: its figures, and its line of the record.
 
 use crate::cli::Metric;
-use crate::commands::method::measure::in_short;
+use mpps_methods::in_short;
 use mpps_methods::statistics::{Outcome, Turn};
 use mpps_stats::count;
 use serde_json::{Value, json};

@@ -2,14 +2,14 @@
 
 use super::choice::Choice;
 use super::{OfSize, by_size};
-use crate::commands::method::Step;
-use crate::commands::method::bench::{Bench, pdv};
-use crate::commands::method::limits::LimitedBy;
-use crate::commands::method::measure::Measured;
-use crate::commands::method::outcome::{bounds, mark, outcome_json, verdict};
-use crate::commands::method::report::column;
-use crate::commands::method::search::{Found, search_of};
-use mpps_methods::search::Verdict;
+use crate::bench::{Bench, pdv};
+use crate::document::column;
+use crate::found::{Found, search_of};
+use crate::limits::LimitedBy;
+use crate::measure::Measured;
+use crate::outcome::{bounds, mark, outcome_json, verdict};
+use crate::search::Verdict;
+use crate::setup::Step;
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

@@ -1,10 +1,9 @@
 //! `--expect` of a method: a gate on what it finds, such as the highest rate without loss.
 
-use crate::cli::Method;
-use crate::commands::method::report::column;
-use crate::fail::{Result, usage};
+use crate::document::column;
 use mpps_report::document::{Document, Table, Unit};
 use mpps_report::{Between, Expect, Found, NOT_DECIDED};
+use mpps_run::fail::{Result, usage};
 use mpps_stats::Expectation;
 use serde_json::Value;
 
@@ -24,9 +23,9 @@ pub(crate) struct Reached {
 ///
 /// # Errors
 /// Then.
-pub(crate) fn check(args: &Method, test: &str, found: &[Found]) -> Result<()> {
+pub(crate) fn check(expect: &[Expect], test: &str, found: &[Found]) -> Result<()> {
     let unknown = |expect: &&Expect| expect.in_method().is_none_or(|what| !found.contains(&what));
-    let Some(expect) = args.traffic.args.tell.expect.iter().find(unknown) else {
+    let Some(expect) = expect.iter().find(unknown) else {
         return Ok(());
     };
     let names: Vec<_> = found.iter().map(|what| what.name()).collect();

@@ -1,19 +1,17 @@
 //! The result of a test: what all tests say in the same way, and its files.
 
-use super::bench::Bench;
-use super::measure::Measured;
-use super::record::trial_json;
-use super::{Setup, Stop};
-use crate::commands::state_files::state_is_told;
-use crate::fail::{Result, failed, print_words, say, usage};
+use crate::bench::Bench;
+use crate::measure::Measured;
+use crate::record::{Record, trial_json};
+use crate::setup::{Setup, Stop, rates_json};
 use mpps_plan::Written;
 use mpps_report::document::{Column, Definition, Document, SCHEMA, Table, Unit, files};
-use mpps_report::{method_junit, rfc3339};
-use mpps_run::privilege::as_user;
+use mpps_report::{JsonTarget, method_junit, rfc3339};
+use mpps_run::fail::{Result, failed, usage};
+use mpps_run::privilege::{Clerk, as_user};
 use mpps_stats::Expectation;
-use mpps_sys::text::{Harmless, Spoken};
 use serde_json::{Map, Value, json};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ use std::time::Duration;
 const LONGEST: u64 = 64 << 10;
 
 /// Returns the user's note about the device, from a file.
-pub(super) fn note(path: &Path) -> Result<String> {
+pub(crate) fn note(path: &Path) -> Result<String> {
     let read = || {
         // A FIFO would be waited for.
         if !std::fs::metadata(path)?.is_file() {
@@ -104,12 +102,12 @@ pub(crate) fn document(
         test: test.to_owned(),
         title,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: crate::cli::recorded_command(),
+        command: setup.common.command.clone(),
         started: trials
             .first()
             .map_or_else(String::new, |first| rfc3339(first.started_unix_ns)),
         // With --resume the time between two commands is part of it.
-        took_s: match setup.args.resume {
+        took_s: match setup.common.resume {
             true => took.max(from_first_to_last(trials)),
             false => took,
         }
@@ -156,7 +154,7 @@ fn deviations(setup: &Setup<'_>) -> Vec<String> {
             setup.pause.as_secs_f64()
         ));
     }
-    if setup.args.traffic.args.run.plan.far().is_some() && !setup.args.traffic.args.run.plan.traffic.both_ways {
+    if setup.common.run.plan.far().is_some() && !setup.common.run.plan.traffic.both_ways {
         all.push("packets in one direction, not in both at once (RFC 2544, 14)".to_owned());
     }
     if setup.device.is_none() {
@@ -233,15 +231,14 @@ fn of_trials(trials: &[Measured]) -> Table {
 
 /// Limits and times that all tests have, for the parameters.
 pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
-    let traffic = &setup.args.traffic;
-    let rates = super::rates_json(setup.args);
+    let rates = rates_json(setup.common);
     let of = json!({
         "min_rate": rates[0],
         "max_rate": rates[1],
         "pause_s": setup.pause.as_secs_f64(),
         "settle_s": setup.settle.as_secs_f64(),
         "settle_early": setup.early(),
-        "load": if traffic.args.run.plan.traffic.both_ways { "of each way" } else { "of all lanes" },
+        "load": if setup.common.run.plan.traffic.both_ways { "of each way" } else { "of all lanes" },
         "effective_duration": "as intended",
         "pacing": setup.pacing.as_ref().map(Written::text),
         "link_bps": setup.link_bps,
@@ -253,66 +250,44 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
     }
 }
 
-/// Prints a result on standard output, or on standard error if standard output fails.
-pub(crate) fn print_result(write: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> Result<()> {
-    let printed = print_words(&write);
-    if printed.is_err() {
-        // There is no stream left to report it on.
-        let _ = write(&mut Spoken(Harmless(io::stderr().lock())));
-    }
-    printed
+/// Returns the lines that are printed after the verdict: how the test stands to the standard, and how long it took.
+pub(crate) fn last(document: &Document) -> Vec<String> {
+    let took = match &document.incomplete {
+        Some(why) => format!("not complete: {why}"),
+        None => format!("{} trials in {:.0} s", document.trials.len(), document.took_s),
+    };
+    document.compliance.iter().cloned().chain([took]).collect()
 }
 
-/// Prints the result: its lines, how it stands to the standard, and how long it took.
-pub(crate) fn print_lines(document: &Document) -> Result<()> {
-    print_result(|out| {
-        for line in &document.verdict {
-            writeln!(out, "{line}")?;
-        }
-        if let Some(compliance) = &document.compliance {
-            writeln!(out, "{compliance}")?;
-        }
-        match &document.incomplete {
-            Some(why) => writeln!(out, "not complete: {why}"),
-            None => writeln!(out, "{} trials in {:.0} s", document.trials.len(), document.took_s),
-        }
-    })
-}
-
-/// Writes the files of a result that is `printed`; the exit code, 1 where something could not be written.
+/// Writes the files of a result that is `printed`. Returns what could not be written.
 pub(crate) fn write(
-    bench: &mut Bench<'_, '_>,
+    record: Option<&Record<'_>>,
+    junit: Option<(&Clerk, JsonTarget)>,
     printed: Result<()>,
     document: &Document,
     judged: &[Expectation],
-    code: u8,
-) -> u8 {
-    if let Some(serving) = &bench.serving {
-        serving.done(document);
-    }
+) -> Vec<String> {
     let mut unwritten: Vec<_> = printed.err().iter().map(|failure| failure.line().to_owned()).collect();
-    if let Some(record) = &bench.record {
-        let broken = record.0.broken.as_ref();
+    if let Some(Record(folder)) = record {
+        let broken = folder.broken.as_ref();
         unwritten.extend(broken.map(|broken| format!("{broken}: the record ends before")));
         match files(document) {
             Ok(files) => {
-                let written = files.into_iter().map(|(name, bytes)| record.0.file(&name, bytes));
+                let written = files.into_iter().map(|(name, bytes)| folder.file(&name, bytes));
                 unwritten.extend(written.filter_map(|written| Some(written.err()?.line().to_owned())));
             }
             Err(e) => unwritten.push(e.to_string()),
         }
         let junit = method_junit(document, judged, &unwritten).into_bytes();
-        let written = record.0.file("junit.xml", junit);
+        let written = folder.file("junit.xml", junit);
         unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
     }
     // A file that is read as a state lists the errors of every other file.
-    if let Some((clerk, target)) = bench.junit.take() {
+    if let Some((clerk, target)) = junit {
         let text = method_junit(document, judged, &unwritten);
         let written = clerk.does(move || target.write_state(&text));
         let written = written.and_then(|written| written.map_err(failed));
         unwritten.extend(written.err().map(|failure| failure.line().to_owned()));
     }
-    state_is_told();
-    unwritten.iter().for_each(|line| say!("{line}"));
-    if unwritten.is_empty() { code } else { 1 }
+    unwritten
 }

@@ -3,11 +3,11 @@
 
 use super::choice::Choice;
 use super::{OfSize, by_size};
-use crate::commands::method::bench::Bench;
-use crate::commands::method::measure::{Ask, Phase};
-use crate::commands::method::report::column;
-use crate::commands::method::{Step, Stop};
-use mpps_methods::search::{Burst, BurstSearch, Input, Longest, NextBurst};
+use crate::bench::Bench;
+use crate::document::column;
+use crate::measure::{Ask, Phase};
+use crate::search::{Burst, BurstSearch, Input, Longest, NextBurst};
+use crate::setup::{Step, Stop};
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

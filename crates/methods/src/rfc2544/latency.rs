@@ -3,11 +3,11 @@
 use super::choice::Choice;
 use super::throughput::at_throughput;
 use super::{OfSize, by_size};
-use crate::commands::method::Step;
-use crate::commands::method::bench::{Bench, pdv};
-use crate::commands::method::measure::{Ask, Delay, Measured, Phase};
-use crate::commands::method::report::column;
-use mpps_methods::search::Input;
+use crate::bench::{Bench, pdv};
+use crate::document::column;
+use crate::measure::{Ask, Delay, Measured, Phase};
+use crate::search::Input;
+use crate::setup::Step;
 use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

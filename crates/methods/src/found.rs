@@ -1,11 +1,11 @@
 //! A search for the highest rates at which no more than so many packets are lost, at one frame size.
 
-use super::bench::{Bench, MOST_VOID};
-use super::limits::{LimitedBy, OF_CEILING};
-use super::measure::{Ask, Measured, Phase};
-use super::{Step, Stop};
-use crate::fail::usage;
-use mpps_methods::search::{End, Limits, Next, Outcome, Search, Trial, Verdict};
+use crate::bench::{Bench, MOST_VOID};
+use crate::limits::{LimitedBy, OF_CEILING};
+use crate::measure::{Ask, Measured, Phase};
+use crate::search::{End, Limits, Next, Outcome, Search, Trial, Verdict};
+use crate::setup::{Step, Stop};
+use mpps_run::fail::usage;
 use mpps_stats::{KeptOffBy, count};
 use std::time::Duration;
 
@@ -65,18 +65,6 @@ impl Found {
     /// Returns the outcome of each goal, computed from `trials()`.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         self.search.results(&self.trials())
-    }
-
-    /// Returns the bounds known so far, for the live page.
-    fn known(&self) -> Vec<mpps_serve::Goal> {
-        let goals = self.search.goals().iter().zip(self.outcomes());
-        let known = goals.map(|(goal, outcome)| mpps_serve::Goal {
-            name: format!("loss {}", goal.loss),
-            frame_size: self.frame_size,
-            lower: outcome.bounds.lower,
-            upper: outcome.bounds.upper,
-        });
-        known.collect()
     }
 
     /// The lowest rate that was really sent at a load, packets per second.
@@ -318,9 +306,7 @@ impl Found {
             let measured = bench.trial(&ask)?.clone();
             self.trials.push(measured);
             self.numbers.push(bench.trials.len());
-            if let Some(serving) = &bench.serving {
-                serving.search(self.known());
-            }
+            bench.show(self);
             tell(bench, self);
             bench.check_answers()?;
             if self.try_again() {
@@ -335,12 +321,7 @@ impl Found {
 }
 
 /// A wrong limit as a wrong argument.
-pub(crate) fn search_of(
-    goals: Vec<mpps_methods::search::Goal>,
-    limits: Limits,
-    most_ns: u64,
-    binary: bool,
-) -> Step<Search> {
+pub(crate) fn search_of(goals: Vec<crate::search::Goal>, limits: Limits, most_ns: u64, binary: bool) -> Step<Search> {
     let search = match binary {
         true => Search::binary(goals, limits, most_ns),
         false => Search::new(goals, limits, most_ns),
@@ -351,8 +332,8 @@ pub(crate) fn search_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::method::measure::measured;
-    use mpps_methods::search::{Goal, Input, Ratio};
+    use crate::measure::measured;
+    use crate::search::{Goal, Input, Ratio};
     use mpps_stats::{KeptOff, Shortfall, Summary};
 
     /// Returns a trial that this host disturbed; `outpaced`: because it can send no faster.
@@ -449,7 +430,7 @@ mod tests {
             Some(900),
             "what is known above stays known"
         );
-        let told = crate::commands::method::outcome::verdict(&found.outcomes()[1], &found);
+        let told = crate::outcome::verdict(&found.outcomes()[1], &found);
         assert_eq!(told, "900 pps or more; no higher rate was tried");
         assert!(matches!(found.search.next(&found.trials()), Next::Trial(input) if input.load < 550));
     }
@@ -475,7 +456,7 @@ mod tests {
                     count(top * 512 / 1000)
                 )
             );
-            let told = crate::commands::method::outcome::verdict(&found.outcomes()[0], &found);
+            let told = crate::outcome::verdict(&found.outcomes()[0], &found);
             assert_eq!(told, "not known: no rate has passed or failed");
         }
     }
@@ -548,7 +529,7 @@ mod tests {
             found.hindered().unwrap(),
             "this host could not offer more than 800 pps undisturbed: why (at 1,000 pps)"
         );
-        let told = crate::commands::method::outcome::verdict(&outcome, &found);
+        let told = crate::outcome::verdict(&outcome, &found);
         assert_eq!(told, "not known: 800 pps passed, and no more could be offered");
         assert_eq!(found.remedy(), None, "for no reason that is known");
         let mut of = |by| {

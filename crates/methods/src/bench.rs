@@ -1,20 +1,18 @@
 //! Trials on open ports, one after another, each recorded as it ends. What an earlier command has recorded is served
 //! from there, so that a method goes on where it was by asking for the same trials again.
 
-use super::limits::LimitedBy;
-use super::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
-use super::record::{Earlier, Record};
-use super::{Setup, Step, Stop};
-use crate::commands::serving::Serving;
-use crate::fail::{Failure, Result, failed, say};
+use crate::found::Found;
+use crate::limits::LimitedBy;
+use crate::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
+use crate::record::{Earlier, Record};
+use crate::search::Limits;
+use crate::setup::{Setup, Step, Stop};
+use crate::view::{Teller, View};
 use mpps_engine::Pacing;
-use mpps_methods::search::Limits;
 use mpps_plan::Written;
 use mpps_plan::values::rate::{RateText, StepText};
-use mpps_report::JsonTarget;
-use mpps_run::privilege::Clerk;
+use mpps_run::fail::{Failure, Result, failed};
 use mpps_run::{Plan, Session};
-use mpps_serve::TrialAbout;
 use mpps_stats::{Event, Histogram, HostFact, Sink, Summary, count};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +30,7 @@ const LEARNING_PPS: u64 = 100;
 /// Bench that runs a method's trials.
 pub(crate) struct Bench<'b, 's> {
     setup: &'b Setup<'b>,
+    view: &'b dyn View,
     session: &'b mut Session<'s>,
     /// `None` without a folder.
     pub(crate) record: Option<Record<'b>>,
@@ -49,10 +48,6 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) tester: Vec<(String, String)>,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
-    /// Servers and views that show the test while it goes on.
-    pub(crate) serving: Option<Serving>,
-    /// File of `--junit`, and the clerk that writes it.
-    pub(crate) junit: Option<(&'b Clerk, JsonTarget)>,
     /// Estimated time of everything after the current test, ns.
     pub(crate) later_ns: u64,
     /// Time spent waiting after void trials, beyond the pause between any two, ns.
@@ -72,13 +67,14 @@ pub(crate) fn about(ns: u64) -> String {
 
 /// Returns how often a trial is run until it holds, on average, if `void` of `trials` trials were void. One that held
 /// is added to them, so that a first trial that is void does not make the number infinite.
-pub(crate) fn repeats(trials: usize, void: usize) -> f64 {
+pub fn repeats(trials: usize, void: usize) -> f64 {
     (trials + 1) as f64 / (trials + 1).saturating_sub(void).max(1) as f64
 }
 
 impl<'b, 's> Bench<'b, 's> {
-    pub(super) fn new(
+    pub(crate) fn new(
         setup: &'b Setup<'b>,
+        view: &'b dyn View,
         session: &'b mut Session<'s>,
         record: Option<Record<'b>>,
         earlier: Earlier,
@@ -86,6 +82,7 @@ impl<'b, 's> Bench<'b, 's> {
         let written = earlier.trials.len();
         Self {
             setup,
+            view,
             session,
             record,
             replay: earlier.trials,
@@ -95,8 +92,6 @@ impl<'b, 's> Bench<'b, 's> {
             trials: Vec::new(),
             tester: earlier.tester,
             watch: None,
-            serving: None,
-            junit: None,
             later_ns: 0,
             waited_ns: 0,
             begun: false,
@@ -126,7 +121,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Ways in which packets go at the same time.
     pub(crate) fn ways(&self) -> u64 {
-        if self.setup.args.traffic.args.run.plan.traffic.both_ways {
+        if self.setup.common.run.plan.traffic.both_ways {
             2
         } else {
             1
@@ -165,19 +160,14 @@ impl<'b, 's> Bench<'b, 's> {
     }
 
     /// Returns a function that does what [`Bench::say`] does, for a sink.
-    pub(crate) fn teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
-        let (serving, quiet) = (self.serving.as_ref().map(Serving::teller), self.setup.quiet());
-        Arc::new(move |line| {
-            let shown = serving.as_ref().is_some_and(|tell| tell(line));
-            if !shown && !quiet {
-                say!("{line}");
-            }
-        })
+    pub(crate) fn teller(&self) -> Teller {
+        self.view.teller()
     }
 
-    /// Gives the terminal back, for the result.
-    pub(crate) fn leave_screen(&self) {
-        self.serving.iter().for_each(Serving::leave_screen);
+    /// Shows the bounds that a search knows so far.
+    pub(crate) fn show(&self, found: &Found) {
+        let bounds: Vec<_> = found.outcomes().iter().map(|outcome| outcome.bounds).collect();
+        self.view.search(found.frame_size, found.search.goals(), &bounds);
     }
 
     /// Whether the port can send such frames.
@@ -262,14 +252,7 @@ impl<'b, 's> Bench<'b, 's> {
             sinks.push(Box::new(Periods(Arc::clone(&histogram))));
         }
         sinks.extend(self.watch.as_ref().map(|watch| watch()));
-        if let Some(serving) = &self.serving {
-            serving.trial(TrialAbout {
-                phase: ask.phase.name().to_owned(),
-                frame_size: ask.frame_size,
-                load_pps: ask.load,
-            });
-            sinks.push(Box::new(serving.sink()));
-        }
+        sinks.extend(self.view.trial(ask));
         let summary = self.session_trial(&plan, &mut sinks)?;
         drop(sinks);
         if summary.interrupted {
@@ -370,14 +353,14 @@ impl<'b, 's> Bench<'b, 's> {
         /// Tries after which the test is left to find out.
         const MOST: u32 = 8;
         // More than was allowed is not sent, not even to learn what could be.
-        let ceiling = match self.setup.args.max_rate {
+        let ceiling = match self.setup.common.max_rate {
             Some(_) => None,
             None => Some(self.ceiling(frame_size)?),
         };
         let mut found = self.setup.rates(frame_size, ceiling)?;
         let mut disturbed = 0;
         for _ in 0..MOST {
-            let input = mpps_methods::search::Input {
+            let input = crate::search::Input {
                 load: found.0.max,
                 duration_ns: CEILING_NS,
             };

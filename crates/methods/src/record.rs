@@ -3,11 +3,11 @@
 //! The first line says what is tested and how; each other is a trial. A line that was cut off, as by a full disk or by
 //! `kill -9`, is left out.
 
-use super::measure::{Ask, Delay, Measured, Phase};
-use crate::commands::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
-use crate::fail::{Result, usage};
-use mpps_methods::search::{Input, Trial, Verdict};
+use crate::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
+use crate::measure::{Ask, Delay, Measured, Phase};
+use crate::search::{Input, Trial, Verdict};
 use mpps_report::rfc3339;
+use mpps_run::fail::{Result, usage};
 use mpps_run::privilege::Clerk;
 use mpps_stats::{KeptOff, KeptOffBy, count};
 use serde_json::{Value, json};
@@ -28,12 +28,15 @@ pub(crate) struct Header {
     pub(crate) params: Value,
     /// The plan that trials vary, JSON.
     pub(crate) plan: String,
+    /// Version of the program.
+    pub(crate) version: &'static str,
 }
 
 impl Header {
     fn json(&self) -> Value {
         let plan: Value = serde_json::from_str(&self.plan).unwrap_or_default();
-        folder::with_place(json!({ "schema": SCHEMA, "test": self.test, "params": self.params, "plan": plan }))
+        let header = json!({ "schema": SCHEMA, "test": self.test, "params": self.params, "plan": plan });
+        folder::with_place(header, self.version)
     }
 }
 
@@ -367,6 +370,7 @@ mod tests {
         Header {
             plan: r#"{"mpps_plan":1,"workload":"sendrecv"}"#.to_owned(),
             test: "ndr",
+            version: "0.1.0",
             params: json!({ "goals": [{ "loss_ratio": 0.0 }], "min_rate": null, "max_rate": "1Mpps" }),
         }
     }

@@ -6,19 +6,22 @@ mod document;
 mod points;
 mod tell;
 
-use super::method::bench::Bench;
-use super::method::limits::LimitedBy;
-use super::method::measure::{Ask, Measured, Phase};
-use super::method::search::{Found, search_of};
-use super::method::{Setup, Step, Stop, expect, rates_json, report};
-use crate::cli::Overload;
-use crate::fail::{Result, failed, usage};
+use crate::bench::Bench;
+use crate::expect;
+use crate::found::{Found, search_of};
+use crate::limits::LimitedBy;
+use crate::measure::{Ask, Measured, Phase};
+use crate::search::{Goal, Input, Ratio};
+use crate::setup::{Ended, Setup, Step, Stop, rates_json};
+use crate::{Common, View};
 use device::Lanes;
-use mpps_methods::search::{Goal, Input, Ratio};
 use mpps_plan::Written;
+use mpps_plan::values::rate::RateText;
+use mpps_run::Host;
+use mpps_run::fail::{Result, failed, usage};
 use points::Load;
 use serde_json::json;
-use std::process::ExitCode;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Trials of one load and direction after which it is left for later.
@@ -27,6 +30,35 @@ const TRIES: usize = 3;
 const MOST_VOID: usize = 9;
 /// Time limit of the search for the reference, ns.
 const SEARCH_NS: u64 = 600_000_000_000;
+
+/// Settings of `overload`.
+#[derive(Clone, Debug)]
+pub struct Overload {
+    /// Load that 100 % is; `None`: it is searched for.
+    pub reference: Option<RateText>,
+    /// Short waits and a short search.
+    pub quick: bool,
+    /// Length of a trial.
+    pub trial: Duration,
+    /// Number of times that all loads are gone through, rising and falling.
+    pub rounds: u32,
+    /// File with the rows of the device's lanes, if the device is `mpps` on this host.
+    pub device: Option<PathBuf>,
+}
+
+impl Overload {
+    /// Creates the usual settings, or those of a test that takes a minute or two.
+    pub fn new(quick: bool) -> Self {
+        let (trial, rounds) = if quick { (1, 1) } else { (30, 3) };
+        Self {
+            reference: None,
+            quick,
+            trial: Duration::from_secs(trial),
+            rounds,
+            device: None,
+        }
+    }
+}
 
 /// Times of a test.
 #[derive(Clone, Copy, Debug)]
@@ -58,57 +90,55 @@ struct Done {
     counts: bool,
 }
 
-pub(crate) fn run(args: &Overload) -> Result<ExitCode> {
-    let (trial, rounds, settle, pause) = match args.quick {
-        true => (1_000, 1, 200, 0),
-        false => (30_000, 3, 2_000, 1_000),
-    };
-    let trial = args.trial.unwrap_or(Duration::from_millis(trial));
+/// Runs the test and returns the exit code.
+///
+/// # Errors
+/// If the settings are wrong, or the test could not begin.
+pub fn run(common: &Common, overload: &Overload, caller: (&Host<'_>, &dyn View)) -> Result<u8> {
+    let trial = overload.trial;
     if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&trial) {
         return Err(usage(format!("--trial {trial:?}: want 100ms to 1h")));
     }
     let times = Times {
         trial_ns: trial.as_nanos() as u64,
-        rounds: args.rounds.unwrap_or(rounds),
+        rounds: overload.rounds,
     };
-    let setup = Setup::new(
-        &args.method,
-        None,
-        Duration::from_millis(pause),
-        Duration::from_millis(settle),
-        true,
-    )?;
+    let (settle, pause) = if overload.quick { (200, 0) } else { (2_000, 1_000) };
+    let [settle, pause] = [settle, pause].map(Duration::from_millis);
+    let setup = Setup::new(common, None, pause, settle, true)?;
     setup.rates(setup.frame_size(), None)?;
-    let given = given(args, &setup)?;
-    expect::check(&args.method, "overload", &tell::FINDS)?;
-    let lanes = args.device.as_deref().map(Lanes::open).transpose()?;
+    let given = given(overload, &setup)?;
+    expect::check(&common.expect, "overload", &tell::FINDS)?;
+    let lanes = overload.device.as_deref().map(Lanes::open).transpose()?;
     let params = json!({
-        "reference": args.reference.as_ref().map(ToString::to_string),
-        "rates": rates_json(&args.method),
+        "reference": overload.reference.as_ref().map(ToString::to_string),
+        "rates": rates_json(common),
         "trial": Written::ns(times.trial_ns).text(),
         "rounds": times.rounds,
-        "quick": args.quick,
+        "quick": overload.quick,
     });
     let began = Instant::now();
-    let mut code = 0;
-    setup.on_bench("overload", params, &mut || Ok(()), &mut |bench| {
+    setup.on_bench("overload", params, caller, &mut |bench| {
         let mut test = Test::default();
-        let stop = go(args, &setup, (times, given), bench, &mut test).err();
+        let stop = go(overload.quick, &setup, (times, given), bench, &mut test).err();
         let told = tell::Told::new(&setup, times, bench, &test, lanes.as_ref());
-        let mut document = told.document(&setup, bench, began.elapsed(), stop.as_ref());
-        let judged = expect::judged(&args.method.traffic.args.tell.expect, &told.reached(setup.frame_size()));
-        let done = expect::add_to(&mut document, &judged, stop.as_ref().map_or(0, Stop::code));
-        bench.leave_screen();
-        let printed = told.print(&document, bench, began.elapsed(), stop.as_ref());
-        code = report::write(bench, printed, &document, &judged, done);
-        Ok(())
-    })?;
-    Ok(ExitCode::from(code))
+        let took = began.elapsed();
+        let document = told.document(&setup, bench, took, stop.as_ref());
+        Ended {
+            reached: told.reached(setup.frame_size()),
+            table: told.rows(),
+            last: vec![tell::last(&document, took)],
+            code: stop.as_ref().map_or(0, Stop::code),
+            document,
+        }
+    })
 }
 
 /// The reference that was given, packets per second.
-fn given(args: &Overload, setup: &Setup<'_>) -> Result<Option<f64>> {
-    let Some(text) = &args.reference else { return Ok(None) };
+fn given(overload: &Overload, setup: &Setup<'_>) -> Result<Option<f64>> {
+    let Some(text) = &overload.reference else {
+        return Ok(None);
+    };
     match text.resolve(setup.frame_size(), setup.link_bps) {
         Ok(rate) => Ok(Some(rate.pps())),
         Err(want) => Err(usage(format!("--reference {text}: want {want}"))),
@@ -117,7 +147,7 @@ fn given(args: &Overload, setup: &Setup<'_>) -> Result<Option<f64>> {
 
 /// The test, which is in `test` however it ends.
 fn go(
-    args: &Overload,
+    quick: bool,
     setup: &Setup<'_>,
     (times, given): (Times, Option<f64>),
     bench: &mut Bench<'_, '_>,
@@ -131,7 +161,7 @@ fn go(
         None => {
             let mut found = Found::new(
                 frame_size,
-                search_of(vec![goal(args.quick)], limits, SEARCH_NS, false)?,
+                search_of(vec![goal(quick)], limits, SEARCH_NS, false)?,
                 limited_by,
             );
             bench.say("searching for the highest rate without loss, which 100 % is");

@@ -1,12 +1,12 @@
 //! Conversion of a trial's summary into the values that a method uses.
 
-use mpps_methods::search::{Input, Trial, Verdict};
+use crate::search::{Input, Trial, Verdict};
 use mpps_stats::{Histogram, KeptOff, Shortfall, Summary};
 use std::time::Duration;
 
 /// Purpose of a trial. The record contains its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// How fast this host can send, as fast as it can.
     Ceiling,
     /// Whether it keeps up the highest rate, with departures at given times.
@@ -41,7 +41,7 @@ impl Phase {
     ];
 
     /// Returns the name used in the record and the result.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Ceiling => "ceiling",
             Self::Reach => "reach",
@@ -63,19 +63,21 @@ impl Phase {
 
 /// Settings of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Ask {
-    pub(crate) phase: Phase,
+pub struct Ask {
+    /// Purpose of the trial.
+    pub phase: Phase,
     /// Frame size with FCS, bytes.
-    pub(crate) frame_size: usize,
+    pub frame_size: usize,
     /// Packets per second; `None`: as fast as can be.
-    pub(crate) load: Option<u64>,
-    pub(crate) duration_ns: u64,
+    pub load: Option<u64>,
+    /// Length of the sending, ns.
+    pub duration_ns: u64,
     /// Another load from a time after the start on: packets per second, ns.
-    pub(crate) then: Option<(u64, u64)>,
+    pub then: Option<(u64, u64)>,
     /// Time that packets may take to come back, if not as long as in other trials.
-    pub(crate) settle: Option<Duration>,
+    pub settle: Option<Duration>,
     /// Number of frames sent back to back, followed by a pause, if not as the options set it.
-    pub(crate) burst: Option<u32>,
+    pub burst: Option<u32>,
 }
 
 impl Ask {
@@ -158,7 +160,7 @@ pub(crate) struct Measured {
 
 /// Returns a reason why a run is not valid without the numbers in parentheses before the cause. The names of the
 /// programs that used the cores stay.
-pub(crate) fn in_short(reason: &str) -> String {
+pub fn in_short(reason: &str) -> String {
     let cut = reason
         .split_once(" (")
         .and_then(|(effect, rest)| Some((effect, rest.split_once("): ")?)));

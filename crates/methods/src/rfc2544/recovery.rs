@@ -2,11 +2,11 @@
 
 use super::choice::Choice;
 use super::{OfSize, by_size};
-use crate::commands::method::Step;
-use crate::commands::method::bench::Bench;
-use crate::commands::method::measure::{Ask, Measured, Phase};
-use crate::commands::method::report::column;
-use mpps_methods::search::Input;
+use crate::bench::Bench;
+use crate::document::column;
+use crate::measure::{Ask, Measured, Phase};
+use crate::search::Input;
+use crate::setup::Step;
 use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;

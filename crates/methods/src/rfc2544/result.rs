@@ -2,11 +2,11 @@
 
 use super::choice::{Choice, Test};
 use super::{OfSize, burst, latency, loss, recovery, reset, throughput};
-use crate::commands::method::bench::Bench;
-use crate::commands::method::expect::Reached;
-use crate::commands::method::outcome::{outcome_json, trace, verdict};
-use crate::commands::method::report::document as of_all;
-use crate::commands::method::{Setup, Stop};
+use crate::bench::Bench;
+use crate::document::document as of_all;
+use crate::expect::Reached;
+use crate::outcome::{outcome_json, trace, verdict};
+use crate::setup::{Setup, Stop};
 use mpps_report::document::Document;
 use mpps_report::{Between, Found};
 use serde_json::{Value, json};
@@ -21,11 +21,6 @@ pub(super) struct Told<'a, 'b, 's> {
     pub(super) params: Value,
     pub(super) took: Duration,
     pub(super) stop: Option<&'a Stop>,
-}
-
-/// The exit code.
-pub(super) fn code(told: &Told<'_, '_, '_>) -> u8 {
-    told.stop.map_or(0, Stop::code)
 }
 
 /// The result, whole.
@@ -184,7 +179,7 @@ fn throughput_verdict(choice: &Choice, of: &OfSize) -> Option<String> {
 fn loss_verdict(of: &OfSize) -> Option<String> {
     let first = of.loss.first()?;
     let percent = |loss: Option<f64>| mpps_report::units::percent(loss.unwrap_or_default());
-    let load = |told: &crate::commands::method::measure::Measured| mpps_stats::count(told.trial.input.load);
+    let load = |told: &crate::measure::Measured| mpps_stats::count(told.trial.input.load);
     let clean = of.loss.iter().find(|told| told.loss().1 == 0);
     Some(format!(
         "{} bytes: loss {} at {} pps, {}",

@@ -1,32 +1,24 @@
-//! Test methods on ports that stay open: trials, their record, searches, and what is made of the results.
+//! Preparation of a method: its settings are checked, and ports, record and views are opened.
 
-pub(crate) mod bench;
-pub(crate) mod expect;
-pub(crate) mod limits;
-pub(crate) mod measure;
-pub(crate) mod outcome;
-pub(crate) mod record;
-pub(crate) mod report;
-pub(crate) mod search;
-
-use crate::cli::{Method, RateText};
-use crate::commands::folder::FILE;
-use crate::commands::serving::{Serving, Shown};
-use crate::fail::unwritable;
-use crate::fail::{Failure, Result, failed, usage};
-
-use crate::commands::output::Program;
-use bench::Bench;
+use crate::bench::Bench;
+use crate::document::note;
+use crate::expect::{self, Reached};
+use crate::folder::FILE;
+use crate::record::{self, Header, Record};
+use crate::view::View;
+use crate::{Common, document};
 use mpps_engine::Pacing;
 use mpps_plan::Written;
+use mpps_plan::values::rate::RateText;
 use mpps_report::JsonTarget;
+use mpps_report::document::Document;
 use mpps_run::draft::traffic::Draft;
+use mpps_run::fail::{Failure, Result, unwritable, usage};
 use mpps_run::privilege::{self, Clerk};
 use mpps_run::{Host, Plan, on_session};
 use mpps_sys::signal;
-use record::{Header, Record};
 use serde_json::Value;
-use std::path::Path;
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Reason why a method ended before all was done.
@@ -76,10 +68,10 @@ impl Stop {
     }
 }
 
-/// Settings of a method, from the options that all methods have.
+/// A method, checked, with the settings that all methods have.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
-    pub(crate) args: &'a Method,
+    pub(crate) common: &'a Common,
     draft: Draft,
     /// The plan that trials vary.
     pub(crate) plan: Plan,
@@ -90,25 +82,38 @@ pub(crate) struct Setup<'a> {
     /// The device under test in the user's words.
     pub(crate) device: Option<String>,
     /// Pacing of the departures, if it was given and there is a rate: as fast as possible, there is nothing to spread.
-    pacing: Option<Written<Pacing>>,
+    pub(crate) pacing: Option<Written<Pacing>>,
     /// Time for which learning frames are sent to the device before each trial, if any.
     pub(crate) learning: Option<Duration>,
+}
+
+/// Result of a method, before its demands are judged.
+pub(crate) struct Ended {
+    pub(crate) document: Document,
+    /// Values that a demand can name.
+    pub(crate) reached: Vec<Reached>,
+    /// Lines that are printed before the verdict.
+    pub(crate) table: Vec<String>,
+    /// Lines that are printed after the verdict.
+    pub(crate) last: Vec<String>,
+    /// The exit code.
+    pub(crate) code: u8,
 }
 
 impl<'a> Setup<'a> {
     /// Checks the options. `frame_size`: of the first trials, if not that of the options; `pause` and `settle`: used if
     /// the options give none; `early`: trials end before the settle time is over, once every packet is back.
     pub(crate) fn new(
-        args: &'a Method,
+        common: &'a Common,
         frame_size: Option<usize>,
         pause: Duration,
         settle: Duration,
         early: bool,
     ) -> Result<Self> {
-        chosen_by_method(args)?;
-        let mut run = args.traffic.args.run.clone();
+        chosen_by_method(common)?;
+        let mut run = common.run.clone();
         let plan = &mut run.plan;
-        let settle = if args.settle_given { *plan.times.settle } else { settle };
+        let settle = common.settle.unwrap_or(settle);
         plan.times.settle = Written::ns(settle.as_nanos() as u64);
         plan.times.settle_early |= early;
         let pacing = std::mem::take(&mut plan.load.pacing);
@@ -119,7 +124,7 @@ impl<'a> Setup<'a> {
         let mut draft = Draft::new(run.clone())?;
         if draft.port.traits.in_kernel {
             // The kernel's program is loaded once, for the highest rate, before privileges are given up.
-            let Some(rate) = &args.max_rate else {
+            let Some(rate) = &common.max_rate else {
                 return Err(usage(
                     "--max-rate: missing: programs in the kernel are made for a highest rate: want --max-rate RATE",
                 ));
@@ -130,14 +135,14 @@ impl<'a> Setup<'a> {
         }
         let link = draft.port.interface().filter(|device| !device.is_virtual);
         Ok(Self {
-            args,
+            common,
             plan: Plan::of_run(&draft.args),
             link_bps: link.and_then(|device| device.speed_bps),
-            pause: args.pause.unwrap_or(pause),
+            pause: common.pause.unwrap_or(pause),
             settle,
             learning: None,
             pacing: Some(pacing).filter(|pacing| **pacing != Pacing::Constant),
-            device: args.dut_note.as_deref().map(report::note).transpose()?,
+            device: common.device_note.as_deref().map(note).transpose()?,
             draft,
         })
     }
@@ -175,7 +180,7 @@ impl<'a> Setup<'a> {
             .traffic
             .vlan
             .map_or_else(String::new, |id| format!(", VLAN {id}"));
-        let seed = self.args.traffic.args.run.plan.seed;
+        let seed = self.common.run.plan.seed;
         [
             ("medium", medium),
             ("protocol", format!("UDP over {version}{vlan}")),
@@ -199,147 +204,108 @@ impl<'a> Setup<'a> {
         self.draft.port.traits.in_kernel
     }
 
-    /// Whether nothing is shown while the method goes on.
-    pub(crate) fn quiet(&self) -> bool {
-        self.args.traffic.args.tell.quiet
-    }
-
-    /// Opens the ports and the record, gives up privileges, and goes through `body`. `before` is called in between,
-    /// with the ports open and privileges still there.
+    /// Opens the ports and the record, gives up privileges, goes through `body`, and hands out its result. Returns the
+    /// exit code.
     pub(crate) fn on_bench(
         &self,
         test: &'static str,
         mut params: Value,
-        before: &mut dyn FnMut() -> Result<()>,
-        body: &mut dyn FnMut(&mut Bench<'_, '_>) -> Result<()>,
-    ) -> Result<()> {
+        (host, view): (&Host<'_>, &dyn View),
+        body: &mut dyn FnMut(&mut Bench<'_, '_>) -> Ended,
+    ) -> Result<u8> {
         if let Some(pacing) = &self.pacing {
             params["pacing"] = pacing.text().into();
         }
+        let common = self.common;
         let header = Header {
             test,
             params,
             plan: self.plan.to_json(),
+            version: common.version,
         };
-        let args = &self.args.traffic.args;
         // The thread that writes files can get nothing more either.
-        privilege::check_run(&args.run)?;
-        let folder = args.tell.out.as_deref();
-        let record = folder.map(|folder| folder.join(FILE));
-        let mut files = args.tell.files();
-        files.extend(record.clone());
-        let clerk = (record.is_some() || args.tell.serve.prom.is_some() || args.tell.junit.is_some())
-            .then(|| Clerk::hire(&args.run, &files))
+        privilege::check_run(&common.run)?;
+        let folder = common.folder.as_deref();
+        let mut files = common.files.clone();
+        files.extend(folder.map(|folder| folder.join(FILE)));
+        let clerk = (!files.is_empty())
+            .then(|| Clerk::hire(&common.run, &files))
             .transpose()?;
         let out = clerk.as_ref().zip(folder);
         let earlier = match out {
-            Some((clerk, folder)) => record::find(clerk, folder, self.args.resume, &header)?,
+            Some((clerk, folder)) => record::find(clerk, folder, common.resume, &header)?,
             None => None,
         };
-        let opened_record = std::cell::RefCell::new(None);
-        let opened_junit = std::cell::RefCell::new(None);
-        let serving = std::cell::RefCell::new(None);
+        let opened_record = RefCell::new(None);
+        let opened_junit = RefCell::new(None);
         let mut opened = || {
-            *serving.borrow_mut() = Serving::start(args, Some(test), clerk.as_ref(), Shown::of(args, false))?;
+            view.start(test, clerk.as_ref())?;
             if let Some((clerk, folder)) = out {
                 *opened_record.borrow_mut() = Some(Record::open(clerk, folder, &header, earlier.as_ref())?);
             }
-            if let Some((clerk, file)) = clerk.as_ref().zip(args.tell.junit.clone()) {
+            if let Some((clerk, file)) = clerk.as_ref().zip(common.junit.clone()) {
                 let target =
                     clerk.does(move || JsonTarget::prepare(&file).map_err(|e| unwritable("--junit", &e)))??;
                 *opened_junit.borrow_mut() = Some((clerk, target));
             }
-            before()
+            Ok(())
         };
-        let program = Program::new(args);
-        let host = Host {
-            interruptions: &signal::interruptions,
-            steps: &program,
-        };
-        on_session(&self.draft, &self.plan, &host, &mut opened, &mut |session| {
+        let mut code = 0;
+        on_session(&self.draft, &self.plan, host, &mut opened, &mut |session| {
             let earlier = earlier.clone().unwrap_or_default();
-            let mut bench = Bench::new(self, session, opened_record.borrow_mut().take(), earlier);
+            let mut bench = Bench::new(self, view, session, opened_record.borrow_mut().take(), earlier);
             match bench.left_of_record() {
                 0 => {}
                 trials => bench.say(&format!("going on after {trials} trials")),
             }
-            bench.serving = serving.borrow_mut().take();
-            bench.junit = opened_junit.borrow_mut().take();
-            body(&mut bench)?;
-            match bench.serving.take().and_then(Serving::finish) {
-                Some(unwritten) => Err(failed(unwritten)),
-                None => Ok(()),
+            let mut ended = body(&mut bench);
+            let judged = expect::judged(&common.expect, &ended.reached);
+            code = expect::add_to(&mut ended.document, &judged, ended.code);
+            let lines = [ended.table, ended.document.verdict.clone(), ended.last].concat();
+            let printed = view.result(&lines, &ended.document);
+            let unwritten = document::write(
+                bench.record.as_ref(),
+                opened_junit.borrow_mut().take(),
+                printed,
+                &ended.document,
+                &judged,
+            );
+            if !unwritten.is_empty() {
+                code = 1;
             }
-        })
+            view.end(&unwritten)
+        })?;
+        Ok(code)
     }
 }
 
-/// Errors: a method takes no option for rows, and none for one file of results.
-const NO_ROWS: &str = "a method has trials, not rows: want --out DIR in its place";
-const A_FOLDER: &str = "a method has a folder of results: want --out DIR in its place";
-
 /// Refuses what a method chooses itself.
-fn chosen_by_method(args: &Method) -> Result<()> {
-    let run = &args.traffic.args;
+fn chosen_by_method(common: &Common) -> Result<()> {
+    let plan = &common.run.plan;
     let given = [
         (
             "--rate",
-            args.traffic.args.run.plan.load.rate.is_some(),
+            plan.load.rate.is_some(),
             "the method chooses it: want --max-rate and --min-rate",
         ),
         (
             "--then",
-            args.traffic.args.run.plan.load.then.is_some(),
+            plan.load.then.is_some(),
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",
         ),
         (
             "--count",
-            args.traffic.args.run.plan.traffic.count.is_some(),
+            plan.traffic.count.is_some(),
             "a trial is of a time, and its packets are the method's: want sendrecv … --count N",
         ),
         (
             "--duration",
-            run.run.plan.times.duration.is_some(),
+            plan.times.duration.is_some(),
             "the method has times of its own: see its --help",
-        ),
-        ("--csv", run.tell.csv.is_some(), NO_ROWS),
-        ("--lanes-csv", run.tell.lanes_csv.is_some(), NO_ROWS),
-        ("--json", run.tell.json.is_some(), A_FOLDER),
-        (
-            "--json-lines",
-            run.tell.json_lines.is_some(),
-            "a method writes a line of trials.jsonl in the folder of --out for each trial: want --out DIR in its place",
-        ),
-        (
-            "--junit",
-            run.tell.junit.as_deref() == Some(Path::new("-")),
-            "standard output has the lines of the method: want a file",
-        ),
-        ("--markdown", run.tell.markdown.is_some(), A_FOLDER),
-        ("--hdr", run.tell.hdr.is_some(), NO_ROWS),
-        (
-            "--profile",
-            run.tell.profile.is_some(),
-            "a method has many trials: want sendrecv … --profile HZ",
-        ),
-        (
-            "--trace",
-            run.tell.keep.trace.is_some(),
-            "a method has many trials: want sendrecv … --trace FILE",
-        ),
-        (
-            "--sample-pcap",
-            run.tell.sample_pcap.is_some(),
-            "a method has many trials: want sendrecv … --sample-pcap FILE",
-        ),
-        (
-            "--print-plan",
-            run.print_plan,
-            "a method varies a plan: want sendrecv … --print-plan",
         ),
         (
             "--resume",
-            args.resume && run.tell.out.is_none(),
+            common.resume && common.folder.is_none(),
             "it goes on with the test in a folder: want --out DIR as well",
         ),
     ];
@@ -349,17 +315,7 @@ fn chosen_by_method(args: &Method) -> Result<()> {
     }
 }
 
-/// Refuses to search among trials that were not sent as asked: what was never sent is not lost, and passes.
-pub(crate) fn no_tolerance(args: &Method) -> Result<()> {
-    match args.tolerance_given {
-        true => Err(usage(
-            "--tolerance: a trial that is not sent as asked decides nothing: want it left out",
-        )),
-        false => Ok(()),
-    }
-}
-
 /// Rates as they are written, for the record.
-pub(crate) fn rates_json(args: &Method) -> [Option<String>; 2] {
-    [&args.min_rate, &args.max_rate].map(|rate| rate.as_ref().map(RateText::to_string))
+pub(crate) fn rates_json(common: &Common) -> [Option<String>; 2] {
+    [&common.min_rate, &common.max_rate].map(|rate| rate.as_ref().map(RateText::to_string))
 }

@@ -1,14 +1,13 @@
 //! Output of a search: lines while it goes on, and the result.
 
-use super::goals_json;
-use crate::cli::Ndr;
-use crate::commands::method::bench::Bench;
-use crate::commands::method::expect::Reached;
-use crate::commands::method::outcome::{bounds, in_short, mark, outcome_json, trace, verdict};
-use crate::commands::method::report::{column, document as of_all, params};
-use crate::commands::method::search::Found;
-use crate::commands::method::{Setup, Stop};
-use mpps_methods::search::{Goal, Outcome, Ratio, Verdict};
+use super::{Ndr, goals_json};
+use crate::bench::Bench;
+use crate::document::{column, document as of_all, params};
+use crate::expect::Reached;
+use crate::found::Found;
+use crate::outcome::{bounds, in_short, mark, outcome_json, trace, verdict};
+use crate::search::{Goal, Outcome, Ratio, Verdict};
+use crate::setup::{Setup, Stop};
 use mpps_report::document::{Axis, Chart, Document, Kind, Scale, Series, Table, Unit};
 use mpps_report::{Between, Found as What};
 use mpps_stats::count;
@@ -96,9 +95,8 @@ fn deviations(goals: &[Goal]) -> Vec<String> {
 /// The result, whole.
 pub(super) fn document(
     setup: &Setup<'_>,
-    args: &Ndr,
+    Ndr { goals, search_time }: &Ndr,
     bench: &Bench<'_, '_>,
-    goals: &[Goal],
     found: Option<&Found>,
     took: Duration,
     stop: Option<&Stop>,
@@ -107,7 +105,7 @@ pub(super) fn document(
     let mut document = of_all(setup, bench, ("ndr", title), took, stop);
     let mut params = params(setup);
     params.insert("goals".to_owned(), goals_json(goals));
-    params.insert("search_time_s".to_owned(), args.search_time.as_secs_f64().into());
+    params.insert("search_time_s".to_owned(), search_time.as_secs_f64().into());
     params.insert("frame_size_bytes".to_owned(), setup.frame_size().into());
     params.insert("search".to_owned(), "MLRsearch (RFC 9971)".into());
     document.params = params.into();

@@ -1,7 +1,6 @@
 //! The folder of `--out`: a record that grows by a line as each part of a test ends, and files that are written whole.
 
-use crate::cli::version;
-use crate::fail::{Failure, Result, failed, usage};
+use mpps_run::fail::{Failure, Result, failed, usage};
 use mpps_run::privilege::Clerk;
 use mpps_sys::private;
 use rustix::fs::OFlags;
@@ -11,14 +10,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// The record's file.
-pub(crate) const FILE: &str = "trials.jsonl";
+pub const FILE: &str = "trials.jsonl";
 /// Schema named in a record's first line.
-pub(crate) const SCHEMA: &str = "mpps.trials/1";
+pub const SCHEMA: &str = "mpps.trials/1";
 /// Error for a file that is not a record of trials.
-pub(crate) const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
+pub const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 
 /// Key of a record's first line for the place that it was measured on.
 const MEASURED_ON: &str = "measured_on";
@@ -31,19 +29,15 @@ const PLACE: [(&str, &str); 4] = [
 ];
 
 /// The first line of a record, with the place that it is measured on: name of the host, release of the kernel, model of
-/// the processor (null if it can't be read), version of this program.
-pub(crate) fn with_place(mut header: Value) -> Value {
-    static PLACE: OnceLock<Value> = OnceLock::new();
-    let place = PLACE.get_or_init(|| {
-        let uname = rustix::system::uname();
-        json!({
-            "host": uname.nodename().to_string_lossy(),
-            "kernel": uname.release().to_string_lossy(),
-            "cpu": mpps_sys::processor::name(),
-            "version": version::short(),
-        })
+/// the processor (null if it can't be read), version of the program.
+pub fn with_place(mut header: Value, version: &str) -> Value {
+    let uname = rustix::system::uname();
+    header[MEASURED_ON] = json!({
+        "host": uname.nodename().to_string_lossy(),
+        "kernel": uname.release().to_string_lossy(),
+        "cpu": mpps_sys::processor::name(),
+        "version": version,
     });
-    header[MEASURED_ON] = place.clone();
     header
 }
 
@@ -52,7 +46,7 @@ pub(crate) fn with_place(mut header: Value) -> Value {
 ///
 /// # Errors
 /// One line that names what differs.
-pub(crate) fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String> {
+pub fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String> {
     let want = "want it gone on with there, or another folder: two of these are no one result";
     let (there, here) = (&there[MEASURED_ON], &here[MEASURED_ON]);
     if !there.is_object() {
@@ -79,7 +73,7 @@ pub(crate) fn same_place(there: &Value, here: &Value) -> std::result::Result<(),
 ///
 /// # Errors
 /// When it can't be read.
-pub(crate) fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<Vec<u8>>> {
+pub fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<Vec<u8>>> {
     let path = folder.join(FILE);
     let found = clerk.does(move || -> io::Result<Option<Vec<u8>>> {
         // No link is followed, and what is no file keeps nobody waiting.
@@ -104,7 +98,7 @@ pub(crate) fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<
 ///
 /// # Errors
 /// When the file is somebody else's: it is no record and must not be emptied.
-pub(crate) fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Option<&'t str>, String> {
+pub fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Option<&'t str>, String> {
     let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
         return match header.to_string().as_bytes().starts_with(text) {
             true => Ok(None),
@@ -116,13 +110,13 @@ pub(crate) fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Re
 }
 
 /// The folder, with its record open. The files are written by a clerk: its own, or one that others ask, too.
-pub(crate) struct Folder<C: Borrow<Clerk>> {
+pub struct Folder<C: Borrow<Clerk>> {
     clerk: C,
     path: PathBuf,
     /// `None` once a line could not be written.
     record: Option<File>,
     /// Reason why lines are missing.
-    pub(crate) broken: Option<String>,
+    pub broken: Option<String>,
 }
 
 impl<C: Borrow<Clerk>> Folder<C> {
@@ -130,7 +124,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
     ///
     /// # Errors
     /// When the folder or the record can't be made.
-    pub(crate) fn open(clerk: C, path: &Path, whole: u64, header: &Value) -> Result<Self> {
+    pub fn open(clerk: C, path: &Path, whole: u64, header: &Value) -> Result<Self> {
         let folder = path.to_path_buf();
         let opened = clerk.borrow().does(move || -> io::Result<File> {
             private::open_folder(&folder)?;
@@ -158,7 +152,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
 
     /// Writes a line of the record. Where that fails, the test goes on, and the rest is not written: a record with
     /// holes would be gone on with as if nothing were missing.
-    pub(crate) fn line(&mut self, value: &Value) {
+    pub fn line(&mut self, value: &Value) {
         let Some(mut file) = self.record.take() else { return };
         let line = mpps_sys::text::json(format!("{value}\n"));
         let written = self.clerk.borrow().does(move || {
@@ -176,7 +170,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
     ///
     /// # Errors
     /// When it can't be written.
-    pub(crate) fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
+    pub fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path.join(name);
         let written = self.clerk.borrow().does(move || -> io::Result<()> {
             let place = private::Place::find(&path)?.ok_or_else(|| io::Error::other("it is no file of its own"))?;
@@ -199,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_record_of_another_place_is_refused_by_what_differs_and_what_is_not_known_does_not_differ() {
-        let here = with_place(json!({ "schema": SCHEMA }));
+        let here = with_place(json!({ "schema": SCHEMA }), "0.1.0");
         assert_eq!(same_place(&here, &here), Ok(()));
         for (key, value, told) in [
             ("host", "elsewhere", "begun on another host, elsewhere; this is "),

@@ -3,14 +3,14 @@
 
 use super::OfSize;
 use super::choice::Choice;
-use crate::commands::method::bench::{Bench, MOST_VOID};
-use crate::commands::method::measure::{Ask, Measured, Phase};
-use crate::commands::method::report::column;
-use crate::commands::method::{Step, Stop};
-use crate::fail::{Result, failed};
-use mpps_methods::search::Input;
+use crate::bench::{Bench, MOST_VOID};
+use crate::document::column;
+use crate::measure::{Ask, Measured, Phase};
+use crate::search::Input;
+use crate::setup::{Step, Stop};
 use mpps_report::document::{Table, Unit};
 use mpps_report::units;
+use mpps_run::fail::{Result, failed};
 use mpps_stats::{Event, Sink, Wants};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};

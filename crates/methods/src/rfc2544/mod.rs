@@ -9,18 +9,21 @@ mod reset;
 mod result;
 mod throughput;
 
-use super::method::bench::Bench;
-use super::method::limits::LimitedBy;
-use super::method::measure::Measured;
-use super::method::search::Found;
-use super::method::{Setup, Step, Stop, expect, report};
-use crate::cli::{Rfc2544, Rfc2544Test};
-use crate::fail::{Failure, Result, usage};
-use choice::{Choice, Manner, Test};
-use mpps_methods::search::Limits;
+pub use choice::{Choice, Manner, Test};
+
+use crate::bench::Bench;
+use crate::document::{self, last};
+use crate::expect;
+use crate::found::Found;
+use crate::limits::LimitedBy;
+use crate::measure::Measured;
+use crate::search::Limits;
+use crate::setup::{Ended, Setup, Step, Stop};
+use crate::{Common, View};
 use mpps_report::document::{Axis, Scale, Unit};
 use mpps_report::units;
-use std::process::ExitCode;
+use mpps_run::Host;
+use mpps_run::fail::{Failure, Result, usage};
 use std::time::Instant;
 
 /// Results at one frame size.
@@ -93,19 +96,22 @@ fn by_size() -> Axis {
     }
 }
 
-pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
-    let mut choice = Choice::of(args)?;
+/// Runs the tests and returns the exit code.
+///
+/// # Errors
+/// If the settings are wrong, or the tests could not begin.
+pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) -> Result<u8> {
     let first = choice.sizes.first().copied();
     let early = choice.manner == Manner::Quick;
-    let mut setup = Setup::new(&args.method, first, choice.pause, choice.settle, early)?;
+    let mut setup = Setup::new(common, first, choice.pause, choice.settle, early)?;
     setup.learning = choice.learning;
-    let left_out = without_recovery(args, &mut choice, &setup)?;
-    expect::check(&args.method, "rfc2544", &result::finds(&choice))?;
+    let left_out = without_recovery(&mut choice, &setup)?;
+    expect::check(&common.expect, "rfc2544", &result::finds(&choice))?;
     in_kernel(&choice, &setup)?;
     for size in &choice.sizes {
         setup.rates(*size, None)?;
     }
-    let mut params = report::params(&setup);
+    let mut params = document::params(&setup);
     params.extend(choice.params());
     let mut sizes: Vec<_> = choice
         .sizes
@@ -118,10 +124,9 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
         }
     }
     let began = Instant::now();
-    let mut code = 0;
     // Before no_new_privs is set, which would be handed down.
-    let resetter = args.reset_cmd.as_deref().map(reset::Resetter::new).transpose()?;
-    setup.on_bench("rfc2544", params.clone().into(), &mut || Ok(()), &mut |bench| {
+    let resetter = choice.reset_cmd.as_deref().map(reset::Resetter::new).transpose()?;
+    setup.on_bench("rfc2544", params.clone().into(), caller, &mut |bench| {
         bench.say(&format!(
             "{} frame size{}; about {} if the device is steady",
             sizes.len(),
@@ -129,7 +134,7 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             units::elapsed(choice.estimate(setup.between()))
         ));
         let stop = measure(&choice, bench, &mut sizes, resetter.as_ref()).err();
-        let told = result::Told {
+        let document = result::document(&result::Told {
             setup: &setup,
             choice: &choice,
             bench,
@@ -137,28 +142,28 @@ pub(crate) fn run(args: &Rfc2544) -> Result<ExitCode> {
             params: params.clone().into(),
             took: began.elapsed(),
             stop: stop.as_ref(),
-        };
-        let mut document = result::document(&told);
-        let judged = expect::judged(&args.method.traffic.args.tell.expect, &result::reached(&choice, &sizes));
-        let done = expect::add_to(&mut document, &judged, result::code(&told));
-        bench.leave_screen();
-        let printed = report::print_lines(&document);
-        code = report::write(bench, printed, &document, &judged, done);
-        Ok(())
-    })?;
-    Ok(ExitCode::from(code))
+        });
+        Ended {
+            reached: result::reached(&choice, &sizes),
+            table: Vec::new(),
+            last: last(&document),
+            code: stop.as_ref().map_or(0, Stop::code),
+            document,
+        }
+    })
 }
 
 /// Recovery takes a rate that changes within a run, and the times of losses: where these can't be had, it is refused,
 /// or left out of all tests for the reason given.
-fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
-    let why = match (setup.in_kernel(), args.method.traffic.args.run.plan.traffic.both_ways) {
+fn without_recovery(choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
+    let why = match (setup.in_kernel(), setup.common.run.plan.traffic.both_ways) {
         _ if !choice.has(Test::Recovery) => return Ok(None),
         (true, _) => "programs in the kernel keep one rate within a run",
         (_, true) => "when packets of two ways were lost is not known",
         _ => return Ok(None),
     };
-    if args.test == Rfc2544Test::Recovery {
+    // The throughput is what it goes by.
+    if choice.tests == [Test::Throughput, Test::Recovery] {
         return Err(usage(format!(
             "recovery: {why}: want one way on another path, or another test"
         )));
@@ -170,7 +175,7 @@ fn without_recovery(args: &Rfc2544, choice: &mut Choice, setup: &Setup<'_>) -> R
 /// Refuses what programs in the kernel can't do: they are made once, for one frame size and settle time, before
 /// privileges are given up.
 fn in_kernel(choice: &Choice, setup: &Setup<'_>) -> Result<()> {
-    if !setup.in_kernel() || setup.args.traffic.args.tell.keep_privileges {
+    if !setup.in_kernel() || setup.common.run.beside.keep_privileges {
         return Ok(());
     }
     let why = if choice.sizes.len() > 1 {

@@ -1,7 +1,7 @@
 //! Work of the device's lanes in each trial, if the device is `mpps` on this host: the rows of its `--lanes-csv` that
 //! lie in the trial.
 
-use crate::fail::{Result, usage};
+use mpps_run::fail::{Result, usage};
 use mpps_run::privilege::as_user;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Loads, and what the trials of each say together.
 
 use super::Done;
-use crate::commands::method::measure::Measured;
+use crate::measure::Measured;
 
 /// Shares of the reference, percent.
 const FIRST: u32 = 10;
@@ -209,8 +209,8 @@ pub(super) fn hysteresis(points: &[Point]) -> Option<(&Point, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::method::measure::{Ask, Phase};
-    use mpps_methods::search::{Input, Trial, Verdict};
+    use crate::measure::{Ask, Phase};
+    use crate::search::{Input, Trial, Verdict};
 
     /// A trial of a second of which so many packets come back.
     fn trial(load: u64, received: u64) -> Measured {

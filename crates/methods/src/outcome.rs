@@ -1,8 +1,8 @@
 //! Result of a search, in words, for programs, and as a picture.
 
-use super::limits::LimitedBy;
-use super::search::Found;
-use mpps_methods::search::{Bounds, Goal, Outcome, Verdict};
+use crate::found::Found;
+use crate::limits::LimitedBy;
+use crate::search::{Bounds, Goal, Outcome, Verdict};
 use mpps_report::chart::VOID;
 use mpps_report::document::{Axis, Chart, Kind, Series, Unit};
 use mpps_stats::count;
@@ -102,7 +102,7 @@ pub(crate) fn outcome_json(outcome: &Outcome, found: &Found) -> Value {
 /// Returns the chart of the search: the load of each trial, by its verdict.
 pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Chart {
     let strictest = goals.iter().map(|goal| goal.loss).min().unwrap_or_default();
-    let of = |name: &str, wanted: &dyn Fn(&mpps_methods::search::Trial) -> bool| Series {
+    let of = |name: &str, wanted: &dyn Fn(&crate::search::Trial) -> bool| Series {
         name: name.to_owned(),
         kind: Kind::Points,
         points: found

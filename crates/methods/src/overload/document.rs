@@ -3,10 +3,10 @@
 use super::device::Did;
 use super::points::{Point, first_loss, hysteresis, limit_reached};
 use super::tell::Told;
-use crate::commands::method::bench::Bench;
-use crate::commands::method::limits::LimitedBy;
-use crate::commands::method::report::{column, document as of_all, params};
-use crate::commands::method::{Setup, Stop};
+use crate::bench::Bench;
+use crate::document::{column, document as of_all, params};
+use crate::limits::LimitedBy;
+use crate::setup::{Setup, Stop};
 use mpps_report::document::{Column, Definition, Document, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Loads between which a device is tested.
 
-use super::Setup;
-use crate::cli::RateText;
-use crate::fail::{Result, usage};
-use mpps_methods::search::Limits;
+use crate::search::Limits;
+use crate::setup::Setup;
+use mpps_plan::values::rate::RateText;
+use mpps_run::fail::{Result, usage};
 use mpps_wire::FrameSize;
 
 /// Share of the link's rate that is offered at most: the clocks of two ends differ (RFC 8239).
@@ -84,8 +84,8 @@ impl Setup<'_> {
             None => Ok(None),
         };
         let (lowest, highest) = (
-            rate("--min-rate", &self.args.min_rate)?,
-            rate("--max-rate", &self.args.max_rate)?,
+            rate("--min-rate", &self.common.min_rate)?,
+            rate("--max-rate", &self.common.max_rate)?,
         );
         let most = [
             (highest, LimitedBy::MaxRate),

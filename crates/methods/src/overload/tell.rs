@@ -3,13 +3,11 @@
 use super::device::{ByLane, Did, Lanes};
 use super::points::{Point, Result as Rates, first_loss, hysteresis, limit_reached, points};
 use super::{Test, Times};
-use crate::commands::method::bench::Bench;
-use crate::commands::method::expect::Reached;
-use crate::commands::method::limits::LimitedBy;
-use crate::commands::method::measure::Measured;
-use crate::commands::method::report::print_result;
-use crate::commands::method::{Setup, Stop};
-use crate::fail::Result;
+use crate::bench::Bench;
+use crate::expect::Reached;
+use crate::limits::LimitedBy;
+use crate::measure::Measured;
+use crate::setup::Setup;
 use mpps_report::document::Document;
 use mpps_report::{Between, Found};
 use mpps_stats::count;
@@ -119,11 +117,7 @@ impl<'t> Told<'t> {
             times,
             lanes: Vec::new(),
             no_device: None,
-            ways: if setup.args.traffic.args.run.plan.traffic.both_ways {
-                2
-            } else {
-                1
-            },
+            ways: if setup.common.run.plan.traffic.both_ways { 2 } else { 1 },
         };
         if let Some(device) = device {
             told.ask(device, bench);
@@ -264,72 +258,62 @@ impl<'t> Told<'t> {
         lines
     }
 
-    /// Prints the results on standard output: 25 lines at most, plus errors.
-    pub(super) fn print(
-        &self,
-        document: &Document,
-        bench: &Bench<'_, '_>,
-        took: Duration,
-        stop: Option<&Stop>,
-    ) -> Result<()> {
+    /// Returns the table that is printed, a line per load.
+    pub(super) fn rows(&self) -> Vec<String> {
         let device = !self.lanes.is_empty() && self.no_device.is_none();
-        print_result(|out| {
-            write!(
-                out,
-                "{:>5} {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",
-                "load", "Iload", "Oload", "refused", "FR", "lost", "late", "p50", "p99"
-            )?;
-            match device {
-                true => writeln!(
-                    out,
-                    " {:>12} {:>12} {:>10} {:>10} {:>5} {:>6}",
-                    "device rx", "tx", "rx drop", "tx full", "busy", "burst"
-                )?,
-                false => writeln!(out)?,
-            }
-            for (at, point) in self.points.iter().enumerate() {
-                let sum = &point.all;
-                let whole = |pps: Option<f64>| pps.map_or_else(|| "-".to_owned(), |pps| count(pps.round() as u64));
-                let share = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |of| format!("{:.2}%", of * 100.0));
-                let us = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), micro);
-                let cap = if point.load.capped { "<" } else { " " };
-                write!(
-                    out,
-                    "{cap}{:>3}% {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",
-                    point.load.percent,
-                    count(self.iload(point)),
-                    whole(sum.oload()),
-                    count(sum.refused),
-                    whole(sum.fr()),
-                    share(sum.loss()),
-                    count(sum.late),
-                    us(sum.latency(0)),
-                    us(sum.latency(1)),
-                )?;
-                match self.device(at) {
-                    Some(did) => writeln!(
-                        out,
-                        " {:>12} {:>12} {:>10} {:>10} {:>5} {:>6}",
-                        whole(did.rx_pps()),
-                        whole(did.tx_pps()),
-                        whole(did.rx_dropped_pps()),
-                        whole(did.tx_full_pps()),
-                        did.busy_ratio()
-                            .map_or_else(|| "-".to_owned(), |busy| format!("{busy:.2}")),
-                        did.mean_burst_all_polls()
-                            .map_or_else(|| "-".to_owned(), |burst| format!("{burst:.2}")),
-                    )?,
-                    None => writeln!(out)?,
-                }
-            }
-            for line in &document.verdict {
-                writeln!(out, "{line}")?;
-            }
-            match stop {
-                Some(stop) => writeln!(out, "not complete: {}", stop.why()),
-                None => writeln!(out, "{} trials in {}", bench.trials.len(), words(took)),
-            }
-        })
+        let mut head = format!(
+            "{:>5} {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",
+            "load", "Iload", "Oload", "refused", "FR", "lost", "late", "p50", "p99"
+        );
+        if device {
+            head += &format!(
+                " {:>12} {:>12} {:>10} {:>10} {:>5} {:>6}",
+                "device rx", "tx", "rx drop", "tx full", "busy", "burst"
+            );
+        }
+        let rows = self.points.iter().enumerate().map(|(at, point)| self.row(at, point));
+        std::iter::once(head).chain(rows).collect()
+    }
+
+    fn row(&self, at: usize, point: &Point) -> String {
+        let sum = &point.all;
+        let whole = |pps: Option<f64>| pps.map_or_else(|| "-".to_owned(), |pps| count(pps.round() as u64));
+        let share = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |of| format!("{:.2}%", of * 100.0));
+        let number = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |of| format!("{of:.2}"));
+        let us = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), micro);
+        let cap = if point.load.capped { "<" } else { " " };
+        let mut row = format!(
+            "{cap}{:>3}% {:>12} {:>12} {:>10} {:>12} {:>8} {:>8} {:>9} {:>9}",
+            point.load.percent,
+            count(self.iload(point)),
+            whole(sum.oload()),
+            count(sum.refused),
+            whole(sum.fr()),
+            share(sum.loss()),
+            count(sum.late),
+            us(sum.latency(0)),
+            us(sum.latency(1)),
+        );
+        if let Some(did) = self.device(at) {
+            row += &format!(
+                " {:>12} {:>12} {:>10} {:>10} {:>5} {:>6}",
+                whole(did.rx_pps()),
+                whole(did.tx_pps()),
+                whole(did.rx_dropped_pps()),
+                whole(did.tx_full_pps()),
+                number(did.busy_ratio()),
+                number(did.mean_burst_all_polls()),
+            );
+        }
+        row
+    }
+}
+
+/// Returns the line that is printed last: how long the test took.
+pub(super) fn last(document: &Document, took: Duration) -> String {
+    match &document.incomplete {
+        Some(why) => format!("not complete: {why}"),
+        None => format!("{} trials in {}", document.trials.len(), words(took)),
     }
 }
 
