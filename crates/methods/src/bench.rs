@@ -67,7 +67,7 @@ pub(crate) fn about(ns: u64) -> String {
 
 /// Returns how often a trial is run until it holds, on average, if `void` of `trials` trials were void. One that held
 /// is added to them, so that a first trial that is void does not make the number infinite.
-pub fn repeats(trials: usize, void: usize) -> f64 {
+pub(crate) fn repeats(trials: usize, void: usize) -> f64 {
     (trials + 1) as f64 / (trials + 1).saturating_sub(void).max(1) as f64
 }
 

@@ -272,10 +272,7 @@ pub(crate) fn write(
         let broken = folder.broken.as_ref();
         unwritten.extend(broken.map(|broken| format!("{broken}: the record ends before")));
         match files(document) {
-            Ok(files) => {
-                let written = files.into_iter().map(|(name, bytes)| folder.file(&name, bytes));
-                unwritten.extend(written.filter_map(|written| Some(written.err()?.line().to_owned())));
-            }
+            Ok(files) => unwritten.extend(folder.files(files)),
             Err(e) => unwritten.push(e.to_string()),
         }
         let junit = method_junit(document, judged, &unwritten).into_bytes();

@@ -12,11 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The record's file.
-pub const FILE: &str = "trials.jsonl";
+pub(crate) const FILE: &str = "trials.jsonl";
 /// Schema named in a record's first line.
-pub const SCHEMA: &str = "mpps.trials/1";
+pub(crate) const SCHEMA: &str = "mpps.trials/1";
 /// Error for a file that is not a record of trials.
-pub const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
+pub(crate) const NO_RECORD: &str = "line 1: want a record of trials (schema mpps.trials/1)";
 
 /// Key of a record's first line for the place that it was measured on.
 const MEASURED_ON: &str = "measured_on";
@@ -30,7 +30,7 @@ const PLACE: [(&str, &str); 4] = [
 
 /// The first line of a record, with the place that it is measured on: name of the host, release of the kernel, model of
 /// the processor (null if it can't be read), version of the program.
-pub fn with_place(mut header: Value, version: &str) -> Value {
+pub(crate) fn with_place(mut header: Value, version: &str) -> Value {
     let uname = rustix::system::uname();
     header[MEASURED_ON] = json!({
         "host": uname.nodename().to_string_lossy(),
@@ -46,7 +46,7 @@ pub fn with_place(mut header: Value, version: &str) -> Value {
 ///
 /// # Errors
 /// One line that names what differs.
-pub fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String> {
+pub(crate) fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String> {
     let want = "want it gone on with there, or another folder: two of these are no one result";
     let (there, here) = (&there[MEASURED_ON], &here[MEASURED_ON]);
     if !there.is_object() {
@@ -73,7 +73,7 @@ pub fn same_place(there: &Value, here: &Value) -> std::result::Result<(), String
 ///
 /// # Errors
 /// When it can't be read.
-pub fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<Vec<u8>>> {
+pub(crate) fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<Vec<u8>>> {
     let path = folder.join(FILE);
     let found = clerk.does(move || -> io::Result<Option<Vec<u8>>> {
         // No link is followed, and what is no file keeps nobody waiting.
@@ -98,7 +98,7 @@ pub fn read(clerk: &Clerk, folder: &Path, longest: u64) -> Result<Option<Vec<u8>
 ///
 /// # Errors
 /// When the file is somebody else's: it is no record and must not be emptied.
-pub fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Option<&'t str>, String> {
+pub(crate) fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Option<&'t str>, String> {
     let Some(end) = text.iter().rposition(|byte| *byte == b'\n') else {
         return match header.to_string().as_bytes().starts_with(text) {
             true => Ok(None),
@@ -110,13 +110,13 @@ pub fn whole_lines<'t>(text: &'t [u8], header: &Value) -> std::result::Result<Op
 }
 
 /// The folder, with its record open. The files are written by a clerk: its own, or one that others ask, too.
-pub struct Folder<C: Borrow<Clerk>> {
+pub(crate) struct Folder<C: Borrow<Clerk>> {
     clerk: C,
     path: PathBuf,
     /// `None` once a line could not be written.
     record: Option<File>,
     /// Reason why lines are missing.
-    pub broken: Option<String>,
+    pub(crate) broken: Option<String>,
 }
 
 impl<C: Borrow<Clerk>> Folder<C> {
@@ -124,7 +124,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
     ///
     /// # Errors
     /// When the folder or the record can't be made.
-    pub fn open(clerk: C, path: &Path, whole: u64, header: &Value) -> Result<Self> {
+    pub(crate) fn open(clerk: C, path: &Path, whole: u64, header: &Value) -> Result<Self> {
         let folder = path.to_path_buf();
         let opened = clerk.borrow().does(move || -> io::Result<File> {
             private::open_folder(&folder)?;
@@ -152,7 +152,7 @@ impl<C: Borrow<Clerk>> Folder<C> {
 
     /// Writes a line of the record. Where that fails, the test goes on, and the rest is not written: a record with
     /// holes would be gone on with as if nothing were missing.
-    pub fn line(&mut self, value: &Value) {
+    pub(crate) fn line(&mut self, value: &Value) {
         let Some(mut file) = self.record.take() else { return };
         let line = mpps_sys::text::json(format!("{value}\n"));
         let written = self.clerk.borrow().does(move || {
@@ -170,13 +170,21 @@ impl<C: Borrow<Clerk>> Folder<C> {
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
+    pub(crate) fn file(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path.join(name);
         let written = self.clerk.borrow().does(move || -> io::Result<()> {
             let place = private::Place::find(&path)?.ok_or_else(|| io::Error::other("it is no file of its own"))?;
             place.replace(&bytes)
         })?;
         written.map_err(|e| failed(format!("write {}: {e}", self.path.join(name).display())))
+    }
+
+    /// Writes other files. Returns what could not be written.
+    pub(crate) fn files(&self, files: Vec<(String, Vec<u8>)>) -> Vec<String> {
+        let written = files.into_iter().map(|(name, bytes)| self.file(&name, bytes));
+        written
+            .filter_map(|written| Some(written.err()?.line().to_owned()))
+            .collect()
     }
 }
 

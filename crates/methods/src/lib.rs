@@ -9,9 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+pub mod compare;
 mod document;
 mod expect;
-pub mod folder;
+mod folder;
 mod found;
 mod limits;
 mod measure;
@@ -25,8 +26,7 @@ mod setup;
 pub mod statistics;
 mod view;
 
-pub use bench::repeats;
-pub use measure::{Ask, Phase, in_short};
+pub use measure::{Ask, Phase};
 pub use view::{Teller, View};
 
 use mpps_plan::values::rate::RateText;

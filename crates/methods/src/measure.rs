@@ -160,7 +160,7 @@ pub(crate) struct Measured {
 
 /// Returns a reason why a run is not valid without the numbers in parentheses before the cause. The names of the
 /// programs that used the cores stay.
-pub fn in_short(reason: &str) -> String {
+pub(crate) fn in_short(reason: &str) -> String {
     let cut = reason
         .split_once(" (")
         .and_then(|(effect, rest)| Some((effect, rest.split_once("): ")?)));

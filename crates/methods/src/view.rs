@@ -17,16 +17,20 @@ pub trait View {
     ///
     /// # Errors
     /// If a view can't be started. The method then ends before its first trial.
-    fn start(&self, test: &'static str, clerk: Option<&Clerk>) -> Result<()>;
+    fn start(&self, _test: &'static str, _clerk: Option<&Clerk>) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns a function that shows a line while the method runs.
     fn teller(&self) -> Teller;
 
     /// Shows that a trial begins, and returns a reader of its events, if it is shown.
-    fn trial(&self, ask: &Ask) -> Option<Box<dyn Sink>>;
+    fn trial(&self, _ask: &Ask) -> Option<Box<dyn Sink>> {
+        None
+    }
 
     /// Shows the bounds that a search knows so far, one per goal.
-    fn search(&self, frame_size: usize, goals: &[Goal], bounds: &[Bounds]);
+    fn search(&self, _frame_size: usize, _goals: &[Goal], _bounds: &[Bounds]) {}
 
     /// Prints the lines of the result, and shows the result.
     ///

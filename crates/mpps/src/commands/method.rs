@@ -67,29 +67,41 @@ pub(super) fn run(
         steps: &program,
     };
     let views = Views {
-        args: of_run,
-        serving: RefCell::default(),
+        args: Some(of_run),
+        ..Views::lines(tell.quiet)
     };
     method(&common, (&host, &views)).map(ExitCode::from)
 }
 
 /// Views of a method: lines on standard error, servers, the full-screen view, and the result on standard output.
-struct Views<'a> {
-    args: &'a RunArgs,
+pub(super) struct Views<'a> {
+    /// Arguments with servers and screen, if there are any.
+    args: Option<&'a RunArgs>,
+    quiet: bool,
     serving: RefCell<Option<Serving>>,
+}
+
+impl Views<'_> {
+    /// Creates views that are lines alone.
+    pub(super) fn lines(quiet: bool) -> Self {
+        Self {
+            args: None,
+            quiet,
+            serving: RefCell::default(),
+        }
+    }
 }
 
 impl View for Views<'_> {
     fn start(&self, test: &'static str, clerk: Option<&Clerk>) -> Result<()> {
-        *self.serving.borrow_mut() = Serving::start(self.args, Some(test), clerk, Shown::of(self.args, false))?;
+        if let Some(args) = self.args {
+            *self.serving.borrow_mut() = Serving::start(args, Some(test), clerk, Shown::of(args, false))?;
+        }
         Ok(())
     }
 
     fn teller(&self) -> Teller {
-        let (serving, quiet) = (
-            self.serving.borrow().as_ref().map(Serving::teller),
-            self.args.tell.quiet,
-        );
+        let (serving, quiet) = (self.serving.borrow().as_ref().map(Serving::teller), self.quiet);
         Arc::new(move |line| {
             let shown = serving.as_ref().is_some_and(|tell| tell(line));
             if !shown && !quiet {

@@ -1,8 +1,8 @@
 //! The folder of `--out`: a line per run the moment it ends, and the result.
 
 use super::trial::Trial;
-use crate::fail::{Result, usage};
-use mpps_methods::folder::{self, FILE, Folder, NO_RECORD, whole_lines};
+use crate::folder::{self, FILE, Folder, NO_RECORD, whole_lines};
+use mpps_run::fail::{Result, usage};
 use mpps_run::privilege::Clerk;
 use serde_json::Value;
 use std::path::Path;
@@ -84,9 +84,9 @@ pub(super) fn open(folder: &Path, resume: bool, header: &Value, names: &[String]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::compare::trial::Figures;
-    use mpps_methods::folder::SCHEMA;
-    use mpps_methods::statistics::Turn;
+    use crate::compare::trial::Figures;
+    use crate::folder::SCHEMA;
+    use crate::statistics::Turn;
     use proptest::prelude::*;
     use serde_json::json;
 

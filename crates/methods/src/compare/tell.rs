@@ -1,10 +1,10 @@
 //! The result in words.
 
+use super::Metric;
 use super::Setup;
 use super::rows::{Found, Kind, Of, Row};
 use super::unlike;
-use crate::cli::Metric;
-use mpps_methods::statistics::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
+use crate::statistics::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
 use mpps_report::units::{percent, pps, time};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) fn margin(margin: f64) -> String {
 }
 
 /// A ratio to as many digits as its interval is wide: `1.08 (1.05 to 1.11)`.
-pub(super) fn interval(of: &mpps_methods::statistics::Estimate) -> String {
+pub(super) fn interval(of: &crate::statistics::Estimate) -> String {
     let width = of.high - of.low;
     let text = |ratio: f64| {
         // The first digit that the interval leaves open is the last one; of a wide one each number has two digits.
@@ -118,7 +118,7 @@ pub(super) fn sentence(row: &Row, metrics: usize, together: usize, margin_: f64)
 
 /// Returns the sentences of the verdict that a reader wants: with settings, their effects and the best combination.
 pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
-    let (metrics, margin) = (setup.metrics.len(), setup.args.margin);
+    let (metrics, margin) = (setup.metrics.len(), setup.compare.margin);
     let sentence = |row: &Row| sentence(row, metrics, found.decided(row.kind), margin);
     let of_kind = |kind: Kind| found.rows.iter().filter(move |row| row.kind == kind);
     if let Some(why) = nothing_known(found) {
@@ -137,7 +137,7 @@ pub(super) fn sentences(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         })
         .collect();
     // With one setting of two values, its effect is all that there is to know.
-    if matches!(&setup.settings[..], [(_, _, values)] if values.len() == 2) {
+    if matches!(&setup.settings[..], [of] if of.setting.values.len() == 2) {
         return all;
     }
     all.push(match found.best() {
@@ -219,7 +219,7 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         let median = |of: &Of| of.columns[at].spread.map_or(f64::NAN, |spread| spread.median);
         if !setup.settings.is_empty() {
             of.sort_by(|a, b| median(a).total_cmp(&median(b)));
-            if metric.sense() == mpps_methods::statistics::Sense::More {
+            if metric.sense() == crate::statistics::Sense::More {
                 of.reverse();
             }
         }
@@ -249,7 +249,7 @@ fn last(setup: &Setup<'_>, found: &Found, runs: usize, took: Duration) -> String
         0 => "all valid".to_owned(),
         n => format!("{n} not valid"),
     };
-    let margin = margin(setup.args.margin);
+    let margin = margin(setup.compare.margin);
     if setup.is_of_results() {
         return format!("{runs} results, {valid}; margin {margin}");
     }
@@ -265,7 +265,7 @@ fn last(setup: &Setup<'_>, found: &Found, runs: usize, took: Duration) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_methods::statistics::Estimate;
+    use crate::statistics::Estimate;
 
     fn row(low: f64, ratio: f64, high: f64, verdict: Verdict) -> Row {
         Row {

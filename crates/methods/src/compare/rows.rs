@@ -1,8 +1,8 @@
 //! Conversion of runs into verdicts.
 
 use super::trial::{Figures, Trial};
-use crate::cli::{Metric, Setting};
-use mpps_methods::statistics::{
+use super::{Metric, Setting};
+use crate::statistics::{
     DRIFT, Estimate, LEAST, Spread, Turns, Verdict, holm, judge, paired, paired_of_logs, spearman, unpaired,
 };
 
@@ -106,8 +106,8 @@ impl Found {
         let gain = |row: &Row| {
             let log = row.estimate.map(|of| of.ratio.ln())?;
             Some(match row.metric.sense() {
-                mpps_methods::statistics::Sense::More => log,
-                mpps_methods::statistics::Sense::Less => -log,
+                crate::statistics::Sense::More => log,
+                crate::statistics::Sense::Less => -log,
             })
         };
         let known = rows
@@ -309,7 +309,7 @@ fn notes(of: &[Of]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_methods::statistics::Turn;
+    use crate::statistics::Turn;
 
     /// Eight rounds of these rates, with a little noise by round.
     fn trials(rates: &[f64]) -> Vec<Trial> {

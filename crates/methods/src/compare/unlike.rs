@@ -1,7 +1,7 @@
 //! Checks that like is compared with like.
 
-use super::operand::{Side, Variant};
-use crate::fail::{Result, usage};
+use super::{Side, Variant};
+use mpps_run::fail::{Result, usage};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ pub(super) fn of_runs(variants: &[Variant], force: bool) -> Result<Vec<Differenc
     let must: Vec<Traits> = variants
         .iter()
         .map(|variant| {
-            let mut traits = Traits::from([("workload".to_owned(), variant.workload.clone())]);
+            let mut traits = Traits::from([("workload".to_owned(), variant.plan.workload().name().to_owned())]);
             traits.extend(
                 variant
                     .frame_size
@@ -165,30 +165,47 @@ fn refuse(differ: &[Difference], names: &[&str], force: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::compare::operand::variant;
+    use mpps_run::Plan;
     use serde_json::json;
     use std::path::PathBuf;
+    use std::time::Duration;
 
-    fn run(name: &str, text: &str) -> Variant {
-        variant(name, text, text.split(' ').map(Into::into).collect()).unwrap()
+    fn run(name: &str, frame_size: usize, plan: Value) -> Variant {
+        let plan = Plan::of_printed(&plan.to_string()).unwrap();
+        Variant {
+            name: name.to_owned(),
+            text: String::new(),
+            frame_size: Some(frame_size),
+            takes: Duration::ZERO,
+            chosen: Vec::new(),
+            plan,
+        }
     }
 
     #[test]
     fn runs_may_differ_in_what_was_typed_but_for_the_frame_size() {
-        let of =
-            |a: &str, b: &str| of_runs(&[run("A", a), run("B", b)], false).map_err(|failure| failure.line().to_owned());
-        let (a, b) = (
-            "sendrecv loop:delay=1ms --rate 1kpps",
-            "sendrecv loop: --burst 8 --rate 2kpps",
+        let plan = |workload: &str, port: &str, more: Value| {
+            let mut plan = json!({ "mpps_plan": 1, "workload": workload, "ports": [port] });
+            plan.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            plan
+        };
+        let a = run(
+            "A",
+            64,
+            plan("sendrecv", "loop:delay=1ms", json!({ "load": { "rate": "1kpps" } })),
         );
-        let names: Vec<_> = of(a, b).unwrap().into_iter().map(|(name, _)| name).collect();
+        let of = |b: Variant| of_runs(&[a.clone(), b], false).map_err(|failure| failure.line().to_owned());
+        let more = json!({ "load": { "rate": "2kpps" }, "lanes": { "burst": 8 } });
+        let names: Vec<_> = of(run("B", 64, plan("sendrecv", "loop:", more))).unwrap();
+        let names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["lanes.burst", "load.rate", "ports"]);
-        let refused = of(a, "sendrecv loop: --frame-size 128").unwrap_err();
+        let refused = of(run("B", 128, plan("sendrecv", "loop:", json!({})))).unwrap_err();
         assert!(
             refused.contains("A, B differ in frame size (64 bytes, 128 bytes)"),
             "{refused}"
         );
-        assert!(of(a, "send loop:").unwrap_err().contains("workload (sendrecv, send)"));
+        let other = of(run("B", 64, plan("send", "loop:", json!({})))).unwrap_err();
+        assert!(other.contains("workload (sendrecv, send)"), "{other}");
     }
 
     #[test]

@@ -4,18 +4,17 @@
 //! the widest interval counts: from the least lower bound to the greatest upper one. Two intervals that overlap count
 //! as the same; the others are judged by the margin.
 
-use super::operand::Side;
+use super::Side;
 use super::result::column;
-use super::{record, unlike};
-use crate::cli::Compare;
-use crate::fail::{Result, failed, print_words, say, usage};
-use mpps_methods::folder::SCHEMA as TRIALS_SCHEMA;
-use mpps_methods::search::Ratio;
+use super::{Compare, record, unlike};
+use crate::View;
+use crate::folder::SCHEMA as TRIALS_SCHEMA;
+use crate::search::Ratio;
 use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};
+use mpps_run::fail::{Result, failed, usage};
 use mpps_stats::count;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::process::ExitCode;
 
 /// Key under which an operand's result holds what its searches have found.
 const FOUND: &str = "searches";
@@ -35,9 +34,9 @@ struct Interval {
     regular: bool,
 }
 
-/// Makes an operand's result of what a test has found, for [`unlike`] and [`compare`]; `None` of other tests, and of
+/// Converts the result of a test that searches for rates into one that can be compared; `None` of other tests, and of
 /// files that do not hold what they should.
-pub(super) fn of_document(document: &Value) -> Option<Value> {
+pub fn of_document(document: &Value) -> Option<Value> {
     let test = document.get("test")?.as_str()?;
     if !TESTS.contains(&test) {
         return None;
@@ -255,9 +254,9 @@ impl Row {
     }
 }
 
-/// Compares them.
-pub(super) fn compare(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
-    if !args.metric.is_empty() {
+/// Compares the searches of all sides. Returns the exit code.
+pub(super) fn compare(args: &Compare, sides: &[Side], view: &dyn View) -> Result<u8> {
+    if !args.metrics.is_empty() {
         return Err(usage(
             "--metric: searches have found rates, and these are compared: want it left out",
         ));
@@ -282,28 +281,19 @@ pub(super) fn compare(args: &Compare, sides: &[Side]) -> Result<ExitCode> {
         let all: Vec<_> = differ.iter().map(unlike::words).collect();
         lines.push(format!("They differ in {}.", all.join("; ")));
     }
-    print_words(|out| {
-        for side in sides {
-            writeln!(out, "{}  {}", side.name, side.text)?;
-        }
-        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
-    })?;
-    let Some(folder) = &args.out else {
-        return Ok(ExitCode::SUCCESS);
-    };
+    let document = document(args, sides, &rows, &lines);
+    let of_side = |side: &Side| format!("{}  {}", side.name, side.text);
+    let printed: Vec<_> = sides.iter().map(of_side).chain(lines).collect();
+    view.result(&printed, &document)?;
+    let Some(folder) = &args.folder else { return Ok(0) };
     let names: Vec<_> = sides.iter().map(|side| side.name.clone()).collect();
     let all = sides.iter().flat_map(|side| &side.results);
     let read: Vec<_> = all.map(|(file, _)| file.display().to_string()).collect();
     let header = json!({ "schema": TRIALS_SCHEMA, "test": "compare", "results": read });
     let (record, _) = record::open(folder, false, &header, &names)?;
-    let mut code = ExitCode::SUCCESS;
-    for (name, bytes) in files(&document(args, sides, &rows, &lines)).map_err(failed)? {
-        if let Err(failure) = record.file(&name, bytes) {
-            say!("{}", failure.line());
-            code = ExitCode::from(1);
-        }
-    }
-    Ok(code)
+    let unwritten = record.files(files(&document).map_err(failed)?);
+    view.end(&unwritten)?;
+    Ok(u8::from(!unwritten.is_empty()))
 }
 
 fn document(args: &Compare, sides: &[Side], rows: &[Row], lines: &[String]) -> Document {
@@ -323,7 +313,7 @@ fn document(args: &Compare, sides: &[Side], rows: &[Row], lines: &[String]) -> D
         test: "compare".to_owned(),
         title: format!("Comparison of searches: {}", names.join(", ")),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: crate::cli::recorded_command(),
+        command: args.command.clone(),
         complete: true,
         verdict: lines.to_vec(),
         params: json!({ "margin_ratio": args.margin, "alternated": false, "forced": args.force }),

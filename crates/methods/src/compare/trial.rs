@@ -1,8 +1,8 @@
 //! One run that has ended: its figures, and its line of the record.
 
-use crate::cli::Metric;
-use mpps_methods::in_short;
-use mpps_methods::statistics::{Outcome, Turn};
+use super::Metric;
+use crate::measure::in_short;
+use crate::statistics::{Outcome, Turn};
 use mpps_stats::count;
 use serde_json::{Value, json};
 

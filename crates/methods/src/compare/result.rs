@@ -1,12 +1,12 @@
 //! `result.json`: the document of a comparison, of which pages are made.
 
+use super::Metric;
 use super::rows::{Found, Kind, Row};
 use super::tell::sentences;
 use super::trial::Trial;
 use super::{Ended, Setup};
-use crate::cli::Metric;
-use mpps_methods::folder::SCHEMA as TRIALS_SCHEMA;
-use mpps_methods::statistics::{ALPHA, Sense, Verdict};
+use crate::folder::SCHEMA as TRIALS_SCHEMA;
+use crate::statistics::{ALPHA, Sense, Verdict};
 use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
 use mpps_report::document::{Table, Unit};
 use serde_json::{Value, json};
@@ -363,7 +363,7 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
             false => format!("Comparison of {} in {} rounds", setup.names.join(", "), setup.rounds),
         },
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: crate::cli::recorded_command(),
+        command: setup.compare.command.clone(),
         started: first
             .and_then(|trial| trial.figures.started.clone())
             .unwrap_or_default(),
@@ -376,16 +376,16 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
         params: json!({
             "rounds": (!of_results).then_some(setup.rounds),
             "order": if of_results { Value::Null } else { json!("reversed each round") },
-            "pause_s": (!of_results).then(|| setup.pause().as_secs_f64()),
-            "retries": (!of_results).then(|| setup.retries()),
-            "margin_ratio": setup.args.margin,
+            "pause_s": (!of_results).then(|| setup.compare.pause.as_secs_f64()),
+            "retries": (!of_results).then(|| setup.compare.retries),
+            "margin_ratio": setup.compare.margin,
             "significance": ALPHA,
             "metrics": setup.metrics.iter().map(|metric| key(*metric)).collect::<Vec<_>>(),
-            "seed": setup.args.seed,
+            "seed": setup.compare.seed,
             "alternated": !of_results,
             "differ_in": setup.differ.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "settings": setup.what_settings_are(),
-            "forced": setup.args.force,
+            "forced": setup.compare.force,
             "record": TRIALS_SCHEMA,
         }),
         results: found.rows.iter().map(row_json).collect(),
