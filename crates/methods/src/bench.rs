@@ -71,6 +71,19 @@ pub(crate) fn repeats(trials: usize, void: usize) -> f64 {
     (trials + 1) as f64 / (trials + 1).saturating_sub(void).max(1) as f64
 }
 
+/// Waits between two trials. Returns false if the end was requested.
+pub(crate) fn wait(pause: Duration, interrupted: &dyn Fn() -> bool) -> bool {
+    let until = Instant::now() + pause;
+    while !interrupted() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}
+
 impl<'b, 's> Bench<'b, 's> {
     pub(crate) fn new(
         setup: &'b Setup<'b>,
@@ -239,7 +252,7 @@ impl<'b, 's> Bench<'b, 's> {
         let void = self.void_at_last().len().min(MOST_VOID);
         let pause = self.setup.pause.max(AFTER_VOID * void as u32);
         self.waited_ns += (pause - self.setup.pause).as_nanos() as u64;
-        if !self.trials.is_empty() && !self.wait(pause) || self.session.interrupted() {
+        if !self.trials.is_empty() && !wait(pause, &|| self.session.interrupted()) || self.session.interrupted() {
             return Err(Stop::Interrupted);
         }
         if ask.phase != Phase::Ceiling {
@@ -331,19 +344,6 @@ impl<'b, 's> Bench<'b, 's> {
         of.times.settle_early &= !matches!(ask.phase, Phase::Recovery | Phase::Reset);
         of.times.duration = Some(Written::ns(ask.duration_ns));
         plan
-    }
-
-    /// Waits between two trials; false where the end has been asked for.
-    fn wait(&self, pause: Duration) -> bool {
-        let until = Instant::now() + pause;
-        while !self.session.interrupted() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
-        false
     }
 
     /// Returns the lowest and the highest rate to test. The rate that this host can send is measured first, unless a

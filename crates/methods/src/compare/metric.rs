@@ -105,7 +105,7 @@ impl Setting {
     /// Reads `KEY=VALUE|VALUE`.
     ///
     /// # Errors
-    /// What is wanted.
+    /// Names the form that is wanted.
     pub fn parse(text: &str) -> Parsed<Self> {
         const WANT: &str = "want an option and two or more values, KEY=VALUE|VALUE, quoted, such as 'burst=32|64'";
         let (key, values) = text.split_once('=').ok_or(WANT)?;

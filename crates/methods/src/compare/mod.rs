@@ -103,8 +103,8 @@ pub trait Runs {
     /// If the run could not be started.
     fn run(&self, variant: usize) -> Result<Ran>;
 
-    /// Waits between two runs. Returns false if the end was requested.
-    fn wait(&self, pause: Duration) -> bool;
+    /// Returns whether the end was requested.
+    fn interrupted(&self) -> bool;
 }
 
 /// End of a run.
@@ -254,8 +254,8 @@ fn metrics(given: &[Metric], workload: &str, paced: bool, varied: bool) -> Resul
     })
 }
 
-/// Compares runs in turns. `varied`: the settings whose combinations the variants are, of the run `operand`. Returns the
-/// exit code.
+/// Compares runs in turns, and returns the exit code. `varied`: settings whose combinations the variants are, of the
+/// run `operand`.
 ///
 /// # Errors
 /// If the runs can't be compared, or one of them could not take place.

@@ -4,8 +4,10 @@ use super::record::Record;
 use super::trial::{Figures, Trial};
 use super::{Ended, Ran, Runs, Setup, tell};
 use crate::View;
+use crate::bench::wait;
 use crate::statistics::Turn;
 use mpps_run::fail::{Result, failed, usage};
+use mpps_run::privilege::aside;
 use std::time::Duration;
 
 /// Runs whatever is left, in turns.
@@ -32,9 +34,8 @@ pub(super) fn play(
         let Some(turn) = turns.next(&outcomes) else {
             return Ended::Done;
         };
-        // Without a pause, the end may be requested as well.
         let pause = if rested { Duration::ZERO } else { setup.compare.pause };
-        if !caller.wait(pause) {
+        if !rest(pause, caller) {
             return Ended::Interrupted;
         }
         rested = false;
@@ -50,6 +51,12 @@ pub(super) fn play(
         trials.push(trial);
         say(&progress(setup, trials));
     }
+}
+
+/// Waits between two runs, without privileges. Returns false if the end was requested.
+fn rest(pause: Duration, caller: &dyn Runs) -> bool {
+    let _aside = aside();
+    wait(pause, &|| caller.interrupted())
 }
 
 /// One run; `None`: it was interrupted, and says nothing.

@@ -5,9 +5,10 @@ use super::rows::{Found, Kind, Row};
 use super::tell::sentences;
 use super::trial::Trial;
 use super::{Ended, Setup};
+use crate::document::column;
 use crate::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::statistics::{ALPHA, Sense, Verdict};
-use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
+use mpps_report::document::{Axis, Chart, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
 use mpps_report::document::{Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -42,14 +43,6 @@ fn title(metric: Metric) -> String {
 /// Returns the metric's name as a part of a file's name.
 fn file_part(metric: Metric) -> String {
     metric.name().replace('_', "-")
-}
-
-pub(super) fn column(key: &str, title: &str, unit: Unit) -> Column {
-    Column {
-        key: key.to_owned(),
-        title: title.to_owned(),
-        unit,
-    }
 }
 
 /// A comparison, for programs.

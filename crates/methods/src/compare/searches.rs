@@ -5,9 +5,9 @@
 //! as the same; the others are judged by the margin.
 
 use super::Side;
-use super::result::column;
 use super::{Compare, record, unlike};
 use crate::View;
+use crate::document::column;
 use crate::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::search::Ratio;
 use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};

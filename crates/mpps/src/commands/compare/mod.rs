@@ -13,12 +13,11 @@ use super::method::Views;
 use crate::cli::{Compare, recorded_command, version};
 use crate::fail::{Result, usage};
 use mpps_methods::compare::{self, Ran, Runs, Varied};
-use mpps_run::privilege::aside;
 use mpps_sys::signal;
 use operand::{Operands, Typed};
 use settings::Of;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn run(args: &Compare) -> Result<ExitCode> {
     if args.resume && args.out.is_none() {
@@ -111,16 +110,7 @@ impl Runs for Children {
         child::run(&typed.words, typed.quiet)
     }
 
-    fn wait(&self, pause: Duration) -> bool {
-        let _aside = aside();
-        let until = Instant::now() + pause;
-        while !signal::interrupted() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
-        false
+    fn interrupted(&self) -> bool {
+        signal::interrupted()
     }
 }
