@@ -6,7 +6,7 @@ use std::io;
 use std::net::IpAddr;
 
 /// Length of the fixed part `ndmsg`.
-const NDMSG: usize = 12;
+pub(crate) const NDMSG: usize = 12;
 /// From `linux/rtnetlink.h`; libc has it for glibc alone.
 const RTA_VIA: libc::c_ushort = 18;
 

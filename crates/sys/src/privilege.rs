@@ -3,7 +3,7 @@
 //! Linux keeps credentials per thread. The C library's wrappers change all threads of a process at once, by a signal to
 //! each. The functions here change the calling thread alone, by the system calls themselves. So a lane gives up its own
 //! privileges when it has opened what it needs, and threads that it makes later are born without. Threads that a
-//! library has made can't be asked to: [`everywhere`] reaches those by a signal.
+//! library has made can't be asked to: [`everywhere()`] reaches those by a signal.
 
 mod everywhere;
 #[cfg(test)]

@@ -6,9 +6,11 @@
 //! their number of words. Each template chooses its writer once. [`Template::write_all`] has the commonest writers
 //! inlined into the caller's loop, and chooses one for each call.
 
+mod blank;
 mod payload;
 mod spec;
 
+pub use blank::Blank;
 pub use payload::PayloadTemplate;
 pub use spec::{ChecksumMode, TemplateError, TemplateSpec};
 
@@ -55,27 +57,6 @@ pub struct Template {
     smallest: bool,
     /// Function that writes any frame of this template.
     writer: Writer,
-}
-
-/// A frame that a template is to write, and the values that are this frame's own.
-#[derive(Debug)]
-pub struct Blank<'f> {
-    /// Bytes to be written: as many as the template's frames have.
-    pub bytes: &'f mut [u8],
-    /// Flow of the frame, for the caller's own use; nothing of it is written.
-    pub flow: u32,
-    /// Source and destination port.
-    pub ports: (u16, u16),
-    /// Sequence number in the stamp.
-    pub seq: u64,
-}
-
-impl Blank<'_> {
-    /// Returns the frame's stamp, with this time.
-    #[inline(always)]
-    pub fn stamp(&self, time_ns: u64) -> Stamp {
-        Stamp { seq: self.seq, time_ns }
-    }
 }
 
 /// Writes a template's frame, of the right length, with these ports (source, destination).

@@ -291,7 +291,7 @@ fn place(devices: &[XdpDevice], sources: u32, skb: bool) -> Place {
     }
 }
 
-/// Attaches the tracepoint program that ends a poll loop's reading of the clock.
+/// Attaches the tracepoint program that ends a poll loop's use of one reading of the clock.
 fn tap_polls(loaded: &mut Loaded, name: &str) -> Result<()> {
     if loaded.tap("poll", "napi_poll", false)? {
         return Ok(());

@@ -85,8 +85,9 @@ const UNITS: [(&str, Unit, f64); 16] = [
     ("", Unit::Packets, 1.0),
 ];
 
-pub(super) const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, foreign, missed, host_dropped, sent, \
-    received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99; of a method ndr, pdr, \
+/// Names that a demand may have, for errors.
+pub(super) const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, corrupt, foreign, missed, host_dropped, \
+    sent, received, or min, mean, p50, p90, p99, p999, max, also as scheduled.p99 and gap.p99; of a method ndr, pdr, \
     throughput, latency, back_to_back, recovery, reset, mfr, frmol";
 
 /// Returns the quantity that a demand names, and the units that its bound may have.

@@ -28,7 +28,8 @@ pub(super) struct Held {
     pub(super) seq: u64,
     pub(super) time_ns: u64,
     pub(super) latency: Option<u64>,
-    /// Whether the packet counts in [`Doubts::beyond_window`] instead of [`Doubts::aside`].
+    /// Whether the packet counts in [`Doubts::beyond_window`](super::Doubts::beyond_window) instead of
+    /// [`Doubts::aside`](super::Doubts::aside).
     pub(super) too_old: bool,
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Doubt {
     pub(super) below: bool,
     /// Number of packets that confirm the gap so far.
     pub(super) support: u8,
-    /// Packets above the gap that [`Doubts::jumps`] counts.
+    /// Packets above the gap that [`Doubts::jumps`](super::Doubts::jumps) counts.
     pub(super) jumps: u32,
     /// Start and end of the gap's numbers, of which `open` have not come.
     pub(super) low: u64,
