@@ -9,7 +9,7 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::Found;
 use crate::plan::ForwardSeat;
-use crate::run::job::{AnyLane, resolve};
+use crate::run::job::{AnyLane, Job, resolve};
 use crate::run::on_ports::OnPorts;
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::{self, Traces};
@@ -209,8 +209,9 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         let capabilities = job.capabilities_of(index);
         match &job.work {
             Work::Traffic(_) if const { L::GENERATES } => {
-                let [sent, taken] = job.ways_of_lane(index).map(|way| &trial[way]);
-                send_and_take::<Q, L>(index, lane, queue, recorder, capabilities, [sent, taken])
+                let ways = job.ways_of(index);
+                let ways = [&trial[ways.sends], &trial[ways.takes]];
+                send_and_take::<Q, L>(index, lane, queue, recorder, capabilities, ways)
             }
             Work::Drop(plan) if const { L::LISTENS } => drop::run(lane, queue, plan, capabilities.layer, recorder),
             Work::Reflect(plan) if const { L::LISTENS } => {

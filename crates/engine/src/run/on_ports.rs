@@ -164,12 +164,6 @@ impl<'r> OnPorts<'r> {
         self.ports[self.seats[lane].port].port().capabilities()
     }
 
-    /// Returns the ways in which a lane sends and receives.
-    pub(crate) fn ways_of_lane(&self, lane: usize) -> [usize; 2] {
-        let LaneWays { sends, takes } = self.ways_of(lane);
-        [sends, takes]
-    }
-
     /// Returns a lane's part in neighbour discovery.
     pub(crate) fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
         let (link, heard) = self.wanted_of(lane, found)?;
