@@ -80,8 +80,8 @@ pub enum StartAt {
 }
 
 impl StartAt {
-    /// Returns the instant as a reading of [`monotonic_ns`], by the offset that lies between the two clocks now, and how
-    /// far apart these were read, ns. A later step of the time of day does not move it.
+    /// Returns the instant as a reading of [`monotonic_ns`], by the offset that lies between the two clocks now, and
+    /// how far apart these were read, ns. A later step of the time of day does not move it.
     pub fn monotonic(self) -> (u64, u64) {
         match self {
             Self::Monotonic(ns) => (ns, 0),
