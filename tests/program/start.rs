@@ -65,6 +65,11 @@ fn an_instant_that_is_past_is_refused_before_anything_is_opened() {
         );
     }
     assert_refused(
+        mpps("reflect xdp:lo --start-at +5s"),
+        2,
+        &["--start-at +5s", "xdp:lo", "from when it is loaded on"],
+    );
+    assert_refused(
         mpps("reflect udp:127.0.0.1 --start-at noon"),
         2,
         &["--start-at", "noon", "+5s"],
@@ -80,7 +85,7 @@ fn a_start_that_is_too_near_when_all_is_ready_sends_nothing() {
 #[test]
 fn ctrl_c_ends_the_wait_for_the_start() {
     let waits =
-        Background::start(mpps("sendrecv loop: --duration 10ms --start-at +1h")).wait_to_hear("the run starts at +1h");
+        Background::start(mpps("sendrecv loop: --duration 10ms --start-at +1h")).wait_to_hear("the run starts in 1h");
     let ended = waits.end(Signal::INT);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(

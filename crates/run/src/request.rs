@@ -7,7 +7,7 @@ use crate::sample::SamplePcap;
 use mpps_plan::values::keep::{Triggers, Window};
 use mpps_plan::values::start::StartAt as Start;
 use mpps_plan::{DEFAULT_SRC_PORTS, Plain, Plan};
-use mpps_sys::clock::{StartAt, monotonic_ns};
+use mpps_sys::clock::{StartAt, monotonic_ns, realtime_ns};
 
 /// Request for a run.
 #[derive(Clone, Debug)]
@@ -75,11 +75,11 @@ impl Run {
 
 /// Refuses a start that is past when the run is checked.
 pub(crate) fn check_start(run: &Run) -> Result<()> {
-    let (Some(start), Some(text)) = (run.start_at, &run.plan.times.start_at) else {
+    let (Some(StartAt::Utc(at_ns)), Some(text)) = (run.start_at, &run.plan.times.start_at) else {
         return Ok(());
     };
-    match monotonic_ns().checked_sub(start.monotonic().0) {
-        None | Some(0) => Ok(()),
+    match realtime_ns().checked_sub(at_ns) {
+        None => Ok(()),
         Some(past_ns) => Err(usage(format!(
             "--start-at '{}': that was {} ago: want a time to come",
             text.text(),

@@ -65,7 +65,10 @@ pub(super) fn prepare(args: &RunArgs, ports: &[&Checked], rules: &Rules, work: W
         .iter()
         .for_each(|line| to_stderr(&format!("mpps: {line}")));
     if let Some(start) = run.plan.times.start_at.as_ref().filter(|_| !tell.quiet) {
-        say!("the run starts at {} (--start-at)", start.text());
+        match start.text().strip_prefix('+') {
+            Some(time) => say!("the run starts in {time} (--start-at)"),
+            None => say!("the run starts at {} (--start-at)", start.text()),
+        }
     }
     privilege::plan(run, ports, !rules.is_empty(), work)?;
     serving::bind(args, ports)
