@@ -31,8 +31,8 @@ pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kerne
 pub use lane::stamped::StampMemory;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    Opened, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, LEFT_TO_HOST_PORTS, LanePlan, Link, Nobody,
+    Opened, Owner, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan,
 };
 pub use run::any_port::{
     AllLoops, AnyPort, FrameLoops, GeneratorLoops, LaneStart, ListenerLoops, Loops, Only, PayloadLoops, Start, pair,

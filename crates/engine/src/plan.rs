@@ -12,6 +12,7 @@ use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
@@ -46,8 +47,36 @@ pub enum Opened {
     Main,
 }
 
-/// Has the calling thread give up the privileges that it no longer needs. The engine knows none; the program does.
-pub type GiveUp = fn(Opened) -> std::io::Result<()>;
+/// Party for which a run takes place. It knows what the engine does not: privileges, and programs in the kernel that
+/// watch the run.
+pub trait Owner: Debug + Send + Sync {
+    /// Has the calling thread give up the privileges that it no longer needs. Each thread of the run calls this once,
+    /// before the start.
+    ///
+    /// # Errors
+    /// If they can't be given up: there is no run then.
+    fn opened(&self, _thread: Opened) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns memory in which a lane, by its number, notes the times that it stamps packets with; `None`: no program
+    /// uses them. Called with a trace, when all threads are ready, before the lane's first packet.
+    fn stamps(&self, _lane: usize) -> Option<StampMemory> {
+        None
+    }
+
+    /// Returns packets of the run that the kernel dropped; `None`: no program looked. Called with a trace, once the
+    /// lanes have ended, before the verdict.
+    fn kernel_drops(&self) -> Option<KernelDrops> {
+        None
+    }
+}
+
+/// Owner without privileges and programs.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Owner for Nobody {}
 
 /// Name of the fact that lists the UDP ports which a listener leaves to programs of the host: the remarks look for it.
 pub const LEFT_TO_HOST_PORTS: &str = "left_to_host_ports";
@@ -84,8 +113,8 @@ pub struct Common {
     pub host: Vec<HostFact>,
     /// Warnings that the planning found.
     pub warnings: Vec<String>,
-    /// Called by each thread of the run once, before the start.
-    pub give_up: GiveUp,
+    /// Party for which the run takes place.
+    pub owner: Arc<dyn Owner>,
     /// Options for recording each round of the lanes; `None`: nothing is recorded.
     pub trace: Option<TraceOptions>,
     /// Frames to be copied for a thread that writes them to a file meanwhile; `None`: none. A run in the kernel ignores
@@ -159,12 +188,6 @@ pub struct TraceOptions {
     pub memory: usize,
     /// Memory for the rings of all lanes together, bytes; a round takes 64.
     pub ring_bytes: usize,
-    /// Returns memory in which a lane, by its number, notes the times that it stamps packets with; `None`: no program
-    /// uses them. Called when all threads are ready, before the lane's first packet.
-    pub stamps: fn(usize) -> Option<StampMemory>,
-    /// Returns packets of the run that the kernel dropped; `None`: no program looked. Called once the lanes have ended,
-    /// before the verdict.
-    pub kernel_drops: fn() -> Option<KernelDrops>,
 }
 
 impl Default for TraceOptions {
@@ -183,8 +206,6 @@ impl Default for TraceOptions {
             all: false,
             memory: 256 << 20,
             ring_bytes: 64 << 20,
-            stamps: |_| None,
-            kernel_drops: || None,
         }
     }
 }
@@ -208,7 +229,7 @@ impl Default for Common {
             seed: 1,
             host: Vec::new(),
             warnings: Vec::new(),
-            give_up: |_| Ok(()),
+            owner: Arc::new(Nobody),
             trace: None,
             sample: None,
             run_id: mpps_sys::random_number(),
@@ -223,7 +244,9 @@ impl Common {
             Opened::Lane(number) => format!("lane {number}"),
             Opened::Main => "the main thread".to_owned(),
         };
-        (self.give_up)(opened).map_err(|e| Error::os("give up privileges of", whose(), &e))
+        self.owner
+            .opened(opened)
+            .map_err(|e| Error::os("give up privileges of", whose(), &e))
     }
 }
 

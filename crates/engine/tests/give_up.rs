@@ -1,10 +1,10 @@
 //! Before the first packet each lane and then the main thread are told that they have opened what they need: once, and
 //! a run does not take place where one of them can't give up what it should.
 
-use mpps_engine::{Common, DropPlan, LanePlan, Opened, run_drop};
+use mpps_engine::{Common, DropPlan, LanePlan, Opened, Owner, run_drop};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -23,6 +23,16 @@ fn refuse(opened: Opened) -> io::Result<()> {
     }
 }
 
+/// Owner whose threads give up what this function says.
+#[derive(Debug)]
+struct GivesUp(fn(Opened) -> io::Result<()>);
+
+impl Owner for GivesUp {
+    fn opened(&self, thread: Opened) -> io::Result<()> {
+        (self.0)(thread)
+    }
+}
+
 fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpps_engine::RunError> {
     let lane = LanePlan {
         rx: true,
@@ -33,7 +43,7 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
         lanes: vec![lane; 2],
         duration: Some(Duration::from_millis(20)),
         share_cores: true,
-        give_up,
+        owner: Arc::new(GivesUp(give_up)),
         ..Common::default()
     };
     let port = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource);

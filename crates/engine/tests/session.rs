@@ -3,7 +3,7 @@
 #[path = "session/setup.rs"]
 mod setup;
 
-use mpps_engine::{FlowSet, LanePlan, Opened, Rate, RunError, TrafficPlan, Trials, session};
+use mpps_engine::{FlowSet, LanePlan, Opened, Owner, Rate, RunError, TrafficPlan, Trials, session};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Step, Wait};
@@ -233,13 +233,23 @@ fn a_trial_that_the_port_was_not_opened_for_is_refused_and_the_session_goes_on()
 
 static TOLD: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
+/// Owner whose threads give up what this function says.
+#[derive(Debug)]
+struct GivesUp(fn(Opened) -> io::Result<()>);
+
+impl Owner for GivesUp {
+    fn opened(&self, thread: Opened) -> io::Result<()> {
+        (self.0)(thread)
+    }
+}
+
 #[test]
 fn privileges_are_given_up_once_and_before_the_first_trial() {
     let mut opening = traffic(2, 8, 18);
-    opening.common.give_up = |opened| {
+    opening.common.owner = Arc::new(GivesUp(|opened| {
         TOLD.lock().unwrap().push(opened);
         Ok(())
-    };
+    }));
     let told = || TOLD.lock().unwrap().len();
     session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |session| {
         assert_eq!((told(), TOLD.lock().unwrap().last().copied()), (3, Some(Opened::Main)));
@@ -250,10 +260,10 @@ fn privileges_are_given_up_once_and_before_the_first_trial() {
     .expect("a session");
     assert_eq!(told(), 3);
     let mut opening = traffic(2, 8, 18);
-    opening.common.give_up = |opened| match opened {
+    opening.common.owner = Arc::new(GivesUp(|opened| match opened {
         Opened::Lane(1) => Err(io::Error::from_raw_os_error(1)),
         _ => Ok(()),
-    };
+    }));
     let refused = session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |_| {
         panic!("not ready")
     });

@@ -126,3 +126,34 @@ fn a_destination_by_name_is_that_of_the_session_in_each_trial() {
     });
     assert_eq!(names.expect("a session"), vec![Some("localhost".to_owned()); 3]);
 }
+
+#[test]
+fn two_sessions_run_at_once_in_one_process() {
+    let rates = [4_000.0, 8_000.0];
+    let sent = std::thread::scope(|scope| {
+        let sessions = rates.map(|pps| {
+            scope.spawn(move || {
+                let plan = plan().with("load.rate", format!("{pps}pps"))?;
+                session(&plan, |session| {
+                    let trial = |_| Ok(session.trial(&plan, &mut [])?.due);
+                    (0..3).map(trial).collect::<Result<Vec<_>, Error>>()
+                })
+            })
+        });
+        sessions.map(|session| session.join().expect("no panic").expect("a session"))
+    });
+    assert_eq!(sent, [vec![Some(120); 3], vec![Some(240); 3]]);
+}
+
+#[test]
+fn the_first_trial_of_a_session_starts_at_its_instant_and_a_trial_may_have_one_of_its_own() {
+    let plan = plan().with("times.start_at", "+500ms").expect("a plan");
+    let errors = session(&plan, |session| {
+        let own = plan.with("times.start_at", "+400ms")?;
+        [&plan, &plan, &own]
+            .into_iter()
+            .map(|plan| Ok(session.trial(plan, &mut [])?.start_error_ns.is_some()))
+            .collect::<Result<Vec<_>, Error>>()
+    });
+    assert_eq!(errors.expect("a session"), [true, false, true]);
+}

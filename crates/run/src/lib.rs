@@ -18,12 +18,14 @@ pub mod record;
 pub mod request;
 pub mod sample;
 mod session;
+mod watchers;
 
 pub use host::Host;
 pub use measure::Drafted;
 pub use plan::Plan;
 pub use request::{Beside, Run, Trace};
 pub use session::{Session, on_session, session, session_until};
+pub use watchers::Watchers;
 
 use fail::Failure;
 use mpps_stats::{Event, Sink, Summary};

@@ -1,19 +1,20 @@
 //! `--profile`: samples of a run's lanes.
 //!
 //! Each thread of a run calls [`opened`] when it has opened all that it needs, just before it gives up its privileges
-//! ([`mpps_engine::GiveUp`]). At this moment a lane's thread is known, and the main thread may still open the kernel's
+//! ([`mpps_engine::Owner`]). At this moment a lane's thread is known, and the main thread may still open the kernel's
 //! events. From then on a separate thread without privileges reads the samples. It keeps off the lanes' cores if it
-//! can. A process has one run.
+//! can.
 
 use crate::privilege;
 use crate::request::Run;
+use crate::watchers::Watchers;
 use mpps_engine::Opened;
 use mpps_profile::{Profile, Profiled, RawSample};
 use mpps_sys::privilege::Keep;
 use mpps_sys::sched;
 use mpps_trace::{Caption, Frame, Sample, Sampling, flame_svg, folded};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,8 +22,10 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(20);
 
 /// Progress of the sampling.
-enum State {
+#[derive(Default)]
+pub(crate) enum State {
     /// Sampling was not asked for.
+    #[default]
     Off,
     /// Lanes are being opened.
     Asked { hz: u32, lanes: Vec<(u32, i32)> },
@@ -34,27 +37,22 @@ enum State {
     Failed(Sampling),
 }
 
-struct Reader {
+/// Thread that reads samples.
+pub(crate) struct Reader {
     thread: JoinHandle<(Profile, Vec<RawSample>)>,
     over: Arc<AtomicBool>,
-}
-
-static STATE: Mutex<State> = Mutex::new(State::Off);
-
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks for samples of the lanes if the run has `--profile`. Called before anything is opened.
 pub fn ask(run: &Run) {
     let Some(hz) = run.beside.profile_hz else { return };
-    *state() = State::Asked { hz, lanes: Vec::new() };
+    *run.watchers.profile() = State::Asked { hz, lanes: Vec::new() };
 }
 
 /// Records a lane's thread, or (main thread) opens the sampling. Called when that thread has opened all that it needs
 /// and still has its privileges.
-pub(crate) fn opened(opened: Opened) {
-    let mut state = state();
+pub(crate) fn opened(watchers: &Watchers, opened: Opened) {
+    let mut state = watchers.profile();
     let State::Asked { hz, lanes } = &mut *state else {
         return;
     };
@@ -83,8 +81,8 @@ pub(crate) fn opened(opened: Opened) {
 }
 
 /// Starts the thread that reads samples. Called when the main thread has given up its privileges.
-pub(crate) fn begin() {
-    let mut state = state();
+pub(crate) fn begin(watchers: &Watchers) {
+    let mut state = watchers.profile();
     match std::mem::replace(&mut *state, State::Off) {
         State::Open(profile, mut sampling) => match Reader::start(*profile) {
             Ok(reader) => *state = State::Running(reader, sampling),
@@ -132,8 +130,8 @@ pub struct Samples {
 }
 
 /// Ends the sampling and looks up the names; `None`: sampling was not asked for.
-pub fn finish() -> Option<Samples> {
-    let (profiled, mut sampling) = match std::mem::replace(&mut *state(), State::Off) {
+pub fn finish(run: &Run) -> Option<Samples> {
+    let (profiled, mut sampling) = match std::mem::take(&mut *run.watchers.profile()) {
         State::Off => return None,
         // The run ended before the sampling began.
         State::Asked { hz, .. } => (

@@ -4,10 +4,12 @@ use crate::draft::name_by_kernel;
 use crate::fail::{Result, usage};
 use crate::paths::has_sockets;
 use crate::sample::SamplePcap;
+use crate::watchers::Watchers;
 use mpps_plan::values::keep::{Triggers, Window};
 use mpps_plan::values::start::StartAt as Start;
 use mpps_plan::{DEFAULT_SRC_PORTS, Plain, Plan};
 use mpps_sys::clock::{StartAt, monotonic_ns, realtime_ns};
+use std::sync::Arc;
 
 /// Request for a run.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Run {
     pub beside: Beside,
     /// Instant of the start, if the plan has one.
     pub start_at: Option<StartAt>,
+    /// State of the run beside its packets; requests for trials of one run share it.
+    pub watchers: Arc<Watchers>,
 }
 
 /// Settings of a run that are not part of its plan. The default asks for nothing.
@@ -69,6 +73,7 @@ impl Run {
             plan,
             beside,
             start_at,
+            watchers: Arc::default(),
         }
     }
 }

@@ -363,7 +363,7 @@ impl Ports for InKernel<'_> {
         }
         let programs = self.devices.ports();
         let run = || run_traffic_in_kernel(&programs, &plan, sinks, interruptions);
-        let summary = record::with_programs(&programs, run)?;
+        let summary = record::with_programs(&draft.args.watchers, &programs, run)?;
         // Answers arrive at the device that packets leave by. The other direction's program receives there.
         for (mac, programs) in self.macs.iter_mut().zip(programs.iter().rev()) {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));

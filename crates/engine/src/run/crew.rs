@@ -824,7 +824,8 @@ fn run_lane(
     wait_until(clock, go_ns, &trial.control);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();
-    let stamps = trial.common.trace.as_ref().and_then(|trace| (trace.stamps)(index));
+    let traced = trial.common.trace.is_some();
+    let stamps = traced.then(|| trial.common.owner.stamps(index)).flatten();
     let lane = Lane {
         idle: Idle::new(
             trial.common.busy_poll,

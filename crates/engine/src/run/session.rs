@@ -20,7 +20,7 @@ use std::thread;
 /// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether
 /// packets are received. The ports must have been opened for it: one, or two as in
 /// [`run_traffic`](crate::run_traffic). Its load and its times mean nothing here. The peer's
-/// MAC address is found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), once, before `body`
+/// MAC address is found, and privileges are given up ([`Owner::opened`](crate::Owner::opened)), once, before `body`
 /// is called. `interruptions` is asked while the MAC address is looked for.
 ///
 /// Ten lines for three trials at three rates:

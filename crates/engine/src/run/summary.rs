@@ -283,12 +283,8 @@ type Drops = Vec<(String, u64)>;
 /// not be of lost packets; and the parts of the kernel whose drops the trace does not see. They are not known for one
 /// of two ways.
 fn kernel_drops(m: &Measured<'_>, run_ns: u64) -> Option<(Drops, Drops, Vec<String>)> {
-    let trace = m
-        .common
-        .trace
-        .as_ref()
-        .filter(|_| !m.one_way && m.workload.generates())?;
-    let drops = (trace.kernel_drops)()?;
+    let looked = m.common.trace.is_some() && !m.one_way && m.workload.generates();
+    let drops = looked.then(|| m.common.owner.kernel_drops()).flatten()?;
     let lost = m.totals.loss.lost_times(m.started.monotonic_ns, run_ns);
     let unseen = drops.unseen.iter().map(|(part, _)| part.clone()).collect();
     Some((drops.losses(&lost), drops.perhaps(&lost), unseen))

@@ -6,13 +6,13 @@ use super::state_files::{last_line, lines_are_open, state_is_told};
 use super::steps;
 use crate::cli::{RunArgs, read_by_program, recorded_command};
 use crate::fail::{Result, failed, say, tell_at_end, unwritable, usage};
-use mpps_plan::Plan;
 use mpps_report::document::{Document, runs};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
     LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
     print_summary, write_trace,
 };
+use mpps_run::Run;
 use mpps_run::host::{Opens, Steps};
 use mpps_run::paths::{Checked, Rules, Work};
 use mpps_run::privilege::Clerk;
@@ -89,8 +89,8 @@ impl Steps for Program<'_> {
 
 /// Files and views of one run.
 pub(super) struct Output {
-    /// The run, as the summary holds it.
-    plan: Plan,
+    /// The run; the summary holds its complete plan.
+    run: Run,
     /// Nothing is printed.
     quiet: bool,
     /// Notes on the files that are written.
@@ -158,7 +158,7 @@ impl Output {
         }
         // Millions of records: there is no second copy of them.
         let kept = summary.kept.take();
-        let (programs, lack) = record::programs(&summary);
+        let (programs, lack) = record::programs(&self.run, &summary);
         let mut warnings = std::mem::take(&mut summary.warnings);
         warnings.extend(
             lack.as_ref()
@@ -168,10 +168,10 @@ impl Output {
             programs,
             warnings,
             command: recorded_command(),
-            plan: Some(self.plan.json().to_string()),
+            plan: Some(self.run.complete.json().to_string()),
             ..summary
         };
-        let (profiled, watched) = (profile::finish(), record::finish());
+        let (profiled, watched) = (profile::finish(&self.run), record::finish(&self.run));
         let valid = summary.valid;
         // Sinks take the rows' lock when they hear of the end: it is given back before.
         let (summary, recording) = {
@@ -377,7 +377,7 @@ impl Output {
             sinks.add(made);
         }
         let output = Self {
-            plan: all.run.complete,
+            run: all.run,
             quiet: all.tell.quiet,
             boards,
             json,

@@ -4,14 +4,14 @@ use crate::fail::{Result, usage};
 use crate::privilege;
 use crate::record;
 use crate::request::Run;
-use mpps_engine::{Common, LanePlan, TraceOptions};
+use mpps_engine::{Common, LanePlan, Owner, TraceOptions};
 use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
 use mpps_plan::Plain;
 use mpps_stats::HostFact;
 use mpps_sys::sched::{Priority, allowed_cores, denied_core, may_have};
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Least number of cores for separate sending and receiving lanes. With fewer, each lane does both, because separate
@@ -68,8 +68,6 @@ fn traced(run: &Run) -> Option<TraceOptions> {
         after: keep.window.after,
         all: keep.all,
         memory: memory - memory / record::PART_OF_EVENTS as usize,
-        stamps: record::stamps,
-        kernel_drops: record::kernel_drops,
         ..TraceOptions::default()
     })
 }
@@ -130,11 +128,10 @@ pub(crate) fn priority(run: &Run) -> Option<Priority> {
         .or(run.plan.lanes.nice.map(Priority::Nice))
 }
 
-/// Returns whether lanes can have the priority that is asked for. The first call asks the kernel, before privileges are
-/// given up; later calls, such as for a method's trials, return the same.
-fn can_be_had(priority: Priority) -> bool {
-    static FIRST: OnceLock<bool> = OnceLock::new();
-    *FIRST.get_or_init(|| may_have(priority))
+/// Returns whether lanes can have the priority that is asked for. The run's first call asks the kernel, before
+/// privileges are given up; later calls, such as for a method's trials, return the same.
+fn can_be_had(run: &Run, priority: Priority) -> bool {
+    *run.watchers.priority.get_or_init(|| may_have(priority))
 }
 
 /// Returns the option that asks for a priority, with its value.
@@ -234,7 +231,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     }
     let priority = priority(run);
     // Lanes report a priority that the kernel refuses; warnings about it would then be wrong.
-    let had = priority.filter(|priority| can_be_had(*priority));
+    let had = priority.filter(|priority| can_be_had(run, *priority));
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();
         let told = check_fifo(rank, run.plan.lanes.busy_poll, share_cores, (share, share.off_here()))?;
@@ -274,7 +271,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         seed: run.plan.seed,
         host: host.collect(),
         warnings,
-        give_up: privilege::give_up,
+        owner: Arc::clone(&run.watchers) as Arc<dyn Owner>,
         trace: traced(run),
         sample: run.beside.sample.as_ref().map(|sample| sample.options(roles.len())),
         run_id: mpps_sys::random_number(),

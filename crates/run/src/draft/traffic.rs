@@ -23,6 +23,7 @@ use mpps_wire::{FrameSize, MacAddr};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Payload bytes of a frame of 64 bytes over IPv4.
@@ -73,7 +74,10 @@ impl Draft {
 
     /// Like [`Draft::new`], for another trial of a run: the destination's name is not looked up again, and the run
     /// keeps its number and the source ports that it has reserved.
-    pub fn knowing(known: Option<&Self>, args: Run) -> Result<Self> {
+    pub fn knowing(known: Option<&Self>, mut args: Run) -> Result<Self> {
+        if let Some(known) = known {
+            args.watchers = Arc::clone(&known.args.watchers);
+        }
         let receive = args.plan.workload == Workload::Sendrecv;
         across::check_options(&args, receive)?;
         if let Some(frames) = args.plan.lanes.rx_burst.filter(|_| !receive) {
@@ -159,7 +163,6 @@ impl Draft {
             &flows,
             (pps, receive),
         )?;
-        let mut args = args;
         let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
         fill(
             &mut args,

@@ -36,7 +36,7 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Sinks)
             let ports: Vec<_> = ports.iter().map(|port| &**port).collect();
             run_forward(&ports, &join, &plan, &mut sinks, host.interruptions)?
         }
-        Opened::Kernel(devices) => in_kernel(&mut **devices, KernelPlan::Forward(&plan), |port| {
+        Opened::Kernel(devices) => in_kernel(&draft.args, &mut **devices, KernelPlan::Forward(&plan), |port| {
             run_forward_in_kernel(port, &plan, &mut sinks, host.interruptions)
         })?,
     };

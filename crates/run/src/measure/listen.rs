@@ -43,7 +43,7 @@ pub(super) fn measure(run: &Run, listener: &Listener, host: &Host<'_>) -> Result
         let mut sinks = readers()?;
         let summary = match &mut ports {
             Opened::Lanes(ports) => run_drop(&*ports[0], &plan, &mut sinks, host.interruptions)?,
-            Opened::Kernel(devices) => in_kernel(&mut **devices, KernelPlan::Drop(&plan), |port| {
+            Opened::Kernel(devices) => in_kernel(run, &mut **devices, KernelPlan::Drop(&plan), |port| {
                 run_drop_in_kernel(port, &plan, &mut sinks, host.interruptions)
             })?,
         };
@@ -53,7 +53,7 @@ pub(super) fn measure(run: &Run, listener: &Listener, host: &Host<'_>) -> Result
     let mut sinks = readers()?;
     let summary = match &mut ports {
         Opened::Lanes(ports) => run_reflect(&*ports[0], &plan, &mut sinks, host.interruptions)?,
-        Opened::Kernel(devices) => in_kernel(&mut **devices, KernelPlan::Reflect(&plan), |port| {
+        Opened::Kernel(devices) => in_kernel(run, &mut **devices, KernelPlan::Reflect(&plan), |port| {
             run_reflect_in_kernel(port, &plan, &mut sinks, host.interruptions)
         })?,
     };

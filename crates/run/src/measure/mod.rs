@@ -72,13 +72,14 @@ impl Drafted {
 
 /// Loads the programs of a workload on devices, and runs it.
 fn in_kernel(
+    run_of: &Run,
     devices: &mut dyn KernelDevices,
     plan: KernelPlan<'_>,
     run: impl FnOnce(&dyn KernelPort) -> std::result::Result<Summary, RunError>,
 ) -> Result<Summary> {
     devices.load(plan)?;
     let ports = devices.ports();
-    Ok(record::with_programs(&ports, || run(ports[0]))?)
+    Ok(record::with_programs(&run_of.watchers, &ports, || run(ports[0]))?)
 }
 
 /// Runs `sendrecv` or `send`: a session of one trial.

@@ -9,8 +9,8 @@ use crate::request::Run;
 use mpps_sys::privilege::{CapabilitySet, Keep, held};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock};
 
 /// Rights over files of others.
 pub(super) const FILES: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::FOWNER);
@@ -22,14 +22,6 @@ pub struct Clerk {
     work: Mutex<Sender<Work>>,
 }
 
-/// Rights of [`FILES`] that the clerk has kept.
-static KEPT: OnceLock<CapabilitySet> = OnceLock::new();
-
-/// Returns the rights that the clerk of this run has kept.
-pub(super) fn kept() -> CapabilitySet {
-    KEPT.get().copied().unwrap_or(CapabilitySet::empty())
-}
-
 impl Clerk {
     /// Starts the clerk for the files of a run.
     pub fn hire(run: &Run, files: &[PathBuf]) -> Result<Self> {
@@ -37,6 +29,8 @@ impl Clerk {
             true => None,
             false => Some(keep_for(files)?),
         };
+        let kept = keep.as_ref().map_or(CapabilitySet::all(), |keep| keep.held);
+        let _ = run.watchers.clerk.set(kept);
         Self::keeping(keep)
     }
 
@@ -47,8 +41,6 @@ impl Clerk {
 
     /// Starts the clerk with only these rights; `None`: with all.
     fn keeping(keep: Option<Keep>) -> Result<Self> {
-        let kept = keep.as_ref().map_or(CapabilitySet::all(), |keep| keep.held);
-        let _ = KEPT.set(kept);
         let (work, asked) = channel::<Work>();
         let (said, begun) = channel();
         let body = move || {

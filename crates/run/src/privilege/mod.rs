@@ -11,7 +11,8 @@ mod clerk;
 mod plan;
 
 pub use clerk::{Clerk, as_user};
-pub use plan::{facts, give_up, keep_for_programs, plan};
+pub use plan::plan;
+pub(crate) use plan::{Keeps, facts, give_up, keep_for_programs};
 
 use crate::fail::{Result, failed, usage};
 use crate::request::Run;

@@ -1,21 +1,18 @@
 //! Privileges that each thread of a run keeps. All others are given up.
 
-use super::clerk;
 use crate::fail::Result;
 use crate::paths::{Checked, Work};
-use crate::profile;
-use crate::record;
 use crate::request::Run;
+use crate::watchers::Watchers;
 use mpps_engine::Opened;
 use mpps_stats::HostFact;
 use mpps_sys::privilege::{CapabilitySet, Keep, User, everywhere, held, names};
 use rustix::process::{parent_process_death_signal, set_parent_process_death_signal};
 use std::io;
-use std::sync::OnceLock;
 
 /// Privileges that are kept.
 #[derive(Debug)]
-struct Plan {
+pub(crate) struct Keeps {
     /// Each lane keeps these, in force.
     lanes: CapabilitySet,
     /// Lane 0 keeps these as well, and uses them only for the call that needs them.
@@ -32,8 +29,6 @@ struct Plan {
     all_become: bool,
 }
 
-static PLAN: OnceLock<Plan> = OnceLock::new();
-
 /// Decides which privileges a run on these ports keeps; `filters`: there are flow rules. Called before anything is
 /// opened.
 pub fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<()> {
@@ -42,18 +37,18 @@ pub fn plan(run: &Run, ports: &[&Checked], filters: bool, work: Work) -> Result<
     if run.beside.keep_privileges || (held().is_empty() && user.is_none()) {
         return Ok(());
     }
-    let mut plan = Plan::nothing(user);
+    let mut plan = Keeps::nothing(user);
     for port in ports {
         plan.add(port, filters, work);
     }
     if run.beside.trace.is_some() {
         plan.count_programs(ports);
     }
-    let _ = PLAN.set(plan);
+    let _ = run.watchers.keeps.set(plan);
     Ok(())
 }
 
-impl Plan {
+impl Keeps {
     /// Returns a plan that keeps no privileges.
     fn nothing(user: Option<User>) -> Self {
         let none = CapabilitySet::empty();
@@ -100,7 +95,8 @@ impl Plan {
         }
     }
 
-    fn main(&self) -> io::Result<()> {
+    /// Gives up the main thread's. `clerk`: what the thread that writes files has kept.
+    fn main(&self, clerk: Option<CapabilitySet>) -> io::Result<()> {
         let user = self.user.clone().filter(|_| self.all_become);
         let own = Keep {
             held: self.in_reserve | self.in_force,
@@ -113,40 +109,34 @@ impl Plan {
             in_force: self.in_force,
             user,
         };
-        let most = own.held | self.lanes | self.reader | self.programs | clerk::kept();
+        let most = own.held | self.lanes | self.reader | self.programs | clerk.unwrap_or(CapabilitySet::empty());
         everywhere(&others, most)
     }
 }
 
 /// Gives up the privileges that the calling thread no longer needs: none if [`plan`] found none to give up.
-pub fn give_up(opened: Opened) -> io::Result<()> {
-    profile::opened(opened);
-    record::opened(opened);
-    let given_up = match (PLAN.get(), opened) {
+pub(crate) fn give_up(watchers: &Watchers, opened: Opened) -> io::Result<()> {
+    let given_up = match (watchers.keeps.get(), opened) {
         (None, _) => Ok(()),
         (Some(plan), Opened::Lane(number)) => plan.lane(number).apply(),
         (Some(plan), Opened::Main) => {
             // The kernel resets this signal when a thread becomes another user.
             let with_parent = parent_process_death_signal();
-            let done = plan.main();
+            let done = plan.main(watchers.clerk.get().copied());
             if let Ok(Some(signal)) = with_parent {
                 let _ = set_parent_process_death_signal(Some(signal));
             }
             done
         }
     };
-    if opened == Opened::Main {
-        profile::begin();
-        record::begin();
-    }
     // A system-call filter may forbid even this.
     given_up.map_err(|e| io::Error::new(e.kind(), format!("{e} (--keep-privileges goes on with all of them)")))
 }
 
 /// Gives up all privileges of the calling thread except those for having the kernel count its programs, which it keeps
 /// in reserve. Does nothing if [`plan`] found no privileges to give up.
-pub fn keep_for_programs() {
-    let Some(plan) = PLAN.get() else { return };
+pub(crate) fn keep_for_programs(watchers: &Watchers) {
+    let Some(plan) = watchers.keeps.get() else { return };
     let keep = Keep {
         held: plan.programs,
         in_force: CapabilitySet::empty(),
@@ -157,8 +147,8 @@ pub fn keep_for_programs() {
 }
 
 /// Returns the privileges that are kept, for the report.
-pub fn facts(run: &Run) -> Option<HostFact> {
-    let text = match PLAN.get() {
+pub(crate) fn facts(run: &Run) -> Option<HostFact> {
+    let text = match run.watchers.keeps.get() {
         // A run without privileges has none to give up, and nothing to report.
         None if !run.beside.keep_privileges || held().is_empty() => return None,
         None => "all kept (--keep-privileges)".to_owned(),
@@ -169,7 +159,10 @@ pub fn facts(run: &Run) -> Option<HostFact> {
                 ("lanes", plan.lanes),
                 ("lane 0", plan.reader),
                 ("programs' times", plan.programs),
-                ("files", clerk::kept()),
+                (
+                    "files",
+                    run.watchers.clerk.get().copied().unwrap_or(CapabilitySet::empty()),
+                ),
             ] {
                 if !what.is_empty() {
                     kept.push(format!("{who}: {}", names(what)));
@@ -195,8 +188,8 @@ mod tests {
     use super::*;
     use mpps_io::Task;
 
-    fn plan_of(ports: &[&str], filters: bool) -> Plan {
-        let mut plan = Plan::nothing(None);
+    fn plan_of(ports: &[&str], filters: bool) -> Keeps {
+        let mut plan = Keeps::nothing(None);
         for port in ports {
             let path = Checked::new(&port.parse().expect("a port"), Task::Drop).expect("valid");
             plan.add(&path, filters, Work::Ends);

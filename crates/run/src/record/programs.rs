@@ -6,6 +6,8 @@
 //! run lasts, however the run ends.
 
 use crate::privilege;
+use crate::request::Run;
+use crate::watchers::Watchers;
 use mpps_io::kernel::{KernelPort, KernelProgram};
 use mpps_stats::Summary;
 use mpps_sys::clock::monotonic_ns;
@@ -14,7 +16,7 @@ use mpps_watch::{ProgramReading, ProgramSample, ProgramSum, ProgramTimes, Progra
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -22,8 +24,10 @@ use std::time::{Duration, Instant};
 const ONE_MOMENT_NS: u64 = 200_000;
 
 /// Progress of the count.
-enum State {
+#[derive(Default)]
+pub(crate) enum State {
     /// The count was not asked for.
+    #[default]
     Off,
     Asked,
     Counted(Vec<ProgramRow>),
@@ -31,24 +35,18 @@ enum State {
     Failed(String),
 }
 
-static STATE: Mutex<State> = Mutex::new(State::Off);
-
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Asks for the time of the programs that are loaded from now on.
-pub(super) fn ask() {
-    *state() = State::Asked;
+pub(super) fn ask(watchers: &Watchers) {
+    *watchers.programs() = State::Asked;
 }
 
 /// Runs a workload whose programs are loaded, and counts their time meanwhile if that was asked for. Called while the
 /// main thread still has its privileges.
-pub fn with_programs<T>(ports: &[&dyn KernelPort], run: impl FnOnce() -> T) -> T {
-    if !matches!(*state(), State::Asked) {
+pub(crate) fn with_programs<T>(watchers: &Watchers, ports: &[&dyn KernelPort], run: impl FnOnce() -> T) -> T {
+    if !matches!(*watchers.programs(), State::Asked) {
         return run();
     }
-    let failed = |why: String| *state() = State::Failed(why);
+    let failed = |why: String| *watchers.programs() = State::Failed(why);
     let times = match begin(ports) {
         Ok(times) => times,
         Err(why) => {
@@ -61,7 +59,7 @@ pub fn with_programs<T>(ports: &[&dyn KernelPort], run: impl FnOnce() -> T) -> T
     thread::scope(|scope| {
         let over = &over;
         let body = move || {
-            privilege::keep_for_programs();
+            privilege::keep_for_programs(watchers);
             // Counts from here on, even if this thread loses its core before it goes on.
             let first = reading(ports, &times);
             let _ = said.send(());
@@ -83,7 +81,7 @@ pub fn with_programs<T>(ports: &[&dyn KernelPort], run: impl FnOnce() -> T) -> T
         let done = run();
         drop(ends);
         // The programs are still loaded.
-        *state() = match counting.join() {
+        *watchers.programs() = match counting.join() {
             Ok(Ok(sums)) => State::Counted(rows(all(ports), sums)),
             Ok(Err(e)) => State::Failed(format!("read the times of programs: {e}")),
             Err(_) => State::Failed("the thread that counts programs has panicked".to_owned()),
@@ -213,8 +211,8 @@ fn rows(programs: Vec<KernelProgram>, sums: Vec<ProgramSum>) -> Vec<ProgramRow> 
 }
 
 /// Returns the times of a run's programs, longest first, and the reason if they are missing.
-pub fn programs(summary: &Summary) -> (Vec<ProgramRow>, Option<LeftOut>) {
-    match std::mem::replace(&mut *state(), State::Off) {
+pub fn programs(run: &Run, summary: &Summary) -> (Vec<ProgramRow>, Option<LeftOut>) {
+    match std::mem::take(&mut *run.watchers.programs()) {
         State::Counted(mut rows) => {
             for row in &mut rows {
                 row.share = row.total_ns as f64 / summary.duration_ns.max(1) as f64;

@@ -5,6 +5,7 @@ use super::thin::thin;
 use crate::paths::Checked;
 use crate::privilege;
 use crate::request::Run;
+use crate::watchers::Watchers;
 use mpps_engine::{Opened, StampMemory};
 use mpps_sys::clock::monotonic_ns;
 use mpps_sys::evidence::{OthersRan, Rival};
@@ -15,8 +16,8 @@ use mpps_trace::{Dropping, Explained, KernelDrops, KernelEvent, LeftOut, Taker, 
 use mpps_watch::{Lane, Options, OwnSwitches, PACKET_SOCKET_COPY, Stamps, Watch, XDP_REDIRECT};
 use serde_json::Value;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -34,8 +35,10 @@ const MOST_LOOKS: usize = 100_000;
 const OTHERS: usize = 3;
 
 /// Progress of the watch.
-enum State {
+#[derive(Default)]
+pub(crate) enum State {
     /// The watch was not asked for.
+    #[default]
     Off,
     /// Lanes are being opened.
     Asked {
@@ -63,7 +66,7 @@ pub(crate) struct LaneThread {
 }
 
 /// Source of the events on the lanes' cores.
-enum Source {
+pub(crate) enum Source {
     /// The kernel's tracepoints.
     Kernel(Box<Watch>),
     /// Switch records of this process's own threads, because the tracepoints can't be opened: the reason (text), and
@@ -116,7 +119,8 @@ impl Source {
     }
 }
 
-struct Reader {
+/// Thread that reads events.
+pub(crate) struct Reader {
     thread: JoinHandle<Read>,
     over: Arc<AtomicBool>,
     /// One per lane.
@@ -200,17 +204,11 @@ pub struct Watched {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State::Off);
-
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Asks for the watch if the run has a trace: of the lanes' cores, and of packets that go through the kernel and are
 /// dropped there. Called before anything is opened.
 pub fn ask(run: &Run, ports: &[&Checked]) {
     let Some(trace) = &run.beside.trace else { return };
-    programs::ask();
+    programs::ask(&run.watchers);
     let plan = run.complete.json();
     // If the kernel handles none of this run's packets, drops of other programs' packets to the same ports would be
     // counted as this run's.
@@ -230,7 +228,7 @@ pub fn ask(run: &Run, ports: &[&Checked]) {
         records: true,
         ..Options::default()
     };
-    *state() = State::Asked {
+    *run.watchers.events() = State::Asked {
         options,
         lanes: Vec::new(),
         most: (trace.memory / PART_OF_EVENTS / EVENT_BYTES) as usize,
@@ -239,8 +237,8 @@ pub fn ask(run: &Run, ports: &[&Checked]) {
 
 /// Records a lane's thread, or (main thread) opens the events. Called when that thread has opened all that it needs and
 /// still has its privileges.
-pub fn opened(opened: Opened) {
-    let mut state = state();
+pub(crate) fn opened(watchers: &Watchers, opened: Opened) {
+    let mut state = watchers.events();
     let State::Asked { options, lanes, most } = &mut *state else {
         return;
     };
@@ -270,8 +268,8 @@ fn watched(&LaneThread { lane, tid, cpu }: &LaneThread) -> Lane {
 }
 
 /// Starts the thread that reads events. Called when the main thread has given up its privileges.
-pub fn begin() {
-    let mut state = state();
+pub(crate) fn begin(watchers: &Watchers) {
+    let mut state = watchers.events();
     match std::mem::replace(&mut *state, State::Off) {
         State::Open(source, lanes, most) => {
             *state = match Reader::start(source, &lanes, most) {
@@ -326,8 +324,8 @@ impl Reader {
 
 /// Returns the memory in which lane `number` notes its stamps. The kernel's programs recognise the run's packets by
 /// these stamps.
-pub fn stamps(number: usize) -> Option<StampMemory> {
-    match &*state() {
+pub(crate) fn stamps(watchers: &Watchers, number: usize) -> Option<StampMemory> {
+    match &*watchers.events() {
         State::Running(reader, lanes) => {
             let place = lanes.iter().position(|lane| lane.lane as usize == number)?;
             reader.stamps.get(place).cloned().map(StampMemory::new)
@@ -340,22 +338,26 @@ const _: () = assert!(StampMemory::PLACES_AT == Stamps::PLACES_AT);
 
 /// Ends the watch after the lanes have ended. Returns the packets that the kernel dropped; `None`: its drops were not
 /// watched.
-pub fn kernel_drops() -> Option<KernelDrops> {
-    let watched = finish()?;
+pub(crate) fn kernel_drops(watchers: &Watchers) -> Option<KernelDrops> {
+    let watched = end(watchers)?;
     let drops = watched.drops.clone();
-    *state() = State::Ended(Box::new(watched));
+    *watchers.events() = State::Ended(Box::new(watched));
     drops
 }
 
-/// Ends the watch and returns its results; `None`: it was not asked for.
-pub fn finish() -> Option<Watched> {
+/// Ends the watch of a run and returns its results; `None`: it was not asked for.
+pub fn finish(run: &Run) -> Option<Watched> {
+    end(&run.watchers)
+}
+
+fn end(watchers: &Watchers) -> Option<Watched> {
     let lack = |what: &str, why: String| LeftOut {
         what: what.to_owned(),
         count: 0,
         why,
     };
     let without = |why: String| lack("what took the cores, and the kernel's reasons for drops", why);
-    match std::mem::replace(&mut *state(), State::Off) {
+    match std::mem::take(&mut *watchers.events()) {
         State::Off => None,
         State::Ended(watched) => Some(*watched),
         // The run ended before the watch began.
