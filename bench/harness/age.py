@@ -16,11 +16,11 @@ CODE = {
     "latency": ("crates/udp", "crates/sockets", "crates/af-packet", "crates/af-xdp", "crates/xsk"),
     "stats": ("crates/report", "crates/udp", "crates/af-packet", "crates/dpdk", "crates/dpdk-sys"),
     "growth": ("crates/udp", "crates/af-packet"),
-    "ndr": ("crates/method", "crates/af-packet", "crates/af-xdp", "crates/xsk", "crates/dpdk"),
-    "l2fwd_study": ("crates/method", "crates/dpdk"),
+    "ndr": ("crates/methods", "crates/af-packet", "crates/af-xdp", "crates/xsk", "crates/dpdk"),
+    "l2fwd_study": ("crates/methods", "crates/dpdk"),
     "pairs": ("crates/udp", "crates/sockets", "crates/dpdk"),
-    "bursts": ("crates/dpdk", "crates/method"),
-    "two_links": ("crates/method", "crates/af-xdp", "crates/xsk", "crates/af-packet"),
+    "bursts": ("crates/dpdk", "crates/methods"),
+    "two_links": ("crates/methods", "crates/af-xdp", "crates/xsk", "crates/af-packet"),
     "long": ("crates/report", "crates/dpdk", "crates/af-packet"),
     "isolation": ("crates/host", "crates/af-packet", "crates/dpdk-sys/peer"),
     "views": ("crates/serve", "crates/watch", "crates/report"),
@@ -31,7 +31,7 @@ EXCEPT = (":!**/tests/**", ":!**/*_tests.rs", ":!**/*.md", ":!**/README*",
           ":!crates/engine/src/verdict/**", ":!crates/engine/src/verdict.rs", ":!crates/engine/src/run/summary.rs",
           ":!crates/io/src/around.rs", ":!crates/sys/src/cgroup.rs", ":!crates/sys/src/text.rs",
           ":!crates/sys/src/signal.rs", ":!crates/sys/src/terminal.rs", ":!crates/sys/src/private.rs",
-          ":!crates/dpdk/src/memif.rs", ":!crates/dpdk-sys/shim/memif_control.c")
+          ":!crates/sys/src/private/**", ":!crates/dpdk/src/memif.rs", ":!crates/dpdk-sys/shim/memif_control.c")
 MARK = re.compile(r"^\*(?:Older than the code that it measures|Age unknown): .*\*\n\n", re.M)
 FACTS = re.compile(r"^\*\d{4}-.*?commit (?P<commit>\w+)(?P<changed>\+?);.*\*\n\n", re.M)
 

@@ -17,7 +17,7 @@ MASK = (1 << 64) - 1
 
 
 class Random:
-    """splitmix64, as in crates/method/examples/simulate/device.rs."""
+    """splitmix64, as in crates/methods/examples/simulate/device.rs."""
 
     def __init__(self, seed):
         self.state = seed

@@ -15,6 +15,9 @@ pub enum RunError {
     /// Interrupted before the first packet.
     #[error("interrupted before the first packet")]
     Interrupted,
+    /// The instant of the start was too near, or past, when all was ready.
+    #[error("{0}")]
+    TooLate(String),
     /// The session's ports were not opened for such a trial.
     #[error("the session was opened for other trials: {0}")]
     Unfit(String),

@@ -172,7 +172,11 @@ impl Session<'_> {
         if other != seed {
             plan.fields_mut().seed = other;
         }
-        let draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
+        let mut draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
+        // The session's start is that of its first trial; a trial may have one of its own.
+        if plan.get("times.start_at") == self.plan.get("times.start_at") {
+            draft.args.start_at = self.opened_for.args.start_at.filter(|_| self.seeds.is_empty());
+        }
         let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
         if given != want {
             return Err(Error::Usage(format!(

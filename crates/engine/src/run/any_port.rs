@@ -288,6 +288,12 @@ impl<A: Queue, B: Queue, S> AnyLane for OnPair<'_, A, B, S>
 where
     S: Step<A::Frame, B> + Step<B::Frame, A>,
 {
+    fn attend(&mut self, _found: &[Found], _traces: Option<&Traces>) -> u64 {
+        traces::attend(&mut self.queues.0, None, None);
+        traces::attend(&mut self.queues.1, None, None);
+        0
+    }
+
     fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, _trial: &[TrafficTrial]) -> LaneOutcome {
         let (job, index) = (self.job, self.lane);
         let Work::Forward(plan) = &job.work else {

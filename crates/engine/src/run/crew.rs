@@ -40,7 +40,7 @@ use mpps_stats::{
     Totals, Workload,
 };
 use mpps_sys::cgroup::{Groups, Quota, RealTimeLimit};
-use mpps_sys::clock::{Clock, ClockSource, utc_ns};
+use mpps_sys::clock::{Clock, ClockSource, StartAt, utc_ns};
 use mpps_sys::evidence::OthersRan;
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::sched;
@@ -59,6 +59,11 @@ const ATTEND_EVERY: Duration = Duration::from_millis(50);
 const LEAD_NS: u64 = 5_000_000;
 /// Additional time for each lane that has to wake up, ns.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
+
+/// Least time between the readiness of all lanes and a start that was asked for, ns.
+const LEAST_AHEAD_NS: u64 = 100_000_000;
+/// Time before such a start in which counters and rows of the trial are made, ns.
+const PREPARE_NS: u64 = 50_000_000;
 
 /// State of a lane that is ready.
 struct Ready {
@@ -146,7 +151,8 @@ impl<'s> Base<'s> {
             common,
             found: (0..job.ports()).map(|_| Found::default()).collect(),
             given_up: AtomicBool::new(false),
-            several,
+            // While lanes wait for a start, they look after their queues.
+            several: several || common.start_at.is_some(),
         }
     }
 }
@@ -307,12 +313,39 @@ impl<'s> Crew<'s> {
         if let Some(lane) = self.panicked {
             return Err(RunError::Panicked(lane));
         }
-        let result = self.between(interruptions);
-        let result = result.and_then(|()| self.measure(order, last, sinks, interruptions));
+        let start = order.common.start_at.map(|start| self.wait_for(start, interruptions));
+        let result = start.transpose().and_then(|start| {
+            self.between(interruptions)?;
+            self.measure(order, start, last, sinks, interruptions)
+        });
         if let Err(RunError::Panicked(lane)) = result {
             self.panicked = Some(lane);
         }
         result
+    }
+
+    /// Waits until it is time to prepare a trial that starts at this instant.
+    ///
+    /// # Errors
+    /// If it is too near or past, or if the run is interrupted.
+    fn wait_for(&self, start: StartAt, interruptions: &dyn Fn() -> u32) -> Result<StartsAt, RunError> {
+        let (at_ns, read_within_ns) = start.monotonic();
+        let clock = self.clocks.clock();
+        let ahead_ns = self.job.ahead_ns();
+        let ready_ns = clock.now_ns();
+        if at_ns < ready_ns + LEAST_AHEAD_NS + ahead_ns {
+            return Err(RunError::TooLate(too_late(at_ns, ready_ns, LEAST_AHEAD_NS + ahead_ns)));
+        }
+        loop {
+            let left_ns = at_ns.saturating_sub(clock.now_ns() + PREPARE_NS + ahead_ns);
+            if left_ns == 0 {
+                return Ok(StartsAt { at_ns, read_within_ns });
+            }
+            if interruptions() > 0 {
+                return Err(RunError::Interrupted);
+            }
+            thread::sleep(LOOK.min(Duration::from_nanos(left_ns)));
+        }
     }
 
     /// Prepares the next trial, after the last one or after the opening: packets that have come in meanwhile belong to
@@ -344,6 +377,7 @@ impl<'s> Crew<'s> {
     fn measure(
         &mut self,
         order: Order,
+        starts_at: Option<StartsAt>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -385,7 +419,8 @@ impl<'s> Crew<'s> {
             rings = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
         }
         // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
-        let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let soonest_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
         timing.start_ns = start_ns;
         rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
         let series = Arc::new(rings);
@@ -531,7 +566,13 @@ impl<'s> Crew<'s> {
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),
         };
+        let start_error_ns = starts_at.map(|starts| {
+            let began_after_ns = outcomes.iter().map(|lane| lane.began_after_ns).max();
+            start_ns - starts.at_ns + began_after_ns.unwrap_or(0) + starts.read_within_ns
+        });
         let with_kept = |mut summary: Summary| {
+            summary.start_error_ns = start_error_ns;
+            summary.warnings.extend(start_error_ns.and_then(began_late));
             let lost = keeper.lost();
             let known = (ended_ns, summary.lost as i64, summary.valid);
             summary.kept = keeper.end(common, &trial.counters, known);
@@ -552,6 +593,38 @@ impl<'s> Crew<'s> {
         let all = summarise(&measured(None, totals, Default::default()));
         Ok(with_kept(directions::combine(all, ways)))
     }
+}
+
+/// Start of a trial that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct StartsAt {
+    /// The instant, ns on the lanes' clock.
+    at_ns: u64,
+    /// How far off that may be, as two clocks were read one after the other, ns.
+    read_within_ns: u64,
+}
+
+/// Returns the error for a start that is too near or past.
+fn too_late(at_ns: u64, ready_ns: u64, least_ns: u64) -> String {
+    let ms = |ns: u64| ns.div_ceil(1_000_000);
+    let when = match at_ns.checked_sub(ready_ns) {
+        Some(left_ns) => format!("{} ms before it", ms(left_ns)),
+        None => format!("{} ms after it", ms(ready_ns - at_ns)),
+    };
+    format!(
+        "--start-at: ports and lanes were ready {when}, and nothing was sent: want a start {} ms after that at least",
+        ms(least_ns)
+    )
+}
+
+/// Returns the warning about a start that was not kept; `None`: it was, to a ms.
+fn began_late(error_ns: u64) -> Option<String> {
+    (error_ns > 1_000_000).then(|| {
+        format!(
+            "--start-at: the last lane began {:.1} ms after the instant that was asked for",
+            error_ns as f64 / 1e6
+        )
+    })
 }
 
 /// Ends the stream of a trial without its last rows, as a lane has panicked: nothing after this ends it.
@@ -787,6 +860,7 @@ fn run_lane(
         napped_ns: Default::default(),
     };
     let mut outcome = own.run(lane, recorder, &trial.traffic);
+    outcome.began_after_ns = began_ns.saturating_sub(start_ns);
     let pinned = trial.common.lanes[index].core;
     outcome.moved_to = pinned
         .map(|core| (core, sched::own_cores()))

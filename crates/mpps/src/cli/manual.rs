@@ -1,8 +1,9 @@
 //! The arguments of `man` and `completions`: what packages install beside the program, made from the same definitions.
 
-use super::{Cli, Metric, values};
+use super::{Cli, values};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
+use mpps_methods::compare::Metric;
 use mpps_plan::values::forward::{Mode, Take};
 use mpps_run::paths;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use super::rate::RateParser;
 use super::values::{self, Parsed};
 use super::{RateText, Traffic};
 use clap::{Arg, Args};
-use mpps_method::{Goal, Ratio};
+use mpps_methods::search::{Goal, Ratio};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ mod trace;
 mod traffic;
 pub(crate) mod version;
 
-pub(crate) use compare::{Compare, Metric, Setting};
+pub(crate) use compare::Compare;
 pub(crate) use config::{Word, read_by_program, recorded_command, values_of_program, words_of_program};
 pub(crate) use help::{Example, examples, headed};
 pub(crate) use host::{Demo, Doctor, Lab, LabAction};

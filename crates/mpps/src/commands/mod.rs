@@ -5,15 +5,12 @@ mod compare;
 mod demo;
 mod doctor;
 mod elsewhere;
-mod folder;
 mod in_lab;
 mod isolate;
 mod lab;
 mod manual;
 mod method;
-mod ndr;
 mod output;
-mod overload;
 mod privileges;
 mod rfc2544;
 mod run_folder;
@@ -75,9 +72,9 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         Command::Drop(args) | Command::Reflect(args) | Command::Forward(args) | Command::Capture(args) => {
             workload::run(args)
         }
-        Command::Ndr(args) => ndr::run(&args),
+        Command::Ndr(args) => method::ndr(&args),
         Command::Rfc2544(args) => rfc2544::run(&args),
-        Command::Overload(args) => overload::run(&args),
+        Command::Overload(args) => method::overload(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Run(args) => again::run(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -9,7 +9,7 @@ use crate::fail::{Result, failed};
 use crate::host::{Host, Opens, Sinks};
 use crate::paths::{KernelDevices, KernelPlan};
 use crate::record;
-use crate::request::Run;
+use crate::request::{Run, check_start};
 use crate::session::on_ports;
 use mpps_engine::RunError;
 use mpps_io::kernel::KernelPort;
@@ -34,6 +34,7 @@ impl Drafted {
     /// # Errors
     /// If the run can't be opened on this host: one line that names the option and what would be right.
     pub fn new(mut run: Run) -> Result<Self> {
+        check_start(&run)?;
         Ok(match run.plan.workload {
             Workload::Sendrecv | Workload::Send => Self::Traffic(Box::new(draft::traffic::Draft::new(run)?)),
             Workload::Drop | Workload::Reflect => {

@@ -2,6 +2,7 @@
 
 use crate::commands::demo::stage::executable;
 use crate::fail::{Result, failed};
+use mpps_methods::compare::Ran;
 use mpps_run::privilege::{aside, shed};
 use mpps_sys::signal;
 use mpps_sys::thread::explained;
@@ -10,7 +11,6 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_parent_process_death_signal,
 };
-use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -120,18 +120,8 @@ pub(crate) fn of_this_process(command: &mut Command) {
     command.env(PARENT, getpid().as_raw_nonzero().to_string());
 }
 
-/// End of a run.
-pub(super) enum Ended {
-    /// The run printed a summary.
-    Told(Value),
-    /// The run printed no summary, or one that can't be read: its exit code, and the last line that it printed.
-    Failed(Option<i32>, String),
-    /// The user ended it with Ctrl-C.
-    Interrupted,
-}
-
 /// Runs a command line, without a word of its own. Must be called by the main thread: the run ends with its thread.
-pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
+pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ran> {
     let unable = |e: io::Error| failed(format!("start a run: {}", explained(e)));
     let mut command = Command::new(executable());
     let (workload, rest) = words.split_first().ok_or_else(|| failed("start a run: no words"))?;
@@ -160,15 +150,15 @@ pub(super) fn run(words: &[OsString], quiet: bool) -> Result<Ended> {
     let (text, stopped) = wait_for(&mut child, &out);
     let status = child.wait().map_err(|e| failed(format!("wait for a run: {e}")))?;
     if stopped || signal::interrupted() {
-        return Ok(Ended::Interrupted);
+        return Ok(Ran::Interrupted);
     }
     let said = || last_words(&err.recv().unwrap_or_default());
     Ok(match status.code() {
         Some(0 | 3) => match serde_json::from_slice(&text) {
-            Ok(summary) => Ended::Told(summary),
-            Err(e) => Ended::Failed(status.code(), format!("its summary can't be read: {e}")),
+            Ok(summary) => Ran::Told(summary),
+            Err(e) => Ran::Failed(status.code(), format!("its summary can't be read: {e}")),
         },
-        code => Ended::Failed(code, said()),
+        code => Ran::Failed(code, said()),
     })
 }
 

@@ -1,11 +1,11 @@
 //! The operands: runs, plans, and results of earlier runs.
 
-use super::searches;
 use crate::FromArgs;
 use crate::author::Author;
 use crate::cli::{Cli, Command};
 use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
+use mpps_methods::compare::{Side, Variant, of_document};
 use mpps_plan::json::object;
 use mpps_plan::{self, Plain};
 use mpps_run::Plan;
@@ -18,7 +18,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Commands that are a run.
 const WORKLOADS: [&str; 6] = ["sendrecv", "send", "drop", "reflect", "forward", "capture"];
@@ -29,39 +28,25 @@ const MOST: usize = 26;
 const WANT: &str = "want a run as it is typed, quoted as one word ('sendrecv PORT …'), or a file: a plan \
                     (--print-plan), or the result of a run (--json)";
 
-/// A run that is compared.
+/// A run that is compared, as it was typed.
 #[derive(Clone, Debug)]
-pub(super) struct Variant {
-    /// A, B, …; or the settings that it has.
-    pub(super) name: String,
-    /// Command line as it was typed.
-    pub(super) text: String,
+pub(super) struct Typed {
     /// Words of the command line, without the program.
     pub(super) words: Vec<OsString>,
     /// `--quiet` is one of the words.
     pub(super) quiet: bool,
-    pub(super) plan: Plan,
-    pub(super) workload: String,
-    /// Frame size, bytes; of a run that sends.
-    pub(super) frame_size: Option<usize>,
-    /// Time that a run takes, waiting for the last packets included.
-    pub(super) takes: Duration,
-    /// Values of the settings, in the order of the settings.
-    pub(super) chosen: Vec<String>,
+    pub(super) variant: Variant,
 }
 
-/// Results of earlier runs on one side.
-#[derive(Clone, Debug)]
-pub(super) struct Side {
-    pub(super) name: String,
-    pub(super) text: String,
-    /// Results, each with its file.
-    pub(super) results: Vec<(PathBuf, Value)>,
+impl Typed {
+    pub(super) fn workload(&self) -> &'static str {
+        self.variant.plan.workload().name()
+    }
 }
 
 /// Operands of a comparison: runs to start, or results of earlier ones.
 pub(super) enum Operands {
-    Runs(Vec<Variant>),
+    Runs(Vec<Typed>),
     Results(Vec<Side>),
 }
 
@@ -78,7 +63,7 @@ pub(super) fn read(texts: &[String]) -> Result<Operands> {
     let (mut runs, mut results) = (Vec::new(), Vec::new());
     for (at, text) in texts.iter().enumerate() {
         match one(&letter(at), text)? {
-            One::Run(variant) => runs.push(*variant),
+            One::Run(run) => runs.push(*run),
             One::Results(side) => results.push(side),
         }
     }
@@ -96,7 +81,7 @@ pub(super) fn read(texts: &[String]) -> Result<Operands> {
 }
 
 enum One {
-    Run(Box<Variant>),
+    Run(Box<Typed>),
     Results(Side),
 }
 
@@ -114,8 +99,8 @@ fn one(name: &str, text: &str) -> Result<One> {
     match words.first().map(String::as_str) {
         Some(first) if WORKLOADS.contains(&first) => {
             let words = words.into_iter().map(OsString::from).collect();
-            let variant = variant(name, text, words).map_err(|failure| failure.of(format!("'{shown}'")))?;
-            return Ok(One::Run(Box::new(variant)));
+            let run = typed(name, text, words).map_err(|failure| failure.of(format!("'{shown}'")))?;
+            return Ok(One::Run(Box::new(run)));
         }
         Some("run") if words.len() == 2 => return file(name, &words[1], text),
         Some("ndr" | "compare" | "rfc2544" | "overload") => {
@@ -144,14 +129,14 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
             author.check(&plan).map_err(|failure| failure.of(&at))?;
             let mut plan = mpps_plan::Plan::of_object(&plan).map_err(|line| wrong(&line))?;
             open_default_ports(&mut plan);
-            let variant = variant(name, text, plan.words()).map_err(|failure| failure.of(&at))?;
-            return Ok(One::Run(Box::new(variant)));
+            let run = typed(name, text, plan.words()).map_err(|failure| failure.of(&at))?;
+            return Ok(One::Run(Box::new(run)));
         }
         let workload = json.get("workload").and_then(Value::as_str);
         let of_run = workload.is_some_and(|workload| WORKLOADS.contains(&workload));
         if of_run && json.get("valid").is_some_and(Value::is_boolean) {
             results.push((file, json));
-        } else if let Some(searches) = searches::of_document(&json) {
+        } else if let Some(searches) = of_document(&json) {
             results.push((file, searches));
         } else if single
             && json
@@ -220,7 +205,7 @@ fn read_text(path: &Path) -> Result<(String, Author)> {
 }
 
 /// Checks a command line; the error lacks the operand's name. Of one with `--lab` the plan is made in a lab.
-pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Variant> {
+pub(super) fn typed(name: &str, text: &str, words: Vec<OsString>) -> Result<Typed> {
     let whole = std::iter::once("mpps".into()).chain(words.iter().cloned());
     let mut cli = Cli::of(whole).map_err(|e| usage(argument_line(&e)))?;
     let tell = cli.command.run_mut().map(|run| (run.tell.clone(), run.print_plan));
@@ -279,17 +264,17 @@ pub(super) fn variant(name: &str, text: &str, words: Vec<OsString>) -> Result<Va
     let (duration, settle) = (times.duration.plain(), *times.settle);
     let duration = duration.filter(|time| !time.is_zero());
     let duration = duration.ok_or_else(|| usage("a run without an end: want --duration TIME"))?;
-    let workload = words.first().map(|word| word.to_string_lossy().into_owned());
-    Ok(Variant {
-        name: name.to_owned(),
-        text: mpps_io::hide_secrets(text),
+    Ok(Typed {
         words,
         quiet: tell.quiet,
-        takes: duration + settle,
-        plan,
-        workload: workload.unwrap_or_default(),
-        frame_size,
-        chosen: Vec::new(),
+        variant: Variant {
+            name: name.to_owned(),
+            text: mpps_io::hide_secrets(text),
+            plan,
+            frame_size,
+            takes: duration + settle,
+            chosen: Vec::new(),
+        },
     })
 }
 
@@ -324,6 +309,7 @@ pub(super) fn split(text: &str) -> std::result::Result<Vec<String>, &'static str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn words_are_split_as_a_shell_does() {
@@ -343,13 +329,13 @@ mod tests {
     #[test]
     fn operands_are_runs_or_files() {
         let read = |text: &str| match one("A", text) {
-            Ok(One::Run(variant)) => Ok(*variant),
+            Ok(One::Run(typed)) => Ok(*typed),
             Ok(One::Results(side)) => panic!("{side:?}"),
             Err(failure) => Err(failure.line().to_owned()),
         };
-        let typed = read("mpps sendrecv loop: --rate 1kpps --duration 2s --settle 100ms").unwrap();
-        assert_eq!((typed.workload.as_str(), typed.frame_size), ("sendrecv", Some(64)));
-        assert_eq!(typed.takes, Duration::from_millis(2100));
+        let run = read("mpps sendrecv loop: --rate 1kpps --duration 2s --settle 100ms").unwrap();
+        assert_eq!((run.workload(), run.variant.frame_size), ("sendrecv", Some(64)));
+        assert_eq!(run.variant.takes, Duration::from_millis(2100));
         for (text, part) in [
             ("", "want a run as it is typed"),
             ("nonesuch.json", "no such command and no such file"),

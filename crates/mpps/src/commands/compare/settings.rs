@@ -1,10 +1,11 @@
 //! Combinations of settings of one run.
 
-use super::operand::{Variant, split, variant};
-use crate::cli::{Cli, Setting};
+use super::operand::{Typed, split, typed};
+use crate::cli::Cli;
 use crate::fail::{Result, usage};
 use clap::CommandFactory;
 use mpps_io::PortSpec;
+use mpps_methods::compare::Setting;
 use std::ffi::OsString;
 
 /// Most combinations: each is run in every round.
@@ -44,7 +45,7 @@ impl Of {
 }
 
 /// All combinations, as runs; the first has the first value of each setting.
-pub(super) fn combinations(base: &Variant, settings: &[Setting]) -> Result<Vec<Variant>> {
+pub(super) fn combinations(base: &Typed, settings: &[Setting]) -> Result<Vec<Typed>> {
     for (at, setting) in settings.iter().enumerate() {
         if settings[..at].iter().any(|other| other.key == setting.key) {
             let key = &setting.key;
@@ -62,7 +63,7 @@ pub(super) fn combinations(base: &Variant, settings: &[Setting]) -> Result<Vec<V
     }
     let mut all = vec![(base.words.clone(), Vec::new())];
     for setting in settings {
-        let of = Of::find(&setting.key, &base.workload);
+        let of = Of::find(&setting.key, base.workload());
         let mut more = Vec::new();
         for (words, chosen) in &all {
             for value in &setting.values {
@@ -83,9 +84,10 @@ pub(super) fn combinations(base: &Variant, settings: &[Setting]) -> Result<Vec<V
             .iter()
             .map(|word| quoted(&word.to_string_lossy()))
             .collect::<Vec<_>>();
-        let made = variant(&name, &text.join(" "), words);
-        let made = made.map_err(|failure| failure.of(format!("--settings '{name}'")))?;
-        Ok(Variant { chosen, ..made })
+        let made = typed(&name, &text.join(" "), words);
+        let mut made = made.map_err(|failure| failure.of(format!("--settings '{name}'")))?;
+        made.variant.chosen = chosen;
+        Ok(made)
     };
     all.into_iter().map(named).collect()
 }
@@ -93,7 +95,7 @@ pub(super) fn combinations(base: &Variant, settings: &[Setting]) -> Result<Vec<V
 /// The command line with a setting, in place of what it had.
 fn with(
     words: &[OsString],
-    base: &Variant,
+    base: &Typed,
     of: Of,
     key: &str,
     value: &str,
@@ -130,7 +132,7 @@ fn with(
             Ok(all)
         }
         Of::Port => {
-            let ports = base.plan.fields().specs();
+            let ports = base.variant.plan.fields().specs();
             let mut all = words.to_vec();
             let mut found = false;
             for word in &mut all {
@@ -176,9 +178,9 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn base(text: &str) -> Variant {
+    fn base(text: &str) -> Typed {
         let words = split(text).unwrap().into_iter().map(OsString::from).collect();
-        variant("A", text, words).unwrap()
+        typed("A", text, words).unwrap()
     }
 
     fn setting(key: &str, values: &[&str]) -> Setting {
@@ -193,7 +195,7 @@ mod tests {
         let base = base("sendrecv loop:queue=10,capacity=1Mpps --burst 8 --rate 1kpps");
         let settings = [setting("queue", &["20", "30"]), setting("burst", &["16", "32"])];
         let all = combinations(&base, &settings).unwrap();
-        let texts: Vec<_> = all.iter().map(|variant| variant.text.as_str()).collect();
+        let texts: Vec<_> = all.iter().map(|typed| typed.variant.text.as_str()).collect();
         assert_eq!(
             texts,
             [
@@ -203,16 +205,16 @@ mod tests {
                 "sendrecv --burst=32 loop:capacity=1Mpps,queue=30 --rate 1kpps",
             ]
         );
-        assert_eq!(all[1].name, "queue=20 burst=32");
-        assert_eq!(all[2].chosen, ["30", "16"]);
+        assert_eq!(all[1].variant.name, "queue=20 burst=32");
+        assert_eq!(all[2].variant.chosen, ["30", "16"]);
     }
 
     #[test]
     fn flags_are_on_or_off_and_nonsense_is_refused_by_name() {
         let base = base("sendrecv loop: --rate 1kpps --busy-poll");
         let all = combinations(&base, &[setting("busy-poll", &["off", "on"])]).unwrap();
-        assert_eq!(all[0].text, "sendrecv loop: --rate 1kpps");
-        assert_eq!(all[1].text, "sendrecv --busy-poll loop: --rate 1kpps");
+        assert_eq!(all[0].variant.text, "sendrecv loop: --rate 1kpps");
+        assert_eq!(all[1].variant.text, "sendrecv --busy-poll loop: --rate 1kpps");
         let refused = |settings: &[Setting]| {
             let failure = combinations(&base, settings).expect_err("refused");
             failure.line().to_owned()
