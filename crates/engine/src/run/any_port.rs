@@ -187,11 +187,11 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
         let (job, lane) = (self.job, self.lane);
-        let (Some(neighbor), Some((link, heard))) = (job.neighbor(lane, found), job.wanted_of(lane, found)) else {
+        let (Some(link), Some(neighbor)) = (job.link_of(lane), job.neighbor(lane, found)) else {
             return Ok(None);
         };
         resolve(&mut self.queue, &neighbor, &job.wanted(found), clock, ended)?;
-        Ok(link.dest_mac.or(heard.get().copied()))
+        Ok(link.dest_mac.or(found[job.port_of(lane)].get().copied()))
     }
 
     fn attend(&mut self, found: &[Found], traces: Option<&Traces>) -> u64 {

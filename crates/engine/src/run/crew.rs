@@ -14,7 +14,7 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::away::Away;
 use crate::lane::idle::Idle;
-use crate::lane::neighbor::{Found, Neighbor};
+use crate::lane::neighbor::Found;
 use crate::lane::ring::LaneRing;
 use crate::lane::stages::{self, Flight, Stages, waited_of};
 use crate::lane::stamped::StampMemory;
@@ -849,9 +849,7 @@ fn run_lane(
         control: &trial.control,
         port: job.port_of(index),
         counters,
-        neighbor: job
-            .link_of(index)
-            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.port_of(index)])),
+        neighbor: job.neighbor(index, &base.found),
         attends: job.attends(index),
         burst: trial.common.burst,
         start_ns,

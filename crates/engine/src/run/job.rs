@@ -69,6 +69,11 @@ pub(crate) trait Job: Sync {
     fn link_of(&self, lane: usize) -> Option<&Link>;
     /// Returns the address that neighbours of lane `lane`'s port are asked from.
     fn src_of(&self, lane: usize) -> Option<IpAddr>;
+    /// Returns lane `lane`'s part in neighbour discovery. `found`: the neighbours of each port.
+    fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
+        let link = self.link_of(lane)?;
+        Some(Neighbor::new(link, self.src_of(lane), &found[self.port_of(lane)]))
+    }
     /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our
     /// addresses.
     fn attends(&self, _lane: usize) -> bool {

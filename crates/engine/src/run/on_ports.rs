@@ -8,7 +8,7 @@
 //! both. It sends packets of one way and receives packets of the other. The two ways have counts, rows and verdicts of
 //! their own.
 
-use crate::lane::neighbor::{Found, Neighbor};
+use crate::lane::neighbor::Found;
 use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneWays, in_one, join, told};
@@ -162,18 +162,6 @@ impl<'r> OnPorts<'r> {
     /// Returns the capabilities of a lane's port, or of its first.
     pub(crate) fn capabilities_of(&self, lane: usize) -> &Capabilities {
         self.ports[self.seats[lane].port].port().capabilities()
-    }
-
-    /// Returns a lane's part in neighbour discovery.
-    pub(crate) fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
-        let (link, heard) = self.wanted_of(lane, found)?;
-        Some(Neighbor::new(link, self.src_of(lane), heard))
-    }
-
-    /// Returns layer 2 of a lane's port, with the place where the next hop's address is noted.
-    pub(crate) fn wanted_of<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<(&'a Link, &'a Found)> {
-        let place = self.seats[lane].port;
-        Some((self.links[place].0?, &found[place]))
     }
 
     /// Returns layer 2 of all ports, each with the place where the next hop's address is noted.
