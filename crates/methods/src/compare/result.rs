@@ -369,8 +369,8 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
         params: json!({
             "rounds": (!of_results).then_some(setup.rounds),
             "order": if of_results { Value::Null } else { json!("reversed each round") },
-            "pause_s": (!of_results).then(|| setup.compare.pause.as_secs_f64()),
-            "retries": (!of_results).then(|| setup.compare.retries),
+            "pause_s": (!of_results).then_some(setup.compare.pause.as_secs_f64()),
+            "retries": (!of_results).then_some(setup.compare.retries),
             "margin_ratio": setup.compare.margin,
             "significance": ALPHA,
             "metrics": setup.metrics.iter().map(|metric| key(*metric)).collect::<Vec<_>>(),
