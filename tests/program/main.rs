@@ -7,3 +7,4 @@ mod newcomer;
 mod plans;
 mod recipes;
 mod shell;
+mod start;

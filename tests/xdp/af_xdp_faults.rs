@@ -353,6 +353,14 @@ fn a_link_that_goes_as_the_run_begins_is_waited_for_by_who_asks_for_the_next_hop
     panic!("given up each time");
 }
 
+/// Packets that XDP programs of the second host's link have seen, by the driver's counts.
+fn programs_saw(net: &Net) -> u64 {
+    let counts = net.on(Host::B, "ethtool -S eth1").stdout;
+    let seen = counts.lines().filter(|line| line.contains("xdp_packets"));
+    let count = seen.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    count.sum()
+}
+
 #[test]
 fn a_run_that_receives_nothing_says_how_far_packets_came() {
     let Some(net) = net_of(1) else { return };
@@ -361,6 +369,7 @@ fn a_run_that_receives_nothing_says_how_far_packets_came() {
         let reflector = Background::ready(there.results(net.b(&format!("reflect {path} --port 9000"))));
         let send = "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --count 50 --rate 1kpps --quiet";
         run_command(net.a(&format!("{send} --dest-mac {}", Host::B.mac())));
+        wait_until("the programs to have seen all packets", || programs_saw(&net) >= 50);
         let report = there.read(reflector.end(Signal::INT));
         // `xdp` knows why it did not take each of them.
         if path.starts_with("xdp:") {

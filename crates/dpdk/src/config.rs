@@ -3,6 +3,8 @@
 //! DPDK's devargs are written as the port itself: `dpdk:net_memif0,role=client`. Options that mpps knows
 //! ([`OWN`]) are its own; all others go to the driver as they are.
 
+mod drivers;
+
 use mpps_io::{PortSpec, SpecError};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,33 +12,8 @@ use std::time::Duration;
 /// The options that mpps takes; the driver gets the others.
 pub const OWN: [&str; 8] = ["rxd", "txd", "mbufs", "mtu", "rss", "csum", "promisc", "link_wait"];
 
-/// The options of net_null, and how long its frames may be, bytes: the driver cuts what is longer than a number of 16
-/// bits to some other length.
-const NULL: [&str; 3] = ["size", "copy", "no-rx"];
-const NULL_SIZES: std::ops::RangeInclusive<u32> = 1..=65_535;
-
-/// The options of net_memif. It ignores those that it does not know, and a misspelt `role=server` makes a client, which
-/// waits. The last two are of DPDK 23.07.
-const MEMIF: [&str; 11] = [
-    "role",
-    "id",
-    "bsize",
-    "rsize",
-    "socket",
-    "socket-abstract",
-    "mac",
-    "secret",
-    "zero-copy",
-    "owner-uid",
-    "owner-gid",
-];
-
 /// How long senders wait for the link, if not said otherwise.
 pub const LINK_WAIT: Duration = Duration::from_secs(10);
-
-/// Frames of each ring of a net_af_packet (2 KiB per frame) if its options don't shape the rings: 16 ms at 250 kpps.
-/// The driver's own 512 are 2 ms, and a core that is taken away for as long loses packets.
-const AF_PACKET_FRAMES: u32 = 4_096;
 
 /// Which device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,25 +140,11 @@ impl Config {
 pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let device = device(spec)?;
     let driver = driver(&device);
-    check_names(spec, driver)?;
+    drivers::check_names(spec, driver)?;
     let mut options = spec.take_options();
     let rx_ring = options.number("rxd", 32..=32_768)?.map(|n| n as u16);
     let tx_ring = options.number("txd", 32..=32_768)?.map(|n| n as u16);
-    // Drivers whose rings are made otherwise: the number would mean nothing.
-    let instead = match driver {
-        "net_memif" => "rsize=N, a power of two: 10 for 1024",
-        "net_af_packet" => "framecnt=N",
-        _ => "",
-    };
-    if let Some((key, value)) = spec
-        .options
-        .iter()
-        .find(|(key, _)| !instead.is_empty() && (key == "rxd" || key == "txd"))
-    {
-        return Err(SpecError(format!(
-            "port '{spec}': {key}={value}: this driver's rings have another option: want {instead}"
-        )));
-    }
+    drivers::check_rings(spec, driver)?;
     let mbufs = options.number("mbufs", 1_024..=16_777_216)?.map(|n| n as u32);
     let mtu = options.number("mtu", 68..=65_000)?.map(|n| n as u16);
     let rss = options.get("rss", "auto, udp, ip or off", |v| match v {
@@ -199,37 +162,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     })?;
     let promisc = options.switch("promisc")?;
     let link_wait = options.number("link_wait", 0..=3_600)?;
-    let by_mac = matches!(device, Device::Mac(_));
-    let ours = |key: &str| OWN.contains(&key) || (key == "mac" && by_mac);
-    let mut driver_args: Vec<_> = spec.options.iter().filter(|(key, _)| !ours(key)).cloned().collect();
-    for (key, value) in &driver_args {
-        let (.., wanted, right) = VALUES
-            .iter()
-            .find(|(of, option, ..)| (*of, *option) == (driver, key.as_str()))
-            .unwrap_or(&("", "", "", |_| true));
-        if !right(value) {
-            return Err(SpecError(format!("port '{spec}': {key}={value}: want {wanted}")));
-        }
-        let size = value.parse().unwrap_or(0);
-        if (driver, key.as_str()) == ("net_null", "size") && !NULL_SIZES.contains(&size) {
-            let (least, most) = (NULL_SIZES.start(), NULL_SIZES.end());
-            return Err(SpecError(format!(
-                "port '{spec}': size={value}: want bytes from {least} to {most}"
-            )));
-        }
-    }
-    let shaped = driver_args
-        .iter()
-        .any(|(key, _)| ["framecnt", "framesz", "blocksz"].contains(&key.as_str()));
-    if driver == "net_af_packet" && !shaped {
-        driver_args.push(("framecnt".to_owned(), AF_PACKET_FRAMES.to_string()));
-    }
-    if let (Device::Mac(_), Some((key, _))) = (&device, driver_args.first()) {
-        return Err(SpecError(format!(
-            "port '{spec}': option '{key}': a device found by its MAC address takes {}",
-            OWN.join(", ")
-        )));
-    }
+    let driver_args = drivers::arguments(spec, &device, driver)?;
     Ok(Config {
         name: spec.to_string(),
         device,
@@ -244,59 +177,6 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         link_wait: link_wait.map_or(LINK_WAIT, Duration::from_secs),
     })
 }
-
-/// Refuses options that the driver lacks, before any other line names the port. Their values are not shown: a
-/// misspelt `secret=` has one.
-fn check_names(spec: &PortSpec, driver: &str) -> Result<(), SpecError> {
-    let of_driver: &[&str] = match driver {
-        "net_memif" => &MEMIF,
-        "net_null" => &NULL,
-        _ => return Ok(()),
-    };
-    let known = |key: &str| of_driver.contains(&key) || OWN.contains(&key);
-    let shown = |key: &str| known(key) || driver != "net_memif";
-    match spec.options.iter().find(|(key, _)| !known(key)) {
-        None => Ok(()),
-        Some((key, _)) => Err(SpecError(format!(
-            "port '{}': {key}: {driver} has no such option: want {}",
-            spec.with_values_of(&shown),
-            of_driver.join(", ")
-        ))),
-    }
-}
-
-/// Whether an option's value is one that the driver takes.
-type Takes = fn(&str) -> bool;
-
-fn yes_or_no(value: &str) -> bool {
-    matches!(value, "yes" | "no")
-}
-
-fn within(value: &str, range: RangeInclusive<u64>) -> bool {
-    value.parse::<u64>().is_ok_and(|n| range.contains(&n))
-}
-
-/// Driver, option, what it takes in words, and whether a value is that. What is not in here the driver judges itself.
-/// Source: `rte_eth_memif.c` of DPDK.
-const VALUES: [(&str, &str, &str, Takes); 6] = [
-    ("net_memif", "role", "server or client", |v| {
-        matches!(v, "server" | "client" | "master" | "slave")
-    }),
-    ("net_memif", "zero-copy", "yes or no", yes_or_no),
-    ("net_memif", "socket-abstract", "yes or no", yes_or_no),
-    ("net_memif", "id", "a number from 0 to 4294967295", |v| {
-        within(v, 0..=u32::MAX.into())
-    }),
-    (
-        "net_memif",
-        "rsize",
-        "an exponent of two, from 1 to 14: 10 for 1024",
-        |v| within(v, 1..=14),
-    ),
-    ("net_memif", "bsize", "bytes from 1 to 65535", |v| {
-        within(v, 1..=u16::MAX.into())
-    }),
-];
 
 /// Drivers of virtual devices. A device belongs to the driver whose name its own begins with.
 /// Source: `vdev_parse` of DPDK's bus driver.
@@ -362,7 +242,7 @@ fn pci_address(text: &str) -> Option<String> {
         [domain, bus, device] => (domain, bus, device),
         _ => return None,
     };
-    let hex = |part: &str, digits: std::ops::RangeInclusive<usize>| {
+    let hex = |part: &str, digits: RangeInclusive<usize>| {
         digits.contains(&part.len()) && part.chars().all(|c| c.is_ascii_hexdigit())
     };
     let whole = hex(domain, 4..=8)

@@ -1,7 +1,10 @@
 //! Opening a device: found or made, given memory, set up, started.
 
+mod find;
+mod queues;
+
 use crate::beneath::Beneath;
-use crate::config::{Checksum, Config, Device, Rss};
+use crate::config::{Checksum, Config, Rss};
 use crate::counters::{self, LaneCounts};
 use crate::eal;
 use crate::flow::Flows;
@@ -14,9 +17,10 @@ use crate::port::{DpdkPort, Lane, unplug};
 use crate::queue::Calls;
 use crate::{tap, told};
 use dpdk_sys as sys;
-use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Result, Roles};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Mailbox, Result};
 use mpps_netdev::NetDev;
-use std::ffi::{CStr, c_char, c_int};
+use queues::Queues;
+use std::ffi::{CStr, c_int};
 use std::io;
 use std::mem::zeroed;
 use std::ptr::NonNull;
@@ -63,6 +67,9 @@ struct Half<'c> {
     mtu: Option<MtuChange>,
 }
 
+/// Settings of a port, the pools of its receive queues, and the node of its memory: what a start needs.
+type Setup<'a> = (&'a sys::PortConf, &'a [*mut sys::RteMempool], i32);
+
 impl Half<'_> {
     fn undo(&self) {
         if let Some(port) = self.port {
@@ -84,6 +91,7 @@ impl Half<'_> {
         Error::new(op, self.config.name.as_str(), cause, kind)
     }
 
+    /// Takes all steps in order, and notes those that [`Half::undo`] must undo.
     fn open(&mut self, options: &Open<'_>) -> Result<DpdkPort> {
         let config = self.config;
         self.socket = Socket::find(config)?;
@@ -93,53 +101,20 @@ impl Half<'_> {
         let _ = eal::logged();
         let port = self.find()?;
         self.port = Some(port);
-        // SAFETY: plain data, for which zeros are a value.
-        let mut info: sys::PortInfo = unsafe { zeroed() };
-        // SAFETY: the port was found, and the structure is ours.
-        let result = unsafe { sys::mpps_port_info(port, &mut info) };
-        if result < 0 {
-            return Err(self.error("describe", eal::cause_of(result), ErrorKind::Other));
-        }
+        let info = self.describe(port)?;
         let driver = counters::text(&info.driver);
         let queues = Queues::of(options.roles, PAIRED.contains(&driver.as_str()));
         self.check(&info, &queues, &driver)?;
-        let ring =
-            |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
-        let hardware = !config.is_virtual();
+        let (hardware, promisc) = (!config.is_virtual(), options.promisc);
         let beneath = Beneath::of(config, info.interface);
-        let mtu = config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu);
-        let promisc = options.promisc;
-        let conf = sys::PortConf {
-            rx_queues: queues.receiving,
-            tx_queues: queues.sending,
-            rx_ring: ring(config.rx_ring, info.rx_ring),
-            tx_ring: ring(config.tx_ring, info.tx_ring),
-            mtu,
-            set_mtu: u8::from(config.mtu.is_some()),
-            rss: match config.rss {
-                Rss::Off => 0,
-                Rss::Ip => 1,
-                Rss::Auto | Rss::Udp => 2,
-            },
-            tx_checksum: u8::from(match config.checksum {
-                Checksum::Software => false,
-                Checksum::Device => true,
-                // A virtual device does it in software, too, and further from the cache.
-                Checksum::Auto => hardware && info.tx_checksum != 0,
-            }),
-            // All frames of a transmit queue come from one pool, have one owner, and lie in buffers of that pool.
-            fast_free: u8::from(info.fast_free != 0 && !eal::external_buffers()),
-            rx_checksum: u8::from(hardware && info.rx_checksum != 0),
-            // The interface stays the kernel's: its mode is held by a socket, which ends with us.
-            promisc: if beneath.is_some() { 2 } else { u8::from(promisc) },
-        };
+        let conf = settings(config, &info, &queues, beneath.is_some(), promisc);
         let lanes = self.lanes(port, &info, &conf, &queues, options)?;
         let rx_pools: Vec<*mut sys::RteMempool> = lanes
             .iter()
             .filter(|lane| lane.rx.is_some())
             .map(|lane| lane.mempool.as_ptr())
             .collect();
-        // SAFETY: as above.
+        // SAFETY: plain data, for which zeros are a value.
         let mut state: sys::PortState = unsafe { zeroed() };
         let setup = (&conf, &rx_pools[..], info.socket);
         let checked = self.memif(port, &conf, &rx_pools)?;
@@ -148,29 +123,13 @@ impl Half<'_> {
         self.started = true;
         let apart = tap::own_address(config, &info);
         let name: Arc<str> = config.name.as_str().into();
-        let link = Link::new(
-            port,
-            name.clone(),
-            beneath.map(|mut beneath| {
-                beneath.find_sockets();
-                beneath
-            }),
-            hardware,
-            config.is_memif_client(),
-        );
+        let beneath = beneath.map(|mut beneath| {
+            beneath.find_sockets();
+            beneath
+        });
+        let link = Link::new(port, name.clone(), beneath, hardware, config.is_memif_client());
         if options.wait_for_link {
-            let lanes = match config.driver() {
-                "net_memif" => ", with as many lanes",
-                _ => "",
-            };
-            link.wait(config.link_wait, lanes, options.interrupted, &mut || {
-                if config.is_memif_client() {
-                    // SAFETY: no lane has the port yet.
-                    unsafe { sys::mpps_port_stop(port) };
-                    self.start(port, setup, &mut state, options)?;
-                }
-                Ok(())
-            })?;
+            self.wait_for_link(&link, port, setup, &mut state, options)?;
         }
         let promiscuous = match link.beneath().filter(|_| promisc) {
             Some(beneath) => beneath
@@ -193,24 +152,7 @@ impl Half<'_> {
         let facts = told::facts(config, &driver, &info, &conf, &state, (up, promisc), lanes.len());
         let unmarked = link.beneath().is_some_and(|beneath| beneath.unmarked);
         let calls = Calls::of(&driver, port, conf.tx_checksum != 0, unmarked, checked);
-        let mut remarks = std::mem::take(&mut self.remarks);
-        remarks.extend(self.socket.as_ref().and_then(|socket| socket.remark(&name)));
-        remarks.extend(
-            apart
-                .err()
-                .map(|e| format!("{name}: its interface keeps the MAC address of the port: {e}")),
-        );
-        if !checked && queues.receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
-            remarks.push(format!(
-                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than \
-                 once"
-            ));
-        }
-        if queues.receiving > 1 && state.rss == 0 && hardware && config.rss != Rss::Off {
-            remarks.push(format!(
-                "{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"
-            ));
-        }
+        self.add_remarks(apart, checked, queues.receiving, state.rss != 0, &driver);
         Ok(DpdkPort {
             id: port,
             name,
@@ -227,66 +169,67 @@ impl Half<'_> {
             _promiscuous: promiscuous,
             flows,
             facts,
-            remarks,
+            remarks: std::mem::take(&mut self.remarks),
         })
     }
 
-    /// Makes the virtual device, or finds the one that the bus has.
-    fn find(&mut self) -> Result<u16> {
-        let mut port = 0;
-        match &self.config.device {
-            Device::Vdev(name) => {
-                let mut devargs = self.config.devargs();
-                if let Some(socket) = &self.socket {
-                    socket
-                        .remove_stale()
-                        .map_err(|(cause, kind)| self.error("open", cause, kind))?;
-                    devargs = socket.devargs(devargs);
-                }
-                let devargs = eal::c_string(&devargs);
-                // SAFETY: the EAL runs (a port counts as open), and the string ends with a zero.
-                let result = unsafe { sys::mpps_probe(devargs.as_ptr()) };
-                if result < 0 {
-                    let (hint, kind) = told::hint(self.config, eal::cause_of(result));
-                    return Err(self.error("make", hint, kind));
-                }
-                self.plugged = true;
-                if let Some(socket) = &self.socket {
-                    self.served = socket.serve();
-                    socket.close_to_others();
-                }
-                let name = eal::c_string(name);
-                // SAFETY: as above.
-                if unsafe { sys::mpps_port_by_name(name.as_ptr(), &mut port) } < 0 {
-                    return Err(self.error("find the port of", eal::cause_of(-19), ErrorKind::NotFound));
-                }
-            }
-            Device::Pci(address) => {
-                let name = eal::c_string(address);
-                // SAFETY: as above.
-                if unsafe { sys::mpps_port_by_name(name.as_ptr(), &mut port) } < 0 {
-                    let log = eal::logged().map(|log| format!(" ({log})")).unwrap_or_default();
-                    let cause = format!(
-                        "no DPDK driver has taken {address}{log}: is it there, and bound to vfio-pci? `mpps doctor` \
-                         says"
-                    );
-                    return Err(self.error("open", cause, ErrorKind::NotFound));
-                }
-            }
-            Device::Mac(mac) => {
-                // SAFETY: six bytes.
-                if unsafe { sys::mpps_port_by_mac(mac.as_ptr(), &mut port) } < 0 {
-                    let cause = match macs() {
-                        there if there.is_empty() => {
-                            "DPDK has found no device at all: `mpps doctor` says why".to_owned()
-                        }
-                        there => format!("no device has this MAC address; there are: {there}"),
-                    };
-                    return Err(self.error("open", cause, ErrorKind::NotFound));
-                }
-            }
+    /// Returns the driver's description of the port.
+    fn describe(&self, port: u16) -> Result<sys::PortInfo> {
+        // SAFETY: plain data, for which zeros are a value.
+        let mut info: sys::PortInfo = unsafe { zeroed() };
+        // SAFETY: the port was found, and the structure is ours.
+        let result = unsafe { sys::mpps_port_info(port, &mut info) };
+        if result < 0 {
+            return Err(self.error("describe", eal::cause_of(result), ErrorKind::Other));
         }
-        Ok(port)
+        Ok(info)
+    }
+
+    /// Waits for the link. A memif client is stopped and started again until its server takes it.
+    fn wait_for_link(
+        &self,
+        link: &Link,
+        port: u16,
+        setup: Setup<'_>,
+        state: &mut sys::PortState,
+        options: &Open<'_>,
+    ) -> Result<()> {
+        let config = self.config;
+        let lanes = match config.driver() {
+            "net_memif" => ", with as many lanes",
+            _ => "",
+        };
+        link.wait(config.link_wait, lanes, options.interrupted, &mut || {
+            if config.is_memif_client() {
+                // SAFETY: no lane has the port yet.
+                unsafe { sys::mpps_port_stop(port) };
+                self.start(port, setup, state, options)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds the remarks on a port that is open. `apart`: whether its interface has a MAC address of its own; `checked`:
+    /// a memif behind the shim; `receiving`: number of receive queues; `rss`: whether the device spreads packets.
+    fn add_remarks(&mut self, apart: io::Result<()>, checked: bool, receiving: u16, rss: bool, driver: &str) {
+        let (config, name) = (self.config, self.config.name.as_str());
+        self.remarks
+            .extend(self.socket.as_ref().and_then(|socket| socket.remark(name)));
+        if let Err(e) = apart {
+            self.remarks
+                .push(format!("{name}: its interface keeps the MAC address of the port: {e}"));
+        }
+        if !checked && receiving > 1 && config.driver() == "net_memif" && !config.is_memif_client() {
+            self.remarks.push(format!(
+                "{name}: the client must have as many lanes: with fewer, DPDK's driver hands its packets out more than \
+                 once"
+            ));
+        }
+        if receiving > 1 && !rss && !config.is_virtual() && config.rss != Rss::Off {
+            self.remarks.push(format!(
+                "{name}: {driver} offers no RSS over addresses or ports: one queue may get everything"
+            ));
+        }
     }
 
     /// Checks that the device offers what the port needs.
@@ -331,7 +274,7 @@ impl Half<'_> {
     fn start(
         &self,
         port: u16,
-        (conf, rx_pools, socket): (&sys::PortConf, &[*mut sys::RteMempool], i32),
+        (conf, rx_pools, socket): Setup<'_>,
         state: &mut sys::PortState,
         options: &Open<'_>,
     ) -> Result<()> {
@@ -441,39 +384,38 @@ impl Half<'_> {
     }
 }
 
-/// Which lane has which receive queue, and which transmit queue.
-struct Queues {
-    lanes: Vec<(Option<u16>, Option<u16>)>,
-    receiving: u16,
-    sending: u16,
-}
-
-impl Queues {
-    /// Receiving lanes in order, and sending lanes in order: the other end of a memif has queue 0 for certain, and a
-    /// queue that nobody reads would swallow packets. If none receives, the first does: questions for our address
-    /// come in there. If none sends, all may: they answer. `paired`: the driver wants as many of the one as of the
-    /// other.
-    fn of(roles: &[Roles], paired: bool) -> Self {
-        let (deaf, mute) = (!roles.iter().any(|role| role.rx), !roles.iter().any(|role| role.tx));
-        let (mut receiving, mut sending) = (0, 0);
-        let next = |count: &mut u16| {
-            *count += 1;
-            *count - 1
-        };
-        let lanes = roles.iter().enumerate().map(|(index, role)| {
-            let rx = (role.rx || (deaf && (index == 0 || paired))).then(|| next(&mut receiving));
-            let tx = (role.tx || mute).then(|| next(&mut sending));
-            (rx, tx)
-        });
-        let lanes = lanes.collect();
-        Self {
-            lanes,
-            receiving,
-            sending,
-        }
+/// Returns the settings of a port. `beneath`: there is an interface of the kernel under the device.
+fn settings(config: &Config, info: &sys::PortInfo, queues: &Queues, beneath: bool, promisc: bool) -> sys::PortConf {
+    let ring =
+        |given: Option<u16>, preferred: u16| given.unwrap_or(if preferred == 0 { memory::RING } else { preferred });
+    let hardware = !config.is_virtual();
+    sys::PortConf {
+        rx_queues: queues.receiving,
+        tx_queues: queues.sending,
+        rx_ring: ring(config.rx_ring, info.rx_ring),
+        tx_ring: ring(config.tx_ring, info.tx_ring),
+        mtu: config.mtu.or_else(|| memory::interface_mtu(config)).unwrap_or(info.mtu),
+        set_mtu: u8::from(config.mtu.is_some()),
+        rss: match config.rss {
+            Rss::Off => 0,
+            Rss::Ip => 1,
+            Rss::Auto | Rss::Udp => 2,
+        },
+        tx_checksum: u8::from(match config.checksum {
+            Checksum::Software => false,
+            Checksum::Device => true,
+            // A virtual device does it in software, too, and further from the cache.
+            Checksum::Auto => hardware && info.tx_checksum != 0,
+        }),
+        // All frames of a transmit queue come from one pool, have one owner, and lie in buffers of that pool.
+        fast_free: u8::from(info.fast_free != 0 && !eal::external_buffers()),
+        rx_checksum: u8::from(hardware && info.rx_checksum != 0),
+        // The interface stays the kernel's: its mode is held by a socket, which ends with us.
+        promisc: if beneath { 2 } else { u8::from(promisc) },
     }
 }
 
+/// Returns the name of the call that a start ended with.
 fn step(state: &sys::PortState) -> &'static str {
     if state.step.is_null() {
         return "start";
@@ -483,29 +425,4 @@ fn step(state: &sys::PortState) -> &'static str {
     let call = text.to_str().unwrap_or("start");
     // The call without its arguments: `rte_eth_dev_start`.
     call.split('(').next().unwrap_or(call)
-}
-
-fn macs() -> String {
-    let mut bytes: Vec<c_char> = vec![0; 2048];
-    // SAFETY: at most as many bytes are written, with a zero at the end.
-    unsafe { sys::mpps_port_macs(bytes.as_mut_ptr(), bytes.len()) };
-    counters::text(&bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_have_queues_in_order_one_listens_where_none_receives_and_all_answer_where_none_sends() {
-        let (rx, tx) = (Roles { rx: true, tx: false }, Roles { rx: false, tx: true });
-        let split = Queues::of(&[tx, rx, rx], false);
-        assert_eq!(split.lanes, [(None, Some(0)), (Some(0), None), (Some(1), None)]);
-        assert_eq!((split.receiving, split.sending), (2, 1));
-        let senders = Queues::of(&[tx, tx], false);
-        assert_eq!(senders.lanes, [(Some(0), Some(0)), (None, Some(1))]);
-        assert_eq!(Queues::of(&[tx, tx], true).receiving, 2);
-        let listeners = Queues::of(&[rx, rx], false);
-        assert_eq!(listeners.lanes, [(Some(0), Some(0)), (Some(1), Some(1))]);
-    }
 }

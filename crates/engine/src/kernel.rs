@@ -21,13 +21,12 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::{Found, QUESTION_LEN, question};
 use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
-use crate::run::across::WAYS;
 use crate::run::crew::{Order, run_job};
-use crate::run::job::{ASK_EVERY_NS, Desk, Job, LaneWays, RESOLVE_NS, told, unresolved};
+use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneWays, RESOLVE_NS, join, told, unresolved};
+use crate::run::on_ports::WAYS;
 use crate::run::outcome::LaneOutcome;
 use crate::send::pacing::schedule;
-use crate::workload::WorkFacts;
-use crate::workload::forward::join;
+use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
@@ -52,8 +51,8 @@ const NOTICE_NS: u64 = 50_000_000;
 ///
 /// # Errors
 /// Returns the errors of [`crate::run_traffic`].
-pub fn run_traffic_in_kernel<P: KernelPort>(
-    ports: &[P],
+pub fn run_traffic_in_kernel(
+    ports: &[&dyn KernelPort],
     plan: &TrafficPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
@@ -68,7 +67,7 @@ pub fn run_traffic_in_kernel<P: KernelPort>(
     let order = Order {
         settle_ns,
         paced,
-        ..Order::of(&plan.common, workload, ())
+        ..Order::of(&plan.common, workload)
     };
     run_job(&job, order, sinks, interruptions)
 }
@@ -77,8 +76,8 @@ pub fn run_traffic_in_kernel<P: KernelPort>(
 ///
 /// # Errors
 /// Returns the errors of [`crate::run_traffic`].
-pub fn run_reflect_in_kernel<P: KernelPort>(
-    port: &P,
+pub fn run_reflect_in_kernel(
+    port: &dyn KernelPort,
     plan: &ReflectPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
@@ -90,8 +89,8 @@ pub fn run_reflect_in_kernel<P: KernelPort>(
 ///
 /// # Errors
 /// Returns the errors of [`crate::run_traffic`].
-pub fn run_drop_in_kernel<P: KernelPort>(
-    port: &P,
+pub fn run_drop_in_kernel(
+    port: &dyn KernelPort,
     plan: &DropPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
@@ -103,8 +102,8 @@ pub fn run_drop_in_kernel<P: KernelPort>(
 ///
 /// # Errors
 /// Returns the errors of [`crate::run_traffic`].
-pub fn run_forward_in_kernel<P: KernelPort>(
-    port: &P,
+pub fn run_forward_in_kernel(
+    port: &dyn KernelPort,
     plan: &ForwardPlan,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
@@ -115,9 +114,9 @@ pub fn run_forward_in_kernel<P: KernelPort>(
 }
 
 /// A workload that the kernel runs.
-struct InKernel<'r, P> {
+struct InKernel<'r> {
     /// Ports by way. One way between two devices, the second port answers at the device that packets leave by.
-    ports: Vec<&'r P>,
+    ports: Vec<&'r dyn KernelPort>,
     common: &'r Common,
     workload: Workload,
     /// Plan of `sendrecv` and `send`.
@@ -155,8 +154,8 @@ fn seat(senders: impl Iterator<Item = usize>, lane: usize) -> Seat {
     }
 }
 
-impl<'r, P: KernelPort> InKernel<'r, P> {
-    fn new(port: &'r P, common: &'r Common, workload: Workload) -> Self {
+impl<'r> InKernel<'r> {
+    fn new(port: &'r dyn KernelPort, common: &'r Common, workload: Workload) -> Self {
         let senders = common.lanes.iter().take_while(|lane| lane.tx).count();
         debug_assert_eq!(senders, port.lanes(), "the plan's sending lanes are the port's");
         debug_assert_eq!(senders + 1, common.lanes.len(), "one reader after them");
@@ -171,7 +170,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         }
     }
 
-    fn of_traffic(ports: &'r [P], plan: &'r TrafficPlan, workload: Workload) -> Self {
+    fn of_traffic(ports: &[&'r dyn KernelPort], plan: &'r TrafficPlan, workload: Workload) -> Self {
         let ways = if plan.back.is_some() { 2 } else { 1 };
         let senders = plan.common.lanes.iter().take_while(|lane| lane.tx).count() / ways;
         debug_assert!(
@@ -199,7 +198,7 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
             }
         };
         Self {
-            ports: ports.iter().collect(),
+            ports: ports.to_vec(),
             common: &plan.common,
             workload,
             traffic: Some(plan),
@@ -214,12 +213,12 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
     }
 
     /// Returns the port that hears the answers to questions that leave with the packets of this way.
-    fn hears(&self, way: usize) -> &'r P {
+    fn hears(&self, way: usize) -> &'r dyn KernelPort {
         self.ports[(way + 1) % self.ports.len()]
     }
 
     /// Returns the port that only answers, if there is one.
-    fn beside(&self) -> Option<&'r P> {
+    fn beside(&self) -> Option<&'r dyn KernelPort> {
         self.ports.get(self.exits.len()).copied()
     }
 
@@ -228,11 +227,11 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> std::result::Result<Summary, RunError> {
-        run_job(self, Order::of(self.common, self.workload, ()), sinks, interruptions)
+        run_job(self, Order::of(self.common, self.workload), sinks, interruptions)
     }
 
     /// Returns the number of ports that are counted apart.
-    fn ports(&self) -> usize {
+    fn counted_ports(&self) -> usize {
         self.port_names.len().max(1)
     }
 
@@ -300,7 +299,49 @@ impl<'r, P: KernelPort> InKernel<'r, P> {
     }
 }
 
-impl<P: KernelPort> Desk for InKernel<'_, P> {
+impl Job for InKernel<'_> {
+    fn with_lane(&self, lane: usize, run: &mut dyn FnMut(&mut dyn AnyLane)) -> Result<()> {
+        run(&mut KernelLane { job: self, lane });
+        Ok(())
+    }
+
+    fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Returns the first: the programs know the device that they send by.
+    fn port_of(&self, _lane: usize) -> usize {
+        0
+    }
+
+    /// The reader only reads. It sleeps nearly always, and no packet is lost if it is kept from running.
+    fn only_reads(&self, lane: usize) -> bool {
+        self.seat(lane).sender.is_none()
+    }
+
+    fn link_of(&self, lane: usize) -> Option<&Link> {
+        self.departure(self.seat(lane).way).0
+    }
+
+    fn src_of(&self, lane: usize) -> Option<IpAddr> {
+        self.departure(self.seat(lane).way).1
+    }
+
+    fn common_of<'t>(&'t self, _trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common> {
+        self.commons.get(way)
+    }
+
+    fn facts(&self, _trial: &[TrafficTrial], _way: Option<usize>) -> WorkFacts {
+        self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
+            frame_size: plan.frame_size,
+            packet_len: plan.packet_len(),
+            rates: plan.rate.map(Into::into),
+            tolerance: plan.tolerance,
+            tx_lanes: self.exits[0].len() as u64,
+            across: plan.far.is_some(),
+        })
+    }
+
     /// Senders are numbered as the lanes of their device.
     fn queue_number(&self, lane: usize) -> usize {
         self.seat(lane).sender.unwrap_or(lane)
@@ -321,7 +362,7 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
         if seat.sender.is_some() || way.is_some_and(|way| way != seat.way) {
             return Vec::new();
         }
-        let own = (0..self.ports()).map(|port| self.ports[seat.way].counters(port));
+        let own = (0..self.counted_ports()).map(|port| self.ports[seat.way].counters(port));
         own.chain(self.beside().map(|port| port.counters(0))).collect()
     }
 
@@ -345,11 +386,15 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
     }
 
     fn port_facts(&self) -> Vec<HostFact> {
-        match &self.ports[..] {
-            [port] => told(port.facts()),
-            // A port's facts are those of the device that it receives by.
-            ports => join(&ports.iter().rev().map(|port| told(port.facts())).collect::<Vec<_>>()),
-        }
+        // A port's facts are those of the device that it receives by.
+        join(
+            &self
+                .ports
+                .iter()
+                .rev()
+                .map(|port| told(port.facts()))
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -379,106 +424,45 @@ impl<P: KernelPort> Desk for InKernel<'_, P> {
     }
 }
 
-impl<P: KernelPort> Job for InKernel<'_, P> {
-    type Trial = ();
+/// A lane that sends in the kernel, or reads what its programs counted.
+struct KernelLane<'l> {
+    job: &'l InKernel<'l>,
+    lane: usize,
+}
 
-    type Pools = ();
-
-    /// Number of the lane.
-    type Queues<'p>
-        = usize
-    where
-        Self: 'p;
-
-    fn pools(&self, _lane: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn queues<'p>(&'p self, lane: usize, _pools: &'p ()) -> Result<usize> {
-        Ok(lane)
-    }
-
-    /// The reader only reads. It sleeps nearly always, and no packet is lost if it is kept from running.
-    fn only_reads(&self, lane: usize) -> bool {
-        self.seat(lane).sender.is_none()
-    }
-
-    fn link(&self) -> Option<&Link> {
-        self.departure(0).0
-    }
-
-    fn link_of(&self, lane: usize) -> Option<&Link> {
-        self.departure(self.seat(lane).way).0
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        self.departure(0).1
-    }
-
-    fn src_of(&self, lane: usize) -> Option<IpAddr> {
-        self.departure(self.seat(lane).way).1
-    }
-
-    fn common_of<'t>(&'t self, (): &'t (), way: usize) -> Option<&'t Common> {
-        self.commons.get(way)
-    }
-
-    fn facts(&self, (): &(), _way: Option<usize>) -> WorkFacts {
-        self.traffic.map_or_else(WorkFacts::default, |plan| WorkFacts {
-            frame_size: plan.frame_size,
-            packet_len: plan.packet_len(),
-            rates: plan.rate.map(Into::into),
-            tolerance: plan.tolerance,
-            tx_lanes: self.exits[0].len() as u64,
-            across: plan.far.is_some(),
-        })
-    }
-
+impl AnyLane for KernelLane<'_> {
     /// Asks on the first lane of a way for all lanes: the programs send its question and hear the answer.
     fn resolve(
-        &self,
-        lane: &mut usize,
-        _found: &[Found; 2],
+        &mut self,
+        _found: &[Found],
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
-        let Seat { way, sender } = self.seat(*lane);
-        let Some(link) = self.departure(way).0.filter(|_| sender == Some(0)) else {
+        let job = self.job;
+        let Seat { way, sender } = job.seat(self.lane);
+        let Some(link) = job.departure(way).0.filter(|_| sender == Some(0)) else {
             return Ok(None);
         };
         let mac = match (link.dest_mac, link.next_hop) {
             (Some(mac), _) => mac,
-            (None, Some(_)) => self.ask(way, link, clock, ended)?,
+            (None, Some(_)) => job.ask(way, link, clock, ended)?,
             (None, None) => return Ok(None),
         };
-        self.ports[way].set_dest_mac(mac.0);
+        job.ports[way].set_dest_mac(mac.0);
         Ok(Some(mac))
     }
 
-    fn lane(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        _queues: &mut usize,
-        recorder: Recorder<'_>,
-        _trial: &(),
-    ) -> LaneOutcome {
-        let Seat { way, sender } = self.seat(index);
-        match sender {
-            Some(number) => {
-                let lanes = self.exits[way].len() as u32;
-                let counted = self.traffic.and_then(|plan| plan.share(number as u32, lanes));
-                sender::run(
-                    self.ports[way],
-                    number,
-                    &lane,
-                    recorder,
-                    &self.exits[way][number],
-                    counted,
-                )
-            }
-            None => reader::run(self, way, &lane, recorder),
-        }
+    fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, _trial: &[TrafficTrial]) -> LaneOutcome {
+        let job = self.job;
+        let Seat { way, sender } = job.seat(self.lane);
+        let Some(number) = sender else {
+            return reader::run(job, way, &lane, recorder);
+        };
+        let (port, exits) = (job.ports[way], &job.exits[way]);
+        let counted = job
+            .traffic
+            .and_then(|plan| plan.share(number as u32, exits.len() as u32));
+        sender::run(port, number, &lane, recorder, &exits[number], counted)
     }
 }
 

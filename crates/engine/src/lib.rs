@@ -1,10 +1,10 @@
 //! Lanes, pacing and the workloads: send, receive, reflect, drop, capture.
 //!
-//! A lane is one thread and the queues it owns; lanes share nothing on the packet path. The engine is generic over
-//! [`mpps_io::Port`] and monomorphised for each path. `run` contains the parts that every run has: threads, the start,
-//! the collector, the end. `lane` is a thread's loop, `send` and `receive` are its two halves. `workload` is the use
-//! that each subcommand makes of them, `kernel` the same with programs in the kernel. `verdict` decides whether a run's
-//! numbers can be trusted.
+//! A lane is one thread and the queues it owns; lanes share nothing on the packet path. A lane's loop is compiled for
+//! each type of [`mpps_io::Port`]; all around it knows ports as [`AnyPort`]. `run` contains the parts that every run
+//! has: threads, the start, the collector, the end. `lane` is a thread's loop, `send` and `receive` are its two halves.
+//! `workload` is the use that each subcommand makes of them, `kernel` the same with programs in the kernel. `verdict`
+//! decides whether a run's numbers can be trusted.
 
 #![forbid(unsafe_code)]
 
@@ -34,9 +34,10 @@ pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, GiveUp, LEFT_TO_HOST_PORTS, LanePlan, Link,
     Opened, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan,
 };
-pub use run::across::run_traffic_across;
+pub use run::any_port::{
+    AllLoops, AnyPort, FrameLoops, GeneratorLoops, LaneStart, ListenerLoops, Loops, Only, PayloadLoops, Start, pair,
+};
 pub use run::control::Control;
-pub use run::session::{Trials, session, session_across};
-pub use run::solo::{run_capture, run_drop, run_reflect, run_traffic};
+pub use run::entries::{Join, run_capture, run_drop, run_forward, run_reflect, run_traffic};
+pub use run::session::{Trials, session};
 pub use send::source;
-pub use workload::forward::{run_forward, run_forward_pair};

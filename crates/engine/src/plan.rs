@@ -7,6 +7,7 @@ use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
 use mpps_stats::{HostFact, SampleSummary};
+use mpps_sys::clock::StartAt;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
@@ -58,6 +59,8 @@ pub struct Common {
     pub lanes: Vec<LanePlan>,
     /// Length of the sending (or receiving) phase; `None`: until interrupted.
     pub duration: Option<Duration>,
+    /// Instant at which the lanes start, all together; `None`: once all is ready.
+    pub start_at: Option<StartAt>,
     /// Test packets to send, over all lanes of a way: sending ends with the last of them. `None`: as many as there is
     /// time for.
     pub count: Option<u64>,
@@ -193,6 +196,7 @@ impl Default for Common {
         Self {
             lanes: Vec::new(),
             duration: None,
+            start_at: None,
             count: None,
             interval: Duration::from_millis(10),
             settle: Duration::ZERO,
@@ -294,8 +298,8 @@ pub struct TrafficPlan {
     /// Layer 2; `None` on payload paths.
     pub link: Option<Link>,
     /// Layer 2 of the port at which packets arrive as they were sent, if that is another port than they leave by
-    /// ([`crate::run_traffic_across`]). With traffic both ways, packets also leave by this port. `None`: packets come
-    /// back turned round, their addresses and ports exchanged.
+    /// ([`crate::run_traffic`] on two ports). With traffic both ways, packets also leave by this port. `None`: packets
+    /// come back turned round, their addresses and ports exchanged.
     pub far: Option<Link>,
     /// Facts of the way back for the report, in place of the plan's. Packets then go both ways at the same time, the
     /// others from the port at which the first arrive. `None`: packets go one way.

@@ -9,13 +9,13 @@ pub(crate) mod reflect;
 pub(crate) mod traffic;
 
 use crate::lane::Lane;
-use crate::lane::neighbor::{Found, Neighbor};
-use crate::plan::{CapturePlan, DropPlan, Link, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
 use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
+use crate::run::any_port::Loops;
 use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
-use crate::run::traces::{self, Traces};
+use crate::run::traces::Traces;
 use crate::send::generate::{Generator, SendShare};
 use crate::send::sent::{LATE_NS, SentLog};
 use crate::send::slip::Slips;
@@ -57,50 +57,41 @@ pub(crate) struct WorkFacts {
     pub(crate) across: bool,
 }
 
-/// A workload.
-pub(crate) trait Work: Sync {
-    /// State of one trial: see [`Job::Trial`](crate::run::job::Job::Trial).
-    type Trial: Send + Sync;
-
-    /// Returns layer 2, on Ethernet paths.
-    fn link(&self) -> Option<&Link> {
-        None
-    }
-    /// Returns the address that neighbours are asked from.
-    fn src(&self) -> Option<IpAddr> {
-        None
-    }
-    /// Returns how long before the start lanes may go, ns: see [`Desk::ahead_ns`](crate::run::job::Desk::ahead_ns).
-    fn ahead_ns(&self) -> u64 {
-        0
-    }
-    /// Returns facts for the summary.
-    fn facts(&self, _trial: &Self::Trial) -> WorkFacts {
-        WorkFacts::default()
-    }
-    /// Returns data on packets of a trial: see [`Job::traces`](crate::run::job::Job::traces).
-    fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
-        None
-    }
-    /// Attends a lane's queue between two trials: see [`Job::attend`](crate::run::job::Job::attend).
-    fn attend<Q: Queue>(&self, _lane: usize, _queue: &mut Q, _found: &Found, _traces: Option<&Traces>) -> u64 {
-        0
-    }
-    /// Runs lane `index` through a trial.
-    fn lane<Q: Queue>(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        queue: &mut Q,
-        recorder: Recorder<'_>,
-        capabilities: &Capabilities,
-        trial: &Self::Trial,
-    ) -> LaneOutcome;
+/// A workload as lanes on ports have it: its plan, or that of every trial of a session.
+pub(crate) enum Work<'r> {
+    Traffic(&'r TrafficPlan),
+    Drop(&'r DropPlan),
+    Reflect(&'r ReflectPlan),
+    Capture(&'r CapturePlan, Quota),
+    Forward(&'r ForwardPlan),
 }
 
-/// `sendrecv` and `send`: settings of every trial of a session.
-pub(crate) struct TrafficWork<'r> {
-    pub(crate) opening: &'r TrafficPlan,
+impl<'r> Work<'r> {
+    /// Returns layer 2 of the first port, if mpps has a part in it, and the address that neighbours are asked from.
+    pub(crate) fn link(&self) -> (Option<&'r Link>, Option<IpAddr>) {
+        match self {
+            Self::Traffic(plan) => (plan.link.as_ref(), Some(plan.src)),
+            Self::Drop(plan) => (plan.link.as_ref(), plan.ip.as_ref().map(|ips| *ips.start())),
+            Self::Reflect(plan) => (plan.link.as_ref(), plan.filter.ip.as_ref().map(|ips| *ips.start())),
+            Self::Capture(..) | Self::Forward(_) => (None, None),
+        }
+    }
+
+    /// Returns how long before the start lanes may go, ns: see [`Job::ahead_ns`](crate::run::job::Job::ahead_ns).
+    pub(crate) fn ahead_ns(&self) -> u64 {
+        match self {
+            Self::Traffic(plan) => (AHEAD_NS + u64::from(plan.flows.count()) * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS),
+            _ => 0,
+        }
+    }
+
+    /// Returns whether lane `lane` receives packets of every trial.
+    pub(crate) fn receives(&self, lane: usize) -> bool {
+        match self {
+            Self::Traffic(plan) => plan.common.lanes[lane].rx,
+            _ => true,
+        }
+    }
 }
 
 /// One trial of `sendrecv` or `send`.
@@ -113,7 +104,7 @@ pub(crate) struct TrafficTrial {
     logs: Vec<SentLog>,
     tx_lanes: usize,
     /// Data on packets of this session's trials so far.
-    traces: Option<Arc<Traces>>,
+    pub(crate) traces: Option<Arc<Traces>>,
 }
 
 /// Makes a log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time.
@@ -154,6 +145,18 @@ impl TrafficTrial {
         }
     }
 
+    /// Returns facts for the summary.
+    pub(crate) fn facts(&self) -> WorkFacts {
+        WorkFacts {
+            frame_size: self.plan.frame_size,
+            packet_len: self.plan.packet_len(),
+            rates: self.plan.rates(),
+            tolerance: self.plan.tolerance,
+            tx_lanes: self.tx_lanes as u64,
+            across: self.plan.far.is_some(),
+        }
+    }
+
     fn generator(&self, index: usize, capabilities: &Capabilities, start_ns: u64) -> Option<Generator<'_>> {
         let lanes = &self.plan.common.lanes;
         lanes[index].tx.then(|| {
@@ -185,63 +188,11 @@ impl TrafficTrial {
     }
 }
 
-impl Work for TrafficWork<'_> {
-    type Trial = TrafficTrial;
-
-    fn link(&self) -> Option<&Link> {
-        self.opening.link.as_ref()
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        Some(self.opening.src)
-    }
-
-    fn ahead_ns(&self) -> u64 {
-        (AHEAD_NS + u64::from(self.opening.flows.count()) * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS)
-    }
-
-    fn facts(&self, trial: &TrafficTrial) -> WorkFacts {
-        WorkFacts {
-            frame_size: trial.plan.frame_size,
-            packet_len: trial.plan.packet_len(),
-            rates: trial.plan.rates(),
-            tolerance: trial.plan.tolerance,
-            tx_lanes: trial.tx_lanes as u64,
-            across: trial.plan.far.is_some(),
-        }
-    }
-
-    fn traces(&self, trial: &TrafficTrial) -> Option<Arc<Traces>> {
-        trial.traces.clone()
-    }
-
-    fn attend<Q: Queue>(&self, lane: usize, queue: &mut Q, found: &Found, traces: Option<&Traces>) -> u64 {
-        if !self.opening.common.lanes[lane].rx {
-            return 0;
-        }
-        let neighbor = self
-            .link()
-            .map(|link| Neighbor::new(link, Some(self.opening.src), found));
-        traces::attend(queue, neighbor.as_ref(), traces)
-    }
-
-    fn lane<Q: Queue>(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        queue: &mut Q,
-        recorder: Recorder<'_>,
-        capabilities: &Capabilities,
-        trial: &TrafficTrial,
-    ) -> LaneOutcome {
-        send_and_take(index, lane, queue, recorder, capabilities, [trial, trial])
-    }
-}
-
 /// Runs lane `index` through a trial: its sent packets belong to the first trial, its received ones to the second. Both
 /// are the same unless packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for the
 /// start once it is ready. A million flows take milliseconds, and no packet may be late because of them.
-pub(crate) fn send_and_take<Q: Queue>(
+#[inline(never)]
+pub(crate) fn send_and_take<Q: Queue, L: Loops>(
     index: usize,
     lane: Lane<'_>,
     queue: &mut Q,
@@ -260,7 +211,7 @@ pub(crate) fn send_and_take<Q: Queue>(
     };
     let seed = plan.common.seed;
     match (&plan.link, capabilities.layer) {
-        (Some(link), Layer::Ethernet) => {
+        (Some(link), Layer::Ethernet) if const { L::FRAMES } => {
             let spec = TemplateSpec {
                 src_mac: link.mac,
                 dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),
@@ -299,7 +250,7 @@ pub(crate) fn send_and_take<Q: Queue>(
             wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
-        _ => {
+        _ if const { L::PAYLOADS } => {
             let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
             let codec = PayloadCodec {
                 template,
@@ -309,86 +260,6 @@ pub(crate) fn send_and_take<Q: Queue>(
             wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
-    }
-}
-
-pub(crate) struct DropWork<'r> {
-    pub(crate) plan: &'r DropPlan,
-}
-
-impl Work for DropWork<'_> {
-    type Trial = ();
-
-    fn link(&self) -> Option<&Link> {
-        self.plan.link.as_ref()
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        self.plan.ip.as_ref().map(|ips| *ips.start())
-    }
-
-    fn lane<Q: Queue>(
-        &self,
-        _index: usize,
-        lane: Lane<'_>,
-        queue: &mut Q,
-        recorder: Recorder<'_>,
-        capabilities: &Capabilities,
-        _trial: &(),
-    ) -> LaneOutcome {
-        drop::run(lane, queue, self.plan, capabilities.layer, recorder)
-    }
-}
-
-pub(crate) struct ReflectWork<'r> {
-    pub(crate) plan: &'r ReflectPlan,
-}
-
-impl Work for ReflectWork<'_> {
-    type Trial = ();
-
-    fn link(&self) -> Option<&Link> {
-        self.plan.link.as_ref()
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        self.plan.filter.ip.as_ref().map(|ips| *ips.start())
-    }
-
-    fn lane<Q: Queue>(
-        &self,
-        _index: usize,
-        lane: Lane<'_>,
-        queue: &mut Q,
-        recorder: Recorder<'_>,
-        capabilities: &Capabilities,
-        _trial: &(),
-    ) -> LaneOutcome {
-        let (filter, on_full) = (&self.plan.filter, self.plan.on_full);
-        reflect::run(lane, queue, filter, capabilities.layer, on_full, recorder)
-    }
-}
-
-pub(crate) struct CaptureWork<'r> {
-    pub(crate) plan: &'r CapturePlan,
-    pub(crate) quota: Quota,
-}
-
-impl Work for CaptureWork<'_> {
-    type Trial = ();
-
-    fn lane<Q: Queue>(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        queue: &mut Q,
-        recorder: Recorder<'_>,
-        _capabilities: &Capabilities,
-        _trial: &(),
-    ) -> LaneOutcome {
-        let ring = self.plan.rings[index].lock().ok().and_then(|mut ring| ring.take());
-        // Each lane runs once, and the plan has a ring for each.
-        let ring = ring.expect("a ring per lane");
-        capture::run(lane, queue, self.plan, &self.quota, ring, recorder)
+        _ => unreachable!("the plan was made for a port of another layer"),
     }
 }

@@ -3,7 +3,7 @@
 
 mod plans;
 
-use mpps_engine::{Common, FlowSet, LanePlan, Link, Rate, TrafficPlan, run_traffic_across};
+use mpps_engine::{Common, FlowSet, LanePlan, Link, Rate, TrafficPlan, run_traffic};
 use mpps_io::{Burst, Capabilities, Fact, Frame, Layer, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{Event, HostFact, Row, Sink, Summary};
 use mpps_wire::MacAddr;
@@ -188,7 +188,7 @@ fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
 fn run(lanes: usize, flows: FlowSet, [a, b]: &[End; 2]) -> (Summary, [Vec<Row>; 3]) {
     let rows = Rows::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
-    let summary = run_traffic_across(a, b, &plan(lanes, flows), &mut sinks, &|| 0).unwrap();
+    let summary = run_traffic(&[a, b], &plan(lanes, flows), &mut sinks, &|| 0).unwrap();
     let rows = rows.0.lock().unwrap().clone();
     (summary, rows)
 }

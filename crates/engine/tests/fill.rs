@@ -241,7 +241,14 @@ fn each_ring_of_a_pair_of_ports_is_told_with_its_port() {
     };
     let rows = Rows::default();
     let ports = [port(says(100)), port(says(900))];
-    let summary = run_forward(&ports, &plan, &mut [Box::new(rows.clone())], &|| 0).expect("a run");
+    let summary = run_forward(
+        &[&ports[0], &ports[1]],
+        &|_, _| None,
+        &plan,
+        &mut [Box::new(rows.clone())],
+        &|| 0,
+    )
+    .expect("a run");
     let rings = &summary.lanes[0].rx_rings;
     let told: Vec<_> = rings.iter().map(|ring| (ring.port.as_deref(), ring.highest)).collect();
     assert_eq!(told, [(Some("a"), 100), (Some("b"), 900)]);

@@ -1,9 +1,12 @@
 //! Forwarding over the paths without a kernel: what goes in comes out or is counted, whichever way it goes.
 
+mod forwards;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, Work, run_forward, run_forward_pair};
+use forwards::{run_forward, run_forward_pair};
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, Work};
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Port, Queue, QueueCounters, Result, Wait};
@@ -87,19 +90,16 @@ fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
         &[null(1, 1000, &[60]), null(1, 300, &[1514])],
         &plan(2, 1, false),
         &mut sinks(),
-        &|| 0,
     );
     let copied = run_forward_pair(
-        &null(1, 1000, &[60]),
-        &null(1, 300, &[1514]),
+        (&null(1, 1000, &[60]), &null(1, 300, &[1514])),
         &plan(2, 1, false),
         &mut sinks(),
-        &|| 0,
     );
     let mut busy = plan(2, 1, false);
     (busy.work.ns, busy.work.reads, busy.work.writes, busy.work.memory) = (2_000, 3, 3, 4096);
     let ends = [null(1, 1000, &[60]), null(1, 300, &[1514])];
-    let worked = run_forward(&ends, &busy, &mut sinks(), &|| 0);
+    let worked = run_forward(&ends, &busy, &mut sinks());
     for summary in [moved, copied, worked].map(|done| done.expect("a run")) {
         assert_eq!(port(&summary, 0), (1000, 300, vec![]));
         assert_eq!(port(&summary, 1), (300, 1000, vec![]));
@@ -129,11 +129,9 @@ fn every_frame_goes_from_each_port_to_the_other_moved_or_copied() {
 #[test]
 fn what_goes_into_a_loop_comes_back_through_two_copies() {
     let summary = run_forward_pair(
-        &null(1, 500, &[60, 61, 1514]),
-        &echo(),
+        (&null(1, 500, &[60, 61, 1514]), &echo()),
         &plan(2, 1, false),
         &mut sinks(),
-        &|| 0,
     )
     .expect("a run");
     assert_eq!(port(&summary, 0), (500, 500, vec![]));
@@ -144,7 +142,7 @@ fn what_goes_into_a_loop_comes_back_through_two_copies() {
 #[test]
 fn each_of_split_directions_has_lanes_of_its_own() {
     let ends = [null(4, 100, &[60]), null(4, 7, &[60])];
-    let summary = run_forward(&ends, &plan(2, 4, true), &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&ends, &plan(2, 4, true), &mut sinks()).expect("a run");
     // Lanes 0 and 2 receive on the first port, 1 and 3 on the second.
     assert_eq!(port(&summary, 0), (200, 14, vec![]));
     assert_eq!(port(&summary, 1), (14, 200, vec![]));
@@ -167,8 +165,8 @@ fn frames_that_can_not_go_are_counted_where_they_ended() {
         let ends = [end(NullConfig::default(), 400), end(small.clone(), 0)];
         let plan = plan(2, 1, false);
         let summary = match copied {
-            false => run_forward(&ends, &plan, &mut sinks(), &|| 0),
-            true => run_forward_pair(&ends[0], &ends[1], &plan, &mut sinks(), &|| 0),
+            false => run_forward(&ends, &plan, &mut sinks()),
+            true => run_forward_pair((&ends[0], &ends[1]), &plan, &mut sinks()),
         }
         .expect("a run");
         assert_eq!(port(&summary, 0), (400, 0, vec![("short", 100)]));
@@ -177,7 +175,7 @@ fn frames_that_can_not_go_are_counted_where_they_ended() {
     }
     let mut none = plan(1, 1, false);
     none.ports[0].take = TakeFilter::Udp { ip: None, ports: None };
-    let summary = run_forward(&[null(1, 50, &[60])], &none, &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&[null(1, 50, &[60])], &none, &mut sinks()).expect("a run");
     assert_eq!(port(&summary, 0), (0, 0, vec![("not_taken", 50)]));
     assert_eq!(summary.rx, 0);
 }
@@ -188,7 +186,7 @@ fn ports_form_pairs_in_their_order_and_an_odd_one_sends_back() {
     for ports in 1..=5 {
         let ends: Vec<_> = counts[..ports].iter().map(|&n| null(1, n, &[60])).collect();
         let lanes = ports.div_ceil(2);
-        let summary = run_forward(&ends, &plan(ports, lanes, false), &mut sinks(), &|| 0).expect("a run");
+        let summary = run_forward(&ends, &plan(ports, lanes, false), &mut sinks()).expect("a run");
         assert_eq!(summary.ports.len(), ports);
         for place in 0..ports {
             let other = if place ^ 1 < ports { place ^ 1 } else { place };
@@ -211,7 +209,7 @@ fn each_pair_has_lanes_of_its_own_and_what_it_drops_is_told_at_its_ports() {
         .into_iter()
         .map(|(queues, frames)| null(queues, frames, if frames == 100 { &[13, 60] } else { &[60] }))
         .collect();
-    let summary = run_forward(&ends, &plan(5, 10, true), &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&ends, &plan(5, 10, true), &mut sinks()).expect("a run");
     let lanes: Vec<_> = summary.lanes.iter().map(|l| (l.queue, l.rx_packets)).collect();
     let pair = |there, back| [(0, there), (1, back), (2, there), (3, back)];
     let want = [&pair(1, 10)[..], &pair(100, 1000), &[(0, 7), (1, 7)]].concat();
@@ -261,7 +259,7 @@ fn with_a_drain_time_all_is_sent_by_the_end_and_booked_to_the_row_it_came_in() {
         // More than can come, so that frames are held at the end.
         let ends = [single(500), single(u64::MAX), single(u64::MAX)];
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(Even)];
-        let summary = run_forward(&ends, &plan, &mut sinks, &|| 0).expect("a run");
+        let summary = run_forward(&ends, &plan, &mut sinks).expect("a run");
         assert!(summary.rx > 0);
         assert_eq!((summary.tx, summary.lost), (summary.rx, 0), "{drain:?}");
         let [(a, to_a, _), (b, to_b, _), (c, to_c, _)] = [0, 1, 2].map(|place| port(&summary, place));
@@ -351,7 +349,7 @@ fn a_port_that_does_not_send_costs_the_frames_for_it_by_reason() {
             asked: AtomicU64::new(0),
         };
         let summary =
-            run_forward_pair(&null(1, 64, &[60]), &refusing, &plan(2, 1, false), &mut sinks(), &|| 0).expect("a run");
+            run_forward_pair((&null(1, 64, &[60]), &refusing), &plan(2, 1, false), &mut sinks()).expect("a run");
         assert!(refusing.asked.load(Ordering::Relaxed) > 0);
         let (back, sent, reasons) = port(&summary, 1);
         assert_eq!(sent, 0, "{kind:?}");
@@ -374,7 +372,7 @@ fn pairs_of_ports_that_share_no_packet_memory_copy_and_count_each_for_itself() {
         asked: AtomicU64::new(0),
     };
     let ends = [end(32), end(20), end(5)];
-    let summary = run_forward(&ends, &plan(3, 2, false), &mut sinks(), &|| 0).expect("a run");
+    let summary = run_forward(&ends, &plan(3, 2, false), &mut sinks()).expect("a run");
     let came = [0, 1, 2].map(|place| port(&summary, place).0);
     assert!(came[0] > 0 && came[2] > 0, "{came:?}");
     for (place, from) in [(0, 1), (1, 0), (2, 2)] {

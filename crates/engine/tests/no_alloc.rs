@@ -7,6 +7,7 @@
 //! things that a lane makes once, but must not grow with the packets or with the time.
 
 mod counting;
+mod forwards;
 mod plans;
 
 use std::cell::Cell;
@@ -16,10 +17,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use counting::{ALLOCATIONS, ON_PACKET_PATH};
+use forwards::{run_forward, run_forward_pair};
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, SampleOptions,
-    TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_forward, run_forward_pair, run_reflect, run_traffic,
+    TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
@@ -237,11 +239,11 @@ fn assert_no_growth(what: &str, run: impl Fn(u64) -> Summary) {
 fn lanes_that_send_allocate_nothing_for_a_packet() {
     let port = || Watched(NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource));
     assert_no_growth("send, unpaced", |ms| {
-        run_traffic(&port(), &traffic(2, ms, false, None), &mut sinks(), &|| 0).expect("a run")
+        run_traffic(&[&port()], &traffic(2, ms, false, None), &mut sinks(), &|| 0).expect("a run")
     });
     assert_no_growth("send, paced", |ms| {
         run_traffic(
-            &port(),
+            &[&port()],
             &traffic(2, ms, false, Rate::new(50_000, 1)),
             &mut sinks(),
             &|| 0,
@@ -253,11 +255,11 @@ fn lanes_that_send_allocate_nothing_for_a_packet() {
 #[test]
 fn lanes_that_send_and_receive_through_every_fault_allocate_nothing_for_a_packet() {
     assert_no_growth("sendrecv, unpaced", |ms| {
-        run_traffic(&faulty_loop(1), &traffic(1, ms, true, None), &mut sinks(), &|| 0).expect("a run")
+        run_traffic(&[&faulty_loop(1)], &traffic(1, ms, true, None), &mut sinks(), &|| 0).expect("a run")
     });
     assert_no_growth("sendrecv, paced", |ms| {
         let plan = traffic(2, ms, true, Rate::new(50_000, 1));
-        run_traffic(&faulty_loop(2), &plan, &mut sinks(), &|| 0).expect("a run")
+        run_traffic(&[&faulty_loop(2)], &plan, &mut sinks(), &|| 0).expect("a run")
     });
 }
 
@@ -354,33 +356,33 @@ fn lanes_that_forward_allocate_nothing_for_a_frame_moved_copied_or_left() {
     let null = || Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], sources));
     assert_no_growth("forward, one port", |ms| {
         let plan = forwarding(1, ms, TakeFilter::All);
-        run_forward(&[null()], &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null()], &plan, &mut sinks()).expect("a run")
     });
     assert_no_growth("forward, moved", |ms| {
         let plan = forwarding(2, ms, TakeFilter::Foreign(Box::new([[192, 0, 2, 1].into()])));
-        run_forward(&[null(), null()], &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null(), null()], &plan, &mut sinks()).expect("a run")
     });
     assert_no_growth("forward, held", |ms| {
         let mut plan = forwarding(3, ms, TakeFilter::All);
         plan.common.lanes = common(2, ms).lanes;
         plan.drain = Duration::from_millis(1);
-        run_forward(&[null(), null(), null()], &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null(), null(), null()], &plan, &mut sinks()).expect("a run")
     });
     assert_no_growth("forward, with work on each frame", |ms| {
         let mut plan = forwarding(1, ms, TakeFilter::All);
         (plan.work.reads, plan.work.writes, plan.work.memory) = (1, 1, 1 << 16);
-        run_forward(&[null()], &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null()], &plan, &mut sinks()).expect("a run")
     });
     assert_no_growth("forward, copied", |ms| {
         let plan = forwarding(2, ms, TakeFilter::All);
-        run_forward_pair(&null(), &faulty_loop(1), &plan, &mut sinks(), &|| 0).expect("a run")
+        run_forward_pair((&null(), &faulty_loop(1)), &plan, &mut sinks()).expect("a run")
     });
     assert_no_growth("forward, left", |ms| {
         let none = TakeFilter::Udp {
             ip: None,
             ports: Some(1..=1),
         };
-        run_forward(&[null()], &forwarding(1, ms, none), &mut sinks(), &|| 0).expect("a run")
+        run_forward(&[null()], &forwarding(1, ms, none), &mut sinks()).expect("a run")
     });
 }
 
@@ -413,7 +415,7 @@ fn the_collector_allocates_nothing_in_a_look_at_rows_that_nobody_wants() {
         let port = NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], NoSource);
         let mut plan = traffic(1, milliseconds, false, Rate::new(50_000, 1));
         plan.common.trace = None;
-        let ran = run_traffic(&port, &plan, &mut [Box::new(Idle) as Box<dyn Sink>], &interruptions);
+        let ran = run_traffic(&[&port], &plan, &mut [Box::new(Idle) as Box<dyn Sink>], &interruptions);
         ON_PACKET_PATH.with(|flag| flag.set(false));
         assert!(ran.expect("a run").tx > 100);
         (allocated.get(), looks.get())

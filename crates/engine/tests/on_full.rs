@@ -1,12 +1,13 @@
 //! A port with a full ring: with [`OnFull::Drop`] each packet was sent or is counted as dropped, by reason, by lane, in
 //! the totals and in what is told of the lanes, and no lane has waited.
 
+mod forwards;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mpps_engine::{
-    Common, ForwardPlan, ForwardPort, LanePlan, OnFull, ReflectPlan, Work, run_forward, run_forward_pair, run_reflect,
-};
+use forwards::{run_forward, run_forward_pair};
+use mpps_engine::{Common, ForwardPlan, ForwardPort, LanePlan, OnFull, ReflectPlan, Work, run_reflect};
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source, Sources};
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{Event, LiveLane, Sink, Summary};
@@ -192,14 +193,14 @@ fn a_forwarder_drops_what_a_port_does_not_take_at_once() {
     };
     // Bursts of 32, of which 20 go.
     let alone = dropped(|sinks| {
-        let summary = run_forward(&[narrow(3200, 20)], &plan(1), sinks, &|| 0).expect("a run");
+        let summary = run_forward(&[narrow(3200, 20)], &plan(1), sinks).expect("a run");
         assert_eq!((summary.rx, waited(&summary)), (3200, 0));
         summary
     });
     assert_eq!(alone, 1200);
     let both = dropped(|sinks| {
         let ends = (&narrow(3200, 32), &narrow(640, 0));
-        let summary = run_forward_pair(ends.0, ends.1, &plan(2), sinks, &|| 0).expect("a run");
+        let summary = run_forward_pair(ends, &plan(2), sinks).expect("a run");
         assert_eq!((summary.rx, waited(&summary)), (3840, 0));
         summary
     });

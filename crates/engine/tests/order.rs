@@ -133,7 +133,7 @@ fn watch(port: &Watched, flows: FlowSet, rate: Option<Rate>) -> TrafficPlan {
         })
     };
     let enough = || u32::from(port.full.load(Ordering::Relaxed) == LANES as usize);
-    run_traffic(port, &plan, &mut [], &enough).unwrap();
+    run_traffic(&[port], &plan, &mut [], &enough).unwrap();
     plan
 }
 

@@ -38,7 +38,7 @@ fn over_loop(plan: &TrafficPlan, config: LoopConfig) -> Summary {
         monotonic_ns,
         move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok(),
     );
-    run_traffic(&port, plan, &mut [], &|| 0).expect("a run")
+    run_traffic(&[&port], plan, &mut [], &|| 0).expect("a run")
 }
 
 fn all() -> TraceOptions {
@@ -127,7 +127,7 @@ fn a_ring_that_is_too_small_for_flat_out_says_what_it_lost() {
     // On a busy host the lane may have run for no longer than its ring lasts.
     let places = options.ring_bytes / size_of::<Round>();
     let runs = std::iter::repeat_with(|| {
-        run_traffic(&port, &plan(1, false, None, options.clone()), &mut [], &|| 0).expect("a run")
+        run_traffic(&[&port], &plan(1, false, None, options.clone()), &mut [], &|| 0).expect("a run")
     });
     let summary = runs
         .take(200)

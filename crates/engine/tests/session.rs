@@ -62,7 +62,7 @@ fn trials_differ_in_rate_size_length_and_flows() {
     let opening = traffic(2, 64, 18);
     // Packets that a stalled host left on their way: they come first.
     let mut owed = 0;
-    let told = session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
+    let told = session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |session| {
         [(20_000, 18, 64, 40), (5_000, 1_000, 7, 80), (50_000, 256, 2, 20)].map(|(pps, payload_len, flows, ms)| {
             let plan = TrafficPlan {
                 rate: Rate::new(pps, 1),
@@ -89,7 +89,7 @@ fn trials_differ_in_rate_size_length_and_flows() {
 fn trials_that_only_send_stand_beside_others() {
     let opening = traffic(1, 8, 18);
     let port = loop_port(LoopConfig::default(), 1);
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         for receive in [true, false, true, false] {
             let plan = TrafficPlan {
                 receive,
@@ -110,7 +110,7 @@ fn sending_trials_on_a_port_that_receives_nothing() {
         ..traffic(2, 8, 18)
     };
     let port = NullPort::new(NullConfig::default(), 2, [2, 0, 0, 0, 0, 1], NoSource);
-    let sent = session(&port, &opening, &|| 0, |session| {
+    let sent = session(&[&port], &opening, &|| 0, |session| {
         [1_000, 10_000, 100_000].map(|pps| {
             let plan = TrafficPlan {
                 rate: Rate::new(pps, 1),
@@ -135,7 +135,7 @@ fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
     if layer == Layer::Payload {
         opening.link = None;
     }
-    session(&loop_port(config, 1), &opening, &|| 0, |session| {
+    session(&[&loop_port(config, 1)], &opening, &|| 0, |session| {
         let first = trial(session, timed(opening.clone(), 20 * MS, 5 * MS));
         assert!(first.lost > 0, "{first:?}");
         assert_eq!(reason(&first, "late_of_an_earlier_trial"), 0);
@@ -180,7 +180,7 @@ fn a_late_packet_of_an_earlier_trial_is_known_as_that() {
 fn a_trial_that_is_interrupted_has_its_result_and_the_session_no_further_one() {
     let opening = traffic(1, 8, 18);
     let port = loop_port(LoopConfig::default(), 1);
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         let mut plan = opening.clone();
         plan.common.duration = None;
         let asked = AtomicU32::new(0);
@@ -216,7 +216,7 @@ fn a_trial_that_the_port_was_not_opened_for_is_refused_and_the_session_goes_on()
         ),
         (|p| p.payload_len = 1473, "want 16 to 1472"),
     ];
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         for (change, want) in cases {
             let mut plan = opening.clone();
             change(&mut plan);
@@ -241,7 +241,7 @@ fn privileges_are_given_up_once_and_before_the_first_trial() {
         Ok(())
     };
     let told = || TOLD.lock().unwrap().len();
-    session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
+    session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |session| {
         assert_eq!((told(), TOLD.lock().unwrap().last().copied()), (3, Some(Opened::Main)));
         for _ in 0..3 {
             trial(session, opening.clone());
@@ -254,7 +254,7 @@ fn privileges_are_given_up_once_and_before_the_first_trial() {
         Opened::Lane(1) => Err(io::Error::from_raw_os_error(1)),
         _ => Ok(()),
     };
-    let refused = session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |_| {
+    let refused = session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |_| {
         panic!("not ready")
     });
     assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
@@ -262,16 +262,16 @@ fn privileges_are_given_up_once_and_before_the_first_trial() {
 
 #[test]
 fn the_peer_is_asked_for_its_address_once() {
-    let asked = AtomicU32::new(0);
-    let filter = ReflectFilter::default();
-    let turn = |frame: &mut [u8]| match parse_slow_path(frame) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let (filter, questions) = (ReflectFilter::default(), Arc::clone(&asked));
+    let turn = move |frame: &mut [u8]| match parse_slow_path(frame) {
         Some(SlowPath::ArpRequest {
             sender_mac,
             sender_ip,
             target_ip,
             vlan,
         }) => {
-            asked.fetch_add(1, Ordering::Relaxed);
+            questions.fetch_add(1, Ordering::Relaxed);
             let peer = MacAddr([2, 0, 0, 0, 0, 2]);
             build_arp_reply(frame, peer, target_ip, sender_mac, sender_ip, vlan) > 0
         }
@@ -281,7 +281,7 @@ fn the_peer_is_asked_for_its_address_once() {
     let link = opening.link.as_mut().expect("an Ethernet path");
     (link.dest_mac, link.next_hop) = (None, Some(opening.dst));
     let port = LoopPort::new(LoopConfig::default(), 1, monotonic_ns, turn);
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         let before = asked.load(Ordering::Relaxed);
         assert!(before > 0);
         for _ in 0..3 {
@@ -394,7 +394,7 @@ fn moody() -> Moody<impl Port> {
 fn no_trial_begins_while_a_lane_still_empties_its_queue_and_none_does_so_once_it_has_begun() {
     let (port, opening) = (moody(), traffic(2, 8, 18));
     let whim = || *port.whim.lock().unwrap();
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         // Before the first, and before another.
         for _ in 0..2 {
             port.begun.store(false, Ordering::SeqCst);
@@ -435,7 +435,7 @@ fn no_trial_begins_while_a_lane_still_empties_its_queue_and_none_does_so_once_it
 fn a_lane_that_panics_is_told_and_there_are_no_further_trials() {
     let (port, opening) = (moody(), traffic(2, 8, 18));
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let ended = session(&port, &opening, &|| 0, |session| {
+    let ended = session(&[&port], &opening, &|| 0, |session| {
         trial(session, opening.clone());
         *port.whim.lock().unwrap() = Whim::Panic;
         for _ in 0..2 {
@@ -485,7 +485,7 @@ fn lanes_of_a_million_flows_are_ready_ahead_of_the_start_and_send_nothing_before
             told.store(begins.started.monotonic_ns, Ordering::Relaxed);
         }
     };
-    let summary = session(&port, &unpaced, &|| 0, |session| {
+    let summary = session(&[&port], &unpaced, &|| 0, |session| {
         called.store(monotonic_ns(), Ordering::Relaxed);
         session.trial(timed(unpaced.clone(), 10 * MS, 10 * MS), &mut [Box::new(sink)], &|| 0)
     });
@@ -503,7 +503,7 @@ fn lanes_of_a_million_flows_are_ready_ahead_of_the_start_and_send_nothing_before
 #[test]
 fn a_device_that_vanishes_ends_its_trial_with_a_result() {
     let (port, opening) = (moody(), traffic(2, 8, 18));
-    session(&port, &opening, &|| 0, |session| {
+    session(&[&port], &opening, &|| 0, |session| {
         *port.whim.lock().unwrap() = Whim::Vanish;
         let summary = trial(session, opening.clone());
         let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
@@ -519,7 +519,7 @@ fn a_device_that_vanishes_ends_its_trial_with_a_result() {
 #[test]
 fn a_port_without_queues_enough_is_told_before_any_trial() {
     let opening = traffic(2, 8, 18);
-    let refused = session(&loop_port(LoopConfig::default(), 1), &opening, &|| 0, |_| {
+    let refused = session(&[&loop_port(LoopConfig::default(), 1)], &opening, &|| 0, |_| {
         panic!("no session")
     });
     assert!(matches!(refused, Err(RunError::Path(_))), "{refused:?}");
@@ -527,5 +527,5 @@ fn a_port_without_queues_enough_is_told_before_any_trial() {
     let mut none = opening;
     none.common.lanes = vec![LanePlan::BOTH];
     let port = loop_port(LoopConfig::default(), 1);
-    assert_eq!(session(&port, &none, &|| 0, |_| 5).expect("a session"), 5);
+    assert_eq!(session(&[&port], &none, &|| 0, |_| 5).expect("a session"), 5);
 }

@@ -48,7 +48,7 @@ fn a_thousand_trials_leave_nothing_behind() {
     let before = held();
     // What a trial loses, because it does not wait for it, is told as late in the next: each packet once.
     let (mut sent, mut counted, mut late, mut ends) = (0, 0, 0, Vec::new());
-    session(&loop_port(LoopConfig::default(), 2), &opening, &|| 0, |session| {
+    session(&[&loop_port(LoopConfig::default(), 2)], &opening, &|| 0, |session| {
         let mut warm = held();
         for number in 0..TRIALS {
             if number == WARM {

@@ -1,10 +1,15 @@
 //! Receiving: buffers are provided in a ring, receive requests stay armed, completions say which buffer was filled.
 
+mod layout;
+
+pub(crate) use layout::Layout;
+
 use crate::counters::RingCounters;
 use crate::ledger::Ledger;
 use crate::ring::{GROUP, Ring};
 use crate::user_data::{RECEIVE, user_data};
 use io_uring::{cqueue, opcode, squeue, types};
+use layout::MessageOut;
 use mpps_io::{Burst, Error};
 use mpps_sockets::address::RawAddr;
 use mpps_sockets::failure::{Unreceived, unreceived};
@@ -14,54 +19,8 @@ use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
 use std::collections::VecDeque;
 use std::io;
 
-/// Header that the kernel writes in front of a packet of multishot `recvmsg`: `struct io_uring_recvmsg_out`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MessageOut {
-    namelen: u32,
-    controllen: u32,
-    payloadlen: u32,
-    flags: u32,
-}
-
-const _: () = assert!(size_of::<MessageOut>() == 16 && std::mem::offset_of!(MessageOut, payloadlen) == 8);
-
-/// Room for a sender's address in front of a packet: a multiple of 8, so that control messages are aligned.
-const NAME: usize = 32;
 /// Flag with which a completion reports the whole length of a packet that did not fit its buffer.
 const TRUNCATE: i32 = libc::MSG_TRUNC;
-
-/// How packets lie in the buffers that the kernel fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// From the start: connected sockets, nothing comes beside the packet.
-    Plain,
-    /// Behind a header, the sender's address (`name` bytes) and control messages (`control` bytes).
-    Message { name: usize, control: usize },
-    /// From the start; address and control messages lie in memory of their own.
-    Apart,
-}
-
-impl Layout {
-    pub(crate) fn new(kind: Kind, multishot: bool) -> Self {
-        match (kind.listening || kind.needs_control(), multishot) {
-            (false, _) => Self::Plain,
-            (true, true) => Self::Message {
-                name: if kind.listening { NAME } else { 0 },
-                control: if kind.needs_control() { size_of::<Control>() } else { 0 },
-            },
-            (true, false) => Self::Apart,
-        }
-    }
-
-    /// Bytes in front of a packet.
-    pub(crate) fn headroom(self) -> usize {
-        match self {
-            Self::Message { name, control } => size_of::<MessageOut>() + name + control,
-            Self::Plain | Self::Apart => 0,
-        }
-    }
-}
 
 /// A buffer that came, or a datagram of no bytes that came without one.
 #[derive(Clone, Copy)]

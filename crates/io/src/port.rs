@@ -54,13 +54,17 @@ pub struct QueueCounters {
 }
 
 /// A device opened through a path, with its queues and capabilities. Shared by all lanes and the collector.
+///
+/// The collector knows ports as `dyn Port`. Lanes know their types: memory and queues are of types of the path's own.
 pub trait Port: Sync {
     /// Packet memory of one lane. Need not be `Sync` or `Send`: a lane makes it on its own thread.
-    type Pool;
+    type Pool
+    where
+        Self: Sized;
     /// One lane's queue over its pool.
     type Queue<'p>: Queue
     where
-        Self: 'p;
+        Self: Sized + 'p;
 
     /// Returns the capabilities of the path on this device.
     fn capabilities(&self) -> &Capabilities;
@@ -69,17 +73,24 @@ pub trait Port: Sync {
     ///
     /// # Errors
     /// When memory or rings are not available.
-    fn pool(&self, queue: usize) -> Result<Self::Pool>;
+    fn pool(&self, queue: usize) -> Result<Self::Pool>
+    where
+        Self: Sized;
 
     /// Takes queue `queue` into use. The lane calls this once, after [`Port::pool`].
     ///
     /// # Errors
     /// When the queue does not exist or is taken.
-    fn queue<'p>(&'p self, queue: usize, pool: &'p Self::Pool) -> Result<Self::Queue<'p>>;
+    fn queue<'p>(&'p self, queue: usize, pool: &'p Self::Pool) -> Result<Self::Queue<'p>>
+    where
+        Self: Sized;
 
     /// Whether queues of this port and of `other` can be over one pool: the pool of either, given to [`Port::queue`] of
     /// both. A frame received on one may then be transmitted on the other without a copy.
-    fn shares_pools_with(&self, _other: &Self) -> bool {
+    fn shares_pools_with(&self, _other: &Self) -> bool
+    where
+        Self: Sized,
+    {
         false
     }
 

@@ -3,9 +3,10 @@
 //! The device keeps a filter until somebody removes it, no matter who set it. An [`NtupleFilter`] removes its own
 //! filter when it is dropped.
 
+use crate::ethtool::{Ethtool, EthtoolValue, ethtool, set_ethtool};
 use crate::netlink::{Request, attributes};
 use crate::ntuple_spec::{FlowSpec, Ntuple};
-use crate::{Ethtool, EthtoolValue, IFINFOMSG, ethtool, set_ethtool, text};
+use crate::{IFINFOMSG, text};
 use mpps_sys::privilege::{CapabilitySet, with_reserve};
 use std::io;
 use std::mem::{offset_of, size_of};

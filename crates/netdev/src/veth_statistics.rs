@@ -1,6 +1,7 @@
 //! Counters of a veth's driver, read by ioctl `SIOCETHTOOL` like `ethtool -S`.
 
-use crate::{ETHTOOL_GSTATS, ETHTOOL_GSTRINGS, NetDev, text, with_driver};
+use crate::ethtool::{ETHTOOL_GSTATS, ETHTOOL_GSTRINGS, with_driver};
+use crate::{NetDev, text};
 use std::io;
 
 /// `ETH_SS_STATS` of `<linux/ethtool.h>`.

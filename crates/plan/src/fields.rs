@@ -1,5 +1,7 @@
 //! Table of the fields of a plan. A row has the place in JSON, the option, the help text, and how the field is read and
 //! written. Command line, help, manual pages, JSON plans, their schema and `docs/use/plans.md` come from this table.
+//!
+//! The file has more than 500 lines because the table is one list, in the order in which help and pages show it.
 
 use super::model::{Plan, Workload, Written};
 use super::values::{self, capture, forward, rate, rate::RateText};
@@ -610,6 +612,16 @@ pub static FIELDS: &[Field] = &[
         "How long to run: a number with us, ms, s, m or h; 0: until interrupted [default: 10s; drop, reflect, forward \
          and capture: until interrupted]",
         may!(times.duration, values::duration),
+    )
+    .hyphen(),
+    Field::new(
+        ("times", "start_at"),
+        ("start-at", "TIME"),
+        Kind::Text,
+        ALL,
+        "When to start: +5s from now, a time of day (2026-11-29T18:00:00.25Z), or @NS since 1970; a method's first \
+         trial starts then [default: once all is ready]",
+        may!(times.start_at, values::start::start_at),
     )
     .hyphen(),
     Field::new(

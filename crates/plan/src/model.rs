@@ -4,6 +4,7 @@
 use super::fields::{FIELDS, Field};
 use super::values::forward::{Macs, Mode, Take};
 use super::values::rate::{RateText, StepText};
+use super::values::start::StartAt;
 use super::values::{Cores, Sources, Target};
 use mpps_io::{AddressRange, OnFull, Pacing, PortSpec, Step, Work as FrameWork};
 use mpps_wire::{CaptureProtocol, MacAddr};
@@ -239,6 +240,7 @@ pub struct Capture {
 pub struct Times {
     /// Length of the run; zero means until a signal ends it.
     pub duration: Option<Written<Duration>>,
+    pub start_at: Option<Written<StartAt>>,
     pub interval: Written<Duration>,
     pub settle: Written<Duration>,
     pub settle_early: bool,

@@ -1,93 +1,22 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
-use crate::{JsonTarget, ReportError};
+mod file;
+mod lane;
+
+pub use file::{JsonSink, JsonWritten, write_json};
+pub(crate) use lane::ASSUMED;
+
+use lane::lane;
 use mpps_stats::fields::FAULTS;
 use mpps_stats::{
-    CaptureSummary, Direction, Event, Expectation, Housekeeping, Known, LaneSummary, Latency, LossTimes, Outage,
-    PortSummary, RingFill, SampleSummary, Sink, Stretch, Stretches, Summary, Wants, Withheld, Workload,
+    CaptureSummary, Direction, Expectation, Housekeeping, Known, Latency, LossTimes, Outage, PortSummary,
+    SampleSummary, Stretch, Stretches, Summary, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
 use serde_json::{Map, Value, json};
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that a frame takes on layer 1 beyond its own: preamble, start of frame delimiter and gap (IEEE 802.3).
 pub(crate) const LAYER1_OVERHEAD: usize = 20;
-
-/// Writes the summary to `path` (`-`: standard output); an earlier file is replaced in one step.
-///
-/// # Errors
-/// When it can't be written.
-pub fn write_json(path: &Path, summary: &Summary) -> Result<(), ReportError> {
-    JsonTarget::prepare(path)?.write(summary)
-}
-
-/// Writes the summary as the run ends.
-pub struct JsonSink {
-    target: Option<JsonTarget>,
-    written: JsonWritten,
-}
-
-/// Result of a [`JsonSink`]; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct JsonWritten(Arc<Mutex<Outcome>>);
-
-#[derive(Debug, Default)]
-struct Outcome {
-    overtaken: bool,
-    failed: Option<ReportError>,
-}
-
-impl JsonSink {
-    /// Checks that `path` (`-`: standard output) can be written; an earlier file stays until the run has ended.
-    ///
-    /// # Errors
-    /// When it can't.
-    pub fn create(path: &Path) -> Result<Self, ReportError> {
-        Ok(Self {
-            target: Some(JsonTarget::prepare(path)?),
-            written: JsonWritten::default(),
-        })
-    }
-
-    /// Returns a handle that shows whether the file was written.
-    pub fn written(&self) -> JsonWritten {
-        self.written.clone()
-    }
-}
-
-impl Sink for JsonSink {
-    fn wants(&self) -> Wants {
-        Wants::default()
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        let Event::End(summary) = event else { return };
-        let Some(target) = self.target.take() else { return };
-        let overtaken = target.overtaken();
-        let failed = target.write(summary).err();
-        *self.written.lock() = Outcome { overtaken, failed };
-    }
-}
-
-impl JsonWritten {
-    fn lock(&self) -> MutexGuard<'_, Outcome> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether another program had written the file since the run began, so that its contents were replaced.
-    pub fn overtaken(&self) -> bool {
-        self.lock().overtaken
-    }
-
-    /// Whether the file was written.
-    ///
-    /// # Errors
-    /// When it could not be written.
-    pub fn written(&self) -> Result<(), ReportError> {
-        self.lock().failed.take().map_or(Ok(()), Err)
-    }
-}
 
 pub(crate) fn text(summary: &Summary) -> String {
     mpps_sys::text::json(format!("{:#}\n", json_value(summary)))
@@ -206,6 +135,7 @@ fn circumstances(s: &Summary) -> Value {
         "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
         "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
         "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
+        "start_error_ns": s.start_error_ns,
         "command": s.command,
         "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
         "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
@@ -422,71 +352,6 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn lane(l: &LaneSummary, all: &[LaneSummary]) -> Value {
-    let total_rx: u64 = all.iter().map(|l| l.rx_packets).sum();
-    let total_tx: u64 = all.iter().map(|l| l.tx_packets).sum();
-    let (packets, bursts) = (l.rx_packets + l.tx_packets, l.rx_bursts + l.tx_bursts);
-    json!({
-        "lane": l.lane,
-        "queue": l.queue,
-        "core": l.core,
-        "rx": l.rx_role,
-        "tx": l.tx_role,
-        "packets": packets,
-        "bursts": bursts,
-        "empty_polls": l.rx_empty_polls,
-        "mean_burst": share(packets, bursts),
-        "share": share(packets, total_rx + total_tx),
-        "rx_packets": l.rx_packets,
-        "rx_bursts": l.rx_bursts,
-        "rx_burst_sizes": l.rx_burst_sizes,
-        "rx_mean_burst": share(l.rx_packets, l.rx_bursts),
-        "rx_mean_burst_all_polls": share(l.rx_packets, l.rx_bursts + l.rx_empty_polls),
-        "empty_poll_share": share(l.rx_empty_polls, l.rx_bursts + l.rx_empty_polls),
-        "rx_share": share(l.rx_packets, total_rx),
-        "tx_packets": l.tx_packets,
-        "tx_bursts": l.tx_bursts,
-        "tx_mean_burst": share(l.tx_packets, l.tx_bursts),
-        "tx_share": share(l.tx_packets, total_tx),
-        "tx_full": l.tx_full,
-        "reasons": counters(&l.reasons),
-        "waits": l.waits,
-        "busy_ratio": l.busy_ratio.map(number),
-        "busy_ns": l.busy_ns,
-        "at_full_load": at_full_load(l),
-        "blocked_ns": l.blocked_ns,
-        "link_down_ns": l.link_down_ns,
-        "measured_ns": l.measured_ns,
-        "rx_dropped": l.rx_dropped,
-        "rx_rings": l.rx_rings.iter().map(ring).collect::<Vec<_>>(),
-        "tx_failed": l.tx_failed,
-        "away": l.away.map(|away| json!({
-            "count": away.count,
-            "total_ns": away.total_ns,
-            "longest_ns": away.longest_ns,
-            "longest_at_s": number(away.longest_at_ns as f64 / 1e9),
-        })),
-        "run_delay_ns": l.run_delay_ns,
-        "preempted": l.preempted,
-        "path_counters": counters(&l.path_counters),
-    })
-}
-
-/// Returns the rates that a lane would have if it were busy all the time.
-fn at_full_load(l: &LaneSummary) -> Value {
-    let known = l.at_full_load();
-    json!({
-        "rx_pps": known.ok().map(|[rx, _]| number(rx)),
-        "tx_pps": known.ok().map(|[_, tx]| number(tx)),
-        "assumes": known.ok().map(|_| ASSUMED),
-        "not_known": known.err(),
-    })
-}
-
-/// Assumption behind rates at full load.
-pub(crate) const ASSUMED: &str =
-    "a packet takes as much of the lane's time as in this run, at its burst sizes, and nothing but the lane limits";
-
 /// Returns a fact about the run's surroundings.
 fn known(known: &Known) -> Value {
     let seconds = |ns: u64| number(ns as f64 / 1e9);
@@ -500,23 +365,6 @@ fn known(known: &Known) -> Value {
         "packets": known.packets,
         "from_s": once.map(|(from, _)| seconds(from)),
         "to_s": once.map(|(_, to)| seconds(to)),
-    })
-}
-
-/// Returns the fill level of a receive ring.
-fn ring(ring: &RingFill) -> Value {
-    json!({
-        "port": ring.port,
-        "size": ring.size,
-        "unit": ring.unit.as_str(),
-        "rings": ring.rings,
-        "looks": ring.looks,
-        "highest": ring.highest,
-        "mean": number(ring.mean),
-        "highest_ratio": number(ring.highest_ratio()),
-        "mean_ratio": number(ring.mean_ratio()),
-        "packet_takes": ring.of_packet.map(number),
-        "lasts_ns": ring.lasts_ns,
     })
 }
 

@@ -100,15 +100,8 @@ pub fn print_summary(
         }
         headline::reasons(&s.reasons, out)?;
     }
-    let facts: Vec<_> = s
-        .host
-        .iter()
-        .filter(|fact| fact.shown)
-        .map(|fact| vec![fact.name.clone(), fact.value.clone()])
-        .collect();
-    if !facts.is_empty() && detail == Detail::Full {
-        writeln!(out)?;
-        table(&facts, "ll", Heads::None, out)?;
+    if detail == Detail::Full {
+        host(s, out)?;
     }
     if !s.warnings.is_empty() {
         writeln!(out)?;
@@ -116,42 +109,70 @@ pub fn print_summary(
             sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
         }
     }
-    if !s.expectations.is_empty() {
-        writeln!(out)?;
-        for of in &s.expectations {
-            let (code, verdict) = match (of.met, s.valid) {
-                (true, true) => ("32", "met"),
-                // The same as the exit code: a run that is not valid proves nothing.
-                (true, false) => ("33", "not proven"),
-                (false, _) => ("31", "NOT met"),
-            };
-            let note = of.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
-            let told = format!("{}: {}{note}", of.expected, of.told);
-            sentence(&format!("expected, {}:", colour.paint(code, verdict)), &told, "  ", out)?;
-        }
-    }
+    expectations(s, colour, out)?;
     // Before the verdict, which comes last.
-    if let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) {
-        writeln!(out)?;
-        // The cause is that of the worst stretch, so the line also gives the total.
-        let (all, what) = match cause.subject {
-            Subject::Loss => (s.lost, "lost"),
-            Subject::Missed => (s.missed, "missed"),
-            Subject::Late | Subject::Slow => (0, ""),
-        };
-        let part = match all > cause.packets {
-            true => format!(" ({} of {} {what} in all)", count(cause.packets), count(all)),
-            false => String::new(),
-        };
-        sentence(
-            "why:",
-            &format!("{}{part}", cause.sentence.trim_end_matches('.')),
-            "  ",
-            out,
-        )?;
-    }
+    why(s, out)?;
     writeln!(out)?;
     verdict(s, colour, out)
+}
+
+/// Prints the facts about the host that a summary shows.
+fn host(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    let facts: Vec<_> = s
+        .host
+        .iter()
+        .filter(|fact| fact.shown)
+        .map(|fact| vec![fact.name.clone(), fact.value.clone()])
+        .collect();
+    if facts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    table(&facts, "ll", Heads::None, out)
+}
+
+/// Prints each demand on the run, and whether it is met.
+fn expectations(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
+    if s.expectations.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    for of in &s.expectations {
+        let (code, verdict) = match (of.met, s.valid) {
+            (true, true) => ("32", "met"),
+            // The same as the exit code: a run that is not valid proves nothing.
+            (true, false) => ("33", "not proven"),
+            (false, _) => ("31", "NOT met"),
+        };
+        let note = of.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));
+        let told = format!("{}: {}{note}", of.expected, of.told);
+        sentence(&format!("expected, {}:", colour.paint(code, verdict)), &told, "  ", out)?;
+    }
+    Ok(())
+}
+
+/// Prints the cause of what went wrong, if one was found.
+fn why(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
+    let Some(cause) = mpps_trace::why::first(&s.causes).filter(|_| !s.valid || s.lost > 0) else {
+        return Ok(());
+    };
+    writeln!(out)?;
+    // The cause is that of the worst stretch, so the line also gives the total.
+    let (all, what) = match cause.subject {
+        Subject::Loss => (s.lost, "lost"),
+        Subject::Missed => (s.missed, "missed"),
+        Subject::Late | Subject::Slow => (0, ""),
+    };
+    let part = match all > cause.packets {
+        true => format!(" ({} of {} {what} in all)", count(cause.packets), count(all)),
+        false => String::new(),
+    };
+    sentence(
+        "why:",
+        &format!("{}{part}", cause.sentence.trim_end_matches('.')),
+        "  ",
+        out,
+    )
 }
 
 fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {

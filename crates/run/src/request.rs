@@ -1,10 +1,13 @@
 //! Request for a run: the plan, and settings that are not part of a plan.
 
 use crate::draft::name_by_kernel;
+use crate::fail::{Result, usage};
 use crate::paths::has_sockets;
 use crate::sample::SamplePcap;
 use mpps_plan::values::keep::{Triggers, Window};
-use mpps_plan::{DEFAULT_SRC_PORTS, Plan};
+use mpps_plan::values::start::StartAt as Start;
+use mpps_plan::{DEFAULT_SRC_PORTS, Plain, Plan};
+use mpps_sys::clock::{StartAt, monotonic_ns, realtime_ns};
 
 /// Request for a run.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub struct Run {
     pub complete: Plan,
     /// Settings that are not part of the plan.
     pub beside: Beside,
+    /// Instant of the start, if the plan has one.
+    pub start_at: Option<StartAt>,
 }
 
 /// Settings of a run that are not part of its plan. The default asks for nothing.
@@ -55,11 +60,31 @@ impl Run {
     /// Creates a request from a plan whose fields were all given by the user.
     pub fn as_given(mut plan: Plan, beside: Beside) -> Self {
         plan.ports.iter_mut().for_each(|port| name_by_kernel(port.value_mut()));
+        let start_at = plan.times.start_at.plain().map(|start| match start {
+            Start::In(time) => StartAt::Monotonic(monotonic_ns().saturating_add(time.as_nanos() as u64)),
+            Start::At(utc_ns) => StartAt::Utc(utc_ns),
+        });
         Self {
             complete: plan.clone(),
             plan,
             beside,
+            start_at,
         }
+    }
+}
+
+/// Refuses a start that is past when the run is checked.
+pub(crate) fn check_start(run: &Run) -> Result<()> {
+    let (Some(StartAt::Utc(at_ns)), Some(text)) = (run.start_at, &run.plan.times.start_at) else {
+        return Ok(());
+    };
+    match realtime_ns().checked_sub(at_ns) {
+        None => Ok(()),
+        Some(past_ns) => Err(usage(format!(
+            "--start-at '{}': that was {} ago: want a time to come",
+            text.text(),
+            mpps_trace::time(past_ns as f64)
+        ))),
     }
 }
 

@@ -5,17 +5,16 @@ use crate::draft::reserve::reserve;
 use crate::draft::traffic::Draft;
 use crate::fail::{Failure, Result, failed, usage, went};
 use crate::host::{Host, Library};
-use crate::paths::{KernelDevices, Kind, Opening, Use, UseTwo, Work, with_alike, with_ports};
+use crate::paths::{KernelDevices, KernelPlan, Opened, Opening, Work, open};
 use crate::record;
 use crate::{Error, Plan, with_result};
-use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_port, session_across};
-use mpps_io::kernel::KernelPort;
-use mpps_io::{Capabilities, Port};
+use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_lanes};
+use mpps_io::Capabilities;
 use mpps_plan::Workload;
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
 /// trials on them. Returns what `body` returns, once the ports are closed.
@@ -173,7 +172,11 @@ impl Session<'_> {
         if other != seed {
             plan.fields_mut().seed = other;
         }
-        let draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
+        let mut draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
+        // The session's start is that of its first trial; a trial may have one of its own.
+        if plan.get("times.start_at") == self.plan.get("times.start_at") {
+            draft.args.start_at = self.opened_for.args.start_at.filter(|_| self.seeds.is_empty());
+        }
         let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
         if given != want {
             return Err(Error::Usage(format!(
@@ -238,47 +241,25 @@ pub(crate) fn on_ports(
         rules: &draft.rules,
         interruptions: host.interruptions,
     };
-    let asked = Asked::new(host.interruptions);
-    let user = User {
-        draft,
-        host,
-        asked: &asked,
-        opened,
-        body,
-    };
-    match requests.len() {
-        1 => with_alike(requests, &opening, OnOne(user)),
-        _ => with_ports(requests, &opening, Across(user)),
-    }
-}
-
-/// Work on open ports.
-struct User<'a> {
-    draft: &'a Draft,
-    host: &'a Host<'a>,
-    asked: &'a Asked<'a>,
-    opened: &'a mut dyn FnMut() -> Result<()>,
-    body: &'a mut dyn FnMut(&mut dyn Ports, &Draft) -> Result<()>,
-}
-
-impl User<'_> {
-    /// Runs trials on open lanes.
-    fn go(&mut self, trials: &mut dyn Trials, capabilities: &[Capabilities]) -> Result<()> {
-        let asked = self.asked;
-        let mut lanes = Lanes {
-            trials,
-            capabilities,
-            asked,
-        };
-        (self.body)(&mut lanes, self.draft)
-    }
-
-    /// Runs trials in the kernel, on one device or between two.
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        // A plan that can't be run is refused before the files are opened.
-        plan_of(self.draft, &devices.capabilities(), self.asked)?;
-        (self.opened)()?;
-        (self.body)(&mut InKernel::new(devices, self.draft, self.asked)?, self.draft)
+    let asked = &Asked::new(host.interruptions);
+    let ports = open(requests, &opening)?;
+    // A plan that can't be run is refused before the files are opened.
+    let plan = plan_of(draft, &ports.capabilities(), asked)?;
+    opened()?;
+    match ports {
+        Opened::Kernel(devices) => body(&mut InKernel::new(devices, &plan, asked)?, draft),
+        Opened::Lanes(ports) => {
+            let ports: Vec<_> = ports.iter().map(|port| &**port).collect();
+            let capabilities = &ports.iter().map(|port| port.port().capabilities()).collect::<Vec<_>>();
+            on_lanes(&ports, &plan, host.interruptions, |trials| {
+                let mut lanes = Lanes {
+                    trials,
+                    capabilities,
+                    asked,
+                };
+                body(&mut lanes, draft)
+            })?
+        }
     }
 }
 
@@ -290,62 +271,11 @@ fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> 
     }
 }
 
-/// Work on one port: packets leave and come back by it.
-struct OnOne<'a>(User<'a>);
-
-impl Use for OnOne<'_> {
-    const GENERATES: bool = true;
-    type Out = ();
-
-    fn frames<P: Port>(mut self, ports: &[P]) -> Result<()> {
-        let (port, user) = (&ports[0], &mut self.0);
-        let capabilities = [port.capabilities().clone()];
-        let plan = user.draft.plan(&capabilities[0], user.asked)?;
-        (user.opened)()?;
-        on_port(port, &plan, user.host.interruptions, |trials| {
-            user.go(trials, &capabilities)
-        })?
-    }
-
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        self.0.in_kernel(devices)
-    }
-}
-
-/// Work on two ports: packets leave by one and arrive at the other.
-struct Across<'a>(User<'a>);
-
-impl Use for Across<'_> {
-    const KINDS: &'static [Kind] = &[Kind::Device];
-    const GENERATES: bool = true;
-    type Out = ();
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<()> {
-        self.two(&ports[0], &ports[1])
-    }
-
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<()> {
-        self.0.in_kernel(devices)
-    }
-}
-
-impl UseTwo for Across<'_> {
-    fn two<A: Port, B: Port>(mut self, a: &A, b: &B) -> Result<()> {
-        let user = &mut self.0;
-        let capabilities = [a.capabilities().clone(), b.capabilities().clone()];
-        let plan = user.draft.plan_across(&capabilities[0], &capabilities[1], user.asked)?;
-        (user.opened)()?;
-        session_across(a, b, &plan, user.host.interruptions, |trials| {
-            user.go(trials, &capabilities)
-        })?
-    }
-}
-
 /// Lanes with their queues.
 struct Lanes<'t> {
     trials: &'t mut dyn Trials,
     /// Capabilities of the port, or of both ports.
-    capabilities: &'t [Capabilities],
+    capabilities: &'t [&'t Capabilities],
     asked: &'t Asked<'t>,
 }
 
@@ -357,7 +287,7 @@ impl Ports for Lanes<'_> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        let plan = plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>(), self.asked)?;
+        let plan = plan_of(draft, self.capabilities, self.asked)?;
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
             false => self.trials.trial(plan, sinks, interruptions),
@@ -366,7 +296,7 @@ impl Ports for Lanes<'_> {
     }
 
     fn check(&self, draft: &Draft) -> Result<()> {
-        plan_of(draft, &self.capabilities.iter().collect::<Vec<_>>(), self.asked).map(drop)
+        plan_of(draft, self.capabilities, self.asked).map(drop)
     }
 
     fn tells_trials_by_seed(&self) -> bool {
@@ -383,10 +313,8 @@ fn of_trial(error: RunError) -> Failure {
 }
 
 /// Devices and their programs.
-struct InKernel<'a, D: KernelDevices> {
-    devices: D,
-    /// Empty only while other programs are loaded, because a device has one program.
-    programs: Vec<D::Port>,
+struct InKernel<'a> {
+    devices: Box<dyn KernelDevices + 'a>,
     /// Time that loading took; `None` after a trial has reported it.
     took: Option<Duration>,
     asked: &'a Asked<'a>,
@@ -396,31 +324,19 @@ struct InKernel<'a, D: KernelDevices> {
     begun: bool,
 }
 
-impl<'a, D: KernelDevices> InKernel<'a, D> {
-    fn new(devices: D, draft: &Draft, asked: &'a Asked<'a>) -> Result<Self> {
-        let plan = plan_of(draft, &devices.capabilities(), asked)?;
-        let mut this = Self {
+impl<'a> InKernel<'a> {
+    fn new(mut devices: Box<dyn KernelDevices + 'a>, plan: &TrafficPlan, asked: &'a Asked<'a>) -> Result<Self> {
+        Ok(Self {
+            took: devices.load(KernelPlan::Traffic(plan))?,
             devices,
-            programs: Vec::new(),
-            took: None,
             asked,
             macs: [None; 2],
             begun: false,
-        };
-        this.load(&plan)?;
-        Ok(this)
-    }
-
-    fn load(&mut self, plan: &TrafficPlan) -> Result<()> {
-        self.programs.clear();
-        let began = Instant::now();
-        self.programs = self.devices.traffic(plan)?;
-        self.took = Some(began.elapsed());
-        Ok(())
+        })
     }
 }
 
-impl<D: KernelDevices> Ports for InKernel<'_, D> {
+impl Ports for InKernel<'_> {
     fn trial(
         &mut self,
         draft: &Draft,
@@ -434,11 +350,8 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
         }
         self.begun = true;
         let mut plan = plan_of(draft, &self.devices.capabilities(), self.asked)?;
-        let loaded = !self.programs.is_empty();
-        if !loaded || !self.devices.renew(&mut self.programs, &plan)? {
-            self.load(&plan)?;
-        }
-        if let Some(took) = self.took.take() {
+        let took = self.devices.load(KernelPlan::Traffic(&plan))?;
+        if let Some(took) = took.or(self.took.take()) {
             let took = format!("in {:.1} ms", took.as_secs_f64() * 1e3);
             plan.common.host.push(HostFact::new("programs_loaded", took));
         }
@@ -448,11 +361,11 @@ impl<D: KernelDevices> Ports for InKernel<'_, D> {
                 link.dest_mac = link.dest_mac.or(mac);
             }
         }
-        let programs = &self.programs;
-        let run = || run_traffic_in_kernel(programs, &plan, sinks, interruptions);
-        let summary = record::with_programs(programs, run)?;
+        let programs = self.devices.ports();
+        let run = || run_traffic_in_kernel(&programs, &plan, sinks, interruptions);
+        let summary = record::with_programs(&programs, run)?;
         // Answers arrive at the device that packets leave by. The other direction's program receives there.
-        for (mac, programs) in self.macs.iter_mut().zip(self.programs.iter().rev()) {
+        for (mac, programs) in self.macs.iter_mut().zip(programs.iter().rev()) {
             *mac = mac.or_else(|| programs.heard().map(MacAddr));
         }
         Ok(summary)

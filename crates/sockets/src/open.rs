@@ -67,34 +67,9 @@ fn connected(
     flows: &[(SocketAddr, SocketAddr)],
     roles: &[Roles],
 ) -> Result<Sockets> {
-    let Some((first, _)) = flows.first() else {
-        return Err(unsupported(format!("{path} port"), "no flows"));
-    };
-    let src = first.ip();
-    if config
-        .address
-        .is_some_and(|a| flows.iter().any(|(local, _)| local.ip() != a))
-    {
-        return Err(unsupported(
-            src.to_string(),
-            format!("not the address that the {path} port names: want the same, or none there"),
-        ));
-    }
+    check_flows(path, &config, flows)?;
+    let src = flows[0].0.ip();
     let v6 = src.is_ipv6();
-    if let Some((local, peer)) = flows
-        .iter()
-        .find(|(local, peer)| [local, peer].iter().any(|end| end.is_ipv6() != v6))
-    {
-        let what = format!("{} to {}", local.ip(), peer.ip());
-        return Err(unsupported(what, "one is IPv4, the other IPv6"));
-    }
-    let mut ends = HashSet::new();
-    if let Some((local, peer)) = flows.iter().find(|ends_of| !ends.insert(*ends_of)) {
-        return Err(unsupported(
-            format!("{local} to {peer}"),
-            "two flows between the same ends: a udp socket needs its own",
-        ));
-    }
     let shared = shared_sources(flows);
     let lanes = lanes(roles, flows.len());
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
@@ -148,6 +123,40 @@ fn connected(
         mtu,
         setup,
     )
+}
+
+/// Refuses flows that no sockets can have: none, from an address that is not the port's, between two families, or two
+/// with the same ends.
+fn check_flows(path: &str, config: &Config, flows: &[(SocketAddr, SocketAddr)]) -> Result<()> {
+    let Some((first, _)) = flows.first() else {
+        return Err(unsupported(format!("{path} port"), "no flows"));
+    };
+    let src = first.ip();
+    if config
+        .address
+        .is_some_and(|a| flows.iter().any(|(local, _)| local.ip() != a))
+    {
+        return Err(unsupported(
+            src.to_string(),
+            format!("not the address that the {path} port names: want the same, or none there"),
+        ));
+    }
+    let v6 = src.is_ipv6();
+    if let Some((local, peer)) = flows
+        .iter()
+        .find(|(local, peer)| [local, peer].iter().any(|end| end.is_ipv6() != v6))
+    {
+        let what = format!("{} to {}", local.ip(), peer.ip());
+        return Err(unsupported(what, "one is IPv4, the other IPv6"));
+    }
+    let mut ends = HashSet::new();
+    if let Some((local, peer)) = flows.iter().find(|ends_of| !ends.insert(*ends_of)) {
+        return Err(unsupported(
+            format!("{local} to {peer}"),
+            "two flows between the same ends: a udp socket needs its own",
+        ));
+    }
+    Ok(())
 }
 
 /// Explains why a socket could not be connected, by the state of the interface and the kernel's routes if these show

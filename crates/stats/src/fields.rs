@@ -1,7 +1,8 @@
 //! Table of the numbers in a row: name, unit, meaning and source. CSV, JSON Lines, their schema, metrics, live views,
 //! Python's `Row` and the table in `docs/use/files.md` are made from it.
 
-use crate::row::{Latency, Percentiles, Row, Summary};
+use crate::row::{Latency, Percentiles, Row};
+use crate::summary::Summary;
 
 /// Unit of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

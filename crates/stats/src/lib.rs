@@ -20,6 +20,7 @@ mod series;
 mod stages;
 mod streams;
 mod stretches;
+mod summary;
 mod tally;
 mod window;
 mod withheld;
@@ -39,15 +40,15 @@ pub use histogram::{BUCKETS, Histogram, Moments, bucket_of, value_of};
 pub use known::{Known, KnownKind};
 pub use lane::{BurstSizes, LaneCounters, NO_WAYS};
 pub use mpps_trace::count;
-pub use row::{
-    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS, LaneSummary,
-    Latency, LossTimes, Outage, Percentiles, PortSummary, ReorderDistance, Row, SampleSummary, Shortfall, Started,
-    Summary, Workload,
-};
+pub use row::{Latency, Percentiles, Row, Workload};
 pub use series::{LaneSeries, MIN_PERIOD_NS, Recorder, Timing};
 pub use stages::StageTable;
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
+pub use summary::{
+    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS, LaneSummary,
+    LossTimes, Outage, PortSummary, ReorderDistance, SampleSummary, Shortfall, Started, Summary,
+};
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};
 pub use withheld::{Withheld, WithheldTime};

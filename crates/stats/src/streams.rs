@@ -21,7 +21,10 @@
 //! reports what was never confirmed. Three forged packets in a row are believed if no gap and no packet of the sender
 //! is between them. If the stream then goes on from where it was, the numbers between are left open, too.
 
+mod doubt;
+
 use crate::window::{Arrival, SequenceWindows};
+use doubt::{Doubt, GAP, HELD, Held, LEAP, Leap, Stream};
 
 /// Largest gap, in numbers, that is believed at once.
 pub const NEAR: u64 = 64;
@@ -84,88 +87,6 @@ impl Doubts {
     /// Returns the number of packets whose number jumps.
     pub fn implausible(&self) -> u64 {
         self.aside + self.jumps
-    }
-}
-
-const HELD: u8 = 1;
-const GAP: u8 = 2;
-const LEAP: u8 = 4;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Stream {
-    /// Lowest sequence number of the stream.
-    base: u64,
-    /// Send time of the highest sequence number.
-    newest_ns: u64,
-    /// Time when a packet of the stream was last received.
-    heard_ns: u64,
-    /// Whether a packet was received.
-    known: bool,
-    /// Parts of [`Doubt`] that are in use: [`HELD`], [`GAP`] and [`LEAP`].
-    doubt: u8,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    seq: u64,
-    time_ns: u64,
-    latency: Option<u64>,
-    /// Whether the packet counts in [`Doubts::beyond_window`] instead of [`Doubts::aside`].
-    too_old: bool,
-}
-
-/// Gaps that were counted as lost, while no two packets in a row have followed above them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Leap {
-    /// Number that was expected before the first of these gaps.
-    first: u64,
-    /// Send time of the highest number before the leap.
-    time_ns: u64,
-    /// Number with which the stream would go on if it had not leapt.
-    low: u64,
-    /// Numbers from `first` on that are counted as lost and have not come.
-    lost: u64,
-    gaps: u32,
-    /// Packets in order since the last gap.
-    run: u8,
-    /// Packets that went on from `low`.
-    fills: u8,
-}
-
-impl Leap {
-    /// Whether a packet continues the stream that began at `base` from where it was before the leap. One or two of the
-    /// numbers below may have been forged. A packet that begins at the base again is a sender that was started again.
-    fn goes_on(&self, base: u64, packet: &Held) -> bool {
-        let low = self.low.saturating_sub(PROOF as u64 - 1).max(base + 1);
-        packet.time_ns >= self.time_ns && (low..=self.low.saturating_add(NEAR)).contains(&packet.seq)
-    }
-}
-
-/// An open gap, a leap and packets held aside: one of each per flow, so memory is bounded whatever is sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Doubt {
-    held: [Held; PROOF - 1],
-    count: u8,
-    /// Whether the gap lies below the stream's first packet, not above its highest.
-    below: bool,
-    /// Number of packets that confirm the gap so far.
-    support: u8,
-    /// Packets above the gap that [`Doubts::jumps`] counts.
-    jumps: u32,
-    /// Start and end of the gap's numbers, of which `open` have not come.
-    low: u64,
-    high: u64,
-    open: u64,
-    /// Number that was expected next in the flow's stream before the current one was believed; 0 if the current one is
-    /// the first.
-    former: u64,
-    leap: Leap,
-}
-
-impl Doubt {
-    /// Whether number `seq` continues the earlier stream.
-    fn goes_back(&self, seq: u64) -> bool {
-        self.former != 0 && (self.former..=self.former.saturating_add(NEAR)).contains(&seq)
     }
 }
 

@@ -70,6 +70,29 @@ pub fn utc_ns(monotonic_ns: u64) -> u64 {
     monotonic_ns.saturating_add_signed(utc_offset_ns().0)
 }
 
+/// Instant at which something is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// Reading of [`monotonic_ns`].
+    Monotonic(u64),
+    /// Time of day, ns since 1970 (UTC).
+    Utc(u64),
+}
+
+impl StartAt {
+    /// Returns the instant as a reading of [`monotonic_ns`], by the offset that lies between the two clocks now, and
+    /// how far apart these were read, ns. A later step of the time of day does not move it.
+    pub fn monotonic(self) -> (u64, u64) {
+        match self {
+            Self::Monotonic(ns) => (ns, 0),
+            Self::Utc(ns) => {
+                let (offset, width) = utc_offset_ns();
+                (ns.saturating_add_signed(offset.saturating_neg()), width)
+            }
+        }
+    }
+}
+
 /// Returns how long the host was suspended since it started, ns: `CLOCK_BOOTTIME` is ahead by as much.
 pub fn suspended_ns() -> u64 {
     let before = monotonic_ns();

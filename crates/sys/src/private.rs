@@ -5,18 +5,21 @@
 //! make files, whether or not the kernel has them switched on.
 
 mod author;
+mod folders;
+mod walk;
 
 pub use author::{is_open_to_others, other_author};
+pub use folders::{NewFolder, clear, folder, is_own_folder, new_folder, open_folder, runtime_folder, runtime_path};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
+use walk::{End, walk};
 
 /// Write permission of the group and of others.
 const OTHERS_WRITE: u32 = 0o022;
@@ -36,64 +39,6 @@ fn kind(stat: &Stat) -> FileType {
 /// Whether others than this process' user and root can make files in a folder.
 fn open_to_others(folder: &Stat) -> bool {
     (folder.st_uid != me() && folder.st_uid != 0) || folder.st_mode & OTHERS_WRITE != 0
-}
-
-/// Makes `path` a folder of this user's that is closed to others (mode 0700), or takes the one that is there. One that
-/// is open to others, as earlier versions made it, is closed to them.
-///
-/// # Errors
-/// When it can't be made, is no folder (a link is none), or belongs to somebody else.
-pub fn folder(path: &Path) -> io::Result<OwnedFd> {
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    let shown = path.display();
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
-        Errno::LOOP | Errno::NOTDIR => refuse(format!("{shown} is no folder, or a link")),
-        error => error.into(),
-    })?;
-    let stat = rustix::fs::fstat(&fd)?;
-    if stat.st_uid != me() {
-        return Err(refuse(format!("{shown} belongs to user {}", stat.st_uid)));
-    }
-    if stat.st_mode & 0o077 != 0 {
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o700))?;
-    }
-    Ok(fd)
-}
-
-/// Whether `path` is a folder of this user's that nobody else can write to, and no link.
-pub fn is_own_folder(path: &Path) -> bool {
-    rustix::fs::lstat(path)
-        .is_ok_and(|stat| kind(&stat) == FileType::Directory && stat.st_uid == me() && stat.st_mode & OTHERS_WRITE == 0)
-}
-
-/// Returns the folder of this user's sockets, locks and the like: `/run/mpps` for root, else `mpps` in the user's own
-/// folder of the session (`XDG_RUNTIME_DIR`, `/run/user/UID`), else `/tmp/mpps-UID`.
-pub fn runtime_path() -> PathBuf {
-    let uid = me();
-    if uid == 0 {
-        return PathBuf::from("/run/mpps");
-    }
-    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let session = session.filter(|path| path.is_absolute());
-    let found = session.into_iter().chain([PathBuf::from(format!("/run/user/{uid}"))]);
-    match found.into_iter().find(|path| is_own_folder(path)) {
-        Some(session) => session.join("mpps"),
-        None => PathBuf::from(format!("/tmp/mpps-{uid}")),
-    }
-}
-
-/// [`runtime_path`], made if it is missing.
-///
-/// # Errors
-/// When it does not belong to the user alone.
-pub fn runtime_folder() -> io::Result<PathBuf> {
-    let path = runtime_path();
-    folder(&path)?;
-    Ok(path)
 }
 
 /// Opens `path` for writing as [`open`] does, and empties it.
@@ -332,117 +277,6 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the folder `path`, made if it is missing, with those above it; links on the way to it by the rules
-/// of [`create`].
-///
-/// # Errors
-/// When it is none, or a link of somebody else's leads to it.
-pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
-        && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
-    {
-        open_folder(above)?;
-    }
-    let End::File(parent, name) = walk(path)? else {
-        return Err(Errno::NOTDIR.into());
-    };
-    match rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(&parent, &name, flags, Mode::empty())?)
-}
-
-/// Makes the folder `path`, with those above it if they are missing; links on the way to it by the rules of
-/// [`create`].
-///
-/// # Errors
-/// When it is there, whatever it is, or can't be made.
-pub fn new_folder(path: &Path) -> io::Result<NewFolder> {
-    let mut above = None;
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
-        && matches!(walk(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
-    {
-        above = match new_folder(parent) {
-            Ok(made) => Some(Box::new(made)),
-            // Somebody else has made it meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
-            Err(error) => return Err(error),
-        };
-    }
-    let made = || -> io::Result<_> {
-        let End::File(parent, name) = walk(path)? else {
-            return Err(Errno::EXIST.into());
-        };
-        rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))?;
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::PATH | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&parent, &name, flags, Mode::empty())?;
-        Ok((parent, name, folder))
-    };
-    match made() {
-        Ok((parent, name, folder)) => Ok(NewFolder {
-            parent,
-            name,
-            folder,
-            above,
-        }),
-        Err(error) => {
-            if let Some(above) = above {
-                above.remove(&[] as &[&OsStr]);
-            }
-            Err(error)
-        }
-    }
-}
-
-/// A folder that this process has made, kept open, so that it can be taken back wherever it is moved to.
-#[derive(Debug)]
-pub struct NewFolder {
-    parent: OwnedFd,
-    name: OsString,
-    folder: OwnedFd,
-    /// The one that it is in, if that was made for it.
-    above: Option<Box<NewFolder>>,
-}
-
-impl NewFolder {
-    /// Removes the files of these names in the folder, links and not what they lead to. Then removes the folder, unless
-    /// there is more in it or another folder has its name now. Last, removes the folders above that were made for it,
-    /// by the same rule.
-    pub fn remove(&self, names: &[impl AsRef<OsStr>]) {
-        for name in names {
-            let _ = rustix::fs::unlinkat(&self.folder, name.as_ref(), AtFlags::empty());
-        }
-        let there = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        let same = |there: Stat| {
-            rustix::fs::fstat(&self.folder).is_ok_and(|made| (made.st_dev, made.st_ino) == (there.st_dev, there.st_ino))
-        };
-        if there.is_ok_and(same) {
-            let _ = rustix::fs::unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
-        }
-        if let Some(above) = &self.above {
-            above.remove(&[] as &[&OsStr]);
-        }
-    }
-}
-
-/// Makes sure that a folder has no file `name`, and that one can be made there. What is there is removed: a link, and
-/// not what it leads to.
-///
-/// # Errors
-/// When it can't be removed or made.
-pub fn clear(folder: &OwnedFd, name: &str) -> io::Result<()> {
-    let remove = || match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error),
-    };
-    remove()?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    drop(rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?);
-    Ok(remove()?)
-}
-
 const NOT_YOURS: &str = "a folder that is not yours alone: want another folder";
 
 /// The user who called this program by sudo.
@@ -451,83 +285,6 @@ fn caller() -> Option<u32> {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     number("SUDO_GID")?;
     number("SUDO_UID").filter(|_| me() == 0)
-}
-
-/// Most links that are followed, as the kernel's.
-const LINKS: usize = 40;
-/// File system type of `/proc` (`linux/magic.h`).
-const PROC_SUPER_MAGIC: i128 = 0x9fa0;
-
-/// Target of a path.
-enum End {
-    /// A name in a folder; no link.
-    File(OwnedFd, OsString),
-    /// Something open, reached by a link of the kernel's own: `/proc/self/fd/1`.
-    Kernel,
-}
-
-/// Follows the links of a path, each by the rules above.
-fn walk(path: &Path) -> io::Result<End> {
-    let enter = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-    let step = |at: &OwnedFd, name: &OsStr, more| rustix::fs::openat(at, name, enter | more, Mode::empty());
-    let begin = |path: &Path| {
-        let start = if path.is_absolute() { "/" } else { "." };
-        rustix::fs::openat(CWD, start, enter, Mode::empty())
-    };
-    let parts = |path: &Path| -> Vec<OsString> {
-        let named = path
-            .components()
-            .filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
-        named.map(|part| part.as_os_str().to_owned()).rev().collect()
-    };
-    let mut at = begin(path)?;
-    // Last first.
-    let (mut left, mut links) = (parts(path), 0);
-    while let Some(name) = left.pop() {
-        if name == ".." {
-            at = step(&at, &name, OFlags::empty())?;
-            continue;
-        }
-        let stat = match rustix::fs::statat(&at, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) if left.is_empty() => return Ok(End::File(at, name)),
-            Err(error) => return Err(error.into()),
-        };
-        if kind(&stat) != FileType::Symlink {
-            if left.is_empty() {
-                return Ok(End::File(at, name));
-            }
-            at = step(&at, &name, OFlags::NOFOLLOW)?;
-            continue;
-        }
-        links += 1;
-        if links > LINKS {
-            return Err(Errno::LOOP.into());
-        }
-        let kernels = i128::from(rustix::fs::fstatfs(&at)?.f_type) == PROC_SUPER_MAGIC;
-        if kernels && left.is_empty() {
-            return Ok(End::Kernel);
-        }
-        if kernels {
-            // The link leads to what is open, whatever its text says: `/proc/self/fd/3/file`.
-            at = step(&at, &name, OFlags::empty())?;
-            continue;
-        }
-        if open_to_others(&rustix::fs::fstat(&at)?) && stat.st_uid != me() {
-            let link = name.display();
-            return Err(refuse(format!(
-                "{link} is a link of user {}, in {NOT_YOURS}",
-                stat.st_uid
-            )));
-        }
-        let target = rustix::fs::readlinkat(&at, &name, Vec::new())?;
-        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        if target.is_absolute() {
-            at = begin(&target)?;
-        }
-        left.extend(parts(&target));
-    }
-    Err(Errno::ISDIR.into())
 }
 
 #[cfg(test)]

@@ -6,6 +6,14 @@
 //! their number of words. Each template chooses its writer once. [`Template::write_all`] has the commonest writers
 //! inlined into the caller's loop, and chooses one for each call.
 
+mod blank;
+mod payload;
+mod spec;
+
+pub use blank::Blank;
+pub use payload::PayloadTemplate;
+pub use spec::{ChecksumMode, TemplateError, TemplateSpec};
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::{chunk, chunk_mut};
@@ -18,71 +26,6 @@ use crate::{MacAddr, STAMP_LEN, Stamp, data, eth, ipv4, ipv6, udp};
 pub const MAX_PAYLOAD_V4: usize = 65_535 - ipv4::MIN_HEADER_LEN - udp::HEADER_LEN;
 /// Longest UDP payload over IPv6, without jumbograms.
 pub const MAX_PAYLOAD_V6: usize = 65_535 - udp::HEADER_LEN;
-
-/// Place where the UDP checksum is computed: software or device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChecksumMode {
-    /// [`Template::write`] computes it.
-    Software,
-    /// The device computes it: only the pseudo-header's sum is written, as `CHECKSUM_PARTIAL` and virtio ask for.
-    Device,
-}
-
-/// Settings that a [`Template`] is made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TemplateSpec {
-    /// Source MAC address.
-    pub src_mac: MacAddr,
-    /// Destination MAC address; [`Template::set_dst_mac`] changes it.
-    pub dst_mac: MacAddr,
-    /// VLAN identifier of an 802.1Q tag, 0 to 4094.
-    pub vlan: Option<u16>,
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address, of the same family.
-    pub dst: IpAddr,
-    /// UDP payload in bytes, stamp included: 16 to 65507 (IPv4) or 65527 (IPv6).
-    pub payload_len: usize,
-    /// Time to live or hop limit, from 1.
-    pub ttl: u8,
-    /// Differentiated services code point, 0 to 63.
-    pub dscp: u8,
-    /// Seed of the data.
-    pub seed: u64,
-    /// Place where the UDP checksum is computed.
-    pub checksum: ChecksumMode,
-}
-
-/// A specification that makes no packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TemplateError {
-    /// One address is IPv4, the other IPv6.
-    #[error("source {src} and destination {dst} are of different families")]
-    FamilyMismatch {
-        /// The source.
-        src: IpAddr,
-        /// The destination.
-        dst: IpAddr,
-    },
-    /// The payload has no room for the stamp, or no packet has room for the payload.
-    #[error("payload of {len} bytes: want {STAMP_LEN} to {max}")]
-    PayloadLength {
-        /// Payload length that was asked for.
-        len: usize,
-        /// The most that a packet holds.
-        max: usize,
-    },
-    /// No such VLAN.
-    #[error("VLAN {0}: want 0 to 4094")]
-    Vlan(u16),
-    /// No such code point.
-    #[error("DSCP {0}: want 0 to 63")]
-    Dscp(u8),
-    /// A packet that no one may receive.
-    #[error("time to live 0: want 1 to 255")]
-    Ttl,
-}
 
 const MAX_L3_END: usize = eth::HEADER_LEN + eth::TAG_LEN + ipv6::HEADER_LEN;
 const V4: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
@@ -114,27 +57,6 @@ pub struct Template {
     smallest: bool,
     /// Function that writes any frame of this template.
     writer: Writer,
-}
-
-/// A frame that a template is to write, and the values that are this frame's own.
-#[derive(Debug)]
-pub struct Blank<'f> {
-    /// Bytes to be written: as many as the template's frames have.
-    pub bytes: &'f mut [u8],
-    /// Flow of the frame, for the caller's own use; nothing of it is written.
-    pub flow: u32,
-    /// Source and destination port.
-    pub ports: (u16, u16),
-    /// Sequence number in the stamp.
-    pub seq: u64,
-}
-
-impl Blank<'_> {
-    /// Returns the frame's stamp, with this time.
-    #[inline(always)]
-    pub fn stamp(&self, time_ns: u64) -> Stamp {
-        Stamp { seq: self.seq, time_ns }
-    }
 }
 
 /// Writes a template's frame, of the right length, with these ports (source, destination).
@@ -559,59 +481,4 @@ enum Field {
 
 fn pseudo<const N: usize>(from: &[u8], udp_len: u16, sum: fn(&[u8; N], u8, u16) -> Sum) -> Sum {
     chunk(from, 0).map_or(Sum::ZERO, |addresses| sum(addresses, PROTOCOL_UDP, udp_len))
-}
-
-/// The payload of a test packet, for paths on which the kernel writes the headers.
-#[derive(Clone, Debug)]
-pub struct PayloadTemplate {
-    payload_len: usize,
-    seed: u64,
-}
-
-impl PayloadTemplate {
-    /// For payloads of `payload_len` bytes, stamp included, with data from `seed`.
-    ///
-    /// # Errors
-    /// [`TemplateError::PayloadLength`] outside of 16 to 65527.
-    pub fn new(payload_len: usize, seed: u64) -> Result<Self, TemplateError> {
-        if !(STAMP_LEN..=MAX_PAYLOAD_V6).contains(&payload_len) {
-            return Err(TemplateError::PayloadLength {
-                len: payload_len,
-                max: MAX_PAYLOAD_V6,
-            });
-        }
-        Ok(Self { payload_len, seed })
-    }
-
-    /// Bytes of the payload.
-    #[inline]
-    pub fn payload_len(&self) -> usize {
-        self.payload_len
-    }
-
-    /// Writes the whole payload: stamp and data.
-    ///
-    /// # Panics
-    /// When `payload` is not [`PayloadTemplate::payload_len`] bytes long.
-    #[inline]
-    pub fn write(&self, payload: &mut [u8], stamp: Stamp) {
-        assert_eq!(
-            payload.len(),
-            self.payload_len,
-            "payload of another length than the template's"
-        );
-        let Some((stamp_out, data_out)) = payload.split_first_chunk_mut::<STAMP_LEN>() else {
-            return;
-        };
-        *stamp_out = stamp.to_bytes();
-        data::fill(data::base(self.seed, stamp.seq), data_out);
-    }
-
-    /// Replaces the send time in a payload; does nothing if `payload` is shorter than a stamp.
-    #[inline]
-    pub fn restamp(&self, payload: &mut [u8], time_ns: u64) {
-        if let Some(time) = chunk_mut::<8>(payload, 8) {
-            *time = time_ns.to_le_bytes();
-        }
-    }
 }

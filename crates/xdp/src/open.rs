@@ -198,27 +198,12 @@ pub(crate) fn load(devices: Vec<XdpDevice>, order: &Order<'_>) -> Result<XdpPort
     }
 }
 
+/// Loads the programs and attaches them, all in the driver or all on socket buffers (`skb`).
 fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPort> {
     let first = &devices[0];
     let name = first.config.device.as_str();
     let counts: Vec<u32> = devices.iter().map(|device| sources(device, skb)).collect();
-    let index = |at: usize| devices.get(at).map_or(0, |d: &XdpDevice| d.device.ifindex);
-    let place = Place {
-        sources: counts.iter().sum(),
-        by_cpu: skb,
-        // Between virtual devices, and on socket buffers, packets come as the host's stack left them.
-        open_checksums: skb || devices.iter().any(|d| d.device.is_virtual),
-        devices: [index(0), index(1)],
-        mac: first.device.mac,
-        own_mac: first.config.promisc != Some(true),
-        // Frames of a tap come from the process that writes to it, and in no poll loop whose end would be seen.
-        polled: devices.iter().all(|d| d.device.driver != "tun"),
-        veth: first.device.driver == "veth",
-        // A bond hands frames to the devices below it.
-        moved: devices
-            .iter()
-            .any(|d| matches!(d.device.driver.as_str(), "virtio_net" | "bonding")),
-    };
+    let place = place(devices, counts.iter().sum(), skb);
     let mut plan = Box::new(encode::common(&first.config, place, order.series));
     let constants = (order.complete)(&mut plan, &counts)?;
     if order.which == Which::Reflect && plan.clock_every > 0 {
@@ -246,54 +231,16 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         entries: &entries,
     };
     let mut loaded = Loaded::new(name, &wanted)?;
-    let mode = if skb { ProgramMode::Skb } else { ProgramMode::Native };
     // Taps and times come first: a program counts from when it is attached.
-    if plan.clock_every > 0 && !loaded.tap("poll", "napi_poll", false)? {
-        let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
-        return Err(Error::new(
-            "read the clock once per poll on",
-            name,
-            cause,
-            ErrorKind::Other,
-        ));
+    if plan.clock_every > 0 {
+        tap_polls(&mut loaded, name)?;
     }
-    // Only our program sends so.
-    let errors: Vec<_> = devices
-        .iter()
-        .map(|d| mpps_netdev::veth_transmit_errors(&d.device).ok().flatten())
-        .map(|errors| errors.filter(|_| order.sends_back() && !skb))
-        .collect();
-    let counted = errors.iter().all(Option::is_some);
+    let errors = errors_before(devices, order, skb);
+    let counted = errors.is_some();
     let told = tap_refusals(&mut loaded, order, skb, counted)?;
     let run: Mapping<Run> = loaded.map("RUN", 1)?;
     run[0].end_ns.store(u64::MAX, Relaxed);
-    let mut sites = Vec::new();
-    for ((device, program), errors) in devices.iter().zip(order.programs).zip(errors) {
-        // A map of devices is for programs of one kind.
-        let large = devices.iter().any(|d| d.device.mtu + 14 > MAX_LINEAR_FRAME);
-        let frags = large && FRAGS.contains(program);
-        let program = if frags {
-            loaded.xdp(&format!("{program}_frags"))?
-        } else {
-            loaded.xdp(program)?
-        };
-        sites.push(Site {
-            name: device.config.device.clone(),
-            _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
-            queues: device.queues,
-            _promiscuous: match device.config.promisc {
-                Some(true) => Some(promiscuous(&device.device)?),
-                _ => None,
-            },
-            drops_then: (skb && order.sends_back() || order.which == Which::Drop)
-                .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
-                .flatten(),
-            errors_then: errors.filter(|_| counted),
-            errors: AtomicU64::new(0),
-            sources: sources(device, skb),
-            device: device.device.clone(),
-        });
-    }
+    let sites = attach(&mut loaded, devices, order, skb, errors.as_deref())?;
     let mut port = XdpPort {
         facts: facts(devices, order, &plan, told, counted),
         capabilities: first.capabilities.clone(),
@@ -320,6 +267,93 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
     port.remarks
         .extend(await_carrier(port.sites.iter().map(|site| &site.device)));
     Ok(port)
+}
+
+/// Returns the properties of the devices that the programs know. `sources`: those of all devices.
+fn place(devices: &[XdpDevice], sources: u32, skb: bool) -> Place {
+    let first = &devices[0];
+    let index = |at: usize| devices.get(at).map_or(0, |d: &XdpDevice| d.device.ifindex);
+    Place {
+        sources,
+        by_cpu: skb,
+        // Between virtual devices, and on socket buffers, packets come as the host's stack left them.
+        open_checksums: skb || devices.iter().any(|d| d.device.is_virtual),
+        devices: [index(0), index(1)],
+        mac: first.device.mac,
+        own_mac: first.config.promisc != Some(true),
+        // Frames of a tap come from the process that writes to it, and in no poll loop whose end would be seen.
+        polled: devices.iter().all(|d| d.device.driver != "tun"),
+        veth: first.device.driver == "veth",
+        // A bond hands frames to the devices below it.
+        moved: devices
+            .iter()
+            .any(|d| matches!(d.device.driver.as_str(), "virtio_net" | "bonding")),
+    }
+}
+
+/// Attaches the tracepoint program that ends a poll loop's use of one reading of the clock.
+fn tap_polls(loaded: &mut Loaded, name: &str) -> Result<()> {
+    if loaded.tap("poll", "napi_poll", false)? {
+        return Ok(());
+    }
+    let cause = "the kernel has no tracepoint napi_poll: want clock=packet";
+    Err(Error::new(
+        "read the clock once per poll on",
+        name,
+        cause,
+        ErrorKind::Other,
+    ))
+}
+
+/// Returns the frames that each device's driver had refused before the run. `None`: a driver does not count them, or
+/// the programs are not the only ones that send so.
+fn errors_before(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Option<Vec<u64>> {
+    if skb || !order.sends_back() {
+        return None;
+    }
+    devices
+        .iter()
+        .map(|d| mpps_netdev::veth_transmit_errors(&d.device).ok().flatten())
+        .collect()
+}
+
+/// Attaches a program to each device. `errors`: frames that each had refused before, if its driver counts them.
+fn attach(
+    loaded: &mut Loaded,
+    devices: &[XdpDevice],
+    order: &Order<'_>,
+    skb: bool,
+    errors: Option<&[u64]>,
+) -> Result<Vec<Site>> {
+    let mode = if skb { ProgramMode::Skb } else { ProgramMode::Native };
+    // A map of devices is for programs of one kind.
+    let large = devices.iter().any(|d| d.device.mtu + 14 > MAX_LINEAR_FRAME);
+    let mut sites = Vec::new();
+    for (at, (device, program)) in devices.iter().zip(order.programs).enumerate() {
+        let frags = large && FRAGS.contains(program);
+        let program = if frags {
+            loaded.xdp(&format!("{program}_frags"))?
+        } else {
+            loaded.xdp(program)?
+        };
+        sites.push(Site {
+            name: device.config.device.clone(),
+            _attachment: Attachment::new(program.as_fd(), &device.xsk, mode).map_err(of)?,
+            queues: device.queues,
+            _promiscuous: match device.config.promisc {
+                Some(true) => Some(promiscuous(&device.device)?),
+                _ => None,
+            },
+            drops_then: (skb && order.sends_back() || order.which == Which::Drop)
+                .then(|| mpps_netdev::transmit_drops(device.device.ifindex).ok())
+                .flatten(),
+            errors_then: errors.map(|errors| errors[at]),
+            errors: AtomicU64::new(0),
+            sources: sources(device, skb),
+            device: device.device.clone(),
+        });
+    }
+    Ok(sites)
 }
 
 /// Makes the device receive frames for other MAC addresses, until this is dropped.

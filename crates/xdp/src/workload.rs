@@ -1,6 +1,6 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::{FlowAddresses, Plan, SETS, TIMES_KEPT};
+use crate::abi::{FlowAddresses, FlowPorts, Plan, SETS, TIMES_KEPT};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Departure, Sending, Windows, XdpPort};
@@ -35,6 +35,44 @@ fn times(spec: &TrafficSpec) -> u32 {
         spec.cores.len().max(1) as u32 * TIMES_KEPT
     } else {
         1
+    }
+}
+
+/// Gives each flow its ports.
+fn set_ports(places: &[FlowPorts], flows: u32, spec: &TrafficSpec) {
+    for (flow, ports) in (0..flows).zip(places.iter()) {
+        let (source, destination) = as_it_leaves(spec, spec.flows.ports(flow));
+        ports.source.store(source.swap_bytes(), Relaxed);
+        ports.destination.store(destination.swap_bytes(), Relaxed);
+    }
+}
+
+/// Gives each flow its addresses, and the sums that depend on them.
+fn set_addresses(places: &[FlowAddresses], ports: &[FlowPorts], plan: &Plan, spec: &TrafficSpec) {
+    let put = |places: &[AtomicU32; 4], ip| {
+        places
+            .iter()
+            .zip(encode::words(ip))
+            .for_each(|(place, word)| place.store(word, Relaxed));
+    };
+    let header = &spec.headers[plan.l3 as usize..];
+    for (flow, (ports, between)) in (0..plan.flows).zip(ports.iter().zip(places.iter())) {
+        let (src, dst) = as_it_leaves(spec, spec.flows.addresses(flow));
+        let (src, dst) = (addresses::at(spec.src, src), addresses::at(spec.dst, dst));
+        let (sum, check) = encode::sums(plan, header, src, dst);
+        ports.sum.store(sum, Relaxed);
+        ports.check.store(check, Relaxed);
+        put(&between.source, src);
+        put(&between.destination, dst);
+    }
+}
+
+/// Returns the two of a pair, source first, as they are when a packet leaves: on the way back of two they change
+/// places.
+fn as_it_leaves<T>(spec: &TrafficSpec, (a, b): (T, T)) -> (T, T) {
+    match spec.arrival {
+        Arrival::AcrossBack => (b, a),
+        Arrival::Back | Arrival::Across => (a, b),
     }
 }
 
@@ -142,31 +180,9 @@ impl XdpDevice {
             spec: spec.clone(),
             from,
         };
-        // On the way back of two, the first and second of each pair change places when the packet leaves.
-        let turned = spec.arrival == Arrival::AcrossBack;
-        for (flow, ports) in (0..flows).zip(sending.ports.iter()) {
-            let (source, destination) = in_order(turned, spec.flows.ports(flow));
-            ports.source.store(source.swap_bytes(), Relaxed);
-            ports.destination.store(destination.swap_bytes(), Relaxed);
-        }
+        set_ports(&sending.ports, flows, spec);
         if !spec.flows.is_plain() {
-            let between: Mapping<FlowAddresses> = loaded.map("FLOW_ADDRESSES", flows)?;
-            let header = &spec.headers[plan.l3 as usize..];
-            for (flow, (ports, between)) in (0..flows).zip(sending.ports.iter().zip(between.iter())) {
-                let (src, dst) = in_order(turned, spec.flows.addresses(flow));
-                let (src, dst) = (addresses::at(spec.src, src), addresses::at(spec.dst, dst));
-                let (sum, check) = encode::sums(plan, header, src, dst);
-                ports.sum.store(sum, Relaxed);
-                ports.check.store(check, Relaxed);
-                let put = |places: &[AtomicU32; 4], ip| {
-                    places
-                        .iter()
-                        .zip(encode::words(ip))
-                        .for_each(|(place, word)| place.store(word, Relaxed));
-                };
-                put(&between.source, src);
-                put(&between.destination, dst);
-            }
+            set_addresses(&loaded.map("FLOW_ADDRESSES", flows)?, &sending.ports, plan, spec);
         }
         aim(&sending, spec, first_writer);
         if lanes > 0 {
@@ -230,11 +246,6 @@ impl XdpDevice {
         port.flows = Some(loaded.map("FLOW_COUNT", 1)?);
         Ok(port)
     }
-}
-
-/// The two of a pair as they are, or exchanged.
-fn in_order<T>(exchanged: bool, (a, b): (T, T)) -> (T, T) {
-    if exchanged { (b, a) } else { (a, b) }
 }
 
 /// Loads the programs of `sendrecv` from one device to another: those of the way there, and those of the way back. One

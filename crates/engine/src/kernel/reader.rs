@@ -26,12 +26,7 @@ const CALL_NS: u64 = 10_000_000;
 const LAST_CALLS: u32 = 300;
 
 /// Runs the reader of a way until the end of the run and, if packets come back, of the settle time.
-pub(super) fn run<P: KernelPort>(
-    job: &InKernel<'_, P>,
-    way: usize,
-    lane: &Lane<'_>,
-    recorder: Recorder<'_>,
-) -> LaneOutcome {
+pub(super) fn run(job: &InKernel<'_>, way: usize, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
     let mut reader = Reader::new(job, way, lane, recorder);
     let _last_call = LastCall(reader.port, reader.exits);
     let mut checked_ns = lane.clock.now_ns();
@@ -40,7 +35,10 @@ pub(super) fn run<P: KernelPort>(
         let now = lane.clock.now_ns();
         let end_ns = lane.control.end_ns();
         reader.tell_end(end_ns);
-        let checked = reader.port.check().and_then(|()| job.beside().map_or(Ok(()), P::check));
+        let checked = reader
+            .port
+            .check()
+            .and_then(|()| job.beside().map_or(Ok(()), KernelPort::check));
         if let Err(error) = checked {
             if error.kind == ErrorKind::LinkDown {
                 lane.counters.down_ns.add(now.saturating_sub(checked_ns));
@@ -61,9 +59,9 @@ pub(super) fn run<P: KernelPort>(
 }
 
 /// Calls the lanes out of the kernel when the reader panics.
-struct LastCall<'j, P: KernelPort>(&'j P, &'j [Exit]);
+struct LastCall<'j>(&'j dyn KernelPort, &'j [Exit]);
 
-impl<P: KernelPort> Drop for LastCall<'_, P> {
+impl Drop for LastCall<'_> {
     fn drop(&mut self) {
         for _ in 0..LAST_CALLS {
             let mut inside = self.1.iter().enumerate().filter(|(_, e)| !e.is_out()).peekable();
@@ -76,10 +74,10 @@ impl<P: KernelPort> Drop for LastCall<'_, P> {
     }
 }
 
-struct Reader<'j, 'r, 'l, 's, P> {
-    job: &'j InKernel<'r, P>,
+struct Reader<'j, 'l, 's> {
+    job: &'j InKernel<'j>,
     /// Port of the reader's way, and the lanes that send in it.
-    port: &'j P,
+    port: &'j dyn KernelPort,
     exits: &'j [Exit],
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
@@ -109,8 +107,8 @@ struct Booked {
     rx: u64,
 }
 
-impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
-    fn new(job: &'j InKernel<'r, P>, way: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
+impl<'j, 'l, 's> Reader<'j, 'l, 's> {
+    fn new(job: &'j InKernel<'j>, way: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
         let timing = recorder.timing();
         let port = job.ports[way];
         let kept_ns = port.row_capacity().saturating_mul(timing.interval_ns);
@@ -389,7 +387,7 @@ impl<'j, 'r, 'l, 's, P: KernelPort> Reader<'j, 'r, 'l, 's, P> {
             }
         };
         LaneOutcome {
-            reasons: (0..self.job.ports()).flat_map(reasons).chain(beside).collect(),
+            reasons: (0..self.job.counted_ports()).flat_map(reasons).chain(beside).collect(),
             ports: (0..ports).map(moved).collect(),
             sources: Some(sources),
             ..LaneOutcome::default()

@@ -22,7 +22,7 @@ pub(super) struct Exit {
 impl Exit {
     /// Asks the lane to leave. A lane that is about to enter the kernel may miss this: it must be repeated, with
     /// [`KernelPort::interrupt`], until the lane is out.
-    pub(super) fn ask<P: KernelPort>(&self, port: &P, lane: usize) {
+    pub(super) fn ask(&self, port: &dyn KernelPort, lane: usize) {
         self.asked.store(true, Ordering::Release);
         port.interrupt(lane);
     }
@@ -48,8 +48,8 @@ impl Drop for Leaving<'_> {
 
 /// Runs lane `index` until its schedule is at its end or it is asked to leave. `counted`: number of packets that it
 /// sends; the last one of all lanes ends the run.
-pub(super) fn run<P: KernelPort>(
-    port: &P,
+pub(super) fn run(
+    port: &dyn KernelPort,
     index: usize,
     lane: &Lane<'_>,
     recorder: Recorder<'_>,

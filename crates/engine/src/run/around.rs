@@ -2,7 +2,7 @@
 
 use crate::error::RunError;
 use crate::run::collect::Watches;
-use crate::run::job::Desk;
+use crate::run::job::Job;
 use mpps_io::around::{Outage, Surroundings};
 use mpps_sys::clock::monotonic_ns;
 
@@ -32,7 +32,7 @@ fn since(outage: &mut Outage, start_ns: u64) {
 }
 
 /// Replaces "nobody answered" by the state of the link if the link is down.
-pub(crate) fn why_unresolved(error: RunError, job: &dyn Desk) -> RunError {
+pub(crate) fn why_unresolved(error: RunError, job: &dyn Job) -> RunError {
     let RunError::Unresolved(text) = error else {
         return error;
     };

@@ -8,7 +8,7 @@ use crate::lane::away::Away;
 use crate::plan::{Common, LanePlan};
 use crate::run::control::Control;
 use crate::run::flight::Keeper;
-use crate::run::job::Desk;
+use crate::run::job::Job;
 use crate::run::live::{self, HostWait, Live};
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::withheld::Quotas;
@@ -104,7 +104,7 @@ impl Ticks {
 /// Runs the collector until every lane has ended.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn collect(
-    job: &dyn Desk,
+    job: &dyn Job,
     (control, common, counters): (&Control, &Common, &[LaneCounters]),
     collector: &mut Collector<'_>,
     (drops, quotas, away, keeper): (&mut [HostDrops<'_>], &mut Quotas<'_>, &Away<'_>, &mut Keeper<'_>),

@@ -24,7 +24,7 @@ use crate::run::collect::{Collected, collect};
 use crate::run::control::Control;
 use crate::run::directions;
 use crate::run::flight::{self, Keeper};
-use crate::run::job::{Desk, Job};
+use crate::run::job::{AnyLane, Job};
 use crate::run::live::HostWait;
 use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
@@ -33,14 +33,14 @@ use crate::run::traces::Traces;
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{self, LaneTime, Lookout};
 use crate::verdict::withheld::{self, Quotas};
-use crate::workload::WorkFacts;
+use crate::workload::TrafficTrial;
 use mpps_io::{Error, Rate, Reason};
 use mpps_stats::{
     Collector, Direction, Event, GapLog, Housekeeping, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing,
     Totals, Workload,
 };
 use mpps_sys::cgroup::{Groups, Quota, RealTimeLimit};
-use mpps_sys::clock::{Clock, ClockSource, utc_ns};
+use mpps_sys::clock::{Clock, ClockSource, StartAt, utc_ns};
 use mpps_sys::evidence::OthersRan;
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::sched;
@@ -60,6 +60,11 @@ const LEAD_NS: u64 = 5_000_000;
 /// Additional time for each lane that has to wake up, ns.
 const LEAD_A_LANE_NS: u64 = 1_000_000;
 
+/// Least time between the readiness of all lanes and a start that was asked for, ns.
+const LEAST_AHEAD_NS: u64 = 100_000_000;
+/// Time before such a start in which counters and rows of the trial are made, ns.
+const PREPARE_NS: u64 = 50_000_000;
+
 /// State of a lane that is ready.
 struct Ready {
     /// Thread of the lane; 0: it only reads, and counts as one of the program's own threads.
@@ -74,56 +79,45 @@ struct Ready {
 type Readiness = (usize, Result<Ready, RunError>);
 
 /// Order for one trial.
-pub(crate) struct Order<T> {
+pub(crate) struct Order {
     pub(crate) common: Common,
     pub(crate) workload: Workload,
     pub(crate) settle_ns: u64,
     /// Scheduled send times are known.
     pub(crate) paced: bool,
-    /// The job's own data for this trial.
-    pub(crate) own: T,
+    /// Data of each way, if lanes generate packets; else empty.
+    pub(crate) traffic: Vec<TrafficTrial>,
 }
 
-impl<T> Order<T> {
-    /// Returns the same order with other data of the job's own.
-    pub(crate) fn map<U>(self, own: impl FnOnce(T) -> U) -> Order<U> {
-        Order {
-            common: self.common,
-            workload: self.workload,
-            settle_ns: self.settle_ns,
-            paced: self.paced,
-            own: own(self.own),
-        }
-    }
-
+impl Order {
     /// Returns an order that sends nothing.
-    pub(crate) fn of(common: &Common, workload: Workload, own: T) -> Self {
+    pub(crate) fn of(common: &Common, workload: Workload) -> Self {
         Self {
             common: common.clone(),
             workload,
             settle_ns: 0,
             paced: false,
-            own,
+            traffic: Vec::new(),
         }
     }
 }
 
 /// State that the main thread and the lanes share in a trial.
-pub(crate) struct Trial<T> {
+pub(crate) struct Trial {
     pub(crate) control: Control,
     pub(crate) counters: Vec<LaneCounters>,
     /// A ring for each lane if rounds are recorded, else none.
     rings: Vec<LaneRing>,
     pub(crate) common: Common,
-    pub(crate) own: T,
+    pub(crate) traffic: Vec<TrafficTrial>,
     /// Lanes release their queues and pools after this trial, before they say that they have ended.
     last: bool,
 }
 
 /// Message that starts a lane's part of a trial.
-struct Go<T> {
+struct Go {
     /// Part of the message, so that the collector notices a lane that has ended before the message could reach it.
-    ends: Ends<T>,
+    ends: Ends,
     /// Series by way, then by lane.
     series: Arc<Vec<LaneSeries>>,
     start_ns: u64,
@@ -131,41 +125,42 @@ struct Go<T> {
 }
 
 /// The messages to a lane.
-enum Word<T> {
+enum Word {
     /// Empty your queue, say so, and leave it alone until the next word: a trial is about to begin.
     Attend(mpsc::Sender<usize>),
-    Go(Go<T>),
+    Go(Go),
 }
 
 /// State that the threads of a crew share.
-pub(crate) struct Base<'s, J> {
-    job: &'s J,
+pub(crate) struct Base<'s> {
+    job: &'s dyn Job,
     /// The lanes are these in every trial.
     common: &'s Common,
-    /// Neighbours of the first port, and of a second.
-    found: [Found; 2],
+    /// Neighbours of each port.
+    found: Vec<Found>,
     /// Nobody is to wait any longer for lanes that are not ready yet.
     given_up: AtomicBool,
     /// There may be several trials.
     several: bool,
 }
 
-impl<'s, J: Job> Base<'s, J> {
-    pub(crate) fn new(job: &'s J, common: &'s Common, several: bool) -> Self {
+impl<'s> Base<'s> {
+    pub(crate) fn new(job: &'s dyn Job, common: &'s Common, several: bool) -> Self {
         Self {
             job,
             common,
-            found: Default::default(),
+            found: (0..job.ports()).map(|_| Found::default()).collect(),
             given_up: AtomicBool::new(false),
-            several,
+            // While lanes wait for a start, they look after their queues.
+            several: several || common.start_at.is_some(),
         }
     }
 }
 
 /// Runs any workload that is one trial, on whatever ports it has.
-pub(crate) fn run_job<J: Job>(
-    job: &J,
-    order: Order<J::Trial>,
+pub(crate) fn run_job(
+    job: &dyn Job,
+    order: Order,
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
@@ -175,21 +170,17 @@ pub(crate) fn run_job<J: Job>(
 }
 
 /// A lane as the main thread knows it.
-struct Member<'s, T> {
-    words: mpsc::Sender<Word<T>>,
+struct Member<'s> {
+    words: mpsc::Sender<Word>,
     thread: ScopedJoinHandle<'s, ()>,
 }
 
 /// Lanes that are ready, and the state by which the main thread watches them.
-///
-/// The crew knows the job as a [`Desk`], and not by its type: all of a run except the lanes' own part is compiled once
-/// for each kind of trial, and not for each path.
-pub(crate) struct Crew<'s, T> {
-    job: &'s dyn Desk,
+pub(crate) struct Crew<'s> {
+    job: &'s dyn Job,
     common: &'s Common,
     given_up: &'s AtomicBool,
-    told: Tell<'s, T>,
-    members: Vec<Member<'s, T>>,
+    members: Vec<Member<'s>>,
     /// Thread of each lane; 0: the lane only reads, and its thread counts as one of the program's own.
     tids: Vec<i32>,
     clocks: ClockSource,
@@ -212,17 +203,7 @@ pub(crate) struct Crew<'s, T> {
     refused: Vec<String>,
 }
 
-/// Asks a job about a trial: about one way, or (`None`) about all.
-type Tell<'s, T> = Box<dyn Fn(&T, Option<usize>) -> Told + 's>;
-
-/// A job's facts on a trial, for the summary of one way or of all.
-struct Told {
-    work: WorkFacts,
-    /// Settings of the run in that way, if they differ from those of the whole run.
-    common: Option<Common>,
-}
-
-impl<T> Drop for Crew<'_, T> {
+impl Drop for Crew<'_> {
     /// Ends the lanes. A panic of a lane was already reported, or it came after all results.
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
@@ -233,24 +214,19 @@ impl<T> Drop for Crew<'_, T> {
     }
 }
 
-impl<'s, T: Send + Sync + 's> Crew<'s, T> {
+impl<'s> Crew<'s> {
     /// Starts the lanes, and waits until they are ready.
-    pub(crate) fn open<J: Job<Trial = T>>(
+    pub(crate) fn open(
         scope: &'s Scope<'s, '_>,
-        base: &'s Base<'s, J>,
+        base: &'s Base<'s>,
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Self, RunError> {
         let lanes = base.common.lanes.len();
         let job = base.job;
-        let told = |trial: &T, way: Option<usize>| Told {
-            work: job.facts(trial, way),
-            common: way.and_then(|way| job.common_of(trial, way)).cloned(),
-        };
         let mut crew = Self {
             job,
             common: base.common,
             given_up: &base.given_up,
-            told: Box::new(told),
             members: Vec::new(),
             tids: vec![0; lanes],
             clocks: ClockSource::new(),
@@ -329,7 +305,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     /// Runs a trial. After the `last` one there is no other.
     pub(crate) fn trial(
         &mut self,
-        order: Order<T>,
+        order: Order,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -337,12 +313,39 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         if let Some(lane) = self.panicked {
             return Err(RunError::Panicked(lane));
         }
-        let result = self.between(interruptions);
-        let result = result.and_then(|()| self.measure(order, last, sinks, interruptions));
+        let start = order.common.start_at.map(|start| self.wait_for(start, interruptions));
+        let result = start.transpose().and_then(|start| {
+            self.between(interruptions)?;
+            self.measure(order, start, last, sinks, interruptions)
+        });
         if let Err(RunError::Panicked(lane)) = result {
             self.panicked = Some(lane);
         }
         result
+    }
+
+    /// Waits until it is time to prepare a trial that starts at this instant.
+    ///
+    /// # Errors
+    /// If it is too near or past, or if the run is interrupted.
+    fn wait_for(&self, start: StartAt, interruptions: &dyn Fn() -> u32) -> Result<StartsAt, RunError> {
+        let (at_ns, read_within_ns) = start.monotonic();
+        let clock = self.clocks.clock();
+        let ahead_ns = self.job.ahead_ns();
+        let ready_ns = clock.now_ns();
+        if at_ns < ready_ns + LEAST_AHEAD_NS + ahead_ns {
+            return Err(RunError::TooLate(too_late(at_ns, ready_ns, LEAST_AHEAD_NS + ahead_ns)));
+        }
+        loop {
+            let left_ns = at_ns.saturating_sub(clock.now_ns() + PREPARE_NS + ahead_ns);
+            if left_ns == 0 {
+                return Ok(StartsAt { at_ns, read_within_ns });
+            }
+            if interruptions() > 0 {
+                return Err(RunError::Interrupted);
+            }
+            thread::sleep(LOOK.min(Duration::from_nanos(left_ns)));
+        }
     }
 
     /// Prepares the next trial, after the last one or after the opening: packets that have come in meanwhile belong to
@@ -373,7 +376,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
 
     fn measure(
         &mut self,
-        order: Order<T>,
+        order: Order,
+        starts_at: Option<StartsAt>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -391,7 +395,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             counters,
             rings: flight::rings(&order.common),
             common: order.common,
-            own: order.own,
+            traffic: order.traffic,
             last,
         });
         let (control, common) = (&trial.control, &trial.common);
@@ -415,7 +419,8 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             rings = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
         }
         // Making the rings takes a while; the start is chosen after, so that it is ahead of every lane.
-        let start_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let soonest_ns = clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
         timing.start_ns = start_ns;
         rings.iter_mut().for_each(|ring| ring.set_start(start_ns));
         let series = Arc::new(rings);
@@ -429,7 +434,7 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             monotonic_ns: start_ns,
             utc_ns: utc_ns(start_ns),
         };
-        let work = (self.told)(&trial.own, None).work;
+        let work = job.facts(&trial.traffic, None);
         let of_ways = |rate: Rate| rate.pps() * names.len().max(1) as f64;
         let start = Start {
             workload,
@@ -527,13 +532,11 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
         let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
         let housekeeping = housekeeping(host, &collected, clocks.clock().now_ns().saturating_sub(start_ns));
         // Facts of one way, or of all together.
-        let ways = (0..names.len()).map(|way| (self.told)(&trial.own, Some(way)));
-        let (of_all, of_ways) = ((self.told)(&trial.own, None), ways.collect::<Vec<_>>());
-        let told = |way: Option<usize>| way.map_or(&of_all, |way| &of_ways[way]);
+        let common_of = |way: Option<usize>| way.and_then(|way| job.common_of(&trial.traffic, way));
         let measured = |way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]| Measured {
             workload,
-            common: told(way).common.as_ref().unwrap_or(common),
-            work: told(way).work,
+            common: common_of(way).unwrap_or(common),
+            work: job.facts(&trial.traffic, way),
             latency_note: job.latency_note(totals.latency.count > 0),
             totals,
             outcomes: &outcomes,
@@ -563,7 +566,13 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
             dropping,
             looked_ns: ended_ns.saturating_sub(looked_from_ns),
         };
+        let start_error_ns = starts_at.map(|starts| {
+            let began_after_ns = outcomes.iter().map(|lane| lane.began_after_ns).max();
+            start_ns - starts.at_ns + began_after_ns.unwrap_or(0) + starts.read_within_ns
+        });
         let with_kept = |mut summary: Summary| {
+            summary.start_error_ns = start_error_ns;
+            summary.warnings.extend(start_error_ns.and_then(began_late));
             let lost = keeper.lost();
             let known = (ended_ns, summary.lost as i64, summary.valid);
             summary.kept = keeper.end(common, &trial.counters, known);
@@ -586,6 +595,38 @@ impl<'s, T: Send + Sync + 's> Crew<'s, T> {
     }
 }
 
+/// Start of a trial that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct StartsAt {
+    /// The instant, ns on the lanes' clock.
+    at_ns: u64,
+    /// How far off that may be, as two clocks were read one after the other, ns.
+    read_within_ns: u64,
+}
+
+/// Returns the error for a start that is too near or past.
+fn too_late(at_ns: u64, ready_ns: u64, least_ns: u64) -> String {
+    let ms = |ns: u64| ns.div_ceil(1_000_000);
+    let when = match at_ns.checked_sub(ready_ns) {
+        Some(left_ns) => format!("{} ms before it", ms(left_ns)),
+        None => format!("{} ms after it", ms(ready_ns - at_ns)),
+    };
+    format!(
+        "--start-at: ports and lanes were ready {when}, and nothing was sent: want a start {} ms after that at least",
+        ms(least_ns)
+    )
+}
+
+/// Returns the warning about a start that was not kept; `None`: it was, to a ms.
+fn began_late(error_ns: u64) -> Option<String> {
+    (error_ns > 1_000_000).then(|| {
+        format!(
+            "--start-at: the last lane began {:.1} ms after the instant that was asked for",
+            error_ns as f64 / 1e6
+        )
+    })
+}
+
 /// Ends the stream of a trial without its last rows, as a lane has panicked: nothing after this ends it.
 fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut [Box<dyn Sink>]) -> RunError {
     let error = RunError::Panicked(lane);
@@ -603,7 +644,7 @@ fn broken_off(lane: usize, counters: &[LaneCounters], told: Summary, sinks: &mut
 }
 
 /// Returns the role of each lane in one way.
-fn roles(job: &dyn Desk, common: &Common, way: usize) -> Vec<LanePlan> {
+fn roles(job: &dyn Job, common: &Common, way: usize) -> Vec<LanePlan> {
     let role = |(lane, plan): (usize, &LanePlan)| {
         let ways = job.ways_of(lane);
         LanePlan {
@@ -627,21 +668,21 @@ fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Opti
 }
 
 /// Notes that a lane has ended a trial, however it ends.
-struct Ends<T>(Arc<Trial<T>>);
+struct Ends(Arc<Trial>);
 
-impl<T> Drop for Ends<T> {
+impl Drop for Ends {
     fn drop(&mut self) {
         self.0.control.lane_ends();
     }
 }
 
 /// Runs one lane's thread, from pinning to its last trial.
-fn lane_thread<J: Job>(
+fn lane_thread(
     index: usize,
     clock: Clock,
-    base: &Base<'_, J>,
+    base: &Base<'_>,
     ready: mpsc::Sender<Readiness>,
-    words: &mpsc::Receiver<Word<J::Trial>>,
+    words: &mpsc::Receiver<Word>,
 ) {
     let plan = base.common.lanes[index];
     sched::tight_timers();
@@ -649,7 +690,7 @@ fn lane_thread<J: Job>(
     // A lane that only reads the kernel's counts stays out of the way of lanes that send.
     let cores = base.common.cores();
     let _beside = plan.core.is_none().then(|| sched::keep_off(&cores));
-    match serve(index, clock, base, &ready, words) {
+    match open_and_serve(index, &clock, base, &ready, words) {
         // Its queue and its pool are gone by now, and the path's counters are final.
         Ok(Some((ends, outcome, ended))) => {
             let _ = ended.send((index, outcome));
@@ -663,22 +704,35 @@ fn lane_thread<J: Job>(
 }
 
 /// Results of the last trial, still to be sent to the main thread.
-type Left<T> = (Ends<T>, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
+type Left = (Ends, LaneOutcome, mpsc::Sender<(usize, LaneOutcome)>);
 
-/// Makes a lane ready and goes through its trials, up to the last; `None`: the lane was ended without a last trial.
-fn serve<J: Job>(
+/// Makes a lane's memory and queues, which are gone when it returns, and goes through its trials.
+fn open_and_serve(
     index: usize,
-    clock: Clock,
-    base: &Base<'_, J>,
+    clock: &Clock,
+    base: &Base<'_>,
     ready: &mpsc::Sender<Readiness>,
-    words: &mpsc::Receiver<Word<J::Trial>>,
-) -> Result<Option<Left<J::Trial>>, RunError> {
-    let job = base.job;
+    words: &mpsc::Receiver<Word>,
+) -> Result<Option<Left>, RunError> {
     if let Some(core) = base.common.lanes[index].core {
         sched::pin(core).map_err(|e| Error::os("pin a lane to", format!("core {core}"), &e))?;
     }
-    let pools = job.pools(index)?;
-    let mut queues = job.queues(index, &pools)?;
+    let mut served = Ok(None);
+    base.job
+        .with_lane(index, &mut |own| served = serve(index, own, clock, base, ready, words))?;
+    served
+}
+
+/// Makes a lane ready and goes through its trials, up to the last; `None`: the lane was ended without a last trial.
+fn serve(
+    index: usize,
+    own: &mut dyn AnyLane,
+    clock: &Clock,
+    base: &Base<'_>,
+    ready: &mpsc::Sender<Readiness>,
+    words: &mpsc::Receiver<Word>,
+) -> Result<Option<Left>, RunError> {
+    let job = base.job;
     let ended = |_| base.given_up.load(Ordering::Relaxed);
     // Before privileges are given up. Threads that a path's library starts from here on have the normal priority.
     let priority = base.common.priority.filter(|_| !job.only_reads(index));
@@ -689,7 +743,7 @@ fn serve<J: Job>(
             sched::lacks_for(priority, &error)
         ))
     });
-    let dest_mac = job.resolve(&mut queues, &base.found, &clock, &ended)?;
+    let dest_mac = own.resolve(&base.found, clock, &ended)?;
     base.common.opened(Opened::Lane(index))?;
     let thread = sched::thread_id();
     // A reader is one of the program's own threads.
@@ -718,18 +772,18 @@ fn serve<J: Job>(
         let go = match word {
             Ok(Word::Go(go)) => go,
             Ok(Word::Attend(done)) => {
-                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                strays += own.attend(&base.found, traces.as_deref());
                 between = false;
                 let _ = done.send(index);
                 continue;
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                strays += job.attend(index, &mut queues, &base.found, traces.as_deref());
+                strays += own.attend(&base.found, traces.as_deref());
                 continue;
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(None),
         };
-        let mut outcome = run_lane(index, &clock, base, &go, &mut queues, (dest_mac, times.as_ref()));
+        let mut outcome = run_lane(index, own, clock, base, &go, (dest_mac, times.as_ref()));
         let Go {
             ends, series, ended, ..
         } = go;
@@ -742,18 +796,18 @@ fn serve<J: Job>(
             return Ok(Some((ends, outcome, ended)));
         }
         (strays, between) = (0, base.several);
-        traces = job.traces(&ends.0.own);
+        traces = ends.0.traffic.first().and_then(|trial| trial.traces.clone());
         let _ = ended.send((index, outcome));
     }
 }
 
 /// Runs a lane's part in one trial.
-fn run_lane<J: Job>(
+fn run_lane(
     index: usize,
+    own: &mut dyn AnyLane,
     clock: &Clock,
-    base: &Base<'_, J>,
-    go: &Go<J::Trial>,
-    queues: &mut J::Queues<'_>,
+    base: &Base<'_>,
+    go: &Go,
     (dest_mac, times): (Option<mpps_wire::MacAddr>, Option<&ThreadStat>),
 ) -> LaneOutcome {
     let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
@@ -792,11 +846,11 @@ fn run_lane<J: Job>(
         stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,
-        port: job.neighbors_of(index),
+        port: job.port_of(index),
         counters,
         neighbor: job
             .link_of(index)
-            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.neighbors_of(index)])),
+            .map(|link| Neighbor::new(link, job.src_of(index), &base.found[job.port_of(index)])),
         attends: job.attends(index),
         burst: trial.common.burst,
         start_ns,
@@ -807,7 +861,8 @@ fn run_lane<J: Job>(
         down: Default::default(),
         napped_ns: Default::default(),
     };
-    let mut outcome = job.lane(index, lane, queues, recorder, &trial.own);
+    let mut outcome = own.run(lane, recorder, &trial.traffic);
+    outcome.began_after_ns = began_ns.saturating_sub(start_ns);
     let pinned = trial.common.lanes[index].core;
     outcome.moved_to = pinned
         .map(|core| (core, sched::own_cores()))

@@ -1,7 +1,9 @@
-//! The job of a run: its workload, together with the port or ports whose queues the lanes own.
+//! The job of a run: its workload, together with its ports.
 //!
 //! The common part of a run ([`crate::run::crew`]) knows neither how many ports there are nor what a lane does with its
-//! queues. A [`Job`] does: most are a [`Solo`], a workload on one port; forwarding has its own.
+//! queues. A [`Job`] does: [`OnPorts`](crate::run::on_ports::OnPorts), or a workload that the kernel runs
+//! ([`crate::kernel`]). It has one type for all paths. On the lane's thread it hands over an [`AnyLane`], behind which
+//! the loop is compiled for the types of the lane's port.
 
 use crate::error::RunError;
 use crate::lane::Lane;
@@ -9,14 +11,13 @@ use crate::lane::neighbor::{Found, Neighbor};
 use crate::plan::{Common, Link};
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::Traces;
-use crate::workload::{Work, WorkFacts};
+use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
-use mpps_io::{Burst, Fact, Port, Queue, QueueCounters, Result, Wait};
+use mpps_io::{Burst, Fact, Queue, QueueCounters, Result, Wait};
 use mpps_stats::{HostFact, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time in which the peer must answer for its MAC address, ns.
@@ -31,27 +32,64 @@ pub(crate) struct LaneWays {
     pub(crate) takes: usize,
 }
 
-/// Questions of the main thread to a workload and its ports. It has one type for all paths: it is called a few times
-/// per run, or once per row, and not compiled for each path.
-pub(crate) trait Desk: Sync {
-    /// Returns lane `lane`'s number among lanes that serve the same ports: the number of its queues.
-    fn queue_number(&self, lane: usize) -> usize {
-        lane
+/// A lane with what it owns: queues over their memory, or a place in the kernel. It stays on its thread.
+pub(crate) trait AnyLane {
+    /// Finds the peer's MAC address if one is needed. `found`: the neighbours of each port. `ended`: the run is over
+    /// before it began.
+    fn resolve(
+        &mut self,
+        _found: &[Found],
+        _clock: &Clock,
+        _ended: &dyn Fn(u64) -> bool,
+    ) -> std::result::Result<Option<MacAddr>, RunError> {
+        Ok(None)
     }
+    /// Empties the receive queue between two trials, and answers questions for our addresses. Returns the number of
+    /// packets of the trials that left `traces`.
+    fn attend(&mut self, _found: &[Found], _traces: Option<&Traces>) -> u64 {
+        0
+    }
+    /// Runs the lane through a trial. `trial`: data of each way, if the workload generates packets on lanes.
+    fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, trial: &[TrafficTrial]) -> LaneOutcome;
+}
+
+/// A workload and its ports, as the main thread and the lanes' threads know them. Nothing here is called per packet.
+pub(crate) trait Job: Sync {
+    /// Makes the memory of lane `lane`, takes its queues into use, and calls `run` with them, on the calling thread.
+    fn with_lane(&self, lane: usize, run: &mut dyn FnMut(&mut dyn AnyLane)) -> Result<()>;
+    /// Returns the number of ports that have neighbours.
+    fn ports(&self) -> usize;
+    /// Returns the place of the port that lane `lane` sends by, or of the first of its ports.
+    fn port_of(&self, lane: usize) -> usize;
+    /// Returns whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
+    fn only_reads(&self, _lane: usize) -> bool {
+        false
+    }
+    /// Returns layer 2 of the port of lane `lane`, if mpps itself has a part in it.
+    fn link_of(&self, lane: usize) -> Option<&Link>;
+    /// Returns the address that neighbours of lane `lane`'s port are asked from.
+    fn src_of(&self, lane: usize) -> Option<IpAddr>;
+    /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our
+    /// addresses.
+    fn attends(&self, _lane: usize) -> bool {
+        false
+    }
+    /// Returns facts of the workload, for the summary of one way or of all.
+    fn facts(&self, trial: &[TrafficTrial], way: Option<usize>) -> WorkFacts;
+    /// Returns the settings of one way, if they differ from those of the whole run.
+    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common>;
+    /// Returns lane `lane`'s number among lanes that serve the same ports: the number of its queues.
+    fn queue_number(&self, lane: usize) -> usize;
     /// Returns the names of the ways in which packets go at the same time, each with counts and a verdict of its own;
     /// none if they go in one way.
-    fn ways(&self) -> &'static [&'static str] {
-        &[]
-    }
+    fn ways(&self) -> &'static [&'static str];
     /// Returns the ways in which lane `lane` sends and receives: two different ones if there are two.
-    fn ways_of(&self, _lane: usize) -> LaneWays {
-        LaneWays { sends: 0, takes: 0 }
-    }
+    fn ways_of(&self, lane: usize) -> LaneWays;
     /// Returns counters of the lane's queues: one entry per port, empty for ports that it has no queue of. They are of
     /// one `way`, or (`None`) of all.
     fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters>;
     /// Returns packets that this host dropped before lane `lane` could take them from the port at `place`
-    /// ([`Port::rx_dropped`]), of one way or of all; `None`: not known.
+    /// ([`Port::rx_dropped`](mpps_io::Port::rx_dropped)), of one way or of all; `None`: not known.
     fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64>;
     /// Returns whether a lane that receives takes packets from the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
@@ -74,18 +112,12 @@ pub(crate) trait Desk: Sync {
         false
     }
     /// Returns watches of the interfaces that packets leave by, each with the place of its port.
-    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
-        Vec::new()
-    }
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)>;
     /// Returns the ports by name, if the report has a line for each; else none.
-    fn port_names(&self) -> Vec<String> {
-        Vec::new()
-    }
+    fn port_names(&self) -> Vec<String>;
     /// Returns how long before the start lanes may go, ns. They need this time to get going, and keep to the start
     /// themselves.
-    fn ahead_ns(&self) -> u64 {
-        0
-    }
+    fn ahead_ns(&self) -> u64;
     /// Returns how far ahead the end of an interrupted run lies, ns: the time in which all lanes see it.
     fn notice_ns(&self) -> u64 {
         0
@@ -93,96 +125,7 @@ pub(crate) trait Desk: Sync {
     /// Called once, before any lane runs, with the chosen start and end (`u64::MAX`: not known).
     fn begin(&self, _start_ns: u64, _end_ns: u64) {}
     /// Returns where latency is taken, if not where the workload usually does. `measured`: a latency was measured.
-    fn latency_note(&self, _measured: bool) -> Option<&'static str> {
-        None
-    }
-}
-
-/// A workload and its ports.
-pub(crate) trait Job: Desk {
-    /// State of one trial, made again for the next; `()` if a job has one trial only.
-    type Trial: Send + Sync;
-    /// Packet memory of one lane; made on the lane's thread.
-    type Pools;
-    /// One lane's queues over its memory.
-    type Queues<'p>
-    where
-        Self: 'p;
-    /// Makes the memory of lane `lane`.
-    fn pools(&self, lane: usize) -> Result<Self::Pools>;
-    /// Takes the queues of lane `lane` into use.
-    fn queues<'p>(&'p self, lane: usize, pools: &'p Self::Pools) -> Result<Self::Queues<'p>>;
-    /// Returns whether the thread of lane `lane` moves no packets, and only reads the kernel's counters.
-    fn only_reads(&self, _lane: usize) -> bool {
-        false
-    }
-    /// Returns layer 2, if mpps itself has a part in it.
-    fn link(&self) -> Option<&Link> {
-        None
-    }
-    /// Returns layer 2 of the port of lane `lane`, if lanes have different ones.
-    fn link_of(&self, _lane: usize) -> Option<&Link> {
-        self.link()
-    }
-    /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our
-    /// addresses.
-    fn attends(&self, _lane: usize) -> bool {
-        false
-    }
-    /// Returns the address that neighbours are asked from.
-    fn src(&self) -> Option<IpAddr> {
-        None
-    }
-    /// Returns the address that neighbours of lane `lane`'s port are asked from, if lanes have different ones.
-    fn src_of(&self, _lane: usize) -> Option<IpAddr> {
-        self.src()
-    }
-    /// Returns whether the neighbours of its port are those of the first (0) or of a second (1).
-    fn neighbors_of(&self, _lane: usize) -> usize {
-        0
-    }
-    /// Returns facts of the workload, for the summary of one way or of all.
-    fn facts(&self, _trial: &Self::Trial, _way: Option<usize>) -> WorkFacts {
-        WorkFacts::default()
-    }
-    /// Returns the settings of one way, if they differ from those of the whole run.
-    fn common_of<'t>(&'t self, _trial: &'t Self::Trial, _way: usize) -> Option<&'t Common> {
-        None
-    }
-    /// Finds the peer's MAC address if one is needed. `ended`: the run is over before it began.
-    fn resolve(
-        &self,
-        _queues: &mut Self::Queues<'_>,
-        _found: &[Found; 2],
-        _clock: &Clock,
-        _ended: &dyn Fn(u64) -> bool,
-    ) -> std::result::Result<Option<MacAddr>, RunError> {
-        Ok(None)
-    }
-    /// Runs lane `index` through a trial.
-    fn lane(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        queues: &mut Self::Queues<'_>,
-        recorder: Recorder<'_>,
-        trial: &Self::Trial,
-    ) -> LaneOutcome;
-    /// Returns data by which packets of a trial are recognised once it is over, if there may be another trial.
-    fn traces(&self, _trial: &Self::Trial) -> Option<Arc<Traces>> {
-        None
-    }
-    /// Empties a lane's receive queue between two trials, and answers questions for our addresses. Returns the number
-    /// of packets of the trials that left `traces`.
-    fn attend(
-        &self,
-        _lane: usize,
-        _queues: &mut Self::Queues<'_>,
-        _found: &[Found; 2],
-        _traces: Option<&Traces>,
-    ) -> u64 {
-        0
-    }
+    fn latency_note(&self, measured: bool) -> Option<&'static str>;
 }
 
 /// Returns facts in the form that the report takes.
@@ -195,118 +138,35 @@ pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
     facts.into_iter().map(told).collect()
 }
 
-/// Returns the watches of ports, each with the place of its port.
-pub(crate) fn watches_of<'p, P: Port + 'p>(ports: impl IntoIterator<Item = &'p P>) -> Vec<(usize, Box<dyn Watch>)> {
-    let all = ports.into_iter().enumerate();
-    all.flat_map(|(place, port)| port.watches().into_iter().map(move |watch| (place, watch)))
-        .collect()
+/// Joins statements of ports: one if all agree, else one after the other.
+pub(crate) fn in_one(said: impl IntoIterator<Item = String>) -> String {
+    let mut said: Vec<String> = said.into_iter().collect();
+    if said.windows(2).all(|two| two[0] == two[1]) {
+        said.truncate(1);
+    }
+    said.join(", ")
 }
 
-/// A workload on one port: a lane owns one queue of it.
-pub(crate) struct Solo<'r, P, W> {
-    pub(crate) port: &'r P,
-    pub(crate) work: &'r W,
-}
-
-impl<P: Port, W: Work> Desk for Solo<'_, P, W> {
-    fn ahead_ns(&self) -> u64 {
-        self.work.ahead_ns()
+/// Joins the facts of all ports: once if they agree, else in the order of the ports, `-` for one that has none.
+pub(crate) fn join(ports: &[Vec<HostFact>]) -> Vec<HostFact> {
+    if let [one] = ports {
+        return one.clone();
     }
-
-    fn counters(&self, lane: usize, _way: Option<usize>) -> Vec<QueueCounters> {
-        vec![self.port.counters(lane)]
+    let of = |facts: &[HostFact], name: &str| {
+        let found = facts.iter().find(|fact| fact.name == name);
+        found.map_or_else(|| "-".to_owned(), |fact| fact.value.clone())
+    };
+    let mut joined: Vec<HostFact> = Vec::new();
+    for fact in ports.iter().flatten() {
+        match joined.iter_mut().find(|known| known.name == fact.name) {
+            Some(known) => known.shown |= fact.shown,
+            None => joined.push(HostFact {
+                value: in_one(ports.iter().map(|facts| of(facts, &fact.name))),
+                ..fact.clone()
+            }),
+        }
     }
-
-    fn rx_dropped(&self, lane: usize, _place: usize, _way: Option<usize>) -> Option<u64> {
-        self.port.rx_dropped(lane)
-    }
-
-    fn drops_by_queue(&self, _place: usize) -> bool {
-        self.port.drops_by_queue()
-    }
-
-    fn path(&self) -> String {
-        self.port.capabilities().path.to_owned()
-    }
-
-    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
-        watches_of([self.port])
-    }
-
-    fn port_facts(&self) -> Vec<HostFact> {
-        told(self.port.facts())
-    }
-
-    fn coalesces(&self) -> bool {
-        self.port.coalesces()
-    }
-}
-
-impl<P: Port, W: Work> Job for Solo<'_, P, W> {
-    type Trial = W::Trial;
-
-    type Pools = P::Pool;
-
-    type Queues<'p>
-        = P::Queue<'p>
-    where
-        Self: 'p;
-
-    fn pools(&self, lane: usize) -> Result<P::Pool> {
-        self.port.pool(lane)
-    }
-
-    fn queues<'p>(&'p self, lane: usize, pools: &'p P::Pool) -> Result<P::Queue<'p>> {
-        self.port.queue(lane, pools)
-    }
-
-    fn link(&self) -> Option<&Link> {
-        self.work.link()
-    }
-
-    fn src(&self) -> Option<IpAddr> {
-        self.work.src()
-    }
-
-    fn facts(&self, trial: &W::Trial, _way: Option<usize>) -> WorkFacts {
-        self.work.facts(trial)
-    }
-
-    /// Asks on lanes that send and listens on lanes that receive, until one of them has received the answer.
-    fn resolve(
-        &self,
-        queue: &mut P::Queue<'_>,
-        [found, _]: &[Found; 2],
-        clock: &Clock,
-        ended: &dyn Fn(u64) -> bool,
-    ) -> std::result::Result<Option<MacAddr>, RunError> {
-        let Some(link) = self.work.link() else {
-            return Ok(None);
-        };
-        let neighbor = Neighbor::new(link, self.work.src(), found);
-        resolve(queue, &neighbor, &[(link, found)], clock, ended)?;
-        Ok(link.dest_mac.or(found.get().copied()))
-    }
-
-    fn lane(
-        &self,
-        index: usize,
-        lane: Lane<'_>,
-        queue: &mut P::Queue<'_>,
-        recorder: Recorder<'_>,
-        trial: &W::Trial,
-    ) -> LaneOutcome {
-        let capabilities = self.port.capabilities();
-        self.work.lane(index, lane, queue, recorder, capabilities, trial)
-    }
-
-    fn traces(&self, trial: &W::Trial) -> Option<Arc<Traces>> {
-        self.work.traces(trial)
-    }
-
-    fn attend(&self, lane: usize, queue: &mut P::Queue<'_>, [found, _]: &[Found; 2], traces: Option<&Traces>) -> u64 {
-        self.work.attend(lane, queue, found, traces)
-    }
+    joined
 }
 
 /// Finds the MAC addresses of the next hops of these links, if they are needed and not known. Each link comes with the
@@ -370,4 +230,27 @@ pub(crate) fn unresolved(link: &Link) -> String {
         RESOLVE_NS / 1_000_000_000,
         link.hint
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join;
+    use mpps_stats::HostFact;
+
+    #[test]
+    fn facts_of_several_ports_are_told_once_where_they_agree() {
+        let facts = |list: &[(&str, &str)]| list.iter().map(|(n, v)| HostFact::new(*n, *v)).collect();
+        let joined = join(&[
+            facts(&[("interface", "a"), ("driver", "veth"), ("ring", "8")]),
+            facts(&[("interface", "b"), ("driver", "veth"), ("frames", "9")]),
+            facts(&[("interface", "c"), ("driver", "veth"), ("frames", "9"), ("ring", "8")]),
+        ]);
+        let want: Vec<HostFact> = facts(&[
+            ("interface", "a, b, c"),
+            ("driver", "veth"),
+            ("ring", "8, -, 8"),
+            ("frames", "-, 9, 9"),
+        ]);
+        assert_eq!(joined, want);
+    }
 }

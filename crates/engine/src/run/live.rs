@@ -1,6 +1,6 @@
 //! Reports of the collector while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
-use crate::run::job::Desk;
+use crate::run::job::Job;
 use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use mpps_trace::Stage;
@@ -163,7 +163,7 @@ pub(crate) struct WayOf {
 }
 
 /// Returns the ways of a job, if there are several.
-pub(crate) fn ways_of(job: &dyn Desk, lanes: usize) -> Vec<WayOf> {
+pub(crate) fn ways_of(job: &dyn Job, lanes: usize) -> Vec<WayOf> {
     let way = |(way, name): (usize, &&'static str)| {
         let role = |lane| job.ways_of(lane);
         WayOf {

@@ -45,6 +45,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) preempted: u64,
     /// Time on the run queue but not running while it ran, ns.
     pub(crate) run_delay_ns: Option<u64>,
+    /// Time from the start of the run to its first round, ns.
+    pub(crate) began_after_ns: u64,
     /// Time over which the wait was measured, ns.
     pub(crate) measured_ns: u64,
 }

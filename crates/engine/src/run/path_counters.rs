@@ -1,6 +1,6 @@
 //! Counters of the path in a trial: of each way in which packets go, and of all.
 
-use crate::run::job::Desk;
+use crate::run::job::Job;
 use mpps_io::QueueCounters;
 
 /// The path's counters by lane, then by port: of each way and, if there are several, of all.
@@ -10,7 +10,7 @@ pub(crate) struct PathCounters {
 }
 
 impl PathCounters {
-    pub(crate) fn read(job: &dyn Desk, lanes: usize) -> Self {
+    pub(crate) fn read(job: &dyn Job, lanes: usize) -> Self {
         let of = |way| (0..lanes).map(|lane| job.counters(lane, way)).collect();
         match job.ways().len() {
             0 => Self {

@@ -1,25 +1,25 @@
-//! Several trials on one open port.
+//! Several trials on open ports.
 
 use crate::error::RunError;
 use crate::plan::TrafficPlan;
-use crate::run::across::{self, Across};
-use crate::run::crew::{Base, Crew, Order};
-use crate::run::job::{Job, Solo};
-use crate::run::solo::traffic;
+use crate::run::any_port::AnyPort;
+use crate::run::crew::{Base, Crew};
+use crate::run::entries::{by_burst, order};
+use crate::run::on_ports::OnPorts;
 use crate::run::traces::Traces;
-use crate::workload::TrafficWork;
-use mpps_io::{Capabilities, Layer, Port};
+use mpps_io::Layer;
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 
-/// Opens the lanes on `port` once, and hands `body` [`Trials`]: it runs any number of `sendrecv` and `send` trials on
+/// Opens the lanes on `ports` once, and hands `body` [`Trials`]: it runs any number of `sendrecv` and `send` trials on
 /// them. Returns the result of `body`, once the lanes have released their queues.
 ///
 /// `opening` says what every trial has (lanes, addresses, layer 2) and what none exceeds: its flows, and whether
-/// packets are received. The port must have been opened for it. Its load and its times mean nothing here. The peer's
+/// packets are received. The ports must have been opened for it: one, or two as in
+/// [`run_traffic`](crate::run_traffic). Its load and its times mean nothing here. The peer's
 /// MAC address is found, and privileges are given up ([`Common::give_up`](crate::Common::give_up)), once, before `body`
 /// is called. `interruptions` is asked while the MAC address is looked for.
 ///
@@ -43,7 +43,7 @@ use std::thread;
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
 /// let port = LoopPort::new(config, 1, monotonic_ns, turn);
-/// session(&port, &plan, &|| 0, |session| {
+/// session(&[&port], &plan, &|| 0, |session| {
 ///     for pps in [10_000, 20_000, 40_000] {
 ///         let plan = TrafficPlan { rate: Rate::new(pps, 1), ..plan.clone() };
 ///         let summary = session.trial(plan, &mut [], &|| 0)?;
@@ -58,55 +58,18 @@ use std::thread;
 ///
 /// # Errors
 /// When the lanes could not be opened: the errors of [`run_traffic`](crate::run_traffic) before its first packet.
-pub fn session<P: Port, R>(
-    port: &P,
+pub fn session<R>(
+    ports: &[&dyn AnyPort],
     opening: &TrafficPlan,
     interruptions: &dyn Fn() -> u32,
     body: impl FnOnce(&mut dyn Trials) -> R,
 ) -> Result<R, RunError> {
-    let work = TrafficWork { opening };
-    let job = Solo { port, work: &work };
-    let capabilities = port.capabilities();
-    let open = Open::new(opening, [capabilities, capabilities]);
-    on_lanes(&job, &open, traffic, interruptions, body)
-}
-
-/// Opens a [`session`] from one port to another. Each trial runs as with
-/// [`run_traffic_across`](crate::run_traffic_across).
-///
-/// # Errors
-/// Returns the errors of [`session`].
-pub fn session_across<A: Port, B: Port, R>(
-    from: &A,
-    to: &B,
-    opening: &TrafficPlan,
-    interruptions: &dyn Fn() -> u32,
-    body: impl FnOnce(&mut dyn Trials) -> R,
-) -> Result<R, RunError> {
-    let work = TrafficWork { opening };
-    let job = Across::new(from, to, &work);
-    let open = Open::new(opening, [from.capabilities(), to.capabilities()]);
-    on_lanes(&job, &open, across::order, interruptions, body)
-}
-
-/// Makes the order of a trial from a plan, after trials that left traces.
-type MakeOrder<T> = fn(TrafficPlan, Option<Arc<Traces>>, [bool; 2]) -> Order<T>;
-
-/// Opens the lanes of a job, and hands them to `body` as trials.
-fn on_lanes<J: Job, R>(
-    job: &J,
-    open: &Open<'_>,
-    order: MakeOrder<J::Trial>,
-    interruptions: &dyn Fn() -> u32,
-    body: impl FnOnce(&mut dyn Trials) -> R,
-) -> Result<R, RunError> {
-    let base = Base::new(job, &open.plan.common, true);
+    let job = OnPorts::traffic(ports, opening);
+    let open = Open::new(opening, ports);
+    let base = Base::new(&job, &opening.common, true);
     thread::scope(|scope| {
-        let opening = open.plan;
         let mut session = Session {
             crew: Crew::open(scope, &base, interruptions)?,
-            open,
-            order,
             traces: Traces::new(
                 monotonic_ns(),
                 opening.flows.clone(),
@@ -114,6 +77,7 @@ fn on_lanes<J: Job, R>(
                 open.layer,
                 opening.far.is_some(),
             ),
+            open: &open,
         };
         Ok(body(&mut session))
     })
@@ -171,14 +135,13 @@ struct Open<'s> {
 }
 
 /// Lanes that are open, each with its queue: see [`session`].
-struct Session<'s, T> {
-    crew: Crew<'s, T>,
+struct Session<'s> {
+    crew: Crew<'s>,
     open: &'s Open<'s>,
-    order: MakeOrder<T>,
     traces: Traces,
 }
 
-impl<'s, T: Send + Sync + 's> Session<'s, T> {
+impl Session<'_> {
     fn run(
         &mut self,
         plan: TrafficPlan,
@@ -188,12 +151,12 @@ impl<'s, T: Send + Sync + 's> Session<'s, T> {
     ) -> Result<Summary, RunError> {
         self.open.fits(&plan).map_err(RunError::Unfit)?;
         self.traces.add(plan.common.seed);
-        let order = (self.order)(plan, Some(Arc::new(self.traces.clone())), self.open.one_flow_per_burst);
+        let order = order(plan, Some(Arc::new(self.traces.clone())), self.open.one_flow_per_burst);
         self.crew.trial(order, last, sinks, interruptions)
     }
 }
 
-impl<'s, T: Send + Sync + 's> Trials for Session<'s, T> {
+impl Trials for Session<'_> {
     fn trial(
         &mut self,
         plan: TrafficPlan,
@@ -214,12 +177,13 @@ impl<'s, T: Send + Sync + 's> Trials for Session<'s, T> {
 }
 
 impl<'s> Open<'s> {
-    fn new(plan: &'s TrafficPlan, ports: [&Capabilities; 2]) -> Self {
+    fn new(plan: &'s TrafficPlan, ports: &[&dyn AnyPort]) -> Self {
+        let capabilities = || ports.iter().map(|port| port.port().capabilities());
         Self {
             plan,
-            layer: ports[0].layer,
-            max_frame: ports.map(|port| port.max_frame).into_iter().min().unwrap_or(0),
-            one_flow_per_burst: ports.map(|port| port.one_flow_per_burst),
+            layer: ports[0].port().capabilities().layer,
+            max_frame: capabilities().map(|port| port.max_frame).min().unwrap_or(0),
+            one_flow_per_burst: by_burst(ports),
         }
     }
 

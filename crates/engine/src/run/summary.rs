@@ -170,6 +170,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     Summary {
         workload: m.workload,
         started: m.started,
+        start_error_ns: None,
         run_id: m.common.run_id,
         command: Vec::new(),
         plan: None,

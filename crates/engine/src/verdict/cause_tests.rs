@@ -1,5 +1,6 @@
 use super::*;
 use crate::lane::away::Standstills;
+use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{AwaySummary, Stretch, Stretches};
 use mpps_sys::evidence::Rival;
 

@@ -6,7 +6,7 @@
 
 use crate::plan::LanePlan;
 use crate::run::control::Control;
-use crate::run::job::Desk;
+use crate::run::job::Job;
 use crate::run::outcome::LaneOutcome;
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
@@ -34,7 +34,7 @@ pub(crate) struct HostDrops<'r> {
 impl<'r> HostDrops<'r> {
     /// Begins before the start, for one way, with the counters of that time: by lane, then by port.
     pub(crate) fn new(
-        job: &dyn Desk,
+        job: &dyn Job,
         (way, counters): (usize, &[Vec<QueueCounters>]),
         plans: Vec<LanePlan>,
         control: &'r Control,
@@ -66,7 +66,7 @@ impl<'r> HostDrops<'r> {
 
     /// Reads the drops if a row has ended since the last reading, or the sending has. Returns how many packets were
     /// dropped since the start, if this is to be noted.
-    fn look(&mut self, now_ns: u64, job: &dyn Desk, collector: &Collector<'_>) -> Option<u64> {
+    fn look(&mut self, now_ns: u64, job: &dyn Job, collector: &Collector<'_>) -> Option<u64> {
         if self.next_ns == 0 {
             self.lookout.begin(collector.start_ns());
             self.next_ns = collector.next_reading_ns(now_ns);
@@ -98,7 +98,7 @@ impl<'r> HostDrops<'r> {
     fn end(
         mut self,
         now_ns: u64,
-        job: &dyn Desk,
+        job: &dyn Job,
         (path, outcomes): (&[Vec<QueueCounters>], &[LaneOutcome]),
     ) -> [Vec<LaneTime>; 2] {
         self.since = Drops::of(path);
@@ -108,7 +108,7 @@ impl<'r> HostDrops<'r> {
     }
 
     /// Finds the drops among the packets that each lane was to take.
-    fn attribute(&mut self, job: &dyn Desk) {
+    fn attribute(&mut self, job: &dyn Job) {
         let plans = &self.plans;
         let takes = |lane: usize, place| plans[lane].rx && job.takes(lane, place);
         let by_queue = |place| job.drops_by_queue(place);
@@ -120,7 +120,7 @@ impl<'r> HostDrops<'r> {
 const WAYS: usize = 2;
 
 /// Reads and notes the drops of each way if that is due.
-pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Desk, collector: &mut Collector<'_>) {
+pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Job, collector: &mut Collector<'_>) {
     let mut totals = [None; WAYS];
     for (way, total) in ways.iter_mut().zip(&mut totals) {
         *total = way.look(now_ns, job, collector);
@@ -140,7 +140,7 @@ pub(crate) fn note_by_lane(ways: &[HostDrops<'_>], lanes: &mut [LiveLane]) {
 pub(crate) fn end(
     ways: Vec<HostDrops<'_>>,
     now_ns: u64,
-    job: &dyn Desk,
+    job: &dyn Job,
     (path, outcomes): (&[Vec<Vec<QueueCounters>>], &[LaneOutcome]),
     collector: &mut Collector<'_>,
 ) -> Vec<[Vec<LaneTime>; 2]> {
@@ -210,7 +210,7 @@ impl Drops {
     }
 
     /// Replaces the last reading by a new one. Returns false if the path does not know its drops.
-    fn read(&mut self, job: &dyn Desk, way: Option<usize>) -> bool {
+    fn read(&mut self, job: &dyn Job, way: Option<usize>) -> bool {
         let places = self.places;
         self.counts.iter_mut().enumerate().all(|(i, count)| {
             let now = job.rx_dropped(i / places, i % places, way);

@@ -2,7 +2,7 @@
 //! verdict, pages and the `why` all read this one list.
 
 use super::Evidence;
-use super::cause::span;
+use super::cause::{span, times};
 use mpps_io::around::{KernelCount, Outage, Surroundings};
 use mpps_io::{Obstacle, counter};
 use mpps_stats::{Known, KnownKind, LaneSummary, count};
@@ -78,7 +78,17 @@ fn received(kind: KnownKind, n: u64, what: &str) -> Known {
     }
 }
 
+/// Adds what an interface of the run shows.
 fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut Vec<Known>) {
+    of_drops(seen, retried, all);
+    of_outages(seen, e, all);
+    of_neighbors(seen, e, all);
+    of_mtu(seen, e, all);
+}
+
+/// Adds the packets that queues and the device have dropped. `retried`: packets that the path has sent again, and that
+/// no interface so far accounts for.
+fn of_drops(seen: &Surroundings, retried: &mut u64, all: &mut Vec<Known>) {
     let name = &seen.interface;
     for queue in seen.queues.iter().flatten() {
         if queue.packets == 0 {
@@ -104,20 +114,17 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         let sentence = format!("the device {name} dropped {}{tried}", packets(n));
         all.push(dropped(KnownKind::DeviceDropped, n - again, sentence));
     }
-    let outages = |kind, what: &str, outages: &[Outage], all: &mut Vec<Known>| {
-        if let Some((lasted, when_ns)) = lasted(outages, e.duration_ns) {
-            all.push(Known {
-                when_ns,
-                ..plain(kind, format!("{what} {lasted}"))
-            });
-        }
-    };
-    outages(KnownKind::LinkOff, &format!("{name} was switched off"), &seen.off, all);
+}
+
+/// Adds times in which the interface was off, or without its carrier or addresses.
+fn of_outages(seen: &Surroundings, e: &Evidence, all: &mut Vec<Known>) {
+    let name = &seen.interface;
+    let mut outages = |kind, what: &str, outages: &[Outage]| all.extend(outage(kind, what, outages, e));
+    outages(KnownKind::LinkOff, &format!("{name} was switched off"), &seen.off);
     outages(
         KnownKind::NoCarrier,
         &format!("{name} had no carrier"),
         &seen.no_carrier,
-        all,
     );
     let mut told = Vec::new();
     for (ip, _) in &seen.addresses {
@@ -128,8 +135,22 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         let of = seen.addresses.iter().filter(|(other, _)| other == ip);
         let gone: Vec<Outage> = of.map(|(_, outage)| *outage).collect();
         let what = format!("{name} was without its address {ip}");
-        outages(KnownKind::AddressMissing, &what, &gone, all);
+        outages(KnownKind::AddressMissing, &what, &gone);
     }
+}
+
+/// Makes evidence of outages, if there were any during the run.
+fn outage(kind: KnownKind, what: &str, outages: &[Outage], e: &Evidence) -> Option<Known> {
+    let (lasted, when_ns) = lasted(outages, e.duration_ns)?;
+    Some(Known {
+        when_ns,
+        ..plain(kind, format!("{what} {lasted}"))
+    })
+}
+
+/// Adds next hosts that did not answer.
+fn of_neighbors(seen: &Surroundings, e: &Evidence, all: &mut Vec<Known>) {
+    let name = &seen.interface;
     if let Some((ip, silent)) = &seen.no_neighbor {
         // An answer takes a moment; the kernel asks once a second.
         let long = |of: &&Outage| {
@@ -138,7 +159,7 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         };
         let silent: Vec<Outage> = silent.iter().filter(long).copied().collect();
         let what = format!("no neighbour answered for {ip} on {name}");
-        outages(KnownKind::NoNeighbor, &what, &silent, all);
+        all.extend(outage(KnownKind::NoNeighbor, &what, &silent, e));
     }
     if !seen.unanswered.is_empty() {
         let ips: Vec<_> = seen.unanswered.iter().map(|ip| ip.to_string()).collect();
@@ -148,6 +169,11 @@ fn of_interface(seen: &Surroundings, e: &Evidence, retried: &mut u64, all: &mut 
         );
         all.push(plain(KnownKind::NoNeighbor, sentence));
     }
+}
+
+/// Adds changes of the interface's MTU, and a path MTU that the test's packets exceed.
+fn of_mtu(seen: &Surroundings, e: &Evidence, all: &mut Vec<Known>) {
+    let name = &seen.interface;
     let length = e.packet_len;
     for (place, change) in seen.mtu.iter().enumerate() {
         let at_s = change.at_ns as f64 / 1e9;
@@ -206,10 +232,6 @@ fn lasted(outages: &[Outage], run_ns: u64) -> Option<(String, Vec<(u64, u64)>)> 
 /// Adds reports of other hosts (ICMP), and packets that the kernel refused as they came in.
 fn of_messages(e: &Evidence, lanes: &[LaneSummary], all: &mut Vec<Known>) {
     let sum = |name: &str| counted(lanes, name);
-    let times = |n: u64| match n {
-        1 => "once".to_owned(),
-        n => format!("{} times", count(n)),
-    };
     let refused = sum(counter::REFUSED) + e.icmp.port_unreachable;
     if refused > 0 {
         let sentence = format!(

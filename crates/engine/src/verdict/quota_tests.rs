@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::lane::away::Standstills;
-use mpps_stats::{Stretches, WithheldTime};
+use crate::verdict::meanwhile::LaneTime;
+use mpps_stats::{Stretch, Stretches, WithheldTime};
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::Rival;
 

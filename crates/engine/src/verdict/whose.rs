@@ -17,43 +17,9 @@ const REMEDY: &str = "give each end cores of its own (--cores)";
 /// are named from half of that time on. The clause is empty if no thread was seen. The kind says whether threads of
 /// `mpps` are among the named ones.
 pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (KeptOffBy, String) {
-    let half = |ns: u64| waited > 0 && ns >= waited / 2;
-    let mut whose = Vec::new();
-    let shares_core =
-        |lane: &&LaneSummary| lane.core.is_some() && lanes.iter().filter(|other| other.core == lane.core).count() > 1;
-    let sharing = lanes.iter().filter(shares_core);
-    if half(sharing.filter_map(|lane| lane.run_delay_ns).sum()) {
-        let remedy = if e.cores == 1 { "" } else { " (--cores)" };
-        whose.push(format!("lanes of this run share a core{remedy}"));
-    }
-    let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count() as u64;
-    if e.cores > 0 && threads > e.cores {
-        whose.push(format!("this run has {threads} lanes on {} cores", e.cores));
-    }
+    let mut whose = sharing(e, lanes, waited);
     let mut own = !whose.is_empty();
-    let (lanes_of_others, others): (Vec<&Rival>, Vec<&Rival>) = e.rivals.iter().partition(|rival| rival.is_lane());
-    let mut runs = in_one(lanes_of_others.into_iter());
-    runs.sort_by_key(|run| std::cmp::Reverse(run.ran_ns));
-    let by_runs: u64 = runs.iter().map(|run| run.ran_ns).sum();
-    let mut all: Vec<Culprit> = runs.iter().map(|run| run.culprit(waited)).collect();
-    // With one core there is none to give.
-    if let Some(first) = all.first_mut().filter(|_| half(by_runs) && e.cores != 1) {
-        first.said = format!("{}: {REMEDY}", first.said);
-    }
-    // A thread that may run on other cores, too, may have been there meanwhile. A trace shows which threads used the
-    // lanes' cores.
-    let others: Vec<&Rival> = others.into_iter().filter(|rival| rival.bound || !e.traced).collect();
-    all.extend(by_name(&others));
-    all.extend(half(e.own_ns).then(|| Culprit {
-        ran_ns: e.own_ns,
-        threads: 1,
-        own: true,
-        sure: true,
-        said: format!(
-            "mpps's own threads beside the lanes (the collector, files) ran for {}",
-            span(e.own_ns)
-        ),
-    }));
+    let mut all = culprits(e, waited);
     all.sort_by_key(|culprit| std::cmp::Reverse(culprit.ran_ns));
     let counts = |ran_ns: u64| ran_ns >= waited / 10;
     let named = all
@@ -100,6 +66,57 @@ pub(super) fn threads(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> (Kept
         true => (by, String::new()),
         false => (by, format!(" ({})", whose.join("; "))),
     }
+}
+
+/// Returns whether a time is half of the lanes' waiting time or more.
+fn is_half(ns: u64, waited: u64) -> bool {
+    waited > 0 && ns >= waited / 2
+}
+
+/// Returns clauses on lanes of this run that took cores from each other.
+fn sharing(e: &Evidence, lanes: &[LaneSummary], waited: u64) -> Vec<String> {
+    let mut clauses = Vec::new();
+    let shares_core =
+        |lane: &&LaneSummary| lane.core.is_some() && lanes.iter().filter(|other| other.core == lane.core).count() > 1;
+    let sharing = lanes.iter().filter(shares_core);
+    if is_half(sharing.filter_map(|lane| lane.run_delay_ns).sum(), waited) {
+        let remedy = if e.cores == 1 { "" } else { " (--cores)" };
+        clauses.push(format!("lanes of this run share a core{remedy}"));
+    }
+    let threads = lanes.iter().filter(|l| l.run_delay_ns.is_some()).count() as u64;
+    if e.cores > 0 && threads > e.cores {
+        clauses.push(format!("this run has {threads} lanes on {} cores", e.cores));
+    }
+    clauses
+}
+
+/// Returns all threads that were on the lanes' cores: lanes of other runs, other programs and own threads beside the
+/// lanes.
+fn culprits(e: &Evidence, waited: u64) -> Vec<Culprit> {
+    let (lanes_of_others, others): (Vec<&Rival>, Vec<&Rival>) = e.rivals.iter().partition(|rival| rival.is_lane());
+    let mut runs = in_one(lanes_of_others.into_iter());
+    runs.sort_by_key(|run| std::cmp::Reverse(run.ran_ns));
+    let by_runs: u64 = runs.iter().map(|run| run.ran_ns).sum();
+    let mut all: Vec<Culprit> = runs.iter().map(|run| run.culprit(waited)).collect();
+    // With one core there is none to give.
+    if let Some(first) = all.first_mut().filter(|_| is_half(by_runs, waited) && e.cores != 1) {
+        first.said = format!("{}: {REMEDY}", first.said);
+    }
+    // A thread that may run on other cores, too, may have been there meanwhile. A trace shows which threads used the
+    // lanes' cores.
+    let others: Vec<&Rival> = others.into_iter().filter(|rival| rival.bound || !e.traced).collect();
+    all.extend(by_name(&others));
+    all.extend(is_half(e.own_ns, waited).then(|| Culprit {
+        ran_ns: e.own_ns,
+        threads: 1,
+        own: true,
+        sure: true,
+        said: format!(
+            "mpps's own threads beside the lanes (the collector, files) ran for {}",
+            span(e.own_ns)
+        ),
+    }));
+    all
 }
 
 /// Least part of the lanes' waiting time that is worth a clause if unaccounted for: one in so many.

@@ -53,6 +53,7 @@ impl Quota {
 }
 
 /// Runs the lane until the end of the run.
+#[inline(never)]
 pub(crate) fn run<Q: Queue>(
     lane: Lane<'_>,
     queue: &mut Q,

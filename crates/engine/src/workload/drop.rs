@@ -20,6 +20,7 @@ use verifier::Verifier;
 pub(crate) use verifier::flow_bytes;
 
 /// Runs the lane until the end of the run.
+#[inline(never)]
 pub(crate) fn run<Q: Queue>(
     lane: Lane<'_>,
     queue: &mut Q,

@@ -5,12 +5,12 @@
 //! ports whose queues do not: a frame is moved or copied, which is decided at compile time.
 
 mod held;
-mod job;
+mod lanes;
 mod way;
 mod work;
 
-pub(crate) use job::{in_one, join};
-pub use job::{run_forward, run_forward_pair};
+pub(crate) use lanes::{alone, between};
+pub(crate) use way::{CopyOver, Move, Step};
 
 use crate::lane::fill::RINGS;
 use crate::lane::{Lane, RX, Round, Rounds};
@@ -20,7 +20,7 @@ use mpps_io::{Error, OnFull, Queue, Result, RxRoom, Wait, Work};
 use mpps_stats::Recorder;
 use mpps_sys::ready;
 use std::time::{Duration, Instant};
-use way::{Step, Way};
+use way::Way;
 
 /// Mean time between bursts' frames below which a lane of two queues naps rather than asks to be woken: being woken
 /// costs the sender's core more than a frame does (as on the `af_packet` path).

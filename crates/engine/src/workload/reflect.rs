@@ -24,6 +24,7 @@ pub(crate) struct Counts {
 }
 
 /// Runs the lane until the end of the run.
+#[inline(never)]
 pub(crate) fn run<Q: Queue>(
     lane: Lane<'_>,
     queue: &mut Q,

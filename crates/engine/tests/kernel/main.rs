@@ -66,7 +66,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
 fn sendrecv(port: &Fake, plan: &TrafficPlan, interruptions: &dyn Fn() -> u32) -> (Summary, Vec<Row>) {
     let kept = Kept::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(kept.clone())];
-    let summary = run_traffic_in_kernel(std::slice::from_ref(port), plan, &mut sinks, interruptions).expect("a run");
+    let summary = run_traffic_in_kernel(&[port], plan, &mut sinks, interruptions).expect("a run");
     let rows = kept.0.lock().unwrap().0.clone();
     let sum = |f: fn(&Row) -> u64| rows.iter().map(f).sum::<u64>();
     assert_eq!(sum(|r| r.tx), summary.tx);
@@ -143,8 +143,7 @@ fn the_live_view_sees_what_the_kernel_counts() {
     let kept = Kept::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(kept.clone())];
     let port = Fake::new(Config::default());
-    let summary =
-        run_traffic_in_kernel(std::slice::from_ref(&port), &traffic(20_000, 600), &mut sinks, &|| 0).expect("a run");
+    let summary = run_traffic_in_kernel(&[&port], &traffic(20_000, 600), &mut sinks, &|| 0).expect("a run");
     let kept = kept.0.lock().unwrap();
     let last = kept.1.last().expect("a run longer than it takes to the first");
     assert!(last.tx > 0 && last.rx > 0 && last.tx <= summary.tx, "{last:?}");
@@ -254,7 +253,7 @@ fn sending_alone_needs_no_line_for_who_receives() {
     });
     let mut plan = traffic(10_000, 100);
     plan.receive = false;
-    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(std::slice::from_ref(&port), &plan, sinks, &|| 0));
+    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(&[&port], &plan, sinks, &|| 0));
     assert_eq!((summary.tx, summary.lost, summary.lanes.len()), (1_000, 0, 2));
     assert_eq!(summary.lanes[0].path_counters, [("port".to_owned(), 5)]);
     assert!(summary.valid, "{:?}", summary.invalid_reasons);
@@ -295,8 +294,7 @@ fn a_next_hop_that_never_answers_ends_the_run_before_it_begins() {
     let fail = |interruptions: u32| {
         let port = Fake::new(Config::default());
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        run_traffic_in_kernel(std::slice::from_ref(&port), &plan, &mut sinks, &|| interruptions)
-            .expect_err("nobody answers")
+        run_traffic_in_kernel(&[&port], &plan, &mut sinks, &|| interruptions).expect_err("nobody answers")
     };
     let unresolved = fail(0);
     assert!(
@@ -444,7 +442,8 @@ fn both_ways_have_readers_and_counts_of_their_own_that_add_up() {
             ..Config::default()
         })
     });
-    let (summary, rows) = kept_rows(|sinks| run_traffic_in_kernel(&ports, &across(true), sinks, &|| 0));
+    let (summary, rows) =
+        kept_rows(|sinks| run_traffic_in_kernel(&[&ports[0], &ports[1]], &across(true), sinks, &|| 0));
     let [there, back] = &summary.directions[..] else {
         panic!("{} directions", summary.directions.len());
     };
@@ -478,7 +477,7 @@ fn one_way_between_two_devices_the_second_port_answers_and_hears() {
         })
     };
     let ports = [with(2, 0), with(0, 0)];
-    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(&ports, &across(false), sinks, &|| 0));
+    let (summary, _) = kept_rows(|sinks| run_traffic_in_kernel(&[&ports[0], &ports[1]], &across(false), sinks, &|| 0));
     assert_eq!((summary.rx, summary.lost), (summary.tx, 0));
     assert!(summary.tx > 0 && summary.directions.is_empty());
     assert!(

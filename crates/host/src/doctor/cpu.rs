@@ -1,6 +1,6 @@
 //! Cores, their frequency, the hypervisor and the clock.
 
-use super::finding::{Report, Status};
+use super::finding::{Area, Report, Status};
 use super::machine::Machine;
 use super::parse;
 use mpps_sys::cgroup::Groups;
@@ -53,29 +53,40 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     let status = machine.read("/proc/self/status").unwrap_or_default();
     let allowed = parse::keyed(&status, "Cpus_allowed_list").and_then(parse::list);
     let allowed = allowed.unwrap_or_else(|| machine.allowed_cores(&online));
+    let isolated = machine.read(&format!("{CPU}/isolated")).unwrap_or_default();
     let mut area = report.area("cores");
+    number(&mut area, online.len(), model);
+    affinity(machine, &mut area, &online, &allowed, &isolated);
+    load(machine, &mut area, online.len());
+    siblings(machine, &mut area, &online);
+    isolation(machine, &mut area, online.len(), isolated);
+    group_quota(machine, &mut area, allowed.len());
+}
 
-    let count = online.len();
+/// Reports how many cores are online.
+fn number(area: &mut Area<'_>, count: usize, model: &str) {
     let why = "two busy lanes on one core take turns of milliseconds, which loses packets";
-    let plural = if count == 1 { "core" } else { "cores" };
     let (grade, finding) = match count {
         0 => (Status::Info, format!("{CPU}/online could not be read")),
         1 => (
             Status::Warn,
             format!("1 core ({model}): generator and receiver share it"),
         ),
-        _ => (Status::Ok, format!("{count} {plural} ({model})")),
+        _ => (Status::Ok, format!("{count} cores ({model})")),
     };
     area.add(grade, "online", finding, why, "");
+}
 
-    let isolated = machine.read(&format!("{CPU}/isolated")).unwrap_or_default();
-    let kept = parse::list(&isolated).unwrap_or_default();
-    let possible = machine.possible_cores(&online);
+/// Reports which of the online cores this process may use. `isolated`: the kernel's list of isolated cores.
+fn affinity(machine: &Machine, area: &mut Area<'_>, online: &[usize], allowed: &[usize], isolated: &str) {
+    let count = online.len();
+    let kept = parse::list(isolated).unwrap_or_default();
+    let possible = machine.possible_cores(online);
     let isolated_alone = |core: &usize| allowed.contains(core) || kept.contains(core);
-    if allowed.len() < count && possible.as_deref() == Some(&online) && online.iter().all(isolated_alone) {
+    if allowed.len() < count && possible.as_deref() == Some(online) && online.iter().all(isolated_alone) {
         let finding = format!(
             "cores {} without --cores; with it the isolated ones too",
-            cores_text(&allowed)
+            cores_text(allowed)
         );
         area.add(Status::Ok, "affinity", finding, "", "");
     } else if allowed.len() < count {
@@ -100,19 +111,26 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     } else {
         area.add(Status::Ok, "affinity", "all online cores may be used", "", "");
     }
+}
 
-    if let Some(load) = machine.read("/proc/loadavg").and_then(|text| parse::load(&text)) {
-        let finding = format!("{load:.2} threads wanted a core, on average over the last minute");
-        let why = "a lane whose core others want waits for milliseconds, and the run is not valid";
-        // A run needs at least one core.
-        let (grade, note, command) = match load > count.saturating_sub(1).max(1) as f64 {
-            _ if count == 0 => (Status::Info, ", of how many is not known", ""),
-            true => (Status::Warn, ": less than a core is free", "top -H -o %CPU"),
-            false => (Status::Ok, "", ""),
-        };
-        area.add(grade, "load", format!("{finding}{note}"), why, command);
-    }
+/// Reports how many threads wanted a core in the last minute.
+fn load(machine: &Machine, area: &mut Area<'_>, count: usize) {
+    let Some(load) = machine.read("/proc/loadavg").and_then(|text| parse::load(&text)) else {
+        return;
+    };
+    let finding = format!("{load:.2} threads wanted a core, on average over the last minute");
+    let why = "a lane whose core others want waits for milliseconds, and the run is not valid";
+    // A run needs at least one core.
+    let (grade, note, command) = match load > count.saturating_sub(1).max(1) as f64 {
+        _ if count == 0 => (Status::Info, ", of how many is not known", ""),
+        true => (Status::Warn, ": less than a core is free", "top -H -o %CPU"),
+        false => (Status::Ok, "", ""),
+    };
+    area.add(grade, "load", format!("{finding}{note}"), why, command);
+}
 
+/// Reports whether online cores are threads of one core.
+fn siblings(machine: &Machine, area: &mut Area<'_>, online: &[usize]) {
     let siblings: Vec<String> = online
         .iter()
         .filter_map(|c| machine.read(&format!("{CPU}/cpu{c}/topology/thread_siblings_list")))
@@ -131,7 +149,11 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
     } else {
         area.add(Status::Ok, "SMT", "no sibling threads visible", why, "");
     }
+}
 
+/// Reports which cores are isolated from the scheduler, and on which the timer stops (nohz_full). `isolated`: the
+/// kernel's list of isolated cores.
+fn isolation(machine: &Machine, area: &mut Area<'_>, count: usize, isolated: String) {
     let nohz = machine
         .read(&format!("{CPU}/nohz_full"))
         .filter(|t| !t.starts_with('('))
@@ -175,10 +197,13 @@ fn cores(machine: &Machine, report: &mut Report, model: &str) {
         }
         (true, false) => area.add(Status::Ok, "nohz_full", pin(nohz), why, ""),
     }
+}
 
+/// Reports the CPU quota of this process's control group. `allowed`: number of cores that the process may use.
+fn group_quota(machine: &Machine, area: &mut Area<'_>, allowed: usize) {
     let why = "a lane that has used up the quota stands still for the rest of the period";
     match quota(machine) {
-        Some((quota, command)) if quota < allowed.len() as f64 => {
+        Some((quota, command)) if quota < allowed as f64 => {
             let finding = format!("limited to {quota:.2} cores' time");
             area.add(Status::Warn, "cgroup quota", finding, why, &command);
         }

@@ -1,5 +1,6 @@
 //! The state of a lab.
 
+use super::device::Device;
 use super::error::Result;
 use super::kernel::{self, Entry, Kernel};
 use super::names;
@@ -53,59 +54,29 @@ pub struct HostStatus {
     pub addresses: Vec<String>,
 }
 
+/// State of one host, and what the state of the whole lab is made from.
+struct Seen {
+    status: HostStatus,
+    /// The host's `eth1`, if the namespace is the lab's.
+    eth1: Option<Device>,
+    /// Whether an object with the host's name exists that a lab could have made: a namespace or only its name.
+    exists: bool,
+    /// Whether the namespace exists and is not the lab's.
+    is_foreign: bool,
+}
+
+/// Looks at both hosts of a lab, and at what an interrupted run may have left.
 pub(super) fn look(lab: &Lab, kernel: &Kernel) -> Result<LabStatus> {
     let mut problems = Vec::new();
     let mut hosts = Vec::new();
     let mut interfaces = Vec::new();
     let (mut any, mut is_foreign) = (false, false);
     for host in Host::ALL {
-        let namespace = lab.namespace(host);
-        let devices = match kernel::entry(&namespace)? {
-            Entry::Live => Some(kernel.devices(&namespace)?),
-            Entry::Dead => {
-                any = true;
-                problems.push(format!("{namespace}: a name without a namespace"));
-                None
-            }
-            Entry::Absent => None,
-        };
-        let why_not = devices.as_ref().and_then(|d| foreign(lab.name(), host, d));
-        let present = devices.is_some() && why_not.is_none();
-        if let Some(why) = why_not {
-            is_foreign = true;
-            problems.push(format!("{namespace}: not made by mpps lab ({why})"));
-        }
-        any |= present;
-        let eth1 = devices
-            .filter(|_| present)
-            .and_then(|d| d.into_iter().find(|d| d.name == INTERFACE));
-        if present && eth1.is_none() {
-            problems.push(format!("{namespace}: no {INTERFACE}"));
-        }
-        if let Some(d) = &eth1 {
-            for want in [format!("{}/24", host.ipv4()), format!("{}/64", host.ipv6())] {
-                if !d.addresses.contains(&want) && (kernel::has_ipv6() || !want.contains(':')) {
-                    problems.push(format!("{namespace}: {INTERFACE} lacks {want}"));
-                }
-            }
-            if d.operstate != "UP" {
-                problems.push(format!("{namespace}: {INTERFACE} is {}", d.operstate));
-            }
-            if d.alias != names::mark(lab.name(), host) || d.mac != host.mac() {
-                problems.push(format!("{namespace}: {INTERFACE} lacks its mark or MAC"));
-            }
-        }
-        hosts.push(HostStatus {
-            host,
-            namespace,
-            present,
-            mac: eth1.as_ref().map(|d| d.mac.clone()),
-            mtu: eth1.as_ref().map(|d| d.mtu),
-            queues: eth1.as_ref().map(|d| d.tx_queues),
-            link: eth1.as_ref().map(|d| d.operstate.clone()),
-            addresses: eth1.as_ref().map(|d| d.addresses.clone()).unwrap_or_default(),
-        });
-        interfaces.extend(eth1);
+        let seen = look_at(lab, host, kernel, &mut problems)?;
+        any |= seen.exists;
+        is_foreign |= seen.is_foreign;
+        hosts.push(seen.status);
+        interfaces.extend(seen.eth1);
     }
     if let [a, b] = &interfaces[..]
         && !joined(a, b, None)
@@ -136,6 +107,64 @@ pub(super) fn look(lab: &Lab, kernel: &Kernel) -> Result<LabStatus> {
         hosts,
         problems,
     })
+}
+
+/// Looks at one host, and adds what is wrong with it to the problems.
+fn look_at(lab: &Lab, host: Host, kernel: &Kernel, problems: &mut Vec<String>) -> Result<Seen> {
+    let namespace = lab.namespace(host);
+    let entry = kernel::entry(&namespace)?;
+    let devices = match entry {
+        Entry::Live => Some(kernel.devices(&namespace)?),
+        Entry::Dead => {
+            problems.push(format!("{namespace}: a name without a namespace"));
+            None
+        }
+        Entry::Absent => None,
+    };
+    let why_not = devices.as_ref().and_then(|d| foreign(lab.name(), host, d));
+    let present = devices.is_some() && why_not.is_none();
+    if let Some(why) = &why_not {
+        problems.push(format!("{namespace}: not made by mpps lab ({why})"));
+    }
+    let eth1 = devices
+        .filter(|_| present)
+        .and_then(|d| d.into_iter().find(|d| d.name == INTERFACE));
+    match &eth1 {
+        Some(eth1) => check_interface(lab, host, eth1, problems),
+        None if present => problems.push(format!("{namespace}: no {INTERFACE}")),
+        None => {}
+    }
+    Ok(Seen {
+        status: HostStatus {
+            host,
+            namespace,
+            present,
+            mac: eth1.as_ref().map(|d| d.mac.clone()),
+            mtu: eth1.as_ref().map(|d| d.mtu),
+            queues: eth1.as_ref().map(|d| d.tx_queues),
+            link: eth1.as_ref().map(|d| d.operstate.clone()),
+            addresses: eth1.as_ref().map(|d| d.addresses.clone()).unwrap_or_default(),
+        },
+        eth1,
+        exists: present || matches!(entry, Entry::Dead),
+        is_foreign: why_not.is_some(),
+    })
+}
+
+/// Adds what a host's `eth1` lacks to the problems: addresses, link, mark and MAC address.
+fn check_interface(lab: &Lab, host: Host, eth1: &Device, problems: &mut Vec<String>) {
+    let namespace = lab.namespace(host);
+    for want in [format!("{}/24", host.ipv4()), format!("{}/64", host.ipv6())] {
+        if !eth1.addresses.contains(&want) && (kernel::has_ipv6() || !want.contains(':')) {
+            problems.push(format!("{namespace}: {INTERFACE} lacks {want}"));
+        }
+    }
+    if eth1.operstate != "UP" {
+        problems.push(format!("{namespace}: {INTERFACE} is {}", eth1.operstate));
+    }
+    if eth1.alias != names::mark(lab.name(), host) || eth1.mac != host.mac() {
+        problems.push(format!("{namespace}: {INTERFACE} lacks its mark or MAC"));
+    }
 }
 
 impl LabStatus {

@@ -218,7 +218,6 @@ const SPARE: usize = 16384;
 /// When a device is named, an option is unknown, out of its range or without effect, or options contradict each other.
 pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
     no_device(spec, "loop:[key=value…], such as loop:delay=1ms,loss=0.01")?;
-    let refuse = |line: String| Err(SpecError(format!("port '{spec}': {line}")));
     let default = LoopConfig::default();
     let mut options = spec.take_options();
     let capacity = options.get(
@@ -288,34 +287,41 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
         buffers: NullConfig::take(&mut options, buffers)?,
     };
     options.finish()?;
-    let sum = loss + duplicate + reorder + corrupt;
+    check_together(spec, &config, queue)?;
+    Ok(config)
+}
+
+/// Refuses options that contradict each other or have no effect. `queue`: the length that the user gave.
+fn check_together(spec: &PortSpec, config: &LoopConfig, queue: Option<usize>) -> Result<(), SpecError> {
+    let refuse = |line: String| Err(SpecError(format!("port '{spec}': {line}")));
+    let sum = config.loss + config.duplicate + config.reorder + config.corrupt;
     // Ten decimal ratios that a user takes to sum to 1 may miss it by a rounding.
     if sum > 1.0 + 1e-9 {
         return refuse(format!(
             "loss, duplicate, reorder and corrupt sum to {sum}: want 1 at the most, for a frame meets one of them"
         ));
     }
-    if let (Some(queue), None) = (queue, capacity) {
+    if let (Some(queue), None) = (queue, config.capacity) {
         return refuse(format!(
             "queue={queue}: want capacity= beside it: without one nothing waits"
         ));
     }
-    if capacity.is_some() && config.buffers.frames <= config.queue {
+    if config.capacity.is_some() && config.buffers.frames <= config.queue {
         let (frames, queue) = (config.buffers.frames, config.queue);
         return refuse(format!(
             "frames={frames}: want more than queue={queue}: each packet in the queue has its buffer"
         ));
     }
-    if matches!(capacity, Some(Capacity::Bits(_))) && config.buffers.layer == Layer::Payload {
+    if matches!(config.capacity, Some(Capacity::Bits(_))) && config.buffers.layer == Layer::Payload {
         return refuse("layer=payload: want capacity= in packets: a payload has no size on layer 1".to_owned());
     }
-    if overtake && time_ns == 0 {
+    if config.jitter.overtake && config.jitter.time_ns == 0 {
         return refuse("jitter_reorder=on: want jitter= beside it: without it nothing overtakes".to_owned());
     }
-    if overtake && reorder > 0.0 {
+    if config.jitter.overtake && config.reorder > 0.0 {
         return refuse("jitter_reorder=on: want no reorder= beside it: each reorders in its own way".to_owned());
     }
-    Ok(config)
+    Ok(())
 }
 
 /// A time, and how jitter of that time is spread.

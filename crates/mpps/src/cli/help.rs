@@ -71,6 +71,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "pacing",
             "catch-up",
             "duration",
+            "start-at",
             "interval",
             "settle",
             "settle-early",

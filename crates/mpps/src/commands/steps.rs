@@ -2,7 +2,7 @@
 
 use super::serving;
 use crate::cli::RunArgs;
-use crate::fail::{Result, print, to_stderr, usage};
+use crate::fail::{Result, print, say, to_stderr, usage};
 use mpps_plan::Plan;
 use mpps_run::paths::{Checked, Rules, Work};
 use mpps_run::privilege;
@@ -64,6 +64,12 @@ pub(super) fn prepare(args: &RunArgs, ports: &[&Checked], rules: &Rules, work: W
     deadly_limits(&run.plan)
         .iter()
         .for_each(|line| to_stderr(&format!("mpps: {line}")));
+    if let Some(start) = run.plan.times.start_at.as_ref().filter(|_| !tell.quiet) {
+        match start.text().strip_prefix('+') {
+            Some(time) => say!("the run starts in {time} (--start-at)"),
+            None => say!("the run starts at {} (--start-at)", start.text()),
+        }
+    }
     privilege::plan(run, ports, !rules.is_empty(), work)?;
     serving::bind(args, ports)
 }

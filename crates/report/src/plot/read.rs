@@ -316,14 +316,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
     run.folded = extent.rows > BINS as u64;
     let width = (extent.to - extent.from) / BINS as f64;
     if run.folded {
-        let edge = |i: usize| extent.from + width * i as f64;
-        run.bins = (0..BINS)
-            .map(|i| Bin {
-                from: edge(i),
-                to: edge(i + 1),
-                ..Bin::default()
-            })
-            .collect();
+        run.bins = equal_bins(&extent, width);
     }
     let mut reader = Reader::open(source)?;
     let mut record = csv::StringRecord::new();
@@ -338,22 +331,7 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         let index = if run.folded {
             (((time - extent.from) / width) as usize).min(BINS - 1)
         } else {
-            // A step back or a gap in time gets its own bin, without rows.
-            if let Some(last) = run.bins.last().map(|bin| bin.to)
-                && time - last > length * 0.5
-            {
-                run.bins.push(Bin {
-                    from: last,
-                    to: time,
-                    ..Bin::default()
-                });
-            }
-            run.bins.push(Bin {
-                from: time,
-                to: time + length,
-                ..Bin::default()
-            });
-            run.bins.len() - 1
+            add_bin(&mut run.bins, time, length)
         };
         let tx = get(Some(columns.tx))?.unwrap_or(0.0);
         let rx = get(Some(columns.rx))?.unwrap_or(0.0);
@@ -395,6 +373,38 @@ fn read_from(source: Source<'_>) -> Result<Run, ReportError> {
         unread.row(&mut run.bins, index, rx, dropped);
     }
     Ok(run)
+}
+
+/// Returns empty bins of one width for all of the run.
+fn equal_bins(extent: &Extent, width: f64) -> Vec<Bin> {
+    let edge = |i: usize| extent.from + width * i as f64;
+    (0..BINS)
+        .map(|i| Bin {
+            from: edge(i),
+            to: edge(i + 1),
+            ..Bin::default()
+        })
+        .collect()
+}
+
+/// Adds a bin for one row, and returns its position.
+fn add_bin(bins: &mut Vec<Bin>, time: f64, length: f64) -> usize {
+    // A step back or a gap in time gets its own bin, without rows.
+    if let Some(last) = bins.last().map(|bin| bin.to)
+        && time - last > length * 0.5
+    {
+        bins.push(Bin {
+            from: last,
+            to: time,
+            ..Bin::default()
+        });
+    }
+    bins.push(Bin {
+        from: time,
+        to: time + length,
+        ..Bin::default()
+    });
+    bins.len() - 1
 }
 
 #[cfg(test)]

@@ -91,17 +91,25 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     table(&moved, "rrrrrrrr", Heads::Named, out)?;
     table(&cost, "rrrrrrr", Heads::Named, out)?;
     rings(s, out)?;
+    loads(s, out)?;
+    for l in &s.lanes {
+        let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
+        let counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
+        headed(&format!("lane {}: ", l.lane), counters, out)?;
+    }
+    Ok(())
+}
+
+/// Prints how busy lanes were, what they would move if they were busy all the time, and the packets per poll.
+fn loads(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
     // Load of a lane that polls: its CPU time does not show that.
     let busy = s.lanes.iter().filter_map(|l| Some((l.lane, l.busy_ratio?)));
-    let mut busy: Vec<_> = busy
+    let busy: Vec<_> = busy
         .map(|(lane, ratio)| format!("lane {lane} {:.1} %", ratio * 100.0))
         .collect();
-    if let Some(first) = busy.first_mut() {
-        first.insert_str(0, "busy: ");
-        fold(busy, "   ", "  ", out)?;
-    }
+    headed("busy: ", busy, out)?;
     let full = s.lanes.iter().filter_map(|l| Some((l, l.at_full_load().ok()?)));
-    let mut full: Vec<_> = full
+    let full: Vec<_> = full
         .map(|(l, [rx, tx])| {
             let sides = [(l.tx_role, tx, "sent"), (l.rx_role, rx, "received")];
             let sides = sides.into_iter().filter(|(role, ..)| *role);
@@ -109,31 +117,27 @@ pub(super) fn in_full(s: &Summary, out: &mut Page<'_>) -> io::Result<()> {
             format!("lane {} {}", l.lane, sides.join(", "))
         })
         .collect();
-    if let Some(first) = full.first_mut() {
-        first.insert_str(0, "100 % busy would be: ");
-        fold(full, "   ", "  ", out)?;
+    if !full.is_empty() {
+        headed("100 % busy would be: ", full, out)?;
         fold(vec![format!("if {ASSUMED}")], "   ", "  ", out)?;
     }
     let polls = s.lanes.iter().filter(|l| l.rx_role && l.busy_ratio.is_some());
-    let mut polls: Vec<_> = polls
+    let polls: Vec<_> = polls
         .map(|l| {
             let calls = l.rx_bursts + l.rx_empty_polls;
             format!("lane {} {:.2}", l.lane, share(l.rx_packets, calls))
         })
         .collect();
-    if let Some(first) = polls.first_mut() {
-        first.insert_str(0, "received by a call, empty ones counted: ");
-        fold(polls, "   ", "  ", out)?;
-    }
-    for l in &s.lanes {
-        let counters = l.path_counters.iter().filter(|(_, n)| *n > 0);
-        let mut counters: Vec<_> = counters.map(|(name, n)| format!("{name} {}", count(*n))).collect();
-        if let Some(first) = counters.first_mut() {
-            first.insert_str(0, &format!("lane {}: ", l.lane));
-            fold(counters, "   ", "  ", out)?;
-        }
-    }
-    Ok(())
+    headed("received by a call, empty ones counted: ", polls, out)
+}
+
+/// Prints parts with a head before the first; nothing if there is no part.
+fn headed(head: &str, mut parts: Vec<String>, out: &mut Page<'_>) -> io::Result<()> {
+    let Some(first) = parts.first_mut() else {
+        return Ok(());
+    };
+    first.insert_str(0, head);
+    fold(parts, "   ", "  ", out)
 }
 
 /// Prints how full receive rings were, and how long an empty one lasts.

@@ -89,6 +89,12 @@ pub(super) fn check_served(run: &Run, port: &PortSpec) -> Result<()> {
              (ethtool -L, the interrupts' affinity): want it left out"
         )));
     }
+    if let Some(start) = &run.plan.times.start_at {
+        return Err(usage(format!(
+            "--start-at {}: on '{port}' a program in the kernel works from when it is loaded on: want it left out",
+            start.text()
+        )));
+    }
     if let Some(priority) = lanes::priority(run) {
         return Err(usage(format!(
             "{}: on '{port}' a program in the kernel moves the packets, and no lane does: want it left out",

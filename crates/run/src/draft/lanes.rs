@@ -262,6 +262,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     Ok(Common {
         lanes,
         duration,
+        start_at: run.start_at,
         count: None,
         interval: *run.plan.times.interval,
         settle: Duration::ZERO,

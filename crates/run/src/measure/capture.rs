@@ -3,9 +3,8 @@
 use crate::draft::capture::Draft;
 use crate::fail::{Result, failed, unwritable, usage};
 use crate::host::{Host, Opens, Sinks};
-use crate::paths::{KernelDevices, Kind, Opening, Use, Work, with_alike};
+use crate::paths::{Opened, Opening, Work, open};
 use mpps_engine::run_capture;
-use mpps_io::Port;
 use mpps_report::{AtBegin, CaptureTotals, CaptureWriter, Notes};
 use mpps_stats::{CaptureSummary, Summary};
 use std::sync::atomic::Ordering;
@@ -20,52 +19,37 @@ pub(super) fn measure(draft: &Draft, host: &Host<'_>) -> Result<(Summary, Sinks)
         rules: &draft.rules,
         interruptions: host.interruptions,
     };
-    with_alike(port, &opening, Capturing { draft, host })
-}
-
-struct Capturing<'a> {
-    draft: &'a Draft,
-    host: &'a Host<'a>,
-}
-
-impl Use for Capturing<'_> {
-    const KINDS: &'static [Kind] = &[Kind::Synthetic, Kind::Device];
-    type Out = (Summary, Sinks);
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out> {
-        let (draft, host, port) = (self.draft, self.host, &ports[0]);
-        let (plan, rings) = draft.plan(port.capabilities())?;
-        let notes = Notes::new();
-        let mut sinks = host.steps.open(Opens {
-            file: Some(("-o", draft.output(), notes.clone())),
-            ready: Some(format!("capture is ready on {}", draft.args.plan.port())),
-            ..Opens::PLAIN
-        })?;
-        let (path, options) = (draft.output().to_owned(), draft.options(port.capabilities()));
-        let (made, is_made) = mpsc::channel();
-        host.steps.on_writer(Box::new(move || {
-            let _ = made.send(CaptureWriter::create(&path, options, rings, notes));
-        }))?;
-        let writer = is_made
-            .recv()
-            .map_err(|_| failed("the thread that writes files is gone"))?;
-        let writer = writer.map_err(|e| unwritable("-o", &e))?;
-        sinks.push(Box::new(AtBegin(writer.begin())));
-        // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
-        let reader_gone = writer.reader_gone();
-        let interruptions = || (host.interruptions)() + u32::from(reader_gone.load(Ordering::Relaxed));
-        let finish = |summary: &Summary, capture: &mut CaptureSummary| end(writer, summary, capture);
-        let summary = run_capture(port, &plan, &mut sinks, &interruptions, finish)?;
-        Ok((summary, sinks))
-    }
-
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<Self::Out> {
+    let Opened::Lanes(ports) = open(port, &opening)? else {
         // The path has refused it.
-        Err(usage(format!(
+        return Err(usage(format!(
             "port '{}': its packets never come to user space, so none can be written",
-            self.draft.args.plan.port()
-        )))
-    }
+            draft.args.plan.port()
+        )));
+    };
+    let (port, capabilities) = (&*ports[0], ports[0].port().capabilities());
+    let (plan, rings) = draft.plan(capabilities)?;
+    let notes = Notes::new();
+    let mut sinks = host.steps.open(Opens {
+        file: Some(("-o", draft.output(), notes.clone())),
+        ready: Some(format!("capture is ready on {}", draft.args.plan.port())),
+        ..Opens::PLAIN
+    })?;
+    let (path, options) = (draft.output().to_owned(), draft.options(capabilities));
+    let (made, is_made) = mpsc::channel();
+    host.steps.on_writer(Box::new(move || {
+        let _ = made.send(CaptureWriter::create(&path, options, rings, notes));
+    }))?;
+    let writer = is_made
+        .recv()
+        .map_err(|_| failed("the thread that writes files is gone"))?;
+    let writer = writer.map_err(|e| unwritable("-o", &e))?;
+    sinks.push(Box::new(AtBegin(writer.begin())));
+    // A reader that has gone will not come back: the capture ends as if by Ctrl-C.
+    let reader_gone = writer.reader_gone();
+    let interruptions = || (host.interruptions)() + u32::from(reader_gone.load(Ordering::Relaxed));
+    let finish = |summary: &Summary, capture: &mut CaptureSummary| end(writer, summary, capture);
+    let summary = run_capture(port, &plan, &mut sinks, &interruptions, finish)?;
+    Ok((summary, sinks))
 }
 
 /// Waits for the writer and takes over what it did.

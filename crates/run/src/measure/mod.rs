@@ -7,8 +7,12 @@ mod listen;
 use crate::draft::{self, listen::Listener};
 use crate::fail::{Result, failed};
 use crate::host::{Host, Opens, Sinks};
-use crate::request::Run;
+use crate::paths::{KernelDevices, KernelPlan};
+use crate::record;
+use crate::request::{Run, check_start};
 use crate::session::on_ports;
+use mpps_engine::RunError;
+use mpps_io::kernel::KernelPort;
 use mpps_plan::Workload;
 use mpps_stats::Summary;
 
@@ -30,6 +34,7 @@ impl Drafted {
     /// # Errors
     /// If the run can't be opened on this host: one line that names the option and what would be right.
     pub fn new(mut run: Run) -> Result<Self> {
+        check_start(&run)?;
         Ok(match run.plan.workload {
             Workload::Sendrecv | Workload::Send => Self::Traffic(Box::new(draft::traffic::Draft::new(run)?)),
             Workload::Drop | Workload::Reflect => {
@@ -63,6 +68,17 @@ impl Drafted {
             Self::Capture(draft) => capture::measure(draft, host),
         }
     }
+}
+
+/// Loads the programs of a workload on devices, and runs it.
+fn in_kernel(
+    devices: &mut dyn KernelDevices,
+    plan: KernelPlan<'_>,
+    run: impl FnOnce(&dyn KernelPort) -> std::result::Result<Summary, RunError>,
+) -> Result<Summary> {
+    devices.load(plan)?;
+    let ports = devices.ports();
+    Ok(record::with_programs(&ports, || run(ports[0]))?)
 }
 
 /// Runs `sendrecv` or `send`: a session of one trial.

@@ -2,9 +2,10 @@
 
 use super::help::{Help, PROMISC, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Opening, Path, Traits};
+use super::{Buffers, Demo, Opened, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_packet::{AfPacketPort, Checksum, Config, Fanout, GuardFilter, MergedFrames, RingSize};
+use mpps_engine::FrameLoops;
 use mpps_io::{PortSpec, Request, Task};
 use mpps_sys::sched::keep_on;
 
@@ -55,7 +56,6 @@ impl Path for AfPacket {
     const STEERS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Vec<AfPacketPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_packet::check(spec)?;
@@ -90,7 +90,7 @@ impl Path for AfPacket {
         }
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfPacketPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let guard = GuardFilter::of(&request.selection);
             // The kernel allocates the rings at once, so this thread runs on the first lane's core to place them on its
@@ -98,7 +98,8 @@ impl Path for AfPacket {
             let _kept = keep_on(request.cores.first().copied().flatten());
             AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
         };
-        ports.iter().map(open).collect()
+        let ports = ports.iter().map(open).collect::<Result<_>>()?;
+        Ok(Opened::lanes::<FrameLoops, AfPacketPort>(ports))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::help::{Help, PROMISC, SWITCH, option};
 use super::rules::Steering;
-use super::{Buffers, Demo, Kept, Neighbors, Opening, Path, Traits, Work, remark};
+use super::{Buffers, Demo, Kept, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
+use mpps_engine::FrameLoops;
 use mpps_io::{PortSpec, Request, Task};
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
 use mpps_sys::sched::keep_on;
@@ -81,7 +82,6 @@ impl Path for AfXdp {
     const STEERS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Vec<AfXdpPort>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_af_xdp::check(spec)?;
@@ -129,7 +129,7 @@ impl Path for AfXdp {
         }
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<AfXdpPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let asked: Vec<_> = ports.iter().map(|(config, request)| (*config, request)).collect();
         let Some((_, first)) = ports.first() else {
             return Err(usage("af_xdp: no port"));
@@ -140,7 +140,7 @@ impl Path for AfXdp {
         // The error itself names the port.
         let opened = mpps_af_xdp::open(&asked).map_err(unopened(first.spec))?;
         opened.iter().map(AfXdpPort::remarks).for_each(remark);
-        Ok(opened)
+        Ok(Opened::lanes::<FrameLoops, _>(opened))
     }
 }
 

@@ -3,11 +3,12 @@
 use super::help::{Help, PROMISC, option};
 use super::null::test_packet;
 use super::rules::Steering;
-use super::{Kept, Neighbors, Opening, Path, Traits, Work, remark};
+use super::{Kept, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Result, failed, unopened, usage};
 use crate::privilege::{self, caller};
 use crate::request::Run;
 use mpps_dpdk::{Config, DpdkPort, EalArgs, Open};
+use mpps_engine::FrameLoops;
 use mpps_io::{PortSpec, Request, Task};
 
 pub(super) struct Dpdk;
@@ -68,7 +69,6 @@ impl Path for Dpdk {
     const STEERS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Vec<DpdkPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         privilege::check_dpdk(spec)?;
@@ -111,7 +111,7 @@ impl Path for Dpdk {
         mpps_dpdk::mend()
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, opening: &Opening<'_>) -> Result<Vec<DpdkPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Opened<'r>> {
         let Some((_, first)) = ports.first() else {
             return Err(usage("dpdk: no port"));
         };
@@ -122,7 +122,8 @@ impl Path for Dpdk {
             .collect();
         mpps_dpdk::start(&configs, &eal_args(opening.run)?, &cores).map_err(unopened(first.spec))?;
         let open = |(config, request): &(&Config, Request<'_>)| one(config, request, opening);
-        ports.iter().map(open).collect()
+        let ports = ports.iter().map(open).collect::<Result<_>>()?;
+        Ok(Opened::lanes::<FrameLoops, DpdkPort>(ports))
     }
 }
 

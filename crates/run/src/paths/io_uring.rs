@@ -2,8 +2,9 @@
 
 use super::help::{Help, SWITCH, option};
 use super::udp::{self, GRO, GSO, RCVBUF, SNDBUF, SOCKETS};
-use super::{Demo, Kind, Opening, Path, Traits};
+use super::{Demo, Opened, Opening, Path, Traits};
 use crate::fail::{Result, unopened};
+use mpps_engine::PayloadLoops;
 use mpps_io::{PortSpec, Request, Roles, Task};
 use mpps_io_uring::{Config, UringPort};
 
@@ -75,10 +76,9 @@ impl Path for Uring {
         optional: true,
     });
 
-    const KIND: Kind = Kind::Socket;
+    const SOCKETS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Vec<UringPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         Ok(mpps_io_uring::check(spec)?)
@@ -92,10 +92,11 @@ impl Path for Uring {
         Some(config.sockets.max_flows(roles))
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<UringPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             mpps_io_uring::open((*config).clone(), udp::mode(request), request.roles).map_err(unopened(request.spec))
         };
-        ports.iter().map(open).collect()
+        let ports = ports.iter().map(open).collect::<Result<_>>()?;
+        Ok(Opened::lanes::<PayloadLoops, UringPort>(ports))
     }
 }

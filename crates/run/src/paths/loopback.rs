@@ -1,8 +1,9 @@
 //! `loop`: a device with known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
-use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
-use crate::fail::{Result, failed};
+use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
+use crate::fail::Result;
+use mpps_engine::{GeneratorLoops, ListenerLoops};
 use mpps_io::loopback::{LoopConfig, LoopPort, Now, Turn, check};
 use mpps_io::{PortSpec, Request, Task};
 use mpps_sys::clock::monotonic_ns;
@@ -77,10 +78,7 @@ impl Path for Loop {
         note: "",
     };
 
-    const KIND: Kind = Kind::Synthetic;
-
     type Config = LoopConfig;
-    type Opened<'r> = Devices;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<LoopConfig> {
         Ok(check(spec)?)
@@ -97,19 +95,19 @@ impl Path for Loop {
         }
     }
 
-    fn open(ports: Vec<(&LoopConfig, Request<'_>)>, _opening: &Opening<'_>) -> Result<Devices> {
+    fn open<'r>(ports: Vec<(&'r LoopConfig, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         for (config, request) in &ports {
             config.check_lanes(request.roles.len())?;
         }
         let generates = ports.iter().any(|(_, request)| request.task.generates());
         let ports = ports.into_iter();
         Ok(match generates {
-            true => Devices::Reflecting(
+            true => Opened::lanes::<GeneratorLoops, _>(
                 ports
                     .map(|(config, request)| port(config, &request, Reflecting(ReflectFilter::default())))
                     .collect(),
             ),
-            false => Devices::Returning(
+            false => Opened::lanes::<ListenerLoops, Returner>(
                 ports
                     .map(|(config, request)| port(config, &request, Returning))
                     .collect(),
@@ -122,21 +120,8 @@ fn port<T: Turn>(config: &LoopConfig, request: &Request<'_>, far_end: T) -> Loop
     LoopPort::new(config.clone(), request.roles.len(), Monotonic, far_end)
 }
 
-/// Open ports, by what their far end does. No task is compiled for both.
-pub(super) enum Devices {
-    Reflecting(Vec<LoopPort<Monotonic, Reflecting>>),
-    Returning(Vec<LoopPort<Monotonic, Returning>>),
-}
-
-impl Opened for Devices {
-    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
-        match self {
-            Self::Reflecting(ports) if const { U::GENERATES } => user.frames(&ports),
-            Self::Returning(ports) if const { !U::GENERATES } => user.frames(&ports),
-            _ => Err(failed("loop: opened for another task")),
-        }
-    }
-}
+/// A device for tasks that receive the packets of others.
+pub(super) type Returner = LoopPort<Monotonic, Returning>;
 
 /// The clock of the loop.
 pub(super) struct Monotonic;

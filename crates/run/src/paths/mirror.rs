@@ -4,8 +4,9 @@
 mod port;
 
 use super::help::{Help, option};
-use super::{Buffers, Neighbors, Opening, Path, Traits};
+use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
 use crate::fail::Result;
+use mpps_engine::PayloadLoops;
 use mpps_io::{Layer, PortSpec, Request, Task};
 use port::{BUFFER, Config, MirrorPort, check};
 
@@ -21,7 +22,6 @@ impl Path for Mirror {
     };
 
     type Config = Config;
-    type Opened<'r> = Vec<MirrorPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         Ok(check(spec)?)
@@ -38,9 +38,9 @@ impl Path for Mirror {
         }
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<MirrorPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| MirrorPort::new(config, request.roles.len());
-        Ok(ports.iter().map(open).collect())
+        Ok(Opened::lanes::<PayloadLoops, _>(ports.iter().map(open).collect()))
     }
 }
 

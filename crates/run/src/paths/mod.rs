@@ -1,10 +1,9 @@
 //! The one list of paths, and the one way to open their ports.
 //!
-//! A workload describes what it needs of each port ([`Request`]) and what it does with open ports ([`Use`]). A path
-//! opens all its ports of a run in one call ([`Path::open`]). Open ports are then handed to the workload ([`Opened`]),
-//! which is compiled for each path, so nothing on the packet path is a virtual call. Opening is compiled once per path,
-//! whatever the workload. `docs/design/adding-a-path.md` shows how a path is added: its crate, one file here, one line
-//! in [`paths!`].
+//! A workload describes what it needs of each port ([`Request`]). A path opens all its ports of a run in one call
+//! ([`Path::open`]), and erases their types ([`Opened`]): all around a lane's loop is compiled once for all paths. The
+//! loop itself is compiled for each, so nothing on the packet path is a virtual call. `docs/design/adding-a-path.md`
+//! shows how a path is added: its crate, one file here, one line in [`paths!`].
 
 mod af_packet;
 mod af_xdp;
@@ -28,7 +27,7 @@ use crate::draft::reserve::ANY_INTERFACE;
 use crate::fail::{Result, say, usage};
 use crate::request::Run;
 use help::Help;
-use mpps_engine::{DropPlan, ForwardPlan, ReflectPlan, TrafficPlan};
+use mpps_engine::{AnyPort, DropPlan, ForwardPlan, LaneStart, Loops, Only, ReflectPlan, TrafficPlan, pair};
 use mpps_io::kernel::KernelPort;
 use mpps_io::{Capabilities, Layer, Port, PortSpec, Request, Roles, Task};
 use mpps_netdev::NetDev;
@@ -36,6 +35,7 @@ use mpps_sys::privilege::CapabilitySet;
 use rules::Steering;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// Description of a path, and the functions by which it is used.
 trait Path {
@@ -51,13 +51,11 @@ trait Path {
     const NEEDS_BPF: bool = false;
     /// True if flow rules can be in force on the path's ports.
     const STEERS: bool = false;
-    /// Kind of the path's ports.
-    const KIND: Kind = Kind::Device;
+    /// True if the path's ports are sockets, which carry payloads.
+    const SOCKETS: bool = false;
 
     /// Checked options of a port.
     type Config: Debug;
-    /// Open ports of a run.
-    type Opened<'r>: Opened;
 
     /// Checks a port's specification for a task; opens nothing.
     fn check(spec: &PortSpec, task: Task) -> Result<Self::Config>;
@@ -91,19 +89,35 @@ trait Path {
     }
 
     /// Opens all ports that a run has on this path.
-    fn open<'r>(ports: Vec<(&'r Self::Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Self::Opened<'r>>;
+    fn open<'r>(ports: Vec<(&'r Self::Config, Request<'r>)>, opening: &Opening<'_>) -> Result<Opened<'r>>;
 }
 
-/// Open ports of one path.
-trait Opened {
-    /// Hands the ports to a workload. Only this step is compiled for each workload: all work that can be done before is
-    /// done in [`Path::open`].
-    fn hand_to<U: Use>(self, user: U) -> Result<U::Out>;
+/// Open ports of a run.
+pub(crate) enum Opened<'r> {
+    /// Ports that frames or payloads come from and go to, in their order.
+    Lanes(Vec<Box<dyn AnyPort>>),
+    /// Devices on which the kernel runs the workload.
+    Kernel(Box<dyn KernelDevices + 'r>),
 }
 
-impl<P: Port> Opened for Vec<P> {
-    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
-        user.frames(&self)
+impl Opened<'_> {
+    /// Erases the type of ports. `L`: loops that are compiled for them.
+    fn lanes<L: Loops + 'static, P: Port + 'static>(ports: Vec<P>) -> Self {
+        let erased = |port| Box::new(Only::<P, L>::new(port)) as Box<dyn AnyPort>;
+        Self::Lanes(ports.into_iter().map(erased).collect())
+    }
+
+    /// Returns the capabilities of each port.
+    pub(crate) fn capabilities(&self) -> Vec<&Capabilities> {
+        match self {
+            Self::Lanes(ports) => ports.iter().map(|port| port.port().capabilities()).collect(),
+            Self::Kernel(devices) => devices.capabilities(),
+        }
+    }
+
+    /// Returns whether packets come to lanes of this program.
+    pub(crate) fn has_lanes(&self) -> bool {
+        matches!(self, Self::Lanes(_))
     }
 }
 
@@ -118,17 +132,6 @@ pub struct Demo {
     pub pinned: bool,
     /// True if some kernels lack the path.
     pub optional: bool,
-}
-
-/// Kind of a path's ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Sockets, which carry payloads.
-    Socket,
-    /// Ports without a device behind them.
-    Synthetic,
-    /// Devices that frames come from and go to.
-    Device,
 }
 
 /// Traits of a port, known before it is open.
@@ -288,47 +291,28 @@ pub(crate) struct Opening<'a> {
     pub(crate) interruptions: &'a dyn Fn() -> u32,
 }
 
-/// Work on the open ports of a run, whatever their path.
-pub(crate) trait Use: Sized {
-    /// Kinds of ports that the work can be done on. The work is compiled for no others: for a workload on two ports
-    /// there would be as many copies as pairs of paths.
-    const KINDS: &'static [Kind] = &[Kind::Socket, Kind::Synthetic, Kind::Device];
-    /// True if the task generates packets ([`Task::generates`]).
-    const GENERATES: bool = false;
-
-    /// Result of the work.
-    type Out;
-
-    /// Does the work on ports that frames come from and go to, all of one path.
-    fn frames<P: Port>(self, ports: &[P]) -> Result<Self::Out>;
-
-    /// Does the work on devices on which the kernel runs the workload.
-    fn in_kernel<D: KernelDevices>(self, devices: D) -> Result<Self::Out>;
-}
-
-/// Work on two ports of two paths: see [`Use`].
-pub(crate) trait UseTwo: Use {
-    /// Does the work on two ports, each of its own path.
-    fn two<A: Port, B: Port>(self, a: &A, b: &B) -> Result<Self::Out>;
-}
-
-/// Devices that were looked up but have no programs yet. The programs are made from the plan of one run.
+/// Devices on which the kernel runs a workload. They are looked up, and get their programs once the plan is made.
 pub(crate) trait KernelDevices {
-    /// Devices with their programs.
-    type Port: KernelPort;
     /// Returns the capabilities of each device.
     fn capabilities(&self) -> Vec<&Capabilities>;
-    /// Loads and attaches the programs of `sendrecv` and `send` for one trial. May be called again when those programs
-    /// are gone. Returns one port, or one for each direction on two devices.
-    fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<Self::Port>>;
-    /// Prepares the programs of a finished trial for another one. Returns false if they were not made for such a trial.
-    fn renew(&self, ports: &mut [Self::Port], plan: &TrafficPlan) -> Result<bool>;
-    /// Loads and attaches the program of `reflect`.
-    fn reflect(self, plan: &ReflectPlan) -> Result<Self::Port>;
-    /// Loads and attaches the program of `drop`.
-    fn drop(self, plan: &DropPlan) -> Result<Self::Port>;
-    /// Loads and attaches the programs of `forward`.
-    fn forward(self, plan: &ForwardPlan) -> Result<Self::Port>;
+    /// Loads and attaches the programs of a run. Programs of a finished trial stay if they were made for such a trial,
+    /// else other ones take their place. Returns how long the loading took; `None`: the programs have stayed.
+    fn load(&mut self, plan: KernelPlan<'_>) -> Result<Option<Duration>>;
+    /// Returns the loaded programs as ports: one, or one for each direction of `sendrecv` on two devices.
+    fn ports(&self) -> Vec<&dyn KernelPort>;
+}
+
+/// Plan of a run in the kernel.
+#[derive(Clone, Copy)]
+pub(crate) enum KernelPlan<'p> {
+    /// `sendrecv` and `send`.
+    Traffic(&'p TrafficPlan),
+    /// `reflect`.
+    Reflect(&'p ReflectPlan),
+    /// `drop`.
+    Drop(&'p DropPlan),
+    /// `forward`.
+    Forward(&'p ForwardPlan),
 }
 
 /// Port as it was written, with checked options. It is not open.
@@ -386,7 +370,7 @@ impl Checked {
 /// A path in the list.
 pub(crate) struct Entry {
     name: &'static str,
-    kind: Kind,
+    sockets: bool,
     /// Description of the path in the demo; `None`: the demo can't show it.
     demo: Option<Demo>,
     drives_interface: bool,
@@ -402,7 +386,7 @@ impl Entry {
     const fn of<P: Path>() -> Self {
         Self {
             name: P::NAME,
-            kind: P::KIND,
+            sockets: P::SOCKETS,
             demo: P::DEMO,
             drives_interface: P::DRIVES_INTERFACE,
             needs_bpf: P::NEEDS_BPF,
@@ -415,9 +399,10 @@ impl Entry {
     }
 }
 
-/// Makes the list, and the type that holds a port of any path of it.
+/// Makes the list, and the type that holds a port of any path of it. Behind `=>` stands the type of ports that
+/// `forward` copies from and to if the other port is of another path.
 macro_rules! paths {
-    ($($(#[$when:meta])? $name:ident: $path:ty,)*) => {
+    ($($(#[$when:meta])? $name:ident: $path:ty $(=> $port:ty)?,)*) => {
         /// The paths of this build.
         pub(crate) const LIST: &[Entry] = &[$($(#[$when])? Entry::of::<$path>()),*];
 
@@ -446,43 +431,39 @@ macro_rules! paths {
             }
         }
 
-        /// Open ports, all of the same path.
-        enum Ports<'r> { $($(#[$when])? $name(<$path as Path>::Opened<'r>),)* }
-
-        impl<'r> Ports<'r> {
-            /// Opens ports that are all of one path, for a workload that can be used with ports of these kinds.
-            fn open(
-                ports: Vec<(&'r Checked, Request<'r>)>,
-                opening: &Opening<'_>,
-                kinds: &'static [Kind],
-            ) -> Result<Self> {
-                let Some(first) = ports.first().map(|(port, _)| *port) else {
-                    return Err(usage("no port: want one at least"));
-                };
-                match &first.config {
-                    $($(#[$when])? Config::$name(_) => {
-                        if !is_one_of(<$path as Path>::KIND, kinds) {
-                            // The plan has refused such a port already.
-                            return Err(alone(&first.spec));
-                        }
-                        let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
-                            Config::$name(config) => Some((config, request)),
-                            _ => None,
-                        });
-                        <$path as Path>::open(own.collect(), opening).map(Self::$name)
-                    })*
-                }
+        /// Opens ports that are all of the path of the first.
+        fn open_alike<'r>(
+            first: &Checked,
+            ports: Vec<(&'r Checked, Request<'r>)>,
+            opening: &Opening<'_>,
+        ) -> Result<Opened<'r>> {
+            match &first.config {
+                $($(#[$when])? Config::$name(_) => {
+                    let own = ports.into_iter().filter_map(|(port, request)| match &port.config {
+                        Config::$name(config) => Some((config, request)),
+                        _ => None,
+                    });
+                    <$path as Path>::open(own.collect(), opening)
+                })*
             }
+        }
 
-            fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
-                match self {
-                    $($(#[$when])? Self::$name(ports) if const { is_one_of(<$path as Path>::KIND, U::KINDS) } => {
-                        ports.hand_to(user)
-                    })*
-                    // Never reached: `open` refuses ports of such a path.
-                    _ => Err(usage("ports of a path that the workload can't be used with")),
-                }
+        /// Joins two ports of different paths for `forward`; `None`: they are of one path, or have no frames.
+        pub(crate) fn join<'p>(a: &'p dyn AnyPort, b: &'p dyn AnyPort) -> Option<Box<dyn LaneStart + 'p>> {
+            if a.as_any().type_id() == b.as_any().type_id() {
+                return None;
             }
+            $($(if let Some(a) = a.as_any().downcast_ref::<$port>() {
+                return join_to(a, b);
+            })?)*
+            None
+        }
+
+        fn join_to<'p, A: Port>(a: &'p A, b: &'p dyn AnyPort) -> Option<Box<dyn LaneStart + 'p>> {
+            $($(if let Some(b) = b.as_any().downcast_ref::<$port>() {
+                return Some(pair(a, b));
+            })?)*
+            None
         }
     };
 }
@@ -490,12 +471,12 @@ macro_rules! paths {
 paths! {
     Udp: udp::Udp,
     IoUring: io_uring::Uring,
-    AfPacket: af_packet::AfPacket,
-    AfXdp: af_xdp::AfXdp,
+    AfPacket: af_packet::AfPacket => mpps_af_packet::AfPacketPort,
+    AfXdp: af_xdp::AfXdp => mpps_af_xdp::AfXdpPort,
     Xdp: xdp::Xdp,
-    Dpdk: dpdk::Dpdk,
-    Null: null::Null,
-    Loop: loopback::Loop,
+    Dpdk: dpdk::Dpdk => mpps_dpdk::DpdkPort,
+    Null: null::Null => null::Producer,
+    Loop: loopback::Loop => loopback::Returner,
     #[cfg(test)]
     Mirror: mirror::Mirror,
 }
@@ -544,8 +525,7 @@ pub(crate) fn needs_bpf(spec: &PortSpec) -> bool {
 
 /// Returns whether packets of this port go through sockets of the kernel.
 pub(crate) fn has_sockets(spec: &PortSpec) -> bool {
-    LIST.iter()
-        .any(|entry| entry.name == spec.path && entry.kind == Kind::Socket)
+    LIST.iter().any(|entry| entry.name == spec.path && entry.sockets)
 }
 
 /// Checks the options of a run that only one path knows, for these ports.
@@ -570,93 +550,26 @@ pub fn mend() -> impl Iterator<Item = String> {
     LIST.iter().flat_map(|entry| (entry.mend)())
 }
 
-/// Opens the ports of a run, all of one path, and hands them to the workload.
-pub(crate) fn with_alike<U: Use>(
-    ports: Vec<(&Checked, Request<'_>)>,
-    opening: &Opening<'_>,
-    user: U,
-) -> Result<U::Out> {
-    Ports::open(ports, opening, U::KINDS)?.hand_to(user)
-}
-
-/// Opens the ports of a run, all of one path or two of two paths, and hands them to the workload.
-pub(crate) fn with_ports<U: UseTwo>(
-    mut ports: Vec<(&Checked, Request<'_>)>,
-    opening: &Opening<'_>,
-    user: U,
-) -> Result<U::Out> {
+/// Opens the ports of a run, those of each path together.
+pub(crate) fn open<'r>(ports: Vec<(&'r Checked, Request<'r>)>, opening: &Opening<'_>) -> Result<Opened<'r>> {
     let path = |port: &Checked| std::mem::discriminant(&port.config);
-    match &ports[..] {
-        [(a, _), (b, _)] if path(a) != path(b) => {
-            let spec = &b.spec;
-            let other = ports.split_off(1);
-            let first = Ports::open(ports, opening, U::KINDS)?;
-            let second = Ports::open(other, opening, U::KINDS)?;
-            first.hand_to(First { second, spec, user })
+    let mut rest: Vec<_> = ports.into_iter().enumerate().collect();
+    let mut lanes = Vec::new();
+    while let Some(&(_, (first, _))) = rest.first() {
+        let (own, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, (port, _))| path(port) == path(first));
+        let (places, own): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+        rest = others;
+        match open_alike(first, own, opening)? {
+            Opened::Lanes(ports) => lanes.extend(places.into_iter().zip(ports)),
+            kernel if rest.is_empty() && lanes.is_empty() => return Ok(kernel),
+            Opened::Kernel(_) => return Err(alone(&first.spec)),
         }
-        _ => with_alike(ports, opening, user),
     }
-}
-
-/// Returns whether a kind of ports is in the list.
-const fn is_one_of(kind: Kind, kinds: &[Kind]) -> bool {
-    let mut i = 0;
-    while i < kinds.len() {
-        if kinds[i] as u8 == kind as u8 {
-            return true;
-        }
-        i += 1;
+    if lanes.is_empty() {
+        return Err(usage("no port: want one at least"));
     }
-    false
-}
-
-/// Work on the first of two ports: hands the second port on, together with the first.
-struct First<'a, U> {
-    second: Ports<'a>,
-    /// Specification of the second port.
-    spec: &'a PortSpec,
-    user: U,
-}
-
-impl<U: UseTwo> Use for First<'_, U> {
-    const KINDS: &'static [Kind] = U::KINDS;
-    const GENERATES: bool = U::GENERATES;
-    type Out = U::Out;
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
-        let second = Second {
-            first: &ports[0],
-            spec: self.spec,
-            user: self.user,
-        };
-        self.second.hand_to(second)
-    }
-
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
-        Err(alone(self.spec))
-    }
-}
-
-/// Work on the second of two ports.
-struct Second<'a, A, U> {
-    first: &'a A,
-    /// Specification of the second port.
-    spec: &'a PortSpec,
-    user: U,
-}
-
-impl<A: Port, U: UseTwo> Use for Second<'_, A, U> {
-    const KINDS: &'static [Kind] = U::KINDS;
-    const GENERATES: bool = U::GENERATES;
-    type Out = U::Out;
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<U::Out> {
-        self.user.two(self.first, &ports[0])
-    }
-
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<U::Out> {
-        Err(alone(self.spec))
-    }
+    lanes.sort_by_key(|(place, _)| *place);
+    Ok(Opened::Lanes(lanes.into_iter().map(|(_, port)| port).collect()))
 }
 
 /// Returns the error for a port of another path beside one on which the kernel runs the workload. That path has refused

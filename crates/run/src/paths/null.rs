@@ -1,9 +1,10 @@
 //! `null`: no kernel, no device. Also the test packets that devices without a peer deliver.
 
 use super::help::{Help, LAYER, MTU, option};
-use super::{Buffers, Kind, Neighbors, Opened, Opening, Path, Traits, Use};
-use crate::fail::{Result, failed};
+use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
+use crate::fail::Result;
 use mpps_engine::source::{SourceTemplate, TestSource};
+use mpps_engine::{GeneratorLoops, ListenerLoops};
 use mpps_io::null::{NoSource, NullConfig, NullPort, Sources, check};
 use mpps_io::{Layer, PortSpec, Request, Task};
 use mpps_sys::clock::{Clock, ClockSource};
@@ -30,10 +31,7 @@ impl Path for Null {
         note: "",
     };
 
-    const KIND: Kind = Kind::Synthetic;
-
     type Config = NullConfig;
-    type Opened<'r> = Devices;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<NullConfig> {
         Ok(check(spec)?)
@@ -48,16 +46,17 @@ impl Path for Null {
         }
     }
 
-    fn open(ports: Vec<(&NullConfig, Request<'_>)>, _opening: &Opening<'_>) -> Result<Devices> {
+    fn open<'r>(ports: Vec<(&'r NullConfig, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
+        // A task that generates packets gets none from the device.
         let generates = ports.iter().any(|(_, request)| request.task.generates());
         let ports = ports.into_iter();
         Ok(match generates {
-            true => Devices::Silent(
+            true => Opened::lanes::<GeneratorLoops, _>(
                 ports
                     .map(|(config, request)| port(config, &request, NoSource))
                     .collect(),
             ),
-            false => Devices::Producing(
+            false => Opened::lanes::<ListenerLoops, Producer>(
                 ports
                     .map(|(config, request)| port(config, &request, Producing::new(config, &request)))
                     .collect(),
@@ -70,21 +69,8 @@ fn port<S: Sources>(config: &NullConfig, request: &Request<'_>, sources: S) -> N
     NullPort::new(config.clone(), request.roles.len(), OWN, sources)
 }
 
-/// Open ports. A task that generates packets gets none from them; no other task is compiled for silent ones.
-pub(super) enum Devices {
-    Silent(Vec<NullPort<NoSource>>),
-    Producing(Vec<NullPort<Producing>>),
-}
-
-impl Opened for Devices {
-    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
-        match self {
-            Self::Silent(ports) if const { U::GENERATES } => user.frames(&ports),
-            Self::Producing(ports) if const { !U::GENERATES } => user.frames(&ports),
-            _ => Err(failed("null: opened for another task")),
-        }
-    }
-}
+/// A device for tasks that receive the packets of others.
+pub(super) type Producer = NullPort<Producing>;
 
 /// Source of endless test packets on each queue.
 pub(super) struct Producing {

@@ -2,8 +2,9 @@
 
 use super::help::{Help, PortOption, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kind, Opening, Path, Socket, Traits};
+use super::{Demo, Opened, Opening, Path, Socket, Traits};
 use crate::fail::{Result, unopened};
+use mpps_engine::PayloadLoops;
 use mpps_io::{Layer, PortSpec, Request, Roles, Task};
 use mpps_sockets::Mode;
 use mpps_udp::{Config, UdpPort};
@@ -78,10 +79,9 @@ impl Path for Udp {
         optional: false,
     });
 
-    const KIND: Kind = Kind::Socket;
+    const SOCKETS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Vec<UdpPort>;
 
     fn check(spec: &PortSpec, _task: Task) -> Result<Config> {
         Ok(mpps_udp::check(spec)?)
@@ -95,10 +95,11 @@ impl Path for Udp {
         Some(config.max_flows(roles))
     }
 
-    fn open(ports: Vec<(&Config, Request<'_>)>, _opening: &Opening<'_>) -> Result<Vec<UdpPort>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             mpps_udp::open((*config).clone(), mode(request), request.roles).map_err(unopened(request.spec))
         };
-        ports.iter().map(open).collect()
+        let ports = ports.iter().map(open).collect::<Result<_>>()?;
+        Ok(Opened::lanes::<PayloadLoops, UdpPort>(ports))
     }
 }

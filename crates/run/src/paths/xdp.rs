@@ -4,9 +4,10 @@
 use super::af_xdp::NO_RULES;
 use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
-use super::{Demo, Kept, KernelDevices, Neighbors, Opened, Opening, Path, Traits, Use, Work, remark};
+use super::{Demo, Kept, KernelDevices, KernelPlan, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
 use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
+use mpps_io::kernel::KernelPort;
 use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
 use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
 use mpps_netdev::NetDev;
@@ -17,6 +18,7 @@ use mpps_xdp::{
     Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
 };
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 pub(super) struct Xdp;
 
@@ -65,7 +67,6 @@ impl Path for Xdp {
     const STEERS: bool = true;
 
     type Config = Config;
-    type Opened<'r> = Devices<'r>;
 
     fn check(spec: &PortSpec, task: Task) -> Result<Config> {
         let mut config = mpps_xdp::check(spec)?;
@@ -128,23 +129,26 @@ impl Path for Xdp {
         kept
     }
 
-    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Devices<'r>> {
+    fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
         };
-        Ok(Devices {
+        Ok(Opened::Kernel(Box::new(Devices {
             devices: ports.iter().map(open).collect::<Result<_>>()?,
             requests: ports.into_iter().map(|(_, request)| request).collect(),
-        })
+            programs: Vec::new(),
+        })))
     }
 }
 
-/// Devices without programs, and the request for each.
-pub(super) struct Devices<'a> {
+/// Devices, and the request for each.
+struct Devices<'a> {
     devices: Vec<XdpDevice>,
     requests: Vec<Request<'a>>,
+    /// The programs on them. Empty only while others are loaded, because a device has one program.
+    programs: Vec<XdpPort>,
 }
 
 impl Devices<'_> {
@@ -154,26 +158,6 @@ impl Devices<'_> {
         let (device, request) = first.ok_or_else(|| usage("xdp: no port"))?;
         Ok((device.clone(), unopened(request.spec), Taken::of(request)))
     }
-}
-
-/// Prints the remarks of loaded programs.
-fn loaded(port: XdpPort) -> XdpPort {
-    remark(port.remarks());
-    port
-}
-
-impl Opened for Devices<'_> {
-    fn hand_to<U: Use>(self, user: U) -> Result<U::Out> {
-        user.in_kernel(self)
-    }
-}
-
-impl KernelDevices for Devices<'_> {
-    type Port = XdpPort;
-
-    fn capabilities(&self) -> Vec<&Capabilities> {
-        self.devices.iter().map(XdpDevice::capabilities).collect()
-    }
 
     fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<XdpPort>> {
         let (device, unopened, _) = self.one()?;
@@ -181,28 +165,20 @@ impl KernelDevices for Devices<'_> {
             ([from, to], Some(_)) => mpps_xdp::across([from.clone(), to.clone()], &two_ways(plan)?).map(Vec::from),
             _ => device.traffic(&one_way(plan)?).map(|port| vec![port]),
         };
-        Ok(ports.map_err(unopened)?.into_iter().map(loaded).collect())
+        ports.map_err(unopened)
     }
 
-    fn renew(&self, ports: &mut [XdpPort], plan: &TrafficPlan) -> Result<bool> {
+    /// Prepares the programs of a finished trial for another one. Returns false if they were not made for such a trial.
+    fn renew(&mut self, plan: &TrafficPlan) -> Result<bool> {
         let specs = match &plan.far {
             Some(_) => two_ways(plan)?.to_vec(),
             None => vec![one_way(plan)?],
         };
-        Ok(ports.iter_mut().zip(&specs).all(|(port, spec)| port.renew(spec)))
+        let mut programs = self.programs.iter_mut().zip(&specs);
+        Ok(programs.all(|(port, spec)| port.renew(spec)))
     }
 
-    fn reflect(self, plan: &ReflectPlan) -> Result<XdpPort> {
-        let (device, unopened, taken) = self.one()?;
-        device.reflect(&reflect_spec(plan, taken)).map_err(unopened).map(loaded)
-    }
-
-    fn drop(self, plan: &DropPlan) -> Result<XdpPort> {
-        let (device, unopened, taken) = self.one()?;
-        device.drop(&drop_spec(plan, taken)).map_err(unopened).map(loaded)
-    }
-
-    fn forward(self, plan: &ForwardPlan) -> Result<XdpPort> {
+    fn forward(&self, plan: &ForwardPlan) -> Result<XdpPort> {
         let Some(first) = self.requests.first() else {
             return Err(usage("xdp: no port"));
         };
@@ -213,9 +189,42 @@ impl KernelDevices for Devices<'_> {
             told.iter().for_each(|line| remark(std::slice::from_ref(line)));
         }
         // The error itself names the device.
-        mpps_xdp::forward(self.devices, &forward_spec(plan, takes))
-            .map_err(unopened(first.spec))
-            .map(loaded)
+        mpps_xdp::forward(self.devices.clone(), &forward_spec(plan, takes)).map_err(unopened(first.spec))
+    }
+}
+
+impl KernelDevices for Devices<'_> {
+    fn capabilities(&self) -> Vec<&Capabilities> {
+        self.devices.iter().map(XdpDevice::capabilities).collect()
+    }
+
+    fn load(&mut self, plan: KernelPlan<'_>) -> Result<Option<Duration>> {
+        if let KernelPlan::Traffic(plan) = plan
+            && !self.programs.is_empty()
+            && self.renew(plan)?
+        {
+            return Ok(None);
+        }
+        self.programs.clear();
+        let began = Instant::now();
+        self.programs = match plan {
+            KernelPlan::Traffic(plan) => self.traffic(plan)?,
+            KernelPlan::Forward(plan) => vec![self.forward(plan)?],
+            KernelPlan::Reflect(plan) => {
+                let (device, unopened, taken) = self.one()?;
+                vec![device.reflect(&reflect_spec(plan, taken)).map_err(unopened)?]
+            }
+            KernelPlan::Drop(plan) => {
+                let (device, unopened, taken) = self.one()?;
+                vec![device.drop(&drop_spec(plan, taken)).map_err(unopened)?]
+            }
+        };
+        self.programs.iter().for_each(|port| remark(port.remarks()));
+        Ok(Some(began.elapsed()))
+    }
+
+    fn ports(&self) -> Vec<&dyn KernelPort> {
+        self.programs.iter().map(|port| port as _).collect()
     }
 }
 

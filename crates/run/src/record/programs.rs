@@ -44,7 +44,7 @@ pub(super) fn ask() {
 
 /// Runs a workload whose programs are loaded, and counts their time meanwhile if that was asked for. Called while the
 /// main thread still has its privileges.
-pub fn with_programs<P: KernelPort, T>(ports: &[P], run: impl FnOnce() -> T) -> T {
+pub fn with_programs<T>(ports: &[&dyn KernelPort], run: impl FnOnce() -> T) -> T {
     if !matches!(*state(), State::Asked) {
         return run();
     }
@@ -102,7 +102,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
+fn begin(ports: &[&dyn KernelPort]) -> Result<ProgramTimes, String> {
     // Privileges that the program's file lends must not let its user slow down other users' programs.
     if privilege::lent() {
         return Err("the program's file lends its privileges to every user".to_owned());
@@ -113,8 +113,8 @@ fn begin<P: KernelPort>(ports: &[P]) -> Result<ProgramTimes, String> {
 }
 
 /// Counts until the run is over: all the time if that costs little, else now and then.
-fn count<P: KernelPort>(
-    ports: &[P],
+fn count(
+    ports: &[&dyn KernelPort],
     mut times: ProgramTimes,
     first: ProgramReading,
     over: &AtomicBool,
@@ -162,7 +162,7 @@ fn wait(long: Duration, over: &AtomicBool) -> bool {
 
 /// Reads the packet counts of all programs and the kernel's times of them, at one moment. Reads again if this thread
 /// lost its core in between.
-fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<ProgramReading> {
+fn reading(ports: &[&dyn KernelPort], times: &ProgramTimes) -> io::Result<ProgramReading> {
     const TRIES: u32 = 4;
     let mut tries = 0;
     loop {
@@ -187,9 +187,9 @@ fn reading<P: KernelPort>(ports: &[P], times: &ProgramTimes) -> io::Result<Progr
     }
 }
 
-fn all<P: KernelPort>(ports: &[P]) -> Vec<KernelProgram> {
+fn all(ports: &[&dyn KernelPort]) -> Vec<KernelProgram> {
     // Excludes the program that resolves a neighbour's address before the run: it has no part in the run.
-    let programs = ports.iter().flat_map(P::programs);
+    let programs = ports.iter().flat_map(|port| port.programs());
     programs.filter(|program| program.name != "inject").collect()
 }
 

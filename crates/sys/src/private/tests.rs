@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);

@@ -110,7 +110,19 @@ stream {{
         program = quoted(&meta.program),
         offset = meta.utc_offset_ns.max(0),
     );
-    let events: &[(u16, &str, &str)] = match kind {
+    for (id, name, fields) in events(kind) {
+        let _ = write!(
+            text,
+            "\nevent {{\n\tname = \"{name}\";\n\tid = {id};\n\tstream_id = 0;\n\tfields := \
+             struct {{ {fields} }};\n}};\n"
+        );
+    }
+    text
+}
+
+/// Returns the events of a trace: id, name and fields of each.
+fn events(kind: Kind) -> &'static [(u16, &'static str, &'static str)] {
+    match kind {
         Kind::Ust => &[
             (id::ENTRY, "lttng_ust_cyg_profile_fast:func_entry", "x64 addr;"),
             (id::EXIT, "lttng_ust_cyg_profile_fast:func_exit", "x64 addr;"),
@@ -143,15 +155,7 @@ stream {{
             ),
             (id::TX, "lib.ethdev.tx.burst", "u32 port_id; u32 queue_id; u32 nb_pkts;"),
         ],
-    };
-    for (id, name, fields) in events {
-        let _ = write!(
-            text,
-            "\nevent {{\n\tname = \"{name}\";\n\tid = {id};\n\tstream_id = 0;\n\tfields := \
-             struct {{ {fields} }};\n}};\n"
-        );
     }
-    text
 }
 
 fn hyphened(uuid: &[u8; 16]) -> String {

@@ -1,4 +1,6 @@
+use super::slot::{BUCKETS, SCHEDULED, most_of};
 use super::*;
+use crate::Did;
 use proptest::prelude::*;
 
 fn put(file: &mut [u8], place: usize, number: u64) {

@@ -2,6 +2,7 @@
 //! (veth, loopback, tap), the kernel handles it in a soft interrupt of that core. A thread of higher priority can hold
 //! that up.
 
+use super::stretches::IDLE;
 use super::{Explained, Gap};
 use crate::TakerKind;
 
@@ -25,7 +26,7 @@ impl Explained {
                 break;
             }
             let culprit = self.culprits.get(piece.who as usize)?;
-            let waits = culprit.tid == gap.tid || culprit.name.starts_with(SOFT) || culprit.name == super::IDLE;
+            let waits = culprit.tid == gap.tid || culprit.name.starts_with(SOFT) || culprit.name == IDLE;
             match (culprit.kind, held) {
                 (TakerKind::Thread | TakerKind::Own, Some(_)) if waits => break,
                 (TakerKind::Thread | TakerKind::Own, None) if waits => {

@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// Step by which frames that one queue received become frames that another can send.
-pub(super) trait Step<F: Frame, Q: Queue> {
+pub(crate) trait Step<F: Frame, Q: Queue> {
     /// Frames are written, not moved.
     const WRITES: bool;
 
@@ -29,7 +29,7 @@ pub(super) trait Step<F: Frame, Q: Queue> {
 }
 
 /// Both queues are over one pool, or are one: the frames themselves move.
-pub(super) struct Move;
+pub(crate) struct Move;
 
 impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
     const WRITES: bool = false;
@@ -50,7 +50,7 @@ impl<F: Frame, Q: Queue<Frame = F>> Step<F, Q> for Move {
 }
 
 /// Each queue has a pool of its own: one copy, into a buffer of the second.
-pub(super) struct CopyOver;
+pub(crate) struct CopyOver;
 
 impl<F: Frame, Q: Queue> Step<F, Q> for CopyOver {
     const WRITES: bool = true;

@@ -3,28 +3,12 @@
 use crate::draft::neighbor::Asked;
 use crate::draft::traffic::Draft;
 use crate::fail::{Failure, Result};
-use crate::paths::{KernelDevices, Opening, Use, with_alike};
+use crate::paths::{Opened, Opening, open};
 use crate::request::run_of;
 use mpps_engine::run_traffic;
-use mpps_io::Port;
 use mpps_stats::Summary;
 
-/// Use of a port as in `sendrecv`, without signals and files.
-struct Generate<'a>(&'a Draft);
-
-impl Use for Generate<'_> {
-    type Out = Summary;
-
-    fn frames<P: Port>(self, ports: &[P]) -> Result<Summary> {
-        let plan = self.0.plan(ports[0].capabilities(), &Asked::new(&|| 0))?;
-        Ok(run_traffic(&ports[0], &plan, &mut [], &|| 0)?)
-    }
-
-    fn in_kernel<D: KernelDevices>(self, _devices: D) -> Result<Summary> {
-        panic!("frames come to this program")
-    }
-}
-
+/// Runs `sendrecv` without signals and files.
 fn sendrecv(port: &str, options: &str) -> Result<Summary> {
     let line = format!("sendrecv {port} --src 10.99.0.1 --dest 10.99.0.2:9000 {options}");
     let draft = Draft::new(run_of(&line))?;
@@ -33,7 +17,11 @@ fn sendrecv(port: &str, options: &str) -> Result<Summary> {
         rules: &draft.rules,
         interruptions: &|| 0,
     };
-    with_alike(draft.requests(), &opening, Generate(&draft))
+    let Opened::Lanes(ports) = open(draft.requests(), &opening)? else {
+        panic!("frames come to this program");
+    };
+    let plan = draft.plan(ports[0].port().capabilities(), &Asked::new(&|| 0))?;
+    Ok(run_traffic(&[&*ports[0]], &plan, &mut [], &|| 0)?)
 }
 
 #[test]

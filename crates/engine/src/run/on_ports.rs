@@ -1,0 +1,339 @@
+//! Workloads on ports: a table says which lane has which queue of which port, and which packets are its own.
+//!
+//! A run on one port, one from a port to another, one both ways between two ports and `forward` on any number of ports
+//! differ in this table alone.
+//!
+//! Between two ports no device turns packets round, so they arrive as they were sent. Each lane owns a queue of one
+//! port. One way, the first lanes send by the first port, the others receive at the second. Both ways, each lane does
+//! both. It sends packets of one way and receives packets of the other. The two ways have counts, rows and verdicts of
+//! their own.
+
+use crate::lane::neighbor::{Found, Neighbor};
+use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
+use crate::run::any_port::{AnyPort, LaneStart, Start};
+use crate::run::job::{AnyLane, Job, LaneWays, in_one, join, told};
+use crate::run::traces::Traces;
+use crate::workload::{TrafficTrial, Work, WorkFacts};
+use mpps_io::around::Watch;
+use mpps_io::{Capabilities, Port, QueueCounters, Result, counter};
+use mpps_stats::HostFact;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Names of the two ways between two ports.
+pub(crate) const WAYS: [&str; 2] = ["A to B", "B to A"];
+
+/// Counters of arriving packets, and of departing ones: with traffic both ways they belong to one way only.
+const OF_ARRIVALS: [&str; 3] = [counter::LEFT_TO_HOST, counter::NO_SOCKET, counter::NO_ROOM_FOR_RX_TIME];
+const OF_DEPARTURES: [&str; 1] = [counter::DROPPED_SENT];
+
+/// A workload and its ports.
+pub(crate) struct OnPorts<'r> {
+    /// Ports of the run, by place.
+    pub(crate) ports: Vec<&'r dyn AnyPort>,
+    /// Layer 2 of each port, if mpps has a part in it, and the address that neighbours are asked from.
+    links: Vec<(Option<&'r Link>, Option<IpAddr>)>,
+    seats: Vec<Seat<'r>>,
+    /// Names of the ways, if there are several.
+    ways: &'static [&'static str],
+    pub(crate) work: Work<'r>,
+}
+
+/// Place of a lane: its queues, and its part of the packets.
+struct Seat<'r> {
+    start: &'r dyn LaneStart,
+    /// Number of its queue of each port that it has a queue of.
+    queue: usize,
+    /// Place of its port, or of the first.
+    port: usize,
+    /// Place of its second port.
+    second: Option<usize>,
+    /// Whether it takes packets from its port, and from the second.
+    from: [bool; 2],
+    /// Way of the packets that it sends.
+    sends: Option<usize>,
+    /// Way of the packets that it receives.
+    takes: Option<usize>,
+}
+
+impl<'r> Seat<'r> {
+    /// Makes the seat of a lane with one queue.
+    fn new(port: &'r dyn AnyPort, place: usize, queue: usize) -> Self {
+        Self {
+            start: port,
+            queue,
+            port: place,
+            second: None,
+            from: [true, false],
+            sends: Some(0),
+            takes: Some(0),
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        [self.port].into_iter().chain(self.second)
+    }
+}
+
+impl<'r> OnPorts<'r> {
+    /// Makes a workload other than `forward` on one port: lane and queue have the same number.
+    pub(crate) fn one(port: &'r dyn AnyPort, lanes: usize, work: Work<'r>) -> Self {
+        Self {
+            ports: vec![port],
+            links: vec![work.link()],
+            seats: (0..lanes).map(|lane| Seat::new(port, 0, lane)).collect(),
+            ways: &[],
+            work,
+        }
+    }
+
+    /// Makes `sendrecv` or `send` on one port, or between two. One way, sending lanes of the plan have the queues of
+    /// the first port in their order, and receiving lanes those of the second. Both ways, it is the first half of the
+    /// lanes, and the other.
+    pub(crate) fn traffic(ports: &[&'r dyn AnyPort], plan: &'r TrafficPlan) -> Self {
+        let (lanes, work) = (&plan.common.lanes, Work::Traffic(plan));
+        let &[from, to] = ports else {
+            return Self::one(ports[0], lanes.len(), work);
+        };
+        let both = plan.back.is_some();
+        let mut queues = [0, 0];
+        let seat = |(i, lane): (usize, &LanePlan)| {
+            let first = if both { i < lanes.len() / 2 } else { lane.tx };
+            let place = usize::from(!first);
+            queues[place] += 1;
+            let (sends, takes) = match both {
+                true => (Some(place), Some(1 - place)),
+                false => (first.then_some(0), (!first).then_some(0)),
+            };
+            Seat {
+                sends,
+                takes,
+                ..Seat::new(ports[place], place, queues[place] - 1)
+            }
+        };
+        Self {
+            ports: vec![from, to],
+            links: vec![work.link(), (plan.far.as_ref(), Some(plan.dst))],
+            seats: lanes.iter().enumerate().map(seat).collect(),
+            ways: if both { &WAYS } else { &[] },
+            work,
+        }
+    }
+
+    /// Makes `forward`. `pairs`: the ports of each pair of the plan.
+    pub(crate) fn forward(
+        ports: &[&'r dyn AnyPort],
+        pairs: &'r [Box<dyn LaneStart + 'r>],
+        plan: &'r ForwardPlan,
+    ) -> Self {
+        let seat = |lane: usize| {
+            let ForwardSeat { first, second, index } = plan.seat(lane);
+            let from = |place| plan.takes(lane, place);
+            Seat {
+                start: second.map_or(ports[first], |_| &*pairs[first / 2]),
+                second,
+                from: [from(first), second.is_some_and(from)],
+                ..Seat::new(ports[first], first, index)
+            }
+        };
+        Self {
+            ports: ports.to_vec(),
+            links: vec![(None, None); ports.len()],
+            seats: (0..plan.common.lanes.len()).map(seat).collect(),
+            ways: &[],
+            work: Work::Forward(plan),
+        }
+    }
+
+    fn each_port(&self) -> impl Iterator<Item = &'r dyn Port> {
+        self.ports.iter().map(|port| port.port())
+    }
+
+    /// Returns whether lane `lane` sends packets of this way, or of any.
+    fn sends(&self, lane: usize, way: Option<usize>) -> bool {
+        is_one_of(self.seats[lane].sends, way)
+    }
+
+    /// Returns whether lane `lane` receives packets of this way, or of any.
+    fn takes_of(&self, lane: usize, way: Option<usize>) -> bool {
+        is_one_of(self.seats[lane].takes, way)
+    }
+
+    /// Returns the capabilities of a lane's port, or of its first.
+    pub(crate) fn capabilities_of(&self, lane: usize) -> &Capabilities {
+        self.ports[self.seats[lane].port].port().capabilities()
+    }
+
+    /// Returns a lane's part in neighbour discovery.
+    pub(crate) fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
+        let (link, heard) = self.wanted_of(lane, found)?;
+        Some(Neighbor::new(link, self.src_of(lane), heard))
+    }
+
+    /// Returns layer 2 of a lane's port, with the place where the next hop's address is noted.
+    pub(crate) fn wanted_of<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<(&'a Link, &'a Found)> {
+        let place = self.seats[lane].port;
+        Some((self.links[place].0?, &found[place]))
+    }
+
+    /// Returns layer 2 of all ports, each with the place where the next hop's address is noted.
+    pub(crate) fn wanted<'a>(&'a self, found: &'a [Found]) -> Vec<(&'a Link, &'a Found)> {
+        let all = self.links.iter().zip(found);
+        all.filter_map(|((link, _), found)| Some(((*link)?, found))).collect()
+    }
+
+    /// Returns whether a lane looks at its queue between two trials: only a lane beside receiving ones does not.
+    pub(crate) fn looks_between_trials(&self, lane: usize) -> bool {
+        self.work.receives(lane) || self.attends(lane)
+    }
+
+    /// Returns data by which a lane recognises packets of earlier trials.
+    pub(crate) fn traces_of<'t>(&self, lane: usize, traces: &'t Traces) -> Option<Cow<'t, Traces>> {
+        Some(match self.seats[lane].takes? {
+            0 => Cow::Borrowed(traces),
+            _ => Cow::Owned(traces.back()),
+        })
+    }
+}
+
+/// Returns whether a lane's way is this one, or any.
+fn is_one_of(own: Option<usize>, way: Option<usize>) -> bool {
+    own.is_some_and(|own| way.is_none_or(|way| way == own))
+}
+
+impl Job for OnPorts<'_> {
+    fn with_lane(&self, lane: usize, run: &mut dyn FnMut(&mut dyn AnyLane)) -> Result<()> {
+        let Seat { start, queue, .. } = self.seats[lane];
+        start.start(queue, Start { job: self, lane, run })
+    }
+
+    fn queue_number(&self, lane: usize) -> usize {
+        self.seats[lane].queue
+    }
+
+    fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    fn port_of(&self, lane: usize) -> usize {
+        self.seats[lane].port
+    }
+
+    fn link_of(&self, lane: usize) -> Option<&Link> {
+        self.links[self.seats[lane].port].0
+    }
+
+    fn src_of(&self, lane: usize) -> Option<IpAddr> {
+        self.links[self.seats[lane].port].1
+    }
+
+    /// Only lanes that do not receive attend: a receiving lane answers as it receives.
+    fn attends(&self, lane: usize) -> bool {
+        self.seats[lane].takes.is_none()
+    }
+
+    fn ahead_ns(&self) -> u64 {
+        self.work.ahead_ns()
+    }
+
+    fn ways(&self) -> &'static [&'static str] {
+        self.ways
+    }
+
+    fn ways_of(&self, lane: usize) -> LaneWays {
+        let Seat { sends, takes, .. } = self.seats[lane];
+        LaneWays {
+            sends: sends.unwrap_or(0),
+            takes: takes.unwrap_or(0),
+        }
+    }
+
+    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters> {
+        let seat = &self.seats[lane];
+        let mut counters = vec![QueueCounters::default(); self.ports.len()];
+        for place in seat.places() {
+            let own = &mut counters[place];
+            *own = self.ports[place].port().counters(seat.queue);
+            // Packets that arrive at a port without a receiving lane are none of the test's: they do not count as lost.
+            if !self.takes_of(lane, way) {
+                own.rx_dropped = 0;
+            }
+            if self.ways.is_empty() {
+                continue;
+            }
+            if !self.takes_of(lane, way) {
+                own.other.retain(|(name, _)| !OF_ARRIVALS.contains(name));
+            }
+            if !self.sends(lane, way) {
+                own.tx_failed = 0;
+                own.other.retain(|(name, _)| !OF_DEPARTURES.contains(name));
+            }
+        }
+        counters
+    }
+
+    fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64> {
+        let seat = &self.seats[lane];
+        if !self.takes_of(lane, way) || seat.places().all(|own| own != place) {
+            return Some(0);
+        }
+        self.ports[place].port().rx_dropped(seat.queue)
+    }
+
+    fn takes(&self, lane: usize, place: usize) -> bool {
+        let seat = &self.seats[lane];
+        let from = [(Some(seat.port), seat.from[0]), (seat.second, seat.from[1])];
+        from.contains(&(Some(place), true))
+    }
+
+    fn drops_by_queue(&self, place: usize) -> bool {
+        self.ports[place].port().drops_by_queue()
+    }
+
+    fn path(&self) -> String {
+        in_one(self.each_port().map(|port| port.capabilities().path.to_owned()))
+    }
+
+    fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
+        let all = self.each_port().enumerate();
+        all.flat_map(|(place, port)| port.watches().into_iter().map(move |watch| (place, watch)))
+            .collect()
+    }
+
+    fn port_facts(&self) -> Vec<HostFact> {
+        join(&self.each_port().map(|port| told(port.facts())).collect::<Vec<_>>())
+    }
+
+    fn coalesces(&self) -> bool {
+        let one = self.ports.len() == 1 && !matches!(self.work, Work::Forward(_));
+        one && self.each_port().any(Port::coalesces)
+    }
+
+    fn port_names(&self) -> Vec<String> {
+        match self.work {
+            Work::Forward(plan) => plan.ports.iter().map(|port| port.name.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn latency_note(&self, measured: bool) -> Option<&'static str> {
+        (measured && matches!(self.work, Work::Traffic(_)) && self.ports.len() > 1).then_some(match self.ways {
+            [] => {
+                "one way, from just before the packet is handed to the first port to just after it was taken from the \
+                 second, in mpps: no clocks differ"
+            }
+            _ => {
+                "one way, from just before the packet is handed to one port to just after it was taken from the other, \
+                 in mpps: no clocks differ"
+            }
+        })
+    }
+
+    fn facts(&self, trial: &[TrafficTrial], way: Option<usize>) -> WorkFacts {
+        trial.get(way.unwrap_or(0)).map(TrafficTrial::facts).unwrap_or_default()
+    }
+
+    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common> {
+        (!self.ways.is_empty()).then(|| &trial[way].plan.common)
+    }
+}
