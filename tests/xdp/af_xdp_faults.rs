@@ -368,7 +368,7 @@ fn a_run_that_receives_nothing_says_how_far_packets_came() {
         let there = Scratch::new();
         let reflector = Background::ready(there.results(net.b(&format!("reflect {path} --port 9000"))));
         let send = "send af_packet:eth1 --src 10.99.0.1 --dest 10.99.0.2:9001 --count 50 --rate 1kpps --quiet";
-        run_command(net.a(&format!("{send} --dest-mac {}", Host::B.mac())));
+        run_command(net.a(&format!("{send} --catch-up 10s --dest-mac {}", Host::B.mac())));
         wait_until("the programs to have seen all packets", || programs_saw(&net) >= 50);
         let report = there.read(reflector.end(Signal::INT));
         // `xdp` knows why it did not take each of them.
