@@ -1,7 +1,7 @@
 //! Runs whose packets the kernel handles: the same plans, the same results, over a [`KernelPort`].
 //!
 //! A run here is one more [`Job`]: its sending lanes are threads that sit in the kernel for the whole run ([`sender`]).
-//! One more lane, the reader ([`reader`]), wakes every 10 ms, takes the programs' counts that can change no more, and
+//! One more lane, the reader ([`reader`]), wakes every 10 to 50 ms, takes the programs' counts that can change no more, and
 //! books them into its own series. Collector, sinks, verdict and report see what they always see.
 //!
 //! A sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it does not run. The
@@ -39,7 +39,7 @@ use std::time::Duration;
 
 /// Time by which lanes enter the kernel before the start, ns: frames are made there first.
 const AHEAD_NS: u64 = 10_000_000;
-/// Time from the interruption of a run to its end, ns: the reader wakes every 10 ms and passes the end to the programs.
+/// Time from the interruption of a run to its end, ns: a moved end wakes the reader, which passes it to the programs.
 const NOTICE_NS: u64 = 50_000_000;
 
 /// Runs `sendrecv` or `send`: the plan's lanes are those that send, then one that receives, which is the reader.

@@ -5,6 +5,7 @@
 //! sequence number, so one that was overwritten is not mistaken for another.
 
 use crate::plan::TrafficPlan;
+use crate::send::sent::LATE_NS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries over all flows together at the most: 32 MB.
@@ -16,9 +17,6 @@ pub(crate) struct Slips {
     entries: Box<[AtomicU64]>,
     per_flow: u64,
 }
-
-/// Time beyond the settle time for which a packet is late, but still one of the run's, ns.
-const LATE_NS: u64 = 100_000_000;
 
 impl Slips {
     /// Makes the slips of a plan; `None` if nothing is scheduled or nothing comes back.

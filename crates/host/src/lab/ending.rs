@@ -14,8 +14,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::error::Result;
 use super::kernel::{self, Kernel};
 
-/// Longest wait for programs to end when asked to: mpps waits at most a minute for packets on their way, by default a
-/// second.
+/// Longest wait for programs to end when asked to. mpps waits for packets on their way, by default a second; a run with
+/// a settle time longer than this may be killed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A process, held so that its number can't become another's meanwhile.
