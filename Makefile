@@ -119,7 +119,7 @@ test-all: ## `make test`, Miri, without DPDK, the oldest Rust, packages, two ker
 	@# What packages are tried in, and the static program: each once. What can't be had is skipped with its reason.
 	@[ -d target/packages/debian ] || [ "$$(id -u)" != 0 ] || scripts/packages.sh --base || true
 	@[ ! -d "$$(rustc --print sysroot)/lib/rustlib/$$(uname -m)-unknown-linux-musl" ] || \
-	    $(MAKE) --no-print-directory static || true
+	    $(MAKE) --no-print-directory static
 	@$(MAKE) --no-print-directory test TEST_ALL=1
 	@$(GUESTS) quick
 	@scripts/skips.sh target/test/skips target/test/logs/guests-quick.log

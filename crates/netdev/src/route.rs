@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Length of the fixed part `ndmsg`.
 pub(crate) const NDMSG: usize = 12;
 /// From `linux/rtnetlink.h`; libc has it for glibc alone.
-const RTA_VIA: libc::c_ushort = 18;
+pub(crate) const RTA_VIA: libc::c_ushort = 18;
 
 /// Neighbour states in which the address is usable: `NUD_REACHABLE | STALE | DELAY | PROBE | NOARP | PERMANENT`.
 const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;

@@ -1,6 +1,7 @@
 //! The kernel's own route to a destination, as a socket would take it, and obstacles on it.
 
 use crate::netlink::{Request, attributes, u32_at};
+use crate::route::RTA_VIA;
 use crate::{NetDev, RTMSG, address, assigned_addresses, family, octets};
 use mpps_io::Obstacle;
 use std::io;
@@ -78,7 +79,7 @@ fn of_route(body: &[u8]) -> Option<Way> {
             libc::RTA_OIF => ifindex = u32_at(value, 0)?,
             libc::RTA_GATEWAY => router = address(value),
             // struct rtvia: the family, then the address.
-            libc::RTA_VIA => router = address(value.get(2..)?),
+            RTA_VIA => router = address(value.get(2..)?),
             libc::RTA_METRICS => {
                 let named = attributes(value, 0).find(|(kind, _)| *kind == RTAX_MTU);
                 mtu = named.and_then(|(_, value)| u32_at(value, 0));
