@@ -10,7 +10,7 @@ use crate::error::RunError;
 use crate::lane::away::Away;
 use crate::plan::{Common, LanePlan};
 use crate::run::around;
-use crate::run::collect::{Collected, Watches, collect};
+use crate::run::collect::{Collected, Parts, Watches, collect};
 use crate::run::control::Control;
 use crate::run::flight::{self, Keeper};
 use crate::run::job::Job;
@@ -261,18 +261,23 @@ impl Crew<'_> {
         let mut quotas = Quotas::new(&self.quotas, start_ns);
         let gaps = GapLog::default();
         let beside_lanes = sched::keep_off(&common.cores());
-        let collected = collect(
+        let collected = collect(Parts {
             job,
-            (control, common, &trial.counters),
-            &mut collector,
-            (&mut drops, &mut quotas, &Away::new(&gaps), &mut keeper),
-            &mut before.watches,
-            &mut self.clocks,
-            prepared.timing,
-            &mut self.host,
+            control,
+            common,
+            counters: &trial.counters,
+            timing: prepared.timing,
+            collector: &mut collector,
+            drops: &mut drops,
+            quotas: &mut quotas,
+            away: Away::new(&gaps),
+            keeper: &mut keeper,
+            watches: &mut before.watches,
+            clocks: &mut self.clocks,
+            host: &mut self.host,
             sinks,
             interruptions,
-        );
+        });
         drop(beside_lanes);
         let outcomes = running
             .outcomes(lanes)
