@@ -14,7 +14,7 @@ use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::withheld::Quotas;
 use mpps_io::around::Watch;
 use mpps_stats::{Collector, Event, FillGauge, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};
-use mpps_sys::clock::ClockSource;
+use mpps_sys::clock::{Clock, ClockSource};
 use mpps_sys::{sched, signal, wake};
 use std::time::Duration;
 
@@ -101,65 +101,155 @@ impl Ticks {
     }
 }
 
+/// Parts of a trial that its collector works with.
+pub(crate) struct Parts<'c, 'r, 'k> {
+    pub(crate) job: &'c dyn Job,
+    pub(crate) control: &'c Control,
+    pub(crate) common: &'c Common,
+    pub(crate) counters: &'c [LaneCounters],
+    pub(crate) timing: Timing,
+    pub(crate) collector: &'c mut Collector<'r>,
+    pub(crate) drops: &'c mut [HostDrops<'r>],
+    pub(crate) quotas: &'c mut Quotas<'r>,
+    pub(crate) away: Away<'c>,
+    pub(crate) keeper: &'c mut Keeper<'k>,
+    pub(crate) watches: &'c mut Watches,
+    pub(crate) clocks: &'c mut ClockSource,
+    pub(crate) host: &'c mut HostWait,
+    pub(crate) sinks: &'c mut [Box<dyn Sink>],
+    pub(crate) interruptions: &'c dyn Fn() -> u32,
+}
+
 /// Runs the collector until every lane has ended.
-#[allow(clippy::too_many_arguments)]
-pub(crate) fn collect(
-    job: &dyn Job,
-    (control, common, counters): (&Control, &Common, &[LaneCounters]),
-    collector: &mut Collector<'_>,
-    (drops, quotas, away, keeper): (&mut [HostDrops<'_>], &mut Quotas<'_>, &Away<'_>, &mut Keeper<'_>),
-    watches: &mut Watches,
-    clocks: &mut ClockSource,
-    timing: Timing,
-    host: &mut HostWait,
-    sinks: &mut [Box<dyn Sink>],
-    interruptions: &dyn Fn() -> u32,
-) -> Collected {
-    let wants = sinks.iter().fold(Wants::default(), |all, sink| all.and(sink.wants()));
-    collector.set_wants(wants);
-    let clock = clocks.clock();
-    let ticks = Ticks::new(timing);
-    let mut asked = 0;
-    let mut told = 0;
-    let mut end_told = false;
-    let mut live = Live::new(timing.start_ns, live::ways_of(job, common.lanes.len()));
-    let mut collected = Collected::default();
-    let mut row_at = timing.start_ns;
-    let mut lanes_at = collector.next_reading_ns(timing.start_ns);
-    let mut so_far = Vec::with_capacity(if wants.lanes { counters.len() } else { 0 });
-    let mut lanes_work = false;
-    let mut discipline_at = 0;
-    let mut quiet_at = None;
-    let mut now = clock.now_ns();
-    let mut awake_since = sched::thread_cpu_ns();
-    loop {
+pub(crate) fn collect(parts: Parts<'_, '_, '_>) -> Collected {
+    Loop::new(parts).run()
+}
+
+/// State of the collector's loop.
+struct Loop<'c, 'r, 'k> {
+    of: Parts<'c, 'r, 'k>,
+    wants: Wants,
+    clock: Clock,
+    ticks: Ticks,
+    live: Live,
+    collected: Collected,
+    /// Time of this pass, ns.
+    now: u64,
+    /// Processor time of the thread when it last woke, ns.
+    awake_since: u64,
+    /// The start has come.
+    lanes_work: bool,
+    /// Interruptions that were heeded.
+    interruptions: u32,
+    /// Notes that the sinks have.
+    notes: usize,
+    /// The collector of rows knows the end.
+    end_is_set: bool,
+    /// Times of the next sample of the host's waits, of the next counters of the lanes, and of the clock's next pair.
+    row_at: u64,
+    lanes_at: u64,
+    discipline_at: u64,
+    /// Time at which receiving ends early.
+    quiet_at: Option<u64>,
+    /// Counters of the lanes, filled again each time.
+    so_far: Vec<LiveLane>,
+}
+
+impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
+    fn new(of: Parts<'c, 'r, 'k>) -> Self {
+        let wants = of
+            .sinks
+            .iter()
+            .fold(Wants::default(), |all, sink| all.and(sink.wants()));
+        of.collector.set_wants(wants);
+        let (clock, start_ns) = (of.clocks.clock(), of.timing.start_ns);
+        Self {
+            wants,
+            ticks: Ticks::new(of.timing),
+            live: Live::new(start_ns, live::ways_of(of.job, of.common.lanes.len())),
+            collected: Collected::default(),
+            lanes_work: false,
+            interruptions: 0,
+            notes: 0,
+            end_is_set: false,
+            row_at: start_ns,
+            lanes_at: of.collector.next_reading_ns(start_ns),
+            discipline_at: 0,
+            quiet_at: None,
+            so_far: Vec::with_capacity(if wants.lanes { of.counters.len() } else { 0 }),
+            now: clock.now_ns(),
+            awake_since: sched::thread_cpu_ns(),
+            clock,
+            of,
+        }
+    }
+
+    fn run(mut self) -> Collected {
+        loop {
+            self.sleep();
+            look_around(self.of.watches, self.now, self.of.control);
+            self.see_start();
+            self.discipline();
+            self.heed_interruptions();
+            let end_ns = self.of.control.end_ns();
+            self.see_end(end_ns);
+            self.settle_early(end_ns);
+            self.sample_host_wait();
+            self.close_rows(end_ns);
+            let ended = self.of.control.ended() == self.of.common.lanes.len();
+            self.report_notes();
+            self.report_lanes(ended);
+            self.report_snapshot(end_ns);
+            if ended {
+                return self.collected;
+            }
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&mut self) {
+        let control = self.of.control;
         let end_ns = control.end_ns();
-        let mut until = ticks.wake(now, discipline_at);
-        if now < end_ns {
+        let mut until = self.ticks.wake(self.now, self.discipline_at);
+        if self.now < end_ns {
             until = until.min(end_ns);
         }
-        until = until.min(quiet_at.unwrap_or(u64::MAX).max(now));
-        collected.longest_ns = collected.longest_ns.max(sched::thread_cpu_ns() - awake_since);
-        away.sleeps_until(until.max(now));
-        sleep(control, watches, Duration::from_nanos(until.saturating_sub(now)));
-        awake_since = sched::thread_cpu_ns();
-        now = clock.now_ns();
-        away.look(now);
-        look_around(watches, now, control);
-        if !lanes_work && now >= timing.start_ns {
-            lanes_work = true;
-            host.restart();
-            collected.longest_ns = 0;
+        until = until.min(self.quiet_at.unwrap_or(u64::MAX).max(self.now));
+        let worked_ns = sched::thread_cpu_ns() - self.awake_since;
+        self.collected.longest_ns = self.collected.longest_ns.max(worked_ns);
+        self.of.away.sleeps_until(until.max(self.now));
+        let timeout = Duration::from_nanos(until.saturating_sub(self.now));
+        sleep(control, self.of.watches, timeout);
+        self.awake_since = sched::thread_cpu_ns();
+        self.now = self.clock.now_ns();
+        self.of.away.look(self.now);
+    }
+
+    /// Begins the host's sums, once the start has come.
+    fn see_start(&mut self) {
+        if !self.lanes_work && self.now >= self.of.timing.start_ns {
+            self.lanes_work = true;
+            self.of.host.restart();
+            self.collected.longest_ns = 0;
         }
-        if ticks.is_near(now, discipline_at) {
-            discipline_at = now + clocks.discipline().as_nanos() as u64;
-            now = clock.now_ns();
+    }
+
+    /// Takes the clock's next pair if that is due.
+    fn discipline(&mut self) {
+        if self.ticks.is_near(self.now, self.discipline_at) {
+            self.discipline_at = self.now + self.of.clocks.discipline().as_nanos() as u64;
+            self.now = self.clock.now_ns();
         }
-        if interruptions() > asked {
-            asked = interruptions();
-            collected.interrupted = true;
+    }
+
+    /// Ends the sending, or else the settling, if the user asks for it; both if a lane has panicked.
+    fn heed_interruptions(&mut self) {
+        let (control, now) = (self.of.control, self.now);
+        if (self.of.interruptions)() > self.interruptions {
+            self.interruptions = (self.of.interruptions)();
+            self.collected.interrupted = true;
             if now < control.end_ns() {
-                control.end_at(now.max(timing.start_ns + 1) + job.notice_ns());
+                control.end_at(now.max(self.of.timing.start_ns + 1) + self.of.job.notice_ns());
             } else {
                 control.settle_end_at(now);
             }
@@ -168,73 +258,102 @@ pub(crate) fn collect(
             control.end_at(now);
             control.settle_end_at(now);
         }
-        let end_ns = control.end_ns();
-        if now >= end_ns && !end_told {
-            end_told = true;
-            collector.set_end(end_ns);
+    }
+
+    fn see_end(&mut self, end_ns: u64) {
+        if self.now >= end_ns && !self.end_is_set {
+            self.end_is_set = true;
+            self.of.collector.set_end(end_ns);
         }
+    }
+
+    /// Ends receiving early if that is allowed and every packet is back.
+    fn settle_early(&mut self, end_ns: u64) {
+        let (control, now) = (self.of.control, self.now);
         // Once only: afterwards the collector sleeps until the lanes have ended.
-        if common.settle_early && now >= end_ns && control.settle_end_ns() == u64::MAX {
-            quiet_at = settled_early(common, counters, end_ns);
-            if quiet_at.take_if(|at| now >= *at).is_some() {
+        if self.of.common.settle_early && now >= end_ns && control.settle_end_ns() == u64::MAX {
+            self.quiet_at = settled_early(self.of.common, self.of.counters, end_ns);
+            if self.quiet_at.take_if(|at| now >= *at).is_some() {
                 control.settle_end_at(now);
             }
         }
-        // Once per row, when it ends.
-        if wants.host_wait && collector.tells_host_wait() && now >= row_at {
-            let (waited, own) = host.sample();
-            collector.note_host_wait(ticks.last(now), waited, own);
+    }
+
+    /// Samples the host's waits once per row, when it ends.
+    fn sample_host_wait(&mut self) {
+        let (now, timing) = (self.now, self.of.timing);
+        if self.wants.host_wait && self.of.collector.tells_host_wait() && now >= self.row_at {
+            let (waited, own) = self.of.host.sample();
+            self.of.collector.note_host_wait(self.ticks.last(now), waited, own);
             let rows = timing.row_of(now) + 1;
-            row_at = timing.start_ns + (rows * timing.interval_ns).max(ticks.next(now) - timing.start_ns);
+            let next = self.ticks.next(now) - timing.start_ns;
+            self.row_at = timing.start_ns + (rows * timing.interval_ns).max(next);
         }
+    }
+
+    /// Reads drops and quotas, hands rows that have closed to the sinks, and keeps rounds of the lanes.
+    fn close_rows(&mut self, end_ns: u64) {
+        let (of, now) = (&mut self.of, self.now);
         // Before the row that the drops belong to is handed on.
-        host_drops::look(drops, now, job, collector);
-        if lanes_work {
-            quotas.look(now);
+        host_drops::look(of.drops, now, of.job, of.collector);
+        if self.lanes_work {
+            of.quotas.look(now);
         }
         // If the end has not been reported yet, only rows that end before it may close.
-        if end_told || now < end_ns {
-            collector.poll(sinks);
+        if self.end_is_set || now < end_ns {
+            of.collector.poll(of.sinks);
         }
-        keeper.look(
-            now,
-            (collector.closed_ns(), collector.so_far().1),
-            collector.host_dropped(),
-        );
-        // The last notes are shown, too: every lane that adds notes has ended by now.
-        let ended = control.ended() == common.lanes.len();
-        for note in control.notes_from(&mut told) {
-            sinks.iter_mut().for_each(|sink| sink.event(&Event::Note(&note)));
+        let closed = (of.collector.closed_ns(), of.collector.so_far().1);
+        of.keeper.look(now, closed, of.collector.host_dropped());
+    }
+
+    /// Hands new notes to the sinks. The last notes are shown, too: every lane that adds notes has ended by then.
+    fn report_notes(&mut self) {
+        for note in self.of.control.notes_from(&mut self.notes) {
+            self.event(&Event::Note(&note));
         }
-        if wants.lanes && now > timing.start_ns && (now >= lanes_at || ended) {
-            lanes_at = collector.next_reading_ns(now);
-            so_far.clear();
-            if wants.host_wait && !collector.tells_host_wait() {
-                host.look();
-            }
-            let waited = host.waited_by_lane();
-            so_far.extend(counters.iter().enumerate().map(|(number, lane)| LiveLane {
-                queue: job.queue_number(number),
+    }
+
+    /// Hands the counters of the lanes to the sinks, if they are due or the lanes have ended.
+    fn report_lanes(&mut self, ended: bool) {
+        let (of, now, wants) = (&mut self.of, self.now, self.wants);
+        if !wants.lanes || now <= of.timing.start_ns || now < self.lanes_at && !ended {
+            return;
+        }
+        self.lanes_at = of.collector.next_reading_ns(now);
+        self.so_far.clear();
+        if wants.host_wait && !of.collector.tells_host_wait() {
+            of.host.look();
+        }
+        let waited = of.host.waited_by_lane();
+        self.so_far
+            .extend(of.counters.iter().enumerate().map(|(number, lane)| LiveLane {
+                queue: of.job.queue_number(number),
                 not_running_ns: waited.get(number).copied().flatten().filter(|_| wants.host_wait),
                 rx_fill_highest_ppm: lane.fill.iter().map(FillGauge::take_recent_ppm).max().unwrap_or(0),
                 ..LiveLane::from(lane)
             }));
-            host_drops::note_by_lane(drops, &mut so_far);
-            let at_ns = now - timing.start_ns;
-            let lanes = LanesSoFar {
-                at_ns,
-                lanes: &so_far,
-                host_wait_ns: wants.host_wait.then(|| host.waited_ns()),
-            };
-            sinks.iter_mut().for_each(|sink| sink.event(&Event::Lanes(lanes)));
+        host_drops::note_by_lane(of.drops, &mut self.so_far);
+        let lanes = LanesSoFar {
+            at_ns: now - of.timing.start_ns,
+            lanes: &self.so_far,
+            host_wait_ns: wants.host_wait.then(|| of.host.waited_ns()),
+        };
+        of.sinks.iter_mut().for_each(|sink| sink.event(&Event::Lanes(lanes)));
+    }
+
+    /// Hands the state of the run to the sinks, if it is due.
+    fn report_snapshot(&mut self, end_ns: u64) {
+        let (of, now) = (&self.of, self.now);
+        if self.wants.snapshots && self.live.is_due(now, self.ticks.tick_ns) {
+            let duration = of.common.duration;
+            let snapshot = self.live.snapshot(now, end_ns, duration, of.counters, of.collector);
+            self.event(&Event::Live(&snapshot));
         }
-        if wants.snapshots && live.is_due(now, ticks.tick_ns) {
-            let snapshot = live.snapshot(now, end_ns, common.duration, counters, collector);
-            sinks.iter_mut().for_each(|sink| sink.event(&Event::Live(&snapshot)));
-        }
-        if ended {
-            return collected;
-        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        self.of.sinks.iter_mut().for_each(|sink| sink.event(event));
     }
 }
 

@@ -1,0 +1,394 @@
+//! One trial, as the main thread takes it from its preparation to its summary.
+//!
+//! Four steps: [`Crew::prepare`] makes counters and rows and reads the host, [`Crew::start`] starts the lanes,
+//! [`Crew::collect`] is the collector until all lanes have ended, and [`Crew::sum_up`] makes the summary.
+
+use super::lane_thread::{Ends, Go, Word};
+use super::start_at::StartsAt;
+use super::{Crew, Order, Trial};
+use crate::error::RunError;
+use crate::lane::away::Away;
+use crate::plan::{Common, LanePlan};
+use crate::run::around;
+use crate::run::collect::{Collected, Parts, Watches, collect};
+use crate::run::control::Control;
+use crate::run::flight::{self, Keeper};
+use crate::run::job::Job;
+use crate::run::live::HostWait;
+use crate::run::outcome::LaneOutcome;
+use crate::run::path_counters::PathCounters;
+use crate::verdict::host_drops::{self, HostDrops};
+use crate::verdict::meanwhile::{LaneTime, Lookout};
+use crate::verdict::withheld::Quotas;
+use mpps_io::around::Surroundings;
+use mpps_io::{Error, Rate};
+use mpps_stats::{
+    Collector, Event, GapLog, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing, Totals, Withheld,
+    Workload,
+};
+use mpps_sys::clock::{ClockSource, utc_ns};
+use mpps_sys::evidence::OthersRan;
+use mpps_sys::proc_stat::ThreadStat;
+use mpps_sys::sched;
+use std::sync::{Arc, mpsc};
+
+/// Time from the last lane's readiness to the start, ns.
+const LEAD_NS: u64 = 5_000_000;
+/// Additional time for each lane that has to wake up, ns.
+const LEAD_A_LANE_NS: u64 = 1_000_000;
+
+/// A trial that is ready to start.
+pub(super) struct Prepared {
+    pub(super) trial: Arc<Trial>,
+    pub(super) workload: Workload,
+    /// Scheduled send times are known.
+    pub(super) paced: bool,
+    pub(super) timing: Timing,
+    pub(super) started: Started,
+    /// Start that was asked for.
+    pub(super) starts_at: Option<StartsAt>,
+    /// Series by way, then by lane.
+    pub(super) series: Arc<Vec<LaneSeries>>,
+}
+
+/// Readings of the host and of the path before the start.
+pub(super) struct Before {
+    pub(super) rivals: OthersRan,
+    pub(super) path: PathCounters,
+    /// Watches of interfaces, until they are ended.
+    pub(super) watches: Watches,
+    pub(super) steal_ns: Option<u64>,
+    pub(super) looked_from_ns: u64,
+}
+
+impl Before {
+    fn read(job: &dyn Job, lanes: usize, host: &HostWait, clocks: &ClockSource) -> Self {
+        // This takes longer the more threads the host has: packets that the path counts meanwhile are not the trial's.
+        let rivals = OthersRan::now();
+        Self {
+            rivals,
+            path: PathCounters::read(job, lanes),
+            watches: job.watches(),
+            steal_ns: host.steal_ns(),
+            looked_from_ns: clocks.clock().now_ns(),
+        }
+    }
+}
+
+/// Lanes that have started on a trial.
+struct Running {
+    outcomes: mpsc::Receiver<(usize, LaneOutcome)>,
+    /// First lane that could not receive the message.
+    panicked: Option<usize>,
+}
+
+impl Running {
+    /// Returns the outcomes by lane. All lanes have ended: each that has not panicked has sent its outcome.
+    ///
+    /// # Errors
+    /// The lane that has panicked.
+    fn outcomes(self, lanes: usize) -> Result<Vec<LaneOutcome>, usize> {
+        let mut panicked = self.panicked;
+        let mut by_lane: Vec<Option<LaneOutcome>> = (0..lanes).map(|_| None).collect();
+        for (index, outcome) in self.outcomes {
+            by_lane[index] = Some(outcome);
+        }
+        let mut outcomes = Vec::new();
+        for (index, outcome) in by_lane.into_iter().enumerate() {
+            match outcome {
+                Some(outcome) => outcomes.push(outcome),
+                None => panicked = panicked.or(Some(index)),
+            }
+        }
+        match panicked {
+            Some(lane) => Err(lane),
+            None => Ok(outcomes),
+        }
+    }
+}
+
+/// Results of a trial, beside its totals.
+pub(super) struct Findings {
+    pub(super) collected: Collected,
+    pub(super) outcomes: Vec<LaneOutcome>,
+    pub(super) path: PathCounters,
+    /// Events around each port.
+    pub(super) around: Vec<(usize, Surroundings)>,
+    pub(super) withheld: Option<Withheld>,
+    /// Times when the collector was away from its clock.
+    pub(super) gaps: GapLog,
+    /// End of sending.
+    pub(super) end_ns: u64,
+    /// End of the trial.
+    pub(super) ended_ns: u64,
+}
+
+/// Totals of a trial.
+pub(super) struct Sums {
+    pub(super) all: Totals,
+    pub(super) of_ways: Vec<Totals>,
+    /// By way: the lanes' time until the sending ended, and their time during the drops.
+    pub(super) times_of_ways: Vec<[Vec<LaneTime>; 2]>,
+}
+
+impl Crew<'_> {
+    /// Measures one trial.
+    pub(super) fn measure(
+        &mut self,
+        order: Order,
+        starts_at: Option<StartsAt>,
+        last: bool,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<Summary, RunError> {
+        self.trials += 1;
+        let (prepared, mut before) = self.prepare(order, starts_at, last)?;
+        let running = self.start(&prepared, sinks);
+        let (findings, sums, keeper) = self.collect(&prepared, &mut before, running, sinks, interruptions)?;
+        let summary = self.sum_up(&prepared, &before, &findings, sums, keeper, sinks);
+        // For the next trial: the lanes have released them.
+        self.series = Arc::into_inner(prepared.series).unwrap_or_default();
+        Ok(summary)
+    }
+
+    /// Makes counters, rings and rows, reads the host and the path, and then chooses the start.
+    fn prepare(
+        &mut self,
+        order: Order,
+        starts_at: Option<StartsAt>,
+        last: bool,
+    ) -> Result<(Prepared, Before), RunError> {
+        let (job, lanes) = (self.job, self.members.len());
+        let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
+        let trial = Arc::new(Trial {
+            control,
+            counters: self.counters(),
+            rings: flight::rings(&order.common),
+            common: order.common,
+            traffic: order.traffic,
+            last,
+        });
+        let before = Before::read(job, lanes, &self.host, &self.clocks);
+        let mut timing = Timing {
+            start_ns: 0,
+            interval_ns: trial.common.interval.as_nanos() as u64,
+            settle_ns: order.settle_ns,
+        };
+        let mut series = self.series(timing, &trial.common);
+        // Making the series takes a while; the start is chosen after, so that it is ahead of every lane.
+        let soonest_ns = self.clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
+        timing.start_ns = start_ns;
+        series.iter_mut().for_each(|lane| lane.set_start(start_ns));
+        set_ends(&trial, start_ns);
+        let prepared = Prepared {
+            trial,
+            workload: order.workload,
+            paced: order.paced,
+            timing,
+            started: Started {
+                monotonic_ns: start_ns,
+                utc_ns: utc_ns(start_ns),
+            },
+            starts_at,
+            series: Arc::new(series),
+        };
+        Ok((prepared, before))
+    }
+
+    fn counters(&self) -> Vec<LaneCounters> {
+        let counters: Vec<LaneCounters> = self.tids.iter().map(|_| LaneCounters::default()).collect();
+        for (counters, tid) in counters.iter().zip(&self.tids) {
+            counters.thread.set(*tid as u64);
+        }
+        counters
+    }
+
+    /// Returns the series of the lanes, by way: those of the last trial if they fit.
+    fn series(&mut self, timing: Timing, common: &Common) -> Vec<LaneSeries> {
+        let ways = self.job.ways().len().max(1);
+        let mut series = std::mem::take(&mut self.series);
+        if series.len() != ways * self.members.len() || !series.iter_mut().all(|lane| lane.renew(timing)) {
+            let roles = (0..ways).flat_map(|way| roles(self.job, common, way));
+            series = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
+        }
+        series
+    }
+
+    /// Announces the trial to the sinks, and starts the lanes.
+    fn start(&self, prepared: &Prepared, sinks: &mut [Box<dyn Sink>]) -> Running {
+        let control = &prepared.trial.control;
+        let start = start_event(self.job, prepared);
+        for sink in sinks.iter_mut() {
+            sink.event(&Event::Start(start));
+        }
+        let start_ns = prepared.timing.start_ns;
+        self.job.begin(start_ns, control.end_ns());
+        let (ended, outcomes) = mpsc::channel();
+        // A lane that can't receive the message has panicked since the last trial. The lanes that have started are
+        // ended at once.
+        let mut panicked = None;
+        for (index, member) in self.members.iter().enumerate() {
+            let go = Go {
+                ends: Ends(Arc::clone(&prepared.trial)),
+                series: Arc::clone(&prepared.series),
+                start_ns,
+                ended: ended.clone(),
+            };
+            if member.words.send(Word::Go(go)).is_err() {
+                panicked = panicked.or(Some(index));
+                control.end_at(0);
+            }
+        }
+        Running { outcomes, panicked }
+    }
+
+    /// Runs the collector until all lanes have ended, and takes the last readings of the host and the path.
+    fn collect<'p>(
+        &mut self,
+        prepared: &'p Prepared,
+        before: &mut Before,
+        running: Running,
+        sinks: &mut [Box<dyn Sink>],
+        interruptions: &dyn Fn() -> u32,
+    ) -> Result<(Findings, Sums, Keeper<'p>), RunError> {
+        let (job, lanes) = (self.job, self.members.len());
+        let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
+        let (control, common) = (&trial.control, &trial.common);
+        let mut collector = collector(job, prepared);
+        let mut drops = drops_of_ways(job, &before.path, trial, &self.stats);
+        let mut keeper = Keeper::new(&trial.rings, common, start_ns);
+        let mut quotas = Quotas::new(&self.quotas, start_ns);
+        let gaps = GapLog::default();
+        let beside_lanes = sched::keep_off(&common.cores());
+        let collected = collect(Parts {
+            job,
+            control,
+            common,
+            counters: &trial.counters,
+            timing: prepared.timing,
+            collector: &mut collector,
+            drops: &mut drops,
+            quotas: &mut quotas,
+            away: Away::new(&gaps),
+            keeper: &mut keeper,
+            watches: &mut before.watches,
+            clocks: &mut self.clocks,
+            host: &mut self.host,
+            sinks,
+            interruptions,
+        });
+        drop(beside_lanes);
+        let outcomes = running
+            .outcomes(lanes)
+            .map_err(|lane| broken_off(lane, prepared, sinks))?;
+        let end_ns = control.end_ns();
+        collector.set_end(end_ns);
+        let path = PathCounters::read(job, lanes).since(&before.path);
+        let ended_ns = self.clocks.clock().now_ns();
+        quotas.look(ended_ns);
+        let withheld = quotas.end();
+        let around = around::end(std::mem::take(&mut before.watches), ended_ns, start_ns);
+        let times_of_ways = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
+        let sums = Sums {
+            all: collector.finish(sinks),
+            of_ways: collector.totals_of_ways(),
+            times_of_ways,
+        };
+        let findings = Findings {
+            collected,
+            outcomes,
+            path,
+            around,
+            withheld,
+            gaps,
+            end_ns,
+            ended_ns,
+        };
+        Ok((findings, sums, keeper))
+    }
+}
+
+/// Sets the ends of a trial that are known before its start.
+fn set_ends(trial: &Trial, start_ns: u64) {
+    let (control, common) = (&trial.control, &trial.common);
+    if common.count.is_some() {
+        control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
+    }
+    if let Some(duration) = common.duration {
+        control.end_at(start_ns + duration.as_nanos() as u64);
+    }
+}
+
+fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
+    let names = job.ways();
+    let work = job.facts(&prepared.trial.traffic, None);
+    let of_ways = |rate: Rate| rate.pps() * names.len().max(1) as f64;
+    Start {
+        workload: prepared.workload,
+        ways: names,
+        started: prepared.started,
+        intended_pps: work.rates.map(|rates| of_ways(rates.first)),
+        then_pps: work
+            .rates
+            .and_then(|rates| rates.then)
+            .map(|then| (then.after_ns, of_ways(then.rate))),
+        tolerance: work.tolerance,
+    }
+}
+
+fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
+    let ways = prepared.series.chunks(prepared.trial.common.lanes.len());
+    let by_way = ways.map(|lanes| lanes.iter().collect()).collect();
+    let mut collector = Collector::of_ways(by_way, prepared.workload, prepared.paced);
+    if job.kernel_sends() {
+        collector.kernel_sends();
+    }
+    collector
+}
+
+/// Returns the readers of the host's drops, by way.
+fn drops_of_ways<'r>(
+    job: &dyn Job,
+    before: &PathCounters,
+    trial: &'r Trial,
+    stats: &'r [Option<ThreadStat>],
+) -> Vec<HostDrops<'r>> {
+    let of_way = |(way, counters): (usize, &Vec<_>)| {
+        let lookout = Lookout::new(&trial.counters, stats);
+        let roles = roles(job, &trial.common, way);
+        HostDrops::new(job, (way, counters), roles, &trial.control, lookout)
+    };
+    before.ways.iter().enumerate().map(of_way).collect()
+}
+
+/// Ends the stream of a trial without its last rows, as a lane has panicked: nothing after this ends it.
+fn broken_off(lane: usize, prepared: &Prepared, sinks: &mut [Box<dyn Sink>]) -> RunError {
+    let error = RunError::Panicked(lane);
+    let sum = |of: fn(&LaneCounters) -> u64| prepared.trial.counters.iter().map(of).sum();
+    let mut summary = Summary {
+        workload: prepared.workload,
+        started: prepared.started,
+        tx: sum(|lane| lane.tx_packets.get()),
+        rx: sum(|lane| lane.rx_test.get()),
+        valid: false,
+        invalid_reasons: vec![error.to_string()],
+        ..Summary::default()
+    };
+    summary.warnings = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+    sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
+    error
+}
+
+/// Returns the role of each lane in one way.
+fn roles(job: &dyn Job, common: &Common, way: usize) -> Vec<LanePlan> {
+    let role = |(lane, plan): (usize, &LanePlan)| {
+        let ways = job.ways_of(lane);
+        LanePlan {
+            rx: plan.rx && ways.takes == way,
+            tx: plan.tx && ways.sends == way,
+            ..*plan
+        }
+    };
+    common.lanes.iter().enumerate().map(role).collect()
+}

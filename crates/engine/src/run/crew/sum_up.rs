@@ -1,0 +1,136 @@
+//! The end of a trial: its summary, made from what was measured.
+
+use super::Crew;
+use super::measure::{Before, Findings, Prepared, Sums};
+use super::start_at::began_late;
+use crate::run::around;
+use crate::run::collect::Collected;
+use crate::run::directions;
+use crate::run::flight::Keeper;
+use crate::run::live::HostWait;
+use crate::run::summary::{Measured, summarise};
+use crate::verdict::meanwhile::LaneTime;
+use mpps_stats::{Direction, Housekeeping, Sink, Summary, Totals};
+
+impl Crew<'_> {
+    /// Makes the summary of a trial: of each way, if there are several, and of all.
+    pub(super) fn sum_up(
+        &mut self,
+        prepared: &Prepared,
+        before: &Before,
+        findings: &Findings,
+        mut sums: Sums,
+        keeper: Keeper<'_>,
+        sinks: &mut [Box<dyn Sink>],
+    ) -> Summary {
+        let notes = sinks.iter_mut().flat_map(|sink| sink.finish());
+        let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
+        let run_ns = self.clocks.clock().now_ns().saturating_sub(prepared.timing.start_ns);
+        let housekeeping = housekeeping(&mut self.host, &findings.collected, run_ns);
+        let review = Review {
+            crew: self,
+            prepared,
+            before,
+            findings,
+            notes,
+            housekeeping,
+        };
+        let names = self.job.ways();
+        let summary = if names.is_empty() {
+            summarise(&review.of(None, sums.all, sums.times_of_ways.remove(0)))
+        } else {
+            let of_way = |(way, (totals, times))| Direction {
+                name: names[way],
+                summary: summarise(&review.of(Some(way), totals, times)),
+            };
+            let ways = sums.of_ways.into_iter().zip(sums.times_of_ways);
+            let ways = ways.enumerate().map(of_way).collect();
+            directions::combine(summarise(&review.of(None, sums.all, Default::default())), ways)
+        };
+        with_kept(summary, prepared, findings, keeper)
+    }
+}
+
+/// Results of a trial that its summaries are made from.
+struct Review<'r, 's> {
+    crew: &'r Crew<'s>,
+    prepared: &'r Prepared,
+    before: &'r Before,
+    findings: &'r Findings,
+    notes: Vec<String>,
+    housekeeping: Option<Housekeeping>,
+}
+
+impl Review<'_, '_> {
+    /// Returns the measurements of one way, or of all together.
+    fn of(&self, way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]) -> Measured<'_> {
+        let (crew, findings, before) = (self.crew, self.findings, self.before);
+        let (job, host, trial) = (crew.job, &crew.host, &*self.prepared.trial);
+        let common = way.and_then(|way| job.common_of(&trial.traffic, way));
+        Measured {
+            workload: self.prepared.workload,
+            common: common.unwrap_or(&trial.common),
+            work: job.facts(&trial.traffic, way),
+            latency_note: job.latency_note(totals.latency.count > 0),
+            totals,
+            outcomes: &findings.outcomes,
+            counters: &trial.counters,
+            path: findings.path.of(way),
+            one_way: way.is_some(),
+            queues: (0..crew.members.len()).map(|lane| job.queue_number(lane)).collect(),
+            started: self.prepared.started,
+            end_ns: findings.end_ns,
+            interrupted: findings.collected.interrupted,
+            housekeeping: self.housekeeping.clone(),
+            control: &trial.control,
+            path_name: job.path(),
+            port_facts: job.port_facts(),
+            coalesces: job.coalesces(),
+            port_names: job.port_names(),
+            around: around::of_way(&findings.around, way),
+            clock: crew.clocks.name(),
+            steal_ns: host
+                .steal_ns()
+                .zip(before.steal_ns)
+                .map(|(now, then)| now.saturating_sub(then)),
+            sink_notes: &self.notes,
+            collector_gaps: findings.gaps.longest(),
+            rivals: &before.rivals,
+            withheld: findings.withheld.as_ref(),
+            real_time: crew.real_time.as_ref(),
+            unread_quota: crew.unread_quota.as_deref(),
+            sending,
+            dropping,
+            looked_ns: findings.ended_ns.saturating_sub(before.looked_from_ns),
+        }
+    }
+}
+
+/// Adds to a summary what is known of the whole trial only: the error of its start, and what was kept of its rounds
+/// and packets.
+fn with_kept(mut summary: Summary, prepared: &Prepared, findings: &Findings, keeper: Keeper<'_>) -> Summary {
+    let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
+    let outcomes = &findings.outcomes;
+    let start_error_ns = prepared.starts_at.map(|starts| starts.error_ns(start_ns, outcomes));
+    summary.start_error_ns = start_error_ns;
+    summary.warnings.extend(start_error_ns.and_then(began_late));
+    let lost = keeper.lost();
+    let known = (findings.ended_ns, summary.lost as i64, summary.valid);
+    summary.kept = keeper.end(&trial.common, &trial.counters, known);
+    summary.sample = trial.common.sample.as_ref().map(|sample| sample.counted(outcomes));
+    if let Some(cost) = &mut summary.stage_cost {
+        cost.lost = lost;
+    }
+    summary
+}
+
+/// Returns the CPU time of the threads beside the lanes; `None` if the kernel does not report it.
+fn housekeeping(host: &mut HostWait, collected: &Collected, run_ns: u64) -> Option<Housekeeping> {
+    let threads = host.own().by_thread();
+    (!threads.is_empty()).then(|| Housekeeping {
+        cpu_ns: threads.iter().map(|(_, ns)| ns).sum(),
+        run_ns,
+        longest_ns: collected.longest_ns,
+        threads,
+    })
+}
