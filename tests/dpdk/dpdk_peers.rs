@@ -165,12 +165,8 @@ fn what_testpmd_sends_is_received_and_counted_to_the_packet() {
                 continue;
             }
             // A writer that can't keep up leaves packets out, and says how many.
-            let [received, written, left_out] = [
-                "/capture/received",
-                "/capture/written",
-                "/capture/dropped/ring_full",
-            ]
-            .map(|key| report.count(key));
+            let [received, written, left_out] =
+                ["/capture/received", "/capture/written", "/capture/dropped/ring_full"].map(|key| report.count(key));
             assert_eq!([received, written + left_out], [sent; 2], "{context}");
         }
     }

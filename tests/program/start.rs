@@ -70,6 +70,11 @@ fn an_instant_that_is_past_is_refused_before_anything_is_opened() {
         &["--start-at +5s", "xdp:lo", "from when it is loaded on"],
     );
     assert_refused(
+        mpps("send null: --duration 1ms --start-at +5s --trace t.mpps"),
+        2,
+        &["--start-at +5s", "--trace"],
+    );
+    assert_refused(
         mpps("reflect udp:127.0.0.1 --start-at noon"),
         2,
         &["--start-at", "noon", "+5s"],
@@ -93,4 +98,17 @@ fn ctrl_c_ends_the_wait_for_the_start() {
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn a_result_of_a_start_is_repeated_without_it() {
+    let scratch = Scratch::new();
+    let (at_ns, _) = soon();
+    let words = format!("send null: --rate 1kpps --duration 20ms --start-at @{at_ns} --quiet");
+    let first = scratch.measure(mpps(&words));
+    let result = scratch.file("result.json");
+    std::fs::write(&result, first.json.to_string()).expect("writable");
+    let again = Scratch::new().measure(mpps(&format!("run {} --quiet", result.display())));
+    assert_eq!(again.count("tx_packets"), 20, "{:#}", again.json);
+    assert!(again.json["start_error_ns"].is_null(), "{:#}", again.json);
 }

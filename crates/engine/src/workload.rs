@@ -13,7 +13,6 @@ use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, ReflectPlan, Traffic
 use crate::receive::Receiver;
 use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::run::any_port::Loops;
-use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
 use crate::run::traces::Traces;
 use crate::send::generate::{Generator, SendShare};
@@ -247,7 +246,6 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
                 turned: sent.turned,
                 seed: arrives.common.seed,
             };
-            wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
         _ if const { L::PAYLOADS } => {
@@ -257,7 +255,6 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
                 flows: plan.flows.count(),
                 seed,
             };
-            wait_until(&lane.clock, lane.start_ns, lane.control);
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
         _ => unreachable!("the plan was made for a port of another layer"),

@@ -81,13 +81,13 @@ pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn(
         interruptions,
         steps: &library,
     })?;
-    Ok(with_result(summary, &drafted.run().complete, &mut sinks))
+    Ok(with_result(summary, drafted.run(), &mut sinks))
 }
 
 /// Adds the plan to a result, hands the result to the sinks as the last event, and returns it.
-fn with_result(summary: Summary, plan: &mpps_plan::Plan, sinks: &mut [Box<dyn Sink>]) -> Summary {
+fn with_result(summary: Summary, run: &Run, sinks: &mut [Box<dyn Sink>]) -> Summary {
     let summary = Summary {
-        plan: Some(plan.json().to_string()),
+        plan: Some(run.recorded().json().to_string()),
         ..summary
     };
     sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));

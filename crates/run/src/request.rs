@@ -55,6 +55,13 @@ pub struct Trace {
 }
 
 impl Run {
+    /// Returns the complete plan as a result holds it: without the instant of the start, so that it can be repeated.
+    pub fn recorded(&self) -> Plan {
+        let mut plan = self.complete.clone();
+        plan.times.start_at = None;
+        plan
+    }
+
     /// Creates a request from a plan. The plan may be complete: default source ports can still move.
     pub fn of(mut plan: Plan) -> Self {
         open_default_ports(&mut plan);
@@ -78,11 +85,23 @@ impl Run {
     }
 }
 
-/// Refuses a start that is past when the run is checked.
+/// Refuses a start that is past when the run is checked, and what would look at the time before it.
 pub(crate) fn check_start(run: &Run) -> Result<()> {
-    let (Some(StartAt::Utc(at_ns)), Some(text)) = (run.start_at, &run.plan.times.start_at) else {
+    let (Some(start), Some(text)) = (run.start_at, &run.plan.times.start_at) else {
         return Ok(());
     };
+    let looks = [
+        ("--trace", run.beside.trace.is_some()),
+        ("--profile", run.beside.profile_hz.is_some()),
+    ];
+    if let Some((option, _)) = looks.into_iter().find(|(_, given)| *given) {
+        return Err(usage(format!(
+            "--start-at {}: {option} looks at the run from when its ports are open, and would blame it for what the \
+             host did while it waited: want one of them left out",
+            text.text()
+        )));
+    }
+    let StartAt::Utc(at_ns) = start else { return Ok(()) };
     match realtime_ns().checked_sub(at_ns) {
         None => Ok(()),
         Some(past_ns) => Err(usage(format!(

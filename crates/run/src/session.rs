@@ -186,7 +186,7 @@ impl Session<'_> {
         let told = self.ports.trial(&draft, false, sinks, self.interruptions);
         let summary = told.map_err(|e| self.explained(e))?;
         self.seeds.insert(other);
-        Ok(with_result(summary, &draft.args.complete, sinks))
+        Ok(with_result(summary, &draft.args, sinks))
     }
 
     /// Returns the reason why there was no trial. If the interface of a port has disappeared, every plan fails, so the

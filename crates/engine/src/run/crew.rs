@@ -259,13 +259,7 @@ impl<'s> Crew<'s> {
         if let Some(lane) = self.panicked {
             return Err(RunError::Panicked(lane));
         }
-        let (clock, ahead_ns) = (self.clocks.clock(), self.job.ahead_ns());
-        let start_at = order.common.start_at;
-        let start = start_at.map(|start| start_at::wait_for(start, &clock, ahead_ns, interruptions));
-        let result = start.transpose().and_then(|start| {
-            self.between(interruptions)?;
-            self.measure(order, start, last, sinks, interruptions)
-        });
+        let result = self.measure(order, last, sinks, interruptions);
         if let Err(RunError::Panicked(lane)) = result {
             self.panicked = Some(lane);
         }

@@ -4,6 +4,7 @@ use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
 use crate::receive::Receiver;
 use crate::receive::codec::Codec;
+use crate::run::crew::wait_until;
 use crate::run::outcome::LaneOutcome;
 use crate::send::generate::Generator;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, RxRoom, Wait};
@@ -19,7 +20,7 @@ const ATTEND_EVERY_NS: u64 = 10_000_000;
 /// Most bursts of one such look: it must not keep the lane from sending.
 const LOOK_BURSTS: usize = 4;
 
-/// Runs the lane until the end of the run and, if it receives, of the settle time.
+/// Runs the lane from the start until the end of the run and, if it receives, of the settle time.
 #[inline]
 pub(crate) fn run<'r, Q: Queue, C: Codec>(
     mut lane: Lane<'r>,
@@ -43,7 +44,12 @@ pub(crate) fn run<'r, Q: Queue, C: Codec>(
         receiver,
         settle_ns,
     };
-    lane.run(traffic, recorder)
+    wait_until(&lane.clock, lane.start_ns, lane.control);
+    let began_after_ns = lane.clock.now_ns().saturating_sub(lane.start_ns);
+    LaneOutcome {
+        began_after_ns,
+        ..lane.run(traffic, recorder)
+    }
 }
 
 struct Traffic<'l, 'g, 'r, Q: Queue, C> {

@@ -168,7 +168,7 @@ impl Output {
             programs,
             warnings,
             command: recorded_command(),
-            plan: Some(self.run.complete.json().to_string()),
+            plan: Some(self.run.recorded().json().to_string()),
             ..summary
         };
         let (profiled, watched) = (profile::finish(&self.run), record::finish(&self.run));
@@ -524,7 +524,7 @@ fn head(args: &RunArgs) -> Map<String, Value> {
     Map::from_iter([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
         ("command".to_owned(), recorded_command().into()),
-        ("plan".to_owned(), args.run.complete.json()),
+        ("plan".to_owned(), args.run.recorded().json()),
     ])
 }
 

@@ -385,7 +385,7 @@ fn url(socket: &TcpListener) -> io::Result<String> {
 }
 
 fn about(args: &RunArgs, test: Option<&str>) -> About {
-    let plan = args.run.complete.json();
+    let plan = args.run.recorded().json();
     let ports = plan["ports"].as_array().cloned().unwrap_or_default();
     let ports: Vec<(&str, &str)> = ports
         .iter()

@@ -250,7 +250,7 @@ fn run_lane(
         napped_ns: Default::default(),
     };
     let mut outcome = own.run(lane, recorder, &trial.traffic);
-    outcome.began_after_ns = began_ns.saturating_sub(start_ns);
+    outcome.began_after_ns = outcome.began_after_ns.max(began_ns.saturating_sub(start_ns));
     let pinned = trial.common.lanes[index].core;
     outcome.moved_to = pinned
         .map(|core| (core, sched::own_cores()))

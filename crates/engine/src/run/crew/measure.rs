@@ -136,13 +136,11 @@ impl Crew<'_> {
     pub(super) fn measure(
         &mut self,
         order: Order,
-        starts_at: Option<StartsAt>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError> {
-        self.trials += 1;
-        let (prepared, mut before) = self.prepare(order, starts_at, last)?;
+        let (prepared, mut before) = self.prepare(order, last, interruptions)?;
         let running = self.start(&prepared, sinks);
         let (findings, sums, keeper) = self.collect(&prepared, &mut before, running, sinks, interruptions)?;
         let summary = self.sum_up(&prepared, &before, &findings, sums, keeper, sinks);
@@ -151,14 +149,18 @@ impl Crew<'_> {
         Ok(summary)
     }
 
-    /// Makes counters, rings and rows, reads the host and the path, and then chooses the start.
+    /// Makes counters, rings and rows, waits for a start that was asked for, reads the host and the path, and then
+    /// chooses the start.
     fn prepare(
         &mut self,
         order: Order,
-        starts_at: Option<StartsAt>,
         last: bool,
+        interruptions: &dyn Fn() -> u32,
     ) -> Result<(Prepared, Before), RunError> {
         let (job, lanes) = (self.job, self.members.len());
+        let lead_ns = job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let starts_at = order.common.start_at.map(|start| StartsAt::arm(start, lead_ns));
+        let starts_at = starts_at.transpose()?;
         let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
         let trial = Arc::new(Trial {
             control,
@@ -168,15 +170,20 @@ impl Crew<'_> {
             traffic: order.traffic,
             last,
         });
-        let before = Before::read(job, lanes, &self.host, &self.clocks);
         let mut timing = Timing {
             start_ns: 0,
             interval_ns: trial.common.interval.as_nanos() as u64,
             settle_ns: order.settle_ns,
         };
         let mut series = self.series(timing, &trial.common);
-        // Making the series takes a while; the start is chosen after, so that it is ahead of every lane.
-        let soonest_ns = self.clocks.clock().now_ns() + job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        if let Some(starts) = starts_at {
+            starts.wait(lead_ns, interruptions)?;
+        }
+        self.between(interruptions)?;
+        self.trials += 1;
+        let before = Before::read(job, lanes, &self.host, &self.clocks);
+        // All this takes a while; the start is chosen after, so that it is ahead of every lane.
+        let soonest_ns = self.clocks.clock().now_ns() + lead_ns;
         let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
         timing.start_ns = start_ns;
         series.iter_mut().for_each(|lane| lane.set_start(start_ns));

@@ -3,14 +3,14 @@
 use super::LOOK;
 use crate::error::RunError;
 use crate::run::outcome::LaneOutcome;
-use mpps_sys::clock::{Clock, StartAt};
+use mpps_sys::clock::{StartAt, monotonic_ns};
 use std::thread;
 use std::time::Duration;
 
 /// Least time between the readiness of all lanes and a start that was asked for, ns.
 const LEAST_AHEAD_NS: u64 = 100_000_000;
-/// Time before such a start in which counters and rows of the trial are made, ns.
-const PREPARE_NS: u64 = 50_000_000;
+/// Time before such a start, beside the lanes' lead, in which queues are emptied and counters read, ns.
+const READ_NS: u64 = 10_000_000;
 
 /// Start of a trial that was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -22,38 +22,40 @@ pub(super) struct StartsAt {
 }
 
 impl StartsAt {
+    /// Returns the start of lanes that are ready. `lead_ns`: time that they need from being told until the start.
+    ///
+    /// # Errors
+    /// If it is too near or past.
+    pub(super) fn arm(start: StartAt, lead_ns: u64) -> Result<Self, RunError> {
+        let (at_ns, read_within_ns) = start.monotonic();
+        let (ready_ns, least_ns) = (monotonic_ns(), LEAST_AHEAD_NS + lead_ns);
+        if at_ns < ready_ns + least_ns {
+            return Err(RunError::TooLate(too_late(at_ns, ready_ns, least_ns)));
+        }
+        Ok(Self { at_ns, read_within_ns })
+    }
+
+    /// Waits until it is time to read the counters, and to start the lanes.
+    ///
+    /// # Errors
+    /// If the run is interrupted.
+    pub(super) fn wait(&self, lead_ns: u64, interruptions: &dyn Fn() -> u32) -> Result<(), RunError> {
+        loop {
+            let left_ns = self.at_ns.saturating_sub(monotonic_ns() + READ_NS + lead_ns);
+            if left_ns == 0 {
+                return Ok(());
+            }
+            if interruptions() > 0 {
+                return Err(RunError::Interrupted);
+            }
+            thread::sleep(LOOK.min(Duration::from_nanos(left_ns)));
+        }
+    }
+
     /// Returns how long after that instant the last lane may have begun, ns.
     pub(super) fn error_ns(&self, start_ns: u64, outcomes: &[LaneOutcome]) -> u64 {
         let began_after_ns = outcomes.iter().map(|lane| lane.began_after_ns).max();
         start_ns - self.at_ns + began_after_ns.unwrap_or(0) + self.read_within_ns
-    }
-}
-
-/// Waits until it is time to prepare a trial that starts at this instant. `ahead_ns`: how long before a start the lanes
-/// must be ready.
-///
-/// # Errors
-/// If it is too near or past, or if the run is interrupted.
-pub(super) fn wait_for(
-    start: StartAt,
-    clock: &Clock,
-    ahead_ns: u64,
-    interruptions: &dyn Fn() -> u32,
-) -> Result<StartsAt, RunError> {
-    let (at_ns, read_within_ns) = start.monotonic();
-    let ready_ns = clock.now_ns();
-    if at_ns < ready_ns + LEAST_AHEAD_NS + ahead_ns {
-        return Err(RunError::TooLate(too_late(at_ns, ready_ns, LEAST_AHEAD_NS + ahead_ns)));
-    }
-    loop {
-        let left_ns = at_ns.saturating_sub(clock.now_ns() + PREPARE_NS + ahead_ns);
-        if left_ns == 0 {
-            return Ok(StartsAt { at_ns, read_within_ns });
-        }
-        if interruptions() > 0 {
-            return Err(RunError::Interrupted);
-        }
-        thread::sleep(LOOK.min(Duration::from_nanos(left_ns)));
     }
 }
 

@@ -111,7 +111,11 @@ impl Review<'_, '_> {
 fn with_kept(mut summary: Summary, prepared: &Prepared, findings: &Findings, keeper: Keeper<'_>) -> Summary {
     let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
     let outcomes = &findings.outcomes;
-    let start_error_ns = prepared.starts_at.map(|starts| starts.error_ns(start_ns, outcomes));
+    // Lanes that the kernel sends for keep to the start in the kernel, and do not say how well.
+    let starts_at = prepared
+        .starts_at
+        .filter(|_| outcomes.iter().all(|lane| lane.sent.is_none()));
+    let start_error_ns = starts_at.map(|starts| starts.error_ns(start_ns, outcomes));
     summary.start_error_ns = start_error_ns;
     summary.warnings.extend(start_error_ns.and_then(began_late));
     let lost = keeper.lost();

@@ -7,6 +7,7 @@ use crate::commands::in_lab;
 use crate::fail::{Failure, Result, argument_line, failed, usage};
 use mpps_methods::compare::{Side, Variant, of_document};
 use mpps_plan::json::object;
+use mpps_plan::values::start::StartAt;
 use mpps_plan::{self, Plain};
 use mpps_run::Plan;
 use mpps_run::draft::traffic::{Draft, sizes};
@@ -261,6 +262,17 @@ pub(super) fn typed(name: &str, text: &str, words: Vec<OsString>) -> Result<Type
         }
     };
     let times = &plan.fields().times;
+    if let Some(start) = times
+        .start_at
+        .as_ref()
+        .filter(|start| matches!(***start, StartAt::At(_)))
+    {
+        return Err(usage(format!(
+            "--start-at {}: compare has many runs, one after another: want a time from the start of each, such as \
+             +1s, or it left out",
+            start.text()
+        )));
+    }
     let (duration, settle) = (times.duration.plain(), *times.settle);
     let duration = duration.filter(|time| !time.is_zero());
     let duration = duration.ok_or_else(|| usage("a run without an end: want --duration TIME"))?;
