@@ -25,7 +25,7 @@ TARGET = f"{PROCESSOR}-unknown-linux-" + ("musl" if "--musl" in sys.argv[1:] els
 # Code and data by third parties that is no crate, or that a crate carries under a licence of its own: name, licence,
 # where the text is (below the repository, or below the package of the crate that is named).
 CARRIED = [
-    ("uPlot", "MIT", None, "crates/report/src/page/uplot/LICENSE"),
+    ("uPlot", "MIT", None, "crates/pages/src/page/uplot/LICENSE"),
     ("DejaVu fonts", "Bitstream Vera and Arev (DejaVu)", "dejavu", "assets/dejavu-fonts-ttf-*/LICENSE"),
 ]
 

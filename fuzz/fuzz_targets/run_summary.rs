@@ -1,6 +1,6 @@
 #![no_main]
 
-use mpps_report::document::{Found, files, find, runs};
+use mpps_pages::document::{Found, files, find, runs};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(Found::Run(summary)) = find(bytes) {

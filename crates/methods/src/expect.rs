@@ -1,7 +1,7 @@
 //! `--expect` of a method: a gate on what it finds, such as the highest rate without loss.
 
 use crate::document::column;
-use mpps_report::document::{Document, Table, Unit};
+use mpps_pages::document::{Document, Table, Unit};
 use mpps_report::{Between, Expect, Found, NOT_DECIDED};
 use mpps_run::fail::{Result, usage};
 use mpps_stats::Expectation;

@@ -3,8 +3,8 @@
 use crate::found::Found;
 use crate::limits::LimitedBy;
 use crate::search::{Bounds, Goal, Outcome, Verdict};
-use mpps_report::chart::VOID;
-use mpps_report::document::{Axis, Chart, Kind, Series, Unit};
+use mpps_pages::chart::VOID;
+use mpps_pages::document::{Axis, Chart, Kind, Series, Unit};
 use mpps_stats::count;
 use serde_json::{Value, json};
 

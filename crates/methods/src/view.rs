@@ -2,7 +2,7 @@
 
 use crate::Ask;
 use crate::search::{Bounds, Goal};
-use mpps_report::document::Document;
+use mpps_pages::document::Document;
 use mpps_run::fail::Result;
 use mpps_run::privilege::Clerk;
 use mpps_stats::Sink;

@@ -53,7 +53,8 @@ impl ReportError {
         }
     }
 
-    pub(crate) fn malformed(path: &Path, message: impl Into<String>) -> Self {
+    /// Returns the error that a file is not one of ours. `message` has the reason and, if known, line and column.
+    pub fn malformed(path: &Path, message: impl Into<String>) -> Self {
         Self::Malformed {
             path: path.to_owned(),
             message: message.into(),

@@ -18,12 +18,13 @@ use serde_json::{Map, Value, json};
 /// Bytes that a frame takes on layer 1 beyond its own: preamble, start of frame delimiter and gap (IEEE 802.3).
 pub(crate) const LAYER1_OVERHEAD: usize = 20;
 
-pub(crate) fn text(summary: &Summary) -> String {
+/// Returns the text of the JSON summary: [`json_value`], indented, with a final newline.
+pub fn json_text(summary: &Summary) -> String {
     mpps_sys::text::json(format!("{:#}\n", json_value(summary)))
 }
 
-/// Returns the name of a workload on the command line.
-pub(crate) fn workload(workload: Workload) -> &'static str {
+/// Returns the name of a workload on the command line: `sendrecv`, `send`, ….
+pub fn workload_name(workload: Workload) -> &'static str {
     match workload {
         Workload::SendRecv => "sendrecv",
         Workload::Send => "send",
@@ -53,7 +54,7 @@ fn measured(s: &Summary) -> Map<String, Value> {
     let (offered, received) = (tells.then_some(s.offered_pps), tells.then_some(s.received_pps));
     let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
     let counted = json!({
-        "workload": workload(s.workload),
+        "workload": workload_name(s.workload),
         // In hexadecimal, because not every reader of JSON has 64-bit integers.
         "run_id": format!("{:016x}", s.run_id),
         "tx_packets": s.tx,

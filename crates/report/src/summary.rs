@@ -4,7 +4,7 @@
 //! In brief it fits a terminal of 24 lines, with the live view above it. The rest (each lane, places of the time
 //! stamps, circumstances of the measurement) is shown on request, and is in the JSON.
 
-use crate::json::{layer1_bps, workload};
+use crate::json::{layer1_bps, workload_name};
 use crate::live::dumb;
 use crate::units::{count, elapsed, percent, pps, si, time};
 use mpps_stats::{CaptureSummary, Latency, SampleSummary, Summary, Workload};
@@ -184,7 +184,7 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
         (false, true) => format!("{} from the first packet to the last", elapsed(s.duration_ns)),
         (false, false) => "all packets within 1 ms".to_owned(),
     };
-    let rest = format!("{}, {span}{ended}", workload(s.workload));
+    let rest = format!("{}, {span}{ended}", workload_name(s.workload));
     fold([verdict, rest], "  ", "  ", out)?;
     for reason in &s.invalid_reasons {
         sentence("-", reason, "  ", out)?;

@@ -115,7 +115,7 @@ impl JsonTarget {
     /// # Errors
     /// When the file can't be written. An earlier file then stays as it was, if its directory allows that.
     pub fn write(&self, summary: &mpps_stats::Summary) -> Result<(), ReportError> {
-        self.write_bytes(crate::json::text(summary).as_bytes())
+        self.write_bytes(crate::json_text(summary).as_bytes())
     }
 
     /// Writes any text.
@@ -144,7 +144,11 @@ impl JsonTarget {
         written
     }
 
-    pub(crate) fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
+    /// Writes any bytes.
+    ///
+    /// # Errors
+    /// Same as [`JsonTarget::write`].
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<(), ReportError> {
         let result = match &self.way {
             Way::Rename(place) => place.replace_with_mode(bytes, self.mode),
             Way::InPlace(place, _) => place.open(OFlags::empty()).and_then(|mut file| {

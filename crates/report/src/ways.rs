@@ -23,7 +23,7 @@ pub fn of_way(path: &Path, way: &str) -> Option<PathBuf> {
 }
 
 /// Returns the index of the direction that `path` is a file of, and the file of both directions, which is beside it.
-pub(crate) fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
+pub fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
     let stem = path.file_stem()?.to_str()?;
     let (way, both) = WAYS.iter().enumerate().find_map(|(way, name)| {
         let both = stem.strip_suffix(name)?.strip_suffix('.')?;

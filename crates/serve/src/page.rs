@@ -7,7 +7,7 @@
 use crate::board::Board;
 use crate::history::Point;
 use crate::state::State;
-use mpps_report::page::{UPLOT, UPLOT_LICENCE, UPLOT_STYLE};
+use mpps_pages::page::{UPLOT, UPLOT_LICENCE, UPLOT_STYLE};
 use mpps_stats::Latency;
 use mpps_stats::fields::FAULTS;
 use serde_json::{Value, json};

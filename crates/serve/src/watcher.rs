@@ -3,7 +3,7 @@
 use crate::board::Board;
 use crate::history::Point;
 use crate::state::{About, Counts, Goal, LaneState, Phase, State, TrialAbout};
-use mpps_report::document::{Document, runs, shown};
+use mpps_pages::document::{Document, runs, shown};
 use mpps_report::json_value;
 use mpps_stats::fields::FAULTS;
 use mpps_stats::{Event, LanesSoFar, LiveLane, Period, Row, Sink, Snapshot, Start, Summary, Wants};

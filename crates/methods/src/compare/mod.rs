@@ -20,7 +20,7 @@ use crate::View;
 use crate::bench::repeats;
 use crate::folder::{self, SCHEMA};
 use crate::statistics::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
-use mpps_report::document::files;
+use mpps_pages::document::files;
 use mpps_run::Plan;
 use mpps_run::fail::{Failure, Result, failed, usage};
 use play::play;

@@ -8,8 +8,8 @@ use super::{Ended, Setup};
 use crate::document::column;
 use crate::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::statistics::{ALPHA, Sense, Verdict};
-use mpps_report::document::{Axis, Chart, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
-use mpps_report::document::{Table, Unit};
+use mpps_pages::document::{Axis, Chart, Definition, Document, Kind as Drawn, SCHEMA, Scale, Series};
+use mpps_pages::document::{Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use crate::View;
 use crate::document::column;
 use crate::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::search::Ratio;
-use mpps_report::document::{Definition, Document, SCHEMA, Table, Unit, files};
+use mpps_pages::document::{Definition, Document, SCHEMA, Table, Unit, files};
 use mpps_run::fail::{Result, failed, usage};
 use mpps_stats::count;
 use serde_json::{Value, json};

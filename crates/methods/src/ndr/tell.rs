@@ -8,7 +8,7 @@ use crate::found::Found;
 use crate::outcome::{bounds, in_short, mark, outcome_json, trace, verdict};
 use crate::search::{Goal, Outcome, Ratio, Verdict};
 use crate::setup::{Setup, Stop};
-use mpps_report::document::{Axis, Chart, Document, Kind, Scale, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Document, Kind, Scale, Series, Table, Unit};
 use mpps_report::{Between, Found as What};
 use mpps_stats::count;
 use serde_json::Value;

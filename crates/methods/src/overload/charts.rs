@@ -3,7 +3,7 @@
 use super::device::{ByLane, Did};
 use super::points::{Point, Sum};
 use super::tell::Told;
-use mpps_report::document::{Axis, Chart, Kind, Scale, Series, Unit};
+use mpps_pages::document::{Axis, Chart, Kind, Scale, Series, Unit};
 use std::collections::BTreeSet;
 
 fn axis(label: &str, unit: Unit) -> Axis {

@@ -7,7 +7,7 @@ use crate::bench::Bench;
 use crate::document::{column, document as of_all, params};
 use crate::limits::LimitedBy;
 use crate::setup::{Setup, Stop};
-use mpps_report::document::{Column, Definition, Document, Table, Unit};
+use mpps_pages::document::{Column, Definition, Document, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::expect::Reached;
 use crate::limits::LimitedBy;
 use crate::measure::Measured;
 use crate::setup::Setup;
-use mpps_report::document::Document;
+use mpps_pages::document::Document;
 use mpps_report::{Between, Found};
 use mpps_stats::count;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::document::column;
 use crate::measure::{Ask, Phase};
 use crate::search::{Burst, BurstSearch, Input, Longest, NextBurst};
 use crate::setup::{Step, Stop};
-use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;
 use serde_json::{Value, json};

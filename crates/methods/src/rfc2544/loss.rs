@@ -9,7 +9,7 @@ use crate::limits::LimitedBy;
 use crate::measure::{Ask, Measured, Phase};
 use crate::search::Input;
 use crate::setup::Step;
-use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_stats::count;
 use serde_json::Value;
 

@@ -20,7 +20,7 @@ use crate::measure::Measured;
 use crate::search::Limits;
 use crate::setup::{Ended, Setup, Step, Stop};
 use crate::{Common, View};
-use mpps_report::document::{Axis, Scale, Unit};
+use mpps_pages::document::{Axis, Scale, Unit};
 use mpps_report::units;
 use mpps_run::Host;
 use mpps_run::fail::{Failure, Result, usage};

@@ -7,7 +7,7 @@ use crate::document::column;
 use crate::measure::{Ask, Measured, Phase};
 use crate::search::Input;
 use crate::setup::Step;
-use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use crate::document::column;
 use crate::measure::{Ask, Measured, Phase};
 use crate::search::Input;
 use crate::setup::{Step, Stop};
-use mpps_report::document::{Table, Unit};
+use mpps_pages::document::{Table, Unit};
 use mpps_report::units;
 use mpps_run::fail::{Result, failed};
 use mpps_stats::{Event, Sink, Wants};

@@ -7,7 +7,7 @@ use crate::document::document as of_all;
 use crate::expect::Reached;
 use crate::outcome::{outcome_json, trace, verdict};
 use crate::setup::{Setup, Stop};
-use mpps_report::document::Document;
+use mpps_pages::document::Document;
 use mpps_report::{Between, Found};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -10,7 +10,7 @@ use crate::measure::Measured;
 use crate::outcome::{bounds, mark, outcome_json, verdict};
 use crate::search::Verdict;
 use crate::setup::Step;
-use mpps_report::document::{Axis, Chart, Kind, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Kind, Series, Table, Unit};
 use mpps_report::units;
 use mpps_stats::count;
 use mpps_wire::FrameSize;

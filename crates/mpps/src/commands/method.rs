@@ -7,7 +7,7 @@ use crate::cli::{Method, Ndr, Overload, RunArgs, recorded_command, version};
 use crate::fail::{Result, failed, print_words, say, usage};
 use mpps_methods::search::{Bounds, Goal};
 use mpps_methods::{Ask, Common, Teller, View, ndr, overload};
-use mpps_report::document::Document;
+use mpps_pages::document::Document;
 use mpps_run::Host;
 use mpps_run::privilege::Clerk;
 use mpps_serve::TrialAbout;

@@ -85,9 +85,9 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         },
         Command::Isolate(args) => isolate::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Plot(args) => written(&args.output, || mpps_report::plot_all(&args.files, &args.output)),
+        Command::Plot(args) => written(&args.output, || mpps_pages::plot_all(&args.files, &args.output)),
         Command::Report(args) => written(&args.output, || {
-            mpps_report::document::report(&args.files, &args.output, args.redact)
+            mpps_pages::document::report(&args.files, &args.output, args.redact)
         }),
         Command::Man(args) => manual::man(&args),
         Command::Completions(args) => manual::completions(&args),

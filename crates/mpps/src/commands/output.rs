@@ -6,11 +6,12 @@ use super::state_files::{last_line, lines_are_open, state_is_told};
 use super::steps;
 use crate::cli::{RunArgs, read_by_program, recorded_command};
 use crate::fail::{Result, failed, say, tell_at_end, unwritable, usage};
-use mpps_report::document::{Document, runs};
+use mpps_pages::document::{Document, runs};
+use mpps_pages::{junit, page};
 use mpps_report::{
     AtBegin, Colour, CsvSink, Detail, Expect, HdrSink, JsonLines, JsonSink, JsonTarget, JsonWritten, LanesCsvSink,
-    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, junit, of_way, page,
-    print_summary, write_trace,
+    LiveSink, LiveStyle, Notes, OfWay, ReportError, Sinks, WAYS, columns_of, json_value, of_way, print_summary,
+    write_trace,
 };
 use mpps_run::Run;
 use mpps_run::host::{Opens, Steps};

@@ -9,7 +9,7 @@ use crate::commands::elsewhere::way_in;
 use crate::fail::unwritable;
 use crate::fail::{Result, failed, printable, say, to_stderr, usage};
 use mpps_netdev::{NetDev, owner};
-use mpps_report::document::Document;
+use mpps_pages::document::Document;
 use mpps_report::{Colour, LiveStyle, Notes, ReportError, whole_terminal};
 use mpps_run::paths::Checked;
 use mpps_run::privilege::{Clerk, caller};

@@ -4,7 +4,8 @@
 use crate::cli::{Word, values_of_program, words_of_program};
 use crate::fail::unwritable;
 use crate::fail::{Failure, Result, tell_at_end};
-use mpps_report::{JsonLines, JsonTarget, ReportError, junit_without_result};
+use mpps_pages::junit_without_result;
+use mpps_report::{JsonLines, JsonTarget, ReportError};
 use mpps_run::privilege::{as_user, lent};
 use mpps_serve::{About, PromFile};
 use mpps_stats::Summary;

@@ -40,6 +40,7 @@ fn a_new_path_needs_no_line_in_the_commands_the_plans_the_engine_or_the_report()
         "../mpps/src/commands",
         "../plan/src",
         "../engine/src",
+        "../pages/src",
         "../report/src",
         "../stats/src",
     ] {
@@ -62,7 +63,7 @@ fn a_new_path_needs_no_line_in_the_commands_the_plans_the_engine_or_the_report()
             }
         }
     }
-    for name in ["engine", "plan", "report", "stats", "io", "wire", "sys"] {
+    for name in ["engine", "plan", "pages", "report", "stats", "io", "wire", "sys"] {
         let manifest = std::fs::read_to_string(root.join(format!("../{name}/Cargo.toml"))).expect("a manifest");
         for path in all_names() {
             let own = format!("mpps-{}", path.replace('_', "-"));

@@ -123,7 +123,7 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         let at = file.display().to_string();
         let (content, author) = read_text(&file)?;
         let wrong = |why: &str| usage(format!("{at}: {why}"));
-        let no_json = |e| wrong(&format!("{}: {WANT}", mpps_report::no_json(content.as_bytes(), &e)));
+        let no_json = |e| wrong(&format!("{}: {WANT}", mpps_pages::no_json(content.as_bytes(), &e)));
         let json: Value = serde_json::from_str(&content).map_err(no_json)?;
         if json.get("mpps_plan").is_some() && single {
             let plan = object(&content).map_err(|line| wrong(&line))?;
@@ -142,7 +142,7 @@ fn file(name: &str, path: &str, text: &str) -> Result<One> {
         } else if single
             && json
                 .get("schema")
-                .is_some_and(|schema| schema == mpps_report::document::SCHEMA)
+                .is_some_and(|schema| schema == mpps_pages::document::SCHEMA)
         {
             return Err(wrong(
                 "the result of a test that searches for no rate: compare reads results of ndr and rfc2544, and of \

@@ -141,7 +141,7 @@ fn draw(tell: &mut Teller, stage: &Stage, folder: &Folder) -> Result<()> {
     for picture in ["run.svg", "run.png"] {
         let (csv, output) = (folder.file("run.csv"), folder.file(picture));
         tell.command(&stage.typed_here(&words(["plot", &csv, "-o", &output])));
-        match as_user(|| Ok(mpps_report::plot(csv.as_ref(), output.as_ref())?)) {
+        match as_user(|| Ok(mpps_pages::plot(csv.as_ref(), output.as_ref())?)) {
             // A run that was ended at once may have nothing to draw.
             Err(Failure::Failed(error)) if interrupted() => say(&format!("   {error}")),
             result => result?,

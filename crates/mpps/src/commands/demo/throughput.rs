@@ -99,7 +99,7 @@ fn in_words(result: &Value) -> Vec<String> {
         void => format!(", {void} of them void: this host was in the way"),
     };
     let mut lines = vec![
-        mpps_report::document::headed(headline),
+        mpps_pages::document::headed(headline),
         format!("({} trials{void})", trials.len()),
     ];
     if let Some(why) = result["incomplete"].as_str() {

@@ -1,8 +1,9 @@
 //! The files of a document: `result.json` is the record, and all other files are made from it, then or later.
 
 use super::Document;
+use crate::chart;
 use crate::page::{self, Source};
-use crate::{ReportError, chart};
+use mpps_report::ReportError;
 use std::collections::HashSet;
 
 /// Name of the record.

@@ -2,7 +2,7 @@
 
 use crate::document::Document;
 use crate::escape::escape;
-use crate::json::{rfc3339, workload};
+use mpps_report::{rfc3339, workload_name};
 use mpps_stats::{Expectation, Summary};
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ struct Suite<'a> {
 /// `unwritten` has the errors of files that could not be written; these errors are a test case beside the others.
 pub fn junit(s: &Summary, unwritten: &[String]) -> String {
     suite(&Suite {
-        name: format!("mpps {}", workload(s.workload)),
+        name: format!("mpps {}", workload_name(s.workload)),
         started: match s.started.utc_ns {
             0 => String::new(),
             ns => rfc3339(ns),

@@ -3,7 +3,7 @@
 use super::bins::{Band, Bin, MAX, MEAN, MIN, P50, P90, P99, P999, Run};
 use super::scale::{Scale, prefix};
 use super::svg::Svg;
-use crate::units::{percent, time};
+use mpps_report::units::{percent, time};
 use std::fmt::Write;
 
 const BLUE: &str = "#0072b2";

@@ -1,6 +1,6 @@
 //! A result with each kind of chart and table, as a test of a small forwarder could have given it.
 
-use mpps_report::document::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Series, Table, Unit};
+use mpps_pages::document::{Axis, Chart, Column, Definition, Document, Kind, SCHEMA, Scale, Series, Table, Unit};
 use serde_json::{Value, json};
 
 fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {

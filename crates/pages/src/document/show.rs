@@ -2,7 +2,7 @@
 
 use super::{Column, Document, Table, Unit};
 use crate::plot::scale::prefix;
-use crate::units::{count, percent};
+use mpps_report::units::{count, percent};
 use serde_json::{Value, json};
 
 /// Unit in which the numbers of a column or an axis are shown.

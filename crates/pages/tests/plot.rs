@@ -1,6 +1,7 @@
 //! Plots: any CSV of ours gives a picture, anything else one clear line.
 
-use mpps_report::{CsvSink, csv_header, plot, plot_all};
+use mpps_pages::{plot, plot_all};
+use mpps_report::{CsvSink, csv_header};
 use mpps_stats::{Event, Latency, Percentiles, Row, Sink, Start, Started, Workload};
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,7 @@
 //! The words of a run's picture: workload and time. The rows contain the time. The rest comes from the JSON summary
 //! beside the CSV (`run.json` of `run.csv`), if that is of the same run.
 
-use crate::json::rfc3339;
-use crate::ways::of_both;
+use mpps_report::{of_both, rfc3339};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;

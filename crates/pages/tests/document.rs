@@ -2,8 +2,8 @@
 
 mod example;
 
+use mpps_pages::document::{self, Document, Found, files, find, redact, report, runs};
 use mpps_report::ReportError;
-use mpps_report::document::{self, Document, Found, files, find, redact, report, runs};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn of_run() -> Document {
     let Ok(Found::Run(summary)) = find(RUN.as_bytes()) else {
         panic!("no run");
     };
-    let rows = mpps_report::rows(&sample("run.csv")).expect("rows");
+    let rows = mpps_pages::rows(&sample("run.csv")).expect("rows");
     runs::document(&[runs::Run::new("run.json", summary).with_rows(rows)])
 }
 
@@ -52,7 +52,7 @@ fn a_folder_holds_the_record_and_what_is_made_from_it() {
     assert!(files[1].1.len() < 500_000, "{}", files[1].1.len());
     let again = document::read(&files[0].1).expect("what was written");
     assert_eq!(again, document);
-    let chart = mpps_report::chart::png(&document.charts[0]).expect("a picture");
+    let chart = mpps_pages::chart::png(&document.charts[0]).expect("a picture");
     assert!(chart.starts_with(b"\x89PNG"));
 }
 
@@ -147,7 +147,7 @@ fn a_run_that_is_valid_says_so_first() {
     let mut summary: Value = serde_json::from_str(RUN).expect("JSON");
     summary["valid"] = json!(true);
     summary["invalid_reasons"] = json!([]);
-    let document = mpps_report::document::runs::document(&[mpps_report::document::runs::Run::new("run", summary)]);
+    let document = mpps_pages::document::runs::document(&[mpps_pages::document::runs::Run::new("run", summary)]);
     assert!(
         document.verdict[0].starts_with("Valid: sent 499,313 packets"),
         "{:?}",
@@ -378,7 +378,7 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
     assert!(!page.contains("edge-") && page.contains("host-1") && page.contains("host-2"));
 
     let picture = folder.path().join("both.svg");
-    mpps_report::plot_all(&[a.clone(), b], &picture).expect("a picture");
+    mpps_pages::plot_all(&[a.clone(), b], &picture).expect("a picture");
     assert!(
         std::fs::read_to_string(&picture)
             .expect("a picture")
@@ -413,7 +413,7 @@ fn results_of_one_test_stand_beside_each_other_and_others_are_refused() {
         (vec![a, rows], "rows of a run"),
         (vec![sample("run.json")], "want a CSV written by --csv"),
     ] {
-        let error = mpps_report::plot_all(&files, &picture).expect_err(part).to_string();
+        let error = mpps_pages::plot_all(&files, &picture).expect_err(part).to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
     }
 }

@@ -8,8 +8,8 @@ mod tables;
 use super::{Chart, Definition, Document, SCHEMA};
 use crate::page::{self, Source};
 use crate::plot::Rows;
-use crate::units::{count, percent, pps, time};
-use crate::{ReportError, json_value};
+use mpps_report::units::{count, percent, pps, time};
+use mpps_report::{ReportError, json_text, json_value};
 use mpps_stats::Summary;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
@@ -194,7 +194,7 @@ const LONGEST: u64 = 64 << 20;
 /// # Errors
 /// When the file can't be read.
 pub fn html(summary: &Summary, json: Option<&Path>, rows: Option<&Path>) -> Result<String, ReportError> {
-    let source = |file: &Path| Source::of(&file.to_string_lossy(), crate::json::text(summary).as_bytes());
+    let source = |file: &Path| Source::of(&file.to_string_lossy(), json_text(summary).as_bytes());
     let mut sources = Vec::from_iter(json.map(source));
     let mut run = Run::new("this one", json_value(summary));
     if let Some(file) = rows {

@@ -3,7 +3,7 @@
 use super::Run;
 use super::tables::{column, table};
 use crate::document::{Table, Unit};
-use crate::units::{count, percent};
+use mpps_report::units::{count, percent};
 use serde_json::Value;
 
 /// Places where a sender's packets were lost, from the counts of both ends.

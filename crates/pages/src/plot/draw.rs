@@ -5,7 +5,7 @@ use super::bins::Run;
 use super::panels::{self, Panel};
 use super::scale::{Scale, time_unit};
 use super::svg::{Anchor, Svg, shorten, text_width};
-use crate::units::{count, elapsed, percent};
+use mpps_report::units::{count, elapsed, percent};
 
 const WIDTH: f64 = 1100.0;
 const LEFT: f64 = 86.0;
@@ -118,7 +118,7 @@ pub(super) fn totals(run: &Run) -> String {
     );
     let span = (run.to - run.from).max(0.0);
     parts.push(if span < 1.0 {
-        crate::units::time(span * 1e9)
+        mpps_report::units::time(span * 1e9)
     } else {
         elapsed((span * 1e9) as u64)
     });

@@ -2,7 +2,8 @@
 
 use super::{Document, Found, RESULT, beside, files_from, find, redact, runs};
 use crate::page::{self, Source};
-use crate::{JsonTarget, ReportError, plot};
+use crate::plot;
+use mpps_report::{JsonTarget, ReportError};
 use mpps_sys::private;
 use std::fs::File;
 use std::io::{self, Read};

@@ -14,7 +14,7 @@ pub(crate) mod scale;
 pub(crate) mod svg;
 
 use crate::document::{Chart, Document, Drawn, drawn};
-use crate::{JsonTarget, ReportError};
+use mpps_report::{JsonTarget, ReportError, rfc3339};
 use resvg::{tiny_skia, usvg};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const LINES: usize = 10;
 #[derive(Clone, Debug)]
 pub struct Rows(pub(crate) bins::Run);
 
-/// Reads a CSV as written by [`crate::CsvSink`]; columns are found by name.
+/// Reads a CSV as written by [`mpps_report::CsvSink`]; columns are found by name.
 ///
 /// # Errors
 /// When it can't be read or is malformed (names line and column).
@@ -48,7 +48,7 @@ pub fn rows_of(csv: &[u8]) -> Result<Rows, ReportError> {
 
 /// Returns the start of a CSV's run, RFC 3339 to the µs; `None` if its rows don't contain it.
 pub(crate) fn started(csv: &Path) -> Option<String> {
-    about::started(csv).map(|ns| crate::json::rfc3339(ns)[..about::SAME].to_owned())
+    about::started(csv).map(|ns| rfc3339(ns)[..about::SAME].to_owned())
 }
 
 /// Draws a run as [`plot_all`] does.

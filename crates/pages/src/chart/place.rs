@@ -4,7 +4,7 @@ use crate::document::show::{Shown, headed};
 use crate::document::{Axis, Scale as Layout, Unit};
 use crate::plot::panels::percent_label;
 use crate::plot::scale::{Scale, Tick, nice, time_unit};
-use crate::units::time;
+use mpps_report::units::time;
 
 /// Largest and smallest number on an axis. No test has numbers beyond these; such a value is drawn at the edge.
 const LARGEST: f64 = 1e30;
@@ -259,6 +259,6 @@ fn tick(unit: Unit, value: f64) -> String {
         Unit::S => short(time(value * 1e9)),
         Unit::Ratio => percent_label(value),
         _ if value < 1.0 => Shown::of(Unit::Plain, value).number(value),
-        _ => short(crate::units::si(value, "")),
+        _ => short(mpps_report::units::si(value, "")),
     }
 }

@@ -5,7 +5,7 @@
 
 use super::about::{LONGEST_LINE, rows_of};
 use super::bins::{Bin, LATENCY, P50, Run};
-use crate::ReportError;
+use mpps_report::ReportError;
 use mpps_sys::text::byte_order_mark;
 use std::fs::File;
 use std::io;
