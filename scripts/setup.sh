@@ -58,6 +58,8 @@ guests | xz          | xz-utils
 guests | zstd        | zstd
 all   | chromium     | chromium
 all   | prometheus   | prometheus
+all   | prometheus-node-exporter | prometheus-node-exporter
+all   | pdftotext    | poppler-utils
 all   | nginx        | nginx-light
 all   | logrotate    | logrotate
 all   | xdp-loader   | xdp-tools

@@ -441,6 +441,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("dpdk:net_tap0,iface=tap1", "tests/dpdk/dpdk.rs joins taps to a bridge"),
     ("ethtool -L", "a veth's queues are as many as it was made with"),
     ("ethtool -X", "a veth has no indirection table"),
+    ("--start-at", "tests/program/start.rs starts runs at instants to come"),
     ("--cores 2", "wants cores that this machine may not have"),
     ("af_xdp:eth1,first=2", "wants a NIC with ntuple filters"),
 ];

@@ -84,7 +84,11 @@ fn an_instant_that_is_past_is_refused_before_anything_is_opened() {
 #[test]
 fn a_start_that_is_too_near_when_all_is_ready_sends_nothing() {
     let parts = ["--start-at", "nothing was sent", "at least"];
-    assert_refused(mpps("sendrecv loop: --duration 10ms --start-at +1us"), 1, &parts);
+    assert_refused(
+        mpps("sendrecv loop: --duration 10ms --start-at +1us --quiet"),
+        1,
+        &parts,
+    );
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Runs whose packets the kernel handles: the same plans, the same results, over a [`KernelPort`].
 //!
 //! A run here is one more [`Job`]: its sending lanes are threads that sit in the kernel for the whole run ([`sender`]).
-//! One more lane, the reader ([`reader`]), wakes every 10 to 50 ms, takes the programs' counts that can change no more, and
-//! books them into its own series. Collector, sinks, verdict and report see what they always see.
+//! One more lane, the reader ([`reader`]), wakes every 10 to 50 ms, takes the programs' counts that can change no more,
+//! and books them into its own series. Collector, sinks, verdict and report see what they always see.
 //!
 //! A sending lane writes `thread`, `phase` and `down_ns` of its counters and nothing else, since it does not run. The
 //! reader is not a lane when the reasons that kept lanes from running are looked for: it is one of the program's own

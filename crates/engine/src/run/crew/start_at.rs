@@ -22,7 +22,7 @@ pub(super) struct StartsAt {
 }
 
 impl StartsAt {
-    /// Returns the start of lanes that are ready. `lead_ns`: time that they need from being told until the start.
+    /// Returns the start of lanes that are ready. `lead_ns`: time that they need before a start.
     ///
     /// # Errors
     /// If it is too near or past.
