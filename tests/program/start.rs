@@ -28,7 +28,7 @@ fn assert_started(report: &Report, at_ns: u64) {
 fn a_run_starts_at_the_instant_and_says_how_far_from_it() {
     let (at_ns, monotonic_ns) = soon();
     let words =
-        format!("sendrecv loop: --rate 10kpps --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet");
+        format!("sendrecv loop: --rate 10kpps --catch-up 10s --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet");
     let report = Scratch::new().measure(mpps(&words));
     report.assert_accounted();
     assert_started(&report, monotonic_ns);
@@ -108,7 +108,7 @@ fn ctrl_c_ends_the_wait_for_the_start() {
 fn a_result_of_a_start_is_repeated_without_it() {
     let scratch = Scratch::new();
     let (at_ns, _) = soon();
-    let words = format!("send null: --rate 1kpps --duration 20ms --start-at @{at_ns} --quiet");
+    let words = format!("send null: --rate 1kpps --catch-up 10s --duration 20ms --start-at @{at_ns} --quiet");
     let first = scratch.measure(mpps(&words));
     let result = scratch.file("result.json");
     std::fs::write(&result, first.json.to_string()).expect("writable");

@@ -329,35 +329,51 @@ pub fn results(compare: &Compare, sides: &[Side], view: &dyn View) -> Result<u8>
         )));
     }
     if sides.iter().any(searches::is_of) {
-        let runs = sides.iter().flat_map(|side| &side.results);
-        let mut runs = runs.filter(|(_, result)| result.get("valid").is_some());
-        if let Some((file, _)) = runs.next() {
-            return Err(usage(format!(
-                "{}: the result of a run beside that of a search: a rate that was measured is no rate that was \
-                 searched for: want results of ndr or rfc2544 alone, or of runs alone",
-                file.display()
-            )));
-        }
+        refuse_runs(sides)?;
         return searches::compare(compare, sides, view);
     }
+    let setup = setup_of_results(compare, sides)?;
+    let read = figures_of(sides);
+    let found = rows::of_results(&read, &setup.metrics, compare.margin, compare.seed);
+    let trials = trials_of(read);
+    let record = record_of_results(compare, sides, &setup.names, &trials)?;
+    end(
+        &setup,
+        &found,
+        &trials,
+        Ended::Done,
+        Duration::ZERO,
+        (record.as_ref(), view),
+    )
+}
+
+/// Refuses the result of a run beside those of searches.
+fn refuse_runs(sides: &[Side]) -> Result<()> {
+    let runs = sides.iter().flat_map(|side| &side.results);
+    let mut runs = runs.filter(|(_, result)| result.get("valid").is_some());
+    if let Some((file, _)) = runs.next() {
+        return Err(usage(format!(
+            "{}: the result of a run beside that of a search: a rate that was measured is no rate that was \
+             searched for: want results of ndr or rfc2544 alone, or of runs alone",
+            file.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the setup of a comparison of results that exist already.
+fn setup_of_results<'c>(compare: &'c Compare, sides: &[Side]) -> Result<Setup<'c>> {
     let differ = unlike::of_results(sides, compare.force)?;
     let first = &sides[0].results[0].1;
-    let all = || sides.iter().flat_map(|side| &side.results);
-    let paced = all().all(|(_, result)| result["intended_pps"].is_number());
+    let mut all = sides.iter().flat_map(|side| &side.results);
+    let paced = all.all(|(_, result)| result["intended_pps"].is_number());
     let workload = first["workload"].as_str().unwrap_or_default();
     let metrics = metrics(&compare.metrics, workload, paced, false)?;
-    let figures = |side: &Side| {
-        side.results
-            .iter()
-            .map(|(_, result)| Figures::of_summary(result))
-            .collect()
-    };
-    let read: Vec<(String, Vec<Figures>)> = sides.iter().map(|side| (side.name.clone(), figures(side))).collect();
     let text = |side: &Side| match side.results.as_slice() {
         [_] => side.text.clone(),
         all => format!("{} ({} results)", side.text, all.len()),
     };
-    let setup = Setup {
+    Ok(Setup {
         compare,
         metrics,
         names: sides.iter().map(|side| side.name.clone()).collect(),
@@ -365,12 +381,24 @@ pub fn results(compare: &Compare, sides: &[Side], view: &dyn View) -> Result<u8>
         operand: String::new(),
         variants: Vec::new(),
         // Values alone of few are what was asked for.
-        rounds: read.iter().map(|(_, all)| all.len()).min().unwrap_or(0),
+        rounds: sides.iter().map(|side| side.results.len()).min().unwrap_or(0),
         settings: Vec::new(),
         differ,
         plan: first["plan"].clone(),
+    })
+}
+
+/// Returns the figures of each side's results, with the name of the side.
+fn figures_of(sides: &[Side]) -> Vec<(String, Vec<Figures>)> {
+    let figures = |side: &Side| {
+        let results = side.results.iter();
+        results.map(|(_, result)| Figures::of_summary(result)).collect()
     };
-    let found = rows::of_results(&read, &setup.metrics, compare.margin, compare.seed);
+    sides.iter().map(|side| (side.name.clone(), figures(side))).collect()
+}
+
+/// Returns results as the trials of a comparison: each side is a variant.
+fn trials_of(read: Vec<(String, Vec<Figures>)>) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (variant, (_, all)) in read.into_iter().enumerate() {
         for (round, figures) in all.into_iter().enumerate() {
@@ -382,26 +410,22 @@ pub fn results(compare: &Compare, sides: &[Side], view: &dyn View) -> Result<u8>
             trials.push(Trial { turn, figures });
         }
     }
-    let record = match &compare.folder {
-        Some(folder) => {
-            let files: Vec<_> = all().map(|(file, _)| file.display().to_string()).collect();
-            let header = json!({ "schema": SCHEMA, "test": "compare", "results": files });
-            let (mut record, _) = record::open(folder, false, &header, &setup.names)?;
-            for (at, trial) in trials.iter().enumerate() {
-                record.line(&trial.json(at + 1, &setup.names));
-            }
-            Some(record)
-        }
-        None => None,
+    trials
+}
+
+/// Writes the record of a comparison of results, if it has a folder.
+fn record_of_results(compare: &Compare, sides: &[Side], names: &[String], trials: &[Trial]) -> Result<Option<Record>> {
+    let Some(folder) = &compare.folder else {
+        return Ok(None);
     };
-    end(
-        &setup,
-        &found,
-        &trials,
-        Ended::Done,
-        Duration::ZERO,
-        (record.as_ref(), view),
-    )
+    let all = sides.iter().flat_map(|side| &side.results);
+    let files: Vec<_> = all.map(|(file, _)| file.display().to_string()).collect();
+    let header = json!({ "schema": SCHEMA, "test": "compare", "results": files });
+    let (mut record, _) = record::open(folder, false, &header, names)?;
+    for (at, trial) in trials.iter().enumerate() {
+        record.line(&trial.json(at + 1, names));
+    }
+    Ok(Some(record))
 }
 
 /// Prints the result, writes its files, and gives the exit code.

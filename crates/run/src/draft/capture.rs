@@ -29,78 +29,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn new(args: Run) -> Result<Self> {
+    pub(crate) fn new(mut args: Run) -> Result<Self> {
         let port = Checked::new(args.plan.port(), Task::Capture)?;
-        if port.traits.layer == Layer::Payload {
-            return Err(usage(format!(
-                "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",
-                args.plan.port()
-            )));
-        }
-        if let Some(sample) = &args.beside.sample {
-            return Err(usage(format!(
-                "--sample-pcap {sample}: capture keeps frames itself: want it left out"
-            )));
-        }
-        if args.plan.capture.output.as_deref() == Some(Path::new("-")) {
-            if args.plan.capture.rotate_size.is_some() {
-                return Err(usage(
-                    "--rotate-size: standard output is not a file: want -o FILE, or --rotate-size left out",
-                ));
-            }
-            if std::io::stdout().is_terminal() {
-                return Err(usage(
-                    "-o -: standard output is a terminal: want a pipe, such as | tshark -r -, or -o FILE",
-                ));
-            }
-        }
-        if let Some(take) = args
-            .plan
-            .selection
-            .take
-            .plain()
-            .filter(|_| !port.traits.takes_from_host)
-        {
-            return Err(usage(format!(
-                "--take {}: only af_xdp takes packets from the host; '{}' copies them: want --take left out",
-                take.name(),
-                args.plan.port()
-            )));
-        }
-        let filter = CaptureFilter {
-            ip: args.plan.selection.one_ip(),
-            ports: args.plan.selection.ports.plain(),
-            protocol: args.plan.selection.proto.plain(),
-        };
-        if filter.ports.is_some()
-            && !matches!(
-                args.plan.selection.proto.plain(),
-                None | Some(CaptureProtocol::Ip(6 | 17))
-            )
-        {
-            return Err(usage(
-                "--port: only UDP and TCP have ports: want --proto udp or tcp, or one of the two left out",
-            ));
-        }
+        check_options(&args, &port)?;
+        let filter = filter(&args)?;
         let roles = lanes::listening(&args, false);
         paths::check_run(&args, &[&port])?;
         let rules = Rules::of(&args, [(&port, &roles[..])])?;
-        let (buffer, lanes) = (*args.plan.capture.buffer, roles.len() as u64);
-        let mut parts = memory::of_run(&args, Duration::ZERO, &roles, [&port]);
-        parts.push(memory::Part::new(
-            format!("--buffer {buffer} with --lanes {lanes}: they take"),
-            buffer
-                .next_power_of_two()
-                .min(fillable(args.plan.times.duration.plain()))
-                * lanes,
-            move |left| {
-                // A buffer takes the next power of two, from 1 MiB on.
-                let bits = (left / lanes.max(1)).checked_ilog2().filter(|bits| *bits >= 20);
-                memory::advice(bits.map(|bits| (1u64 << bits).to_string()), lanes as usize)
-            },
-        ));
-        memory::check(&parts)?;
-        let mut args = args;
+        check_memory(&args, &port, &roles)?;
         lanes::fill(&mut args, &roles, "0");
         Ok(Self {
             rules,
@@ -232,6 +168,86 @@ impl Draft {
             }),
         }
     }
+}
+
+/// Refuses options that do not go with a capture, with this port or with the output.
+fn check_options(args: &Run, port: &Checked) -> Result<()> {
+    if port.traits.layer == Layer::Payload {
+        return Err(usage(format!(
+            "port '{}': it carries payloads, not frames: want an Ethernet path, such as af_packet:eth1",
+            args.plan.port()
+        )));
+    }
+    if let Some(sample) = &args.beside.sample {
+        return Err(usage(format!(
+            "--sample-pcap {sample}: capture keeps frames itself: want it left out"
+        )));
+    }
+    if args.plan.capture.output.as_deref() == Some(Path::new("-")) {
+        if args.plan.capture.rotate_size.is_some() {
+            return Err(usage(
+                "--rotate-size: standard output is not a file: want -o FILE, or --rotate-size left out",
+            ));
+        }
+        if std::io::stdout().is_terminal() {
+            return Err(usage(
+                "-o -: standard output is a terminal: want a pipe, such as | tshark -r -, or -o FILE",
+            ));
+        }
+    }
+    if let Some(take) = args
+        .plan
+        .selection
+        .take
+        .plain()
+        .filter(|_| !port.traits.takes_from_host)
+    {
+        return Err(usage(format!(
+            "--take {}: only af_xdp takes packets from the host; '{}' copies them: want --take left out",
+            take.name(),
+            args.plan.port()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the filter that the options make.
+fn filter(args: &Run) -> Result<CaptureFilter> {
+    let filter = CaptureFilter {
+        ip: args.plan.selection.one_ip(),
+        ports: args.plan.selection.ports.plain(),
+        protocol: args.plan.selection.proto.plain(),
+    };
+    if filter.ports.is_some()
+        && !matches!(
+            args.plan.selection.proto.plain(),
+            None | Some(CaptureProtocol::Ip(6 | 17))
+        )
+    {
+        return Err(usage(
+            "--port: only UDP and TCP have ports: want --proto udp or tcp, or one of the two left out",
+        ));
+    }
+    Ok(filter)
+}
+
+/// Refuses buffers that have no room in memory.
+fn check_memory(args: &Run, port: &Checked, roles: &[Roles]) -> Result<()> {
+    let (buffer, lanes) = (*args.plan.capture.buffer, roles.len() as u64);
+    let mut parts = memory::of_run(args, Duration::ZERO, roles, [port]);
+    parts.push(memory::Part::new(
+        format!("--buffer {buffer} with --lanes {lanes}: they take"),
+        buffer
+            .next_power_of_two()
+            .min(fillable(args.plan.times.duration.plain()))
+            * lanes,
+        move |left| {
+            // A buffer takes the next power of two, from 1 MiB on.
+            let bits = (left / lanes.max(1)).checked_ilog2().filter(|bits| *bits >= 20);
+            memory::advice(bits.map(|bits| (1u64 << bits).to_string()), lanes as usize)
+        },
+    ));
+    memory::check(&parts)
 }
 
 /// Returns a number of bytes that a lane can't fill within the run's duration: it is more than memory takes from one

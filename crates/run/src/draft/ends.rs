@@ -56,63 +56,14 @@ pub(super) fn addresses(
     (device, far): (Option<&NetDev>, Option<&NetDev>),
     known: Option<&Destination>,
 ) -> Result<(AddressRange, Destination)> {
-    let pathless = port.nobody_answers();
-    // Both ends are mpps's: use addresses that no host has, reserved for tests (RFC 2544, RFC 5180).
-    let apart = args.plan.far().is_some();
-    let of_port = port.traits.socket.and_then(|socket| socket.address);
-    let from = args.plan.traffic.src.as_ref().map(|src| &src.ips);
-    if let (Some(src), Some(address)) = (from, of_port)
-        && ranges::only(src) != Some(address)
-    {
-        return Err(usage(format!(
-            "--src {}: the port's address is {address}: want the same, or one of them only",
-            ranges::text(src)
-        )));
-    }
-    let srcs = from.cloned().or(of_port.map(ranges::one));
+    let srcs = given_sources(args, port)?;
     let given = srcs.as_ref().map(|srcs| *srcs.start());
-    let mut dest = match &args.plan.traffic.dest {
-        Some(target) => resolved(target, given, device, known)?,
-        None if apart => {
-            let ip = match given {
-                Some(IpAddr::V6(_)) => TEST_V6[1].into(),
-                _ => TEST_V4[1].into(),
-            };
-            Destination::one(ip, 9000..=9000)
-        }
-        None if pathless => Destination::one(Ipv4Addr::new(10, 99, 0, 2).into(), 9000..=9000),
-        None => {
-            return Err(usage(
-                "--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000, or several \
-                                  addresses as 10.99.0.2-10.99.0.9:9000 or 10.99.0.0/24:9000",
-            ));
-        }
-    };
-    if let Some((zone, ips)) = args
-        .plan
-        .traffic
-        .src
-        .as_ref()
-        .and_then(|src| Some((src.zone.as_ref()?, &src.ips)))
-    {
-        let scope = scope("--src", zone, ips, device)?;
-        if ![0, scope].contains(&dest.scope) {
-            return Err(usage(format!(
-                "--src {}%{zone}: --dest names another interface, and no packet leaves its link: want both of one",
-                ranges::text(ips)
-            )));
-        }
-        dest.scope = scope;
-    }
+    let mut dest = destination(args, port, given, device, known)?;
+    apply_zone(args, device, &mut dest)?;
     reach::check(args, port, (device, far), &dest)?;
-    let src = match (given, dest.ip) {
-        (Some(src), _) => src,
-        (None, IpAddr::V4(_)) if apart => TEST_V4[0].into(),
-        (None, IpAddr::V6(_)) if apart => TEST_V6[0].into(),
-        (None, IpAddr::V4(_)) if pathless => Ipv4Addr::new(10, 99, 0, 1).into(),
-        (None, IpAddr::V6(_)) if pathless => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
-        (None, ip) if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start(), dest.scope)?,
-        (None, ip) => own_address(ip, port, device)?,
+    let src = match given {
+        Some(src) => src,
+        None => default_source(args, port, device, &dest)?,
     };
     let srcs = srcs.unwrap_or(ranges::one(src));
     if src.is_ipv4() != dest.ip.is_ipv4() {
@@ -124,6 +75,90 @@ pub(super) fn addresses(
             ranges::text(&srcs)
         )));
     }
+    check_gateways(args, &srcs, &dest)?;
+    if port.traits.socket.is_some() && ranges::only(&srcs).is_none() {
+        all_own(&srcs, args.plan.traffic.flows)?;
+    }
+    Ok((srcs, dest))
+}
+
+/// Returns whether both ends are mpps's: then addresses are used that no host has, reserved for tests (RFC 2544,
+/// RFC 5180).
+fn is_apart(args: &Run) -> bool {
+    args.plan.far().is_some()
+}
+
+/// Returns the source addresses that were given, by `--src` or by the port.
+fn given_sources(args: &Run, port: &Checked) -> Result<Option<AddressRange>> {
+    let of_port = port.traits.socket.and_then(|socket| socket.address);
+    let from = args.plan.traffic.src.as_ref().map(|src| &src.ips);
+    if let (Some(src), Some(address)) = (from, of_port)
+        && ranges::only(src) != Some(address)
+    {
+        return Err(usage(format!(
+            "--src {}: the port's address is {address}: want the same, or one of them only",
+            ranges::text(src)
+        )));
+    }
+    Ok(from.cloned().or(of_port.map(ranges::one)))
+}
+
+/// Returns the destination: that of `--dest`, or a default one if no other host has to answer.
+fn destination(
+    args: &Run,
+    port: &Checked,
+    src: Option<IpAddr>,
+    device: Option<&NetDev>,
+    known: Option<&Destination>,
+) -> Result<Destination> {
+    match &args.plan.traffic.dest {
+        Some(target) => resolved(target, src, device, known),
+        None if is_apart(args) => {
+            let ip = match src {
+                Some(IpAddr::V6(_)) => TEST_V6[1].into(),
+                _ => TEST_V4[1].into(),
+            };
+            Ok(Destination::one(ip, 9000..=9000))
+        }
+        None if port.nobody_answers() => Ok(Destination::one(Ipv4Addr::new(10, 99, 0, 2).into(), 9000..=9000)),
+        None => Err(usage(
+            "--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000, or several \
+                              addresses as 10.99.0.2-10.99.0.9:9000 or 10.99.0.0/24:9000",
+        )),
+    }
+}
+
+/// Gives the destination the interface that is named with the source address, if one is.
+fn apply_zone(args: &Run, device: Option<&NetDev>, dest: &mut Destination) -> Result<()> {
+    let src = args.plan.traffic.src.as_ref();
+    let Some((zone, ips)) = src.and_then(|src| Some((src.zone.as_ref()?, &src.ips))) else {
+        return Ok(());
+    };
+    let scope = scope("--src", zone, ips, device)?;
+    if ![0, scope].contains(&dest.scope) {
+        return Err(usage(format!(
+            "--src {}%{zone}: --dest names another interface, and no packet leaves its link: want both of one",
+            ranges::text(ips)
+        )));
+    }
+    dest.scope = scope;
+    Ok(())
+}
+
+/// Returns the source address if none was given.
+fn default_source(args: &Run, port: &Checked, device: Option<&NetDev>, dest: &Destination) -> Result<IpAddr> {
+    Ok(match dest.ip {
+        IpAddr::V4(_) if is_apart(args) => TEST_V4[0].into(),
+        IpAddr::V6(_) if is_apart(args) => TEST_V6[0].into(),
+        IpAddr::V4(_) if port.nobody_answers() => Ipv4Addr::new(10, 99, 0, 1).into(),
+        IpAddr::V6(_) if port.nobody_answers() => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+        ip if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start(), dest.scope)?,
+        ip => own_address(ip, port, device)?,
+    })
+}
+
+/// Refuses gateways of the other family, and those that are addresses of mpps itself.
+fn check_gateways(args: &Run, srcs: &AddressRange, dest: &Destination) -> Result<()> {
     let gateways = [
         ("--gateway", args.plan.traffic.gateway.plain(), srcs.clone(), "--src"),
         (
@@ -149,10 +184,7 @@ pub(super) fn addresses(
             )));
         }
     }
-    if port.traits.socket.is_some() && ranges::only(&srcs).is_none() {
-        all_own(&srcs, args.plan.traffic.flows)?;
-    }
-    Ok((srcs, dest))
+    Ok(())
 }
 
 /// Refuses a source range and a destination range that share an address, even if they step together and no flow has the

@@ -6,6 +6,7 @@
 //! kernel's tracepoints then, while it still has the privileges.
 
 mod assemble;
+mod causes;
 mod culprits;
 mod programs;
 mod rows;
@@ -13,7 +14,8 @@ mod thin;
 mod watched;
 mod withheld;
 
-pub use assemble::{causes, recording, with_threads};
+pub use assemble::{recording, with_threads};
+pub use causes::causes;
 pub use culprits::culprits;
 pub use programs::programs;
 pub(crate) use programs::{State as Programs, with_programs};

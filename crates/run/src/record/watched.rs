@@ -1,5 +1,7 @@
 //! The watch over the lanes' cores during a run.
 
+mod ended;
+
 use super::programs;
 use super::thin::thin;
 use crate::paths::Checked;
@@ -8,11 +10,11 @@ use crate::request::Run;
 use crate::watchers::Watchers;
 use mpps_engine::{Opened, StampMemory};
 use mpps_sys::clock::monotonic_ns;
-use mpps_sys::evidence::{OthersRan, Rival};
+use mpps_sys::evidence::OthersRan;
 use mpps_sys::privilege::Keep;
 use mpps_sys::proc_stat::threads;
 use mpps_sys::sched;
-use mpps_trace::{Dropping, Explained, KernelDrops, KernelEvent, LeftOut, Taker, displaced, time};
+use mpps_trace::{Dropping, KernelDrops, KernelEvent, LeftOut, Taker};
 use mpps_watch::{Lane, Options, OwnSwitches, PACKET_SOCKET_COPY, Stamps, Watch, XDP_REDIRECT};
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -351,12 +353,6 @@ pub fn finish(run: &Run) -> Option<Watched> {
 }
 
 fn end(watchers: &Watchers) -> Option<Watched> {
-    let lack = |what: &str, why: String| LeftOut {
-        what: what.to_owned(),
-        count: 0,
-        why,
-    };
-    let without = |why: String| lack("what took the cores, and the kernel's reasons for drops", why);
     match std::mem::take(&mut *watchers.events()) {
         State::Off => None,
         State::Ended(watched) => Some(*watched),
@@ -365,117 +361,9 @@ fn end(watchers: &Watchers) -> Option<Watched> {
             lanes,
             ..Watched::default()
         }),
-        State::Failed(lanes, why) => Some(Watched {
-            lanes,
-            left_out: vec![without(why)],
-            ..Watched::default()
-        }),
-        State::Running(reader, lanes) => {
-            let names = threads();
-            let ended_ns = monotonic_ns();
-            reader.over.store(true, Ordering::Release);
-            reader.thread.thread().unpark();
-            let Ok(Read {
-                source,
-                mut events,
-                left_out: beyond,
-                drops,
-            }) = reader.thread.join()
-            else {
-                return Some(Watched {
-                    lanes,
-                    left_out: vec![without(
-                        "the thread that reads the kernel's events has panicked".to_owned(),
-                    )],
-                    ..Watched::default()
-                });
-            };
-            events.sort_by_key(|event| event.at_ns);
-            let lost = |count: u64, why: &str| {
-                (count > 0).then(|| LeftOut {
-                    what: "events of the kernel".to_owned(),
-                    count,
-                    why: why.to_owned(),
-                })
-            };
-            let beyond = lost(
-                beyond,
-                "the memory for them was full: kept are those near long waits of lanes for their cores",
-            );
-            let lost = lost(source.lost(), "they came faster than they could be read");
-            let soft = source.kernel().and_then(Watch::soft_left).map(|after| {
-                let after = time(after.as_nanos() as f64);
-                let why = format!(
-                    "the lanes' own calls bring so many that looking at each would slow the lanes down: not looked at \
-                     from {after} on"
-                );
-                lack("what soft interrupts took", why)
-            });
-            let kernel_drops = source.kernel().map(|watch| KernelDrops {
-                list: drops.grew,
-                unseen: own_words(watch.unseen_drops()),
-            });
-            let own = names.iter().map(|(tid, _)| *tid);
-            let own: Vec<i32> = own.chain(lanes.iter().map(|lane| lane.tid)).collect();
-            let (takers, missing) = match &source {
-                Source::Kernel(watch) => {
-                    let no_such = "this kernel has no such tracepoint";
-                    let missing = watch.without().iter().map(|what| lack(what, no_such.to_owned()));
-                    (watch.takers(), missing.collect())
-                }
-                Source::Own(_, why, before) => {
-                    let what = "what took the cores, own threads apart, and the kernel's reasons for drops";
-                    let explained = Explained::new(&events, &own).with_names(&names);
-                    let of = |lane: &LaneThread| (lane.lane, lane.tid, lane.cpu);
-                    let gaps = displaced(&events, &lanes.iter().map(of).collect::<Vec<_>>(), ended_ns);
-                    let takers = explained.takers(&gaps);
-                    let why = format!("{why}{}", by_processor_time(&takers, before));
-                    (takers, vec![lack(what, why)])
-                }
-            };
-            Some(Watched {
-                takers,
-                drops: kernel_drops,
-                own,
-                names,
-                left_out: beyond.into_iter().chain(lost).chain(missing).chain(soft).collect(),
-                events,
-                lanes,
-            })
-        }
+        State::Failed(lanes, why) => Some(ended::nothing(lanes, why)),
+        State::Running(reader, lanes) => Some(ended::stop(reader, lanes)),
     }
-}
-
-fn own_words(unseen: Vec<(&'static str, &'static str)>) -> Vec<(String, String)> {
-    let owned = |(what, why): (&str, &str)| (what.to_owned(), why.to_owned());
-    unseen.into_iter().map(owned).collect()
-}
-
-/// Names threads of other programs that may have used the cores that were taken. Everybody can read how long each
-/// thread has run since, and on which core it was last.
-fn by_processor_time(takers: &[Taker], before: &OthersRan) -> String {
-    /// Most threads named per core, and the least time that a thread must have run to be named, ns.
-    const NAMED: usize = 3;
-    const WORTH_NAMING_NS: u64 = 1_000_000;
-    let mut others = before.since(WORTH_NAMING_NS);
-    others.sort_by_key(|rival| std::cmp::Reverse(rival.ran_ns));
-    let mut cores: Vec<u32> = takers.iter().map(|taker| taker.cpu).collect();
-    cores.sort_unstable();
-    cores.dedup();
-    let of_core = |core: u32| {
-        let there = others.iter().filter(|rival| rival.core == core as usize).take(NAMED);
-        let named = there.map(
-            |Rival {
-                 name, thread, ran_ns, ..
-             }| {
-                let ran = time(*ran_ns as f64);
-                format!("{name} (thread {thread}) for {ran}")
-            },
-        );
-        let named: Vec<String> = named.collect();
-        (!named.is_empty()).then(|| format!("; last seen on core {core}, and run meanwhile: {}", named.join(", ")))
-    };
-    cores.into_iter().filter_map(of_core).collect()
 }
 
 /// Returns the UDP ports of the test's packets, as far as the plan names them.

@@ -1,0 +1,283 @@
+//! What a run that sends becomes once its ports are open: the engine's plan.
+
+use super::super::listen::unanswered;
+use super::super::neighbor::{Asked, no_route};
+use super::super::{kernel, lanes};
+use super::Draft;
+use super::dashed;
+use super::load::{lasts, no_rate, no_step};
+use crate::fail::{Result, usage};
+use crate::paths::Neighbors;
+use mpps_engine::{Link, RateStep, Rates, TrafficPlan};
+use mpps_io::{Capabilities, Layer, PortSpec, addresses as ranges};
+use mpps_netdev::{self as netdev, NetDev};
+use mpps_plan::Plain;
+use mpps_plan::values::rate::StepText;
+use mpps_stats::HostFact;
+use mpps_wire::{FrameSize, MacAddr};
+use std::time::Duration;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// MAC address that packets on paths without a wire are sent to.
+const NOBODY: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+impl Draft {
+    /// Returns the plan of a run over two ports, once they are open. See [`Draft::plan`].
+    pub(crate) fn plan_across(&self, from: &Capabilities, to: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
+        let mut plan = self.plan(from, asked)?;
+        let mac = MacAddr(to.mac.unwrap_or([2, 0, 0, 0, 0, 2]));
+        if let Some(far) = &self.far {
+            let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
+            plan.common.host.push(arrives);
+            self.check_size(to, far.device.as_ref(), &far.port.spec)?;
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations(), asked)?);
+        }
+        // Without a router, the device between the ports forwards frames by the MAC address of the destination port.
+        if let Some(link) = plan.link.as_mut().filter(|_| self.args.plan.traffic.gateway.is_none()) {
+            link.dest_mac.get_or_insert(mac);
+        }
+        if let Some(far) = self.far.as_ref().filter(|far| far.both) {
+            plan.back = Some(far.facts_back(&plan.common.host, self.args.plan.port(), &plan));
+        }
+        Ok(plan)
+    }
+
+    /// Returns the plan, once the port is open and its capabilities are known. If the host has to ask for the next hop,
+    /// `asked` does that.
+    pub(crate) fn plan(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<TrafficPlan> {
+        let args = &self.args;
+        self.check_size(capabilities, self.device.as_ref(), args.plan.port())?;
+        let burst = capabilities.preferred_burst;
+        let mut common = if self.port.traits.in_kernel {
+            let readers = if self.far.as_ref().is_some_and(|far| far.both) {
+                2
+            } else {
+                1
+            };
+            kernel::common(args, &self.roles, readers, lasts(args), capabilities.path)?
+        } else {
+            lanes::common(args, &self.roles, lasts(args), burst)?
+        };
+        let tx_burst = args.plan.lanes.tx_burst.unwrap_or(common.burst);
+        common.burst = args.plan.lanes.rx_burst.unwrap_or(common.burst);
+        if tx_burst != common.burst {
+            common.host.push(HostFact::new("tx_burst", tx_burst.to_string()));
+        }
+        common.settle = *args.plan.times.settle;
+        common.settle_early = args.plan.times.settle_early;
+        common.run_id = self.run_id;
+        common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
+        let link = self.link(capabilities, asked)?;
+        common.host.extend(self.facts(link.as_ref()));
+        common.host.extend(
+            capabilities
+                .link_bps
+                .map(|bps| HostFact::new("link_bps", bps.to_string())),
+        );
+        common.host.extend(self.rules.facts());
+        let rate = args
+            .plan
+            .load
+            .rate
+            .as_ref()
+            .map(|rate| {
+                rate.resolve(self.frame_size, capabilities.link_bps)
+                    .map_err(|want| no_rate(rate, &want))
+            })
+            .transpose()?;
+        let step = |step: &StepText| -> Result<RateStep> {
+            let rate = step.rate.resolve(self.frame_size, capabilities.link_bps);
+            Ok(RateStep {
+                after_ns: step.after.as_nanos() as u64,
+                rate: rate.map_err(|want| no_step(step, &want))?,
+            })
+        };
+        let then = args.plan.load.then.as_deref().map(step).transpose()?;
+        common.count = args.plan.traffic.count;
+        if let (Some(count), Some(first)) = (args.plan.traffic.count, rate) {
+            // With a rate, a number of packets sets the time that they take.
+            let takes = Duration::from_nanos(Rates { first, then }.time_for(count));
+            common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
+        }
+        Ok(TrafficPlan {
+            common,
+            receive: self.receive,
+            src: self.src,
+            dst: self.dest.ip,
+            flows: self.flows.clone(),
+            payload_len: self.payload_len,
+            frame_size: self.frame_size,
+            rate,
+            then,
+            pacing: *args.plan.load.pacing,
+            tx_burst,
+            catch_up: *args.plan.load.catch_up,
+            tolerance: *args.plan.checks.tolerance,
+            ttl: args.plan.traffic.ttl,
+            dscp: args.plan.traffic.dscp,
+            link,
+            far: None,
+            back: None,
+        })
+    }
+    fn link(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<Option<Link>> {
+        if capabilities.layer == Layer::Payload {
+            return Ok(None);
+        }
+        let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
+        let Some(device) = &self.device else {
+            // mpps answers for its own address and asks for the peer's.
+            if self.port.traits.neighbors == Neighbors::LanesAlone {
+                return Ok(Some(Link {
+                    mac,
+                    vlan: self.args.plan.traffic.vlan,
+                    answer_for: vec![self.sources()],
+                    unanswered: Vec::new(),
+                    dest_mac: self.args.plan.traffic.dest_mac.plain(),
+                    next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(self.dest.ip)),
+                    hint: format!(
+                        "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
+                         {} does",
+                        self.port.spec.path, self.dest.ip
+                    ),
+                }));
+            }
+            let dest_mac = Some(self.args.plan.traffic.dest_mac.plain().unwrap_or(NOBODY));
+            return Ok(Some(Link {
+                mac,
+                vlan: self.args.plan.traffic.vlan,
+                answer_for: Vec::new(),
+                unanswered: Vec::new(),
+                dest_mac,
+                next_hop: None,
+                hint: String::new(),
+            }));
+        };
+        let routed = || {
+            netdev::route_lookup(self.dest.ip, device.ifindex)
+                .ok()
+                .map(|route| route.next_hop)
+        };
+        let next_hop = self
+            .args
+            .plan
+            .traffic
+            .gateway
+            .plain()
+            .or_else(routed)
+            .unwrap_or(self.dest.ip);
+        let answer_for = self.answers();
+        let dest_mac = match (self.args.plan.traffic.dest_mac.plain(), self.port.traits.neighbors) {
+            // The source is the host's own address, so answers go to the host: ask the host instead.
+            (None, Neighbors::Host)
+                if self.own_address() && (self.far.is_none() || self.args.plan.traffic.gateway.is_some()) =>
+            {
+                Some(asked.resolve(next_hop, device, self.args.plan.traffic.vlan)?)
+            }
+            (given, _) => given,
+        };
+        Ok(Some(Link {
+            mac,
+            vlan: self.args.plan.traffic.vlan,
+            answer_for,
+            unanswered: unanswered(device),
+            dest_mac,
+            next_hop: Some(next_hop),
+            hint: no_route(next_hop, device),
+        }))
+    }
+
+    /// Refuses payloads that a port can't send.
+    fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
+        let args = &self.args;
+        let headers = match capabilities.layer {
+            Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.plan.traffic.vlan.is_some()),
+            Layer::Payload => 0,
+        };
+        // The path's largest frame may be smaller than the device's.
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        // A VLAN tag does not count towards the MTU.
+        let tag = if args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
+            4
+        } else {
+            0
+        };
+        let most = (capabilities.max_frame + tag).saturating_sub(headers);
+        if self.payload_len > most {
+            let (option, given, limit) = match args.plan.traffic.frame_size {
+                Some(size) => ("--frame-size", size, size - self.payload_len + most),
+                None => ("--payload-size", self.payload_len, most),
+            };
+            let what = match (self.path_mtu(capabilities), limited) {
+                (Some(text), _) => text,
+                (None, true) => format!("what the path can send on {spec}"),
+                (None, false) => format!("the MTU of {spec}"),
+            };
+            return Err(usage(format!(
+                "{option} {given}: above {what}: want {limit} at the most"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns a text on the MTU that limits sockets, if it is not the interface's.
+    fn path_mtu(&self, capabilities: &Capabilities) -> Option<String> {
+        if capabilities.layer != Layer::Payload {
+            return None;
+        }
+        let (dst, owner) = (self.dest.ip, netdev::owner(self.src)?);
+        let netdev::Way::Out {
+            mtu: Some(mtu),
+            learned,
+            ..
+        } = netdev::way(self.src, dst, owner.ifindex).ok()?
+        else {
+            return None;
+        };
+        let whose = match learned {
+            true => "which this host has learned from a router on the way (ICMP) and keeps for some minutes",
+            false => "which its route sets",
+        };
+        ((mtu as usize) < owner.mtu).then(|| {
+            format!(
+                "the MTU of {mtu} bytes of the path to {dst}, {whose} ({} itself has {})",
+                owner.name, owner.mtu
+            )
+        })
+    }
+
+    fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
+        let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
+        let mut facts = vec![
+            HostFact::shown("port", self.args.plan.port().to_string()),
+            HostFact::new("source", end(self.sources(), &self.flows.src_ports())),
+            HostFact::new("destination", end(self.destinations(), &self.flows.dst_ports())),
+            HostFact::shown("flows", self.flows.count().to_string()),
+            HostFact::new("flow_memory_bytes", self.flow_bytes.to_string()),
+            HostFact::shown("payload_bytes", self.payload_len.to_string()),
+            HostFact::new("frame_bytes", self.frame_size.to_string()),
+            HostFact::new("pacing", format!("{:?}", self.args.plan.load.pacing).to_lowercase()),
+        ];
+        if let Some(name) = &self.dest.name {
+            facts.push(HostFact::new("destination_name", name.clone()));
+        }
+        if let Some(hop) = link.and_then(|l| l.next_hop) {
+            // Only one MAC address is asked for: all destinations behind the next hop share it.
+            let for_all = link.is_some_and(|link| link.dest_mac.is_none()) && self.flows.address_counts().1 > 1;
+            let all = if for_all {
+                ", whose MAC address stands for all destinations"
+            } else {
+                ""
+            };
+            facts.push(HostFact::new("next_hop", format!("{hop}{all}")));
+            facts.push(HostFact::shown("source_address", whose(self.own_address())));
+        }
+        facts
+    }
+}
+
+/// Returns a text on who answers for the source address.
+pub(in crate::draft) fn whose(own: bool) -> &'static str {
+    if own { "the host's own" } else { "answered by mpps" }
+}
