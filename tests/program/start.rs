@@ -27,8 +27,9 @@ fn assert_started(report: &Report, at_ns: u64) {
 #[test]
 fn a_run_starts_at_the_instant_and_says_how_far_from_it() {
     let (at_ns, monotonic_ns) = soon();
-    let words =
-        format!("sendrecv loop: --rate 10kpps --catch-up 10s --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet");
+    let words = format!(
+        "sendrecv loop: --rate 10kpps --catch-up 10s --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet"
+    );
     let report = Scratch::new().measure(mpps(&words));
     report.assert_accounted();
     assert_started(&report, monotonic_ns);
