@@ -28,7 +28,7 @@ fn assert_started(report: &Report, at_ns: u64) {
 fn a_run_starts_at_the_instant_and_says_how_far_from_it() {
     let (at_ns, monotonic_ns) = soon();
     let words = format!(
-        "sendrecv loop: --rate 10kpps --catch-up 10s --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns} --quiet"
+        "sendrecv loop: --rate 10kpps --catch-up 10s --duration 100ms --settle 10ms --lanes 2 --start-at @{at_ns}"
     );
     let report = Scratch::new().measure(mpps(&words));
     report.assert_accounted();

@@ -1,4 +1,4 @@
-//! What a run that sends becomes once its ports are open: the engine's plan.
+//! Engine's plan of a run that sends, once its ports are open and their capabilities known.
 
 use super::super::listen::unanswered;
 use super::super::neighbor::{Asked, no_route};
