@@ -94,8 +94,8 @@ includes() {
         demo) echo "$build demo" ;;
         test) echo "$build wheel demo testpmd test" ;;
         guests) echo "$build testpmd guests" ;;
-        # What `make test-all` wants so that nothing is skipped that can be had. Packages whose services would start here
-        # are left to the user.
+        # What `make test-all` wants so that nothing is skipped that can be had. Packages whose services would start
+        # here are left to the user.
         all)
             [ -d /run/systemd/system ] || build="$build services"
             echo "$build wheel deb rpm static demo testpmd test guests all"
@@ -220,7 +220,8 @@ esac
 case "$wanted" in
     *' all '*)
         if [ -d /run/systemd/system ]; then
-            say "not installed by this, as their services would start: prometheus, prometheus-node-exporter, nginx-light"
+            say "not installed by this, as their services would start: prometheus, prometheus-node-exporter," \
+                "nginx-light"
         fi
         # What cannot be had is skipped by the tests that want it, each with its reason.
         if [ -z "${MPPS_NO_INSTALL:-}" ] && command -v rustup >/dev/null 2>&1; then
