@@ -219,10 +219,13 @@ esac
 
 case "$wanted" in
     *' all '*)
-        if [ -d /run/systemd/system ]; then
-            say "not installed by this, as their services would start: prometheus, prometheus-node-exporter," \
-                "nginx-light"
-        fi
+        case "$wanted" in
+            *' services '*) ;;
+            *)
+                left=$(wanted=' services ' && missing | cut -d'|' -f3 | tr '\n' ' ')
+                [ -z "$left" ] || say "not installed, as their services would start: $left"
+                ;;
+        esac
         # What cannot be had is skipped by the tests that want it, each with its reason.
         if [ -z "${MPPS_NO_INSTALL:-}" ] && command -v rustup >/dev/null 2>&1; then
             rustup_has() { rustup -q "$@" >/dev/null 2>&1 || say "this failed: rustup $*"; }

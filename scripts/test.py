@@ -40,9 +40,9 @@ LIMIT = float(os.environ.get("TEST_LIMIT") or 600)
 MANY = 4
 # Lines of a failed test's output that the list shows.
 LINES_SHOWN = 15
-# What --all adds.
 # A step builds a program of its own: its limit is this many times that of a test.
 STEP_LIMITS = 4
+# What --all adds.
 STEPS = ["scripts/no-dpdk.sh", "scripts/msrv.sh", "scripts/miri.sh", "scripts/packages.sh"]
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 

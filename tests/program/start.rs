@@ -1,13 +1,13 @@
 //! `--start-at`: runs that start at an instant, on several hosts at the same one.
 
-use mpps_sys::clock::{StartAt, realtime_ns};
+use mpps_sys::clock::{ClockTime, realtime_ns};
 use mpps_tests::{Background, Report, Scratch, assert_refused, free_port, mpps};
 use rustix::process::Signal;
 
 /// Returns an instant some seconds ahead, ns since 1970, and the same as a reading of the monotonic clock.
 fn soon() -> (u64, u64) {
     let at_ns = realtime_ns() + 3_000_000_000;
-    (at_ns, StartAt::Utc(at_ns).monotonic().0)
+    (at_ns, ClockTime::Utc(at_ns).monotonic().0)
 }
 
 /// Holds the start of a run to the instant, as closely as the run says that it kept it.

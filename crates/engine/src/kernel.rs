@@ -22,7 +22,7 @@ use crate::lane::Lane;
 use crate::lane::neighbor::{Found, QUESTION_LEN, question};
 use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
 use crate::run::crew::{Order, run_job};
-use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneWays, RESOLVE_NS, join, told, unresolved};
+use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneWays, RESOLVE_NS, host_facts, join, unresolved};
 use crate::run::on_ports::WAYS;
 use crate::run::outcome::LaneOutcome;
 use crate::send::pacing::schedule;
@@ -392,7 +392,7 @@ impl Job for InKernel<'_> {
                 .ports
                 .iter()
                 .rev()
-                .map(|port| told(port.facts()))
+                .map(|port| host_facts(port.facts()))
                 .collect::<Vec<_>>(),
         )
     }

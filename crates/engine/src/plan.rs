@@ -7,7 +7,7 @@ use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
 use mpps_stats::{HostFact, SampleSummary};
-use mpps_sys::clock::StartAt;
+use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
@@ -89,7 +89,7 @@ pub struct Common {
     /// Length of the sending (or receiving) phase; `None`: until interrupted.
     pub duration: Option<Duration>,
     /// Instant at which the lanes start, all together; `None`: once all is ready.
-    pub start_at: Option<StartAt>,
+    pub start_at: Option<ClockTime>,
     /// Test packets to send, over all lanes of a way: sending ends with the last of them. `None`: as many as there is
     /// time for.
     pub count: Option<u64>,

@@ -6,9 +6,9 @@ use crate::paths::has_sockets;
 use crate::sample::SamplePcap;
 use crate::watchers::Watchers;
 use mpps_plan::values::keep::{Triggers, Window};
-use mpps_plan::values::start::StartAt as Start;
+use mpps_plan::values::start::StartAt;
 use mpps_plan::{DEFAULT_SRC_PORTS, Plain, Plan};
-use mpps_sys::clock::{StartAt, monotonic_ns, realtime_ns};
+use mpps_sys::clock::{ClockTime, monotonic_ns, realtime_ns};
 use std::sync::Arc;
 
 /// Request for a run.
@@ -21,7 +21,7 @@ pub struct Run {
     /// Settings that are not part of the plan.
     pub beside: Beside,
     /// Instant of the start, if the plan has one.
-    pub start_at: Option<StartAt>,
+    pub start_at: Option<ClockTime>,
     /// State of the run beside its packets; requests for trials of one run share it.
     pub watchers: Arc<Watchers>,
 }
@@ -72,8 +72,8 @@ impl Run {
     pub fn as_given(mut plan: Plan, beside: Beside) -> Self {
         plan.ports.iter_mut().for_each(|port| name_by_kernel(port.value_mut()));
         let start_at = plan.times.start_at.plain().map(|start| match start {
-            Start::In(time) => StartAt::Monotonic(monotonic_ns().saturating_add(time.as_nanos() as u64)),
-            Start::At(utc_ns) => StartAt::Utc(utc_ns),
+            StartAt::In(time) => ClockTime::Monotonic(monotonic_ns().saturating_add(time.as_nanos() as u64)),
+            StartAt::At(utc_ns) => ClockTime::Utc(utc_ns),
         });
         Self {
             complete: plan.clone(),
@@ -101,7 +101,7 @@ pub(crate) fn check_start(run: &Run) -> Result<()> {
             text.text()
         )));
     }
-    let StartAt::Utc(at_ns) = start else { return Ok(()) };
+    let ClockTime::Utc(at_ns) = start else { return Ok(()) };
     match realtime_ns().checked_sub(at_ns) {
         None => Ok(()),
         Some(past_ns) => Err(usage(format!(

@@ -70,16 +70,16 @@ pub fn utc_ns(monotonic_ns: u64) -> u64 {
     monotonic_ns.saturating_add_signed(utc_offset_ns().0)
 }
 
-/// Instant at which something is to start.
+/// Instant by one of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartAt {
+pub enum ClockTime {
     /// Reading of [`monotonic_ns`].
     Monotonic(u64),
     /// Time of day, ns since 1970 (UTC).
     Utc(u64),
 }
 
-impl StartAt {
+impl ClockTime {
     /// Returns the instant as a reading of [`monotonic_ns`], by the offset that lies between the two clocks now, and
     /// how far apart these were read, ns. A later step of the time of day does not move it.
     pub fn monotonic(self) -> (u64, u64) {

@@ -134,13 +134,13 @@ pub(crate) trait Job: Sync {
 }
 
 /// Returns facts in the form that the report takes.
-pub(crate) fn told(facts: Vec<Fact>) -> Vec<HostFact> {
-    let told = |fact: Fact| HostFact {
+pub(crate) fn host_facts(facts: Vec<Fact>) -> Vec<HostFact> {
+    let of_host = |fact: Fact| HostFact {
         name: fact.name.to_owned(),
         value: fact.value,
         shown: fact.shown,
     };
-    facts.into_iter().map(told).collect()
+    facts.into_iter().map(of_host).collect()
 }
 
 /// Joins statements of ports: one if all agree, else one after the other.

@@ -11,7 +11,7 @@
 use crate::lane::neighbor::Found;
 use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
-use crate::run::job::{AnyLane, Job, LaneWays, in_one, join, told};
+use crate::run::job::{AnyLane, Job, LaneWays, host_facts, in_one, join};
 use crate::run::traces::Traces;
 use crate::workload::{TrafficTrial, Work, WorkFacts};
 use mpps_io::around::Watch;
@@ -289,7 +289,12 @@ impl Job for OnPorts<'_> {
     }
 
     fn port_facts(&self) -> Vec<HostFact> {
-        join(&self.each_port().map(|port| told(port.facts())).collect::<Vec<_>>())
+        join(
+            &self
+                .each_port()
+                .map(|port| host_facts(port.facts()))
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn coalesces(&self) -> bool {

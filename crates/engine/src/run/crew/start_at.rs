@@ -3,7 +3,7 @@
 use super::LOOK;
 use crate::error::RunError;
 use crate::run::outcome::LaneOutcome;
-use mpps_sys::clock::{StartAt, monotonic_ns};
+use mpps_sys::clock::{ClockTime, monotonic_ns};
 use std::thread;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl StartsAt {
     ///
     /// # Errors
     /// If it is too near or past.
-    pub(super) fn arm(start: StartAt, lead_ns: u64) -> Result<Self, RunError> {
+    pub(super) fn arm(start: ClockTime, lead_ns: u64) -> Result<Self, RunError> {
         let (at_ns, read_within_ns) = start.monotonic();
         let (ready_ns, least_ns) = (monotonic_ns(), LEAST_AHEAD_NS + lead_ns);
         if at_ns < ready_ns + least_ns {
