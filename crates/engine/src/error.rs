@@ -1,5 +1,6 @@
 //! Reasons why a run may not take place.
 
+use crate::run::streams::OrderError;
 use mpps_io::Error;
 
 /// Reason why a run could not take place, or has no result.
@@ -21,6 +22,9 @@ pub enum RunError {
     /// The session's ports were not opened for such a trial.
     #[error("the session was opened for other trials: {0}")]
     Unfit(String),
+    /// An order to a stream, given before the trial, can't be followed.
+    #[error(transparent)]
+    Order(#[from] OrderError),
     /// Two paths that `forward` has no lanes between: a defect of mpps.
     #[error("no lanes were compiled between {} and {}", .0[0], .0[1])]
     Unpaired([&'static str; 2]),

@@ -336,6 +336,7 @@ impl Job for InKernel<'_> {
             frame_size: plan.frame_size,
             packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
+            ordered: false,
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,
             across: plan.far.is_some(),

@@ -40,4 +40,5 @@ pub use run::any_port::{
 pub use run::control::Control;
 pub use run::entries::{Join, run_capture, run_drop, run_forward, run_reflect, run_traffic};
 pub use run::session::{Trials, session};
+pub use run::streams::{At, Do, OrderError, StreamCounts, StreamId, Streams};
 pub use send::source;

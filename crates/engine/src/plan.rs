@@ -3,6 +3,7 @@
 use crate::StampMemory;
 use crate::lane::sample::Sampler;
 use crate::run::outcome::LaneOutcome;
+use crate::run::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
@@ -93,6 +94,9 @@ pub struct Common {
     /// Test packets to send, over all lanes of a way: sending ends with the last of them. `None`: as many as there is
     /// time for.
     pub count: Option<u64>,
+    /// Handle by which the caller starts, stops and slows down streams while the run goes on; `None`: they do as the
+    /// plan says. Not for a number of packets, and not supported by programs in the kernel.
+    pub streams: Option<Streams>,
     /// Length of a row.
     pub interval: Duration,
     /// How long a packet may take to come back and count as received, and how long receiving goes on at the end.
@@ -219,6 +223,7 @@ impl Default for Common {
             duration: None,
             start_at: None,
             count: None,
+            streams: None,
             interval: Duration::from_millis(10),
             settle: Duration::ZERO,
             settle_early: false,
@@ -327,9 +332,43 @@ pub struct TrafficPlan {
     /// Facts of the way back for the report, in place of the plan's. Packets then go both ways at the same time, the
     /// others from the port at which the first arrive. `None`: packets go one way.
     pub back: Option<Vec<HostFact>>,
+    /// Plans of the ports after the first, which run beside it ([`TrafficPlan::with_beside`]). The packets of each come
+    /// back at its own port. Empty: there are no such ports.
+    pub beside: Vec<TrafficPlan>,
 }
 
 impl TrafficPlan {
+    /// Joins plans of one port each: they run beside each other, with one start and one end, and each with counts and a
+    /// verdict of its own. Times, rows and all else that a run has once are those of the first plan. The lanes are those
+    /// of all plans, one plan after the other.
+    ///
+    /// # Panics
+    /// Without a plan, with more than 32, or if one of them has a second port.
+    pub fn with_beside(plans: Vec<Self>) -> Self {
+        let alone = |plan: &Self| plan.far.is_none() && plan.back.is_none() && plan.beside.is_empty();
+        assert!(plans.iter().all(alone), "each plan has one port");
+        let lanes = plans
+            .iter()
+            .flat_map(|plan| plan.common.lanes.iter().copied())
+            .collect();
+        let mut plans = plans.into_iter();
+        let mut first = plans.next().expect("a plan");
+        first.beside = plans.collect();
+        first.common.lanes = lanes;
+        first
+    }
+
+    /// Returns this plan and those beside it.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.beside)
+    }
+
+    /// Returns the number of lanes that the first port has, if other ports run beside it: the first lanes of the plan.
+    pub(crate) fn own_lanes(&self) -> usize {
+        let beside = self.beside.iter().map(|plan| plan.common.lanes.len());
+        self.common.lanes.len() - beside.sum::<usize>()
+    }
+
     /// Returns the packets of send lane `lane` of `lanes`, if the plan counts them and no schedule does. `None`: no
     /// limit.
     pub(crate) fn share(&self, lane: u32, lanes: u32) -> Option<u64> {

@@ -19,5 +19,6 @@ mod outage;
 pub(crate) mod outcome;
 pub(crate) mod path_counters;
 pub(crate) mod session;
+pub(crate) mod streams;
 pub(crate) mod summary;
 pub(crate) mod traces;

@@ -50,6 +50,8 @@ pub(crate) struct WorkFacts {
     /// Bytes of an IP packet.
     pub(crate) packet_len: usize,
     pub(crate) rates: Option<crate::Rates>,
+    /// The caller starts and stops packets and sets their rate: what was due is known from the lanes alone.
+    pub(crate) ordered: bool,
     pub(crate) tolerance: f64,
     pub(crate) tx_lanes: u64,
     /// Packets arrive at another port than they leave by.
@@ -79,7 +81,10 @@ impl<'r> Work<'r> {
     /// Returns how long before the start lanes may go, ns: see [`Job::ahead_ns`](crate::run::job::Job::ahead_ns).
     pub(crate) fn ahead_ns(&self) -> u64 {
         match self {
-            Self::Traffic(plan) => (AHEAD_NS + u64::from(plan.flows.count()) * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS),
+            Self::Traffic(plan) => {
+                let flows = plan.each().map(|plan| u64::from(plan.flows.count())).max().unwrap_or(0);
+                (AHEAD_NS + flows * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS)
+            }
             _ => 0,
         }
     }
@@ -102,6 +107,8 @@ pub(crate) struct TrafficTrial {
     /// Numbers that each send lane has sent; empty if nothing comes back.
     logs: Vec<SentLog>,
     tx_lanes: usize,
+    /// Number of its stream.
+    pub(crate) stream: usize,
     /// Data on packets of this session's trials so far.
     pub(crate) traces: Option<Arc<Traces>>,
 }
@@ -131,6 +138,7 @@ impl TrafficTrial {
             tx_lanes: plan.common.lanes.iter().filter(|lane| lane.tx).count(),
             plan,
             turned: false,
+            stream: 0,
             traces,
         }
     }
@@ -150,10 +158,16 @@ impl TrafficTrial {
             frame_size: self.plan.frame_size,
             packet_len: self.plan.packet_len(),
             rates: self.plan.rates(),
+            ordered: self.plan.common.streams.is_some(),
             tolerance: self.plan.tolerance,
             tx_lanes: self.tx_lanes as u64,
             across: self.plan.far.is_some(),
         }
+    }
+
+    /// Returns the trial as that of another stream.
+    pub(crate) fn of_stream(self, stream: usize) -> Self {
+        Self { stream, ..self }
     }
 
     fn generator(&self, index: usize, capabilities: &Capabilities, start_ns: u64) -> Option<Generator<'_>> {
@@ -170,6 +184,12 @@ impl TrafficTrial {
                     one_flow_per_burst: capabilities.one_flow_per_burst,
                     start_ns,
                     turned: self.turned,
+                    orders: self
+                        .plan
+                        .common
+                        .streams
+                        .as_ref()
+                        .map(|streams| streams.followed(self.stream)),
                 },
             )
         })

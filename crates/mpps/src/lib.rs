@@ -29,7 +29,8 @@ mod cli;
 mod commands;
 mod fail;
 
-pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_until};
+pub use mpps_run::{At, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
+pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_beside, session_until};
 pub use mpps_stats::{
     Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
 };

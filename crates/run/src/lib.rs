@@ -24,8 +24,11 @@ pub use host::Host;
 pub use measure::Drafted;
 pub use plan::Plan;
 pub use request::{Beside, Run, Trace};
-pub use session::{Session, on_session, session, session_until};
+pub use session::{Session, on_session, session, session_beside, session_until};
 pub use watchers::Watchers;
+
+/// Streams that the caller of [`Session::directed`] starts and stops.
+pub use mpps_engine::{At, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
 
 use fail::Failure;
 use mpps_stats::{Event, Sink, Summary};
@@ -41,6 +44,12 @@ pub enum Error {
     /// A step of the run failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<OrderError> for Error {
+    fn from(error: OrderError) -> Self {
+        Self::Usage(error.to_string())
+    }
 }
 
 impl From<Failure> for Error {
@@ -81,15 +90,23 @@ pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn(
         interruptions,
         steps: &library,
     })?;
-    Ok(with_result(summary, drafted.run(), &mut sinks))
+    Ok(with_results(summary, std::iter::once(drafted.run()), &mut sinks))
 }
 
-/// Adds the plan to a result, hands the result to the sinks as the last event, and returns it.
-fn with_result(summary: Summary, run: &Run, sinks: &mut [Box<dyn Sink>]) -> Summary {
-    let summary = Summary {
-        plan: Some(run.recorded().json().to_string()),
-        ..summary
+/// Adds the plan to a result, or all plans that ran beside each other, hands the result to the sinks as the last event,
+/// and returns it.
+fn with_results<'r>(
+    summary: Summary,
+    runs: impl ExactSizeIterator<Item = &'r Run>,
+    sinks: &mut [Box<dyn Sink>],
+) -> Summary {
+    let several = runs.len() > 1;
+    let mut plans = runs.map(|run| run.recorded().json().to_string());
+    let plan = match several {
+        true => Some(format!("[{}]", plans.collect::<Vec<_>>().join(","))),
+        false => plans.next(),
     };
+    let summary = Summary { plan, ..summary };
     sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
     summary
 }

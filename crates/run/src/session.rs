@@ -1,19 +1,21 @@
 //! Ports that stay open for any number of trials.
 
+use crate::draft::lanes;
 use crate::draft::neighbor::Asked;
 use crate::draft::reserve::reserve;
 use crate::draft::traffic::Draft;
 use crate::fail::{Failure, Result, failed, usage, went};
 use crate::host::{Host, Library};
-use crate::paths::{KernelDevices, KernelPlan, Opened, Opening, Work, open};
+use crate::paths::{KernelDevices, KernelPlan, Opened, Opening, Work, check_together, open};
 use crate::record;
-use crate::{Error, Plan, with_result};
-use mpps_engine::{RunError, TrafficPlan, Trials, run_traffic_in_kernel, session as on_lanes};
+use crate::{Error, Plan, with_results};
+use mpps_engine::{RunError, Streams, TrafficPlan, Trials, run_traffic_in_kernel, session as on_lanes};
 use mpps_io::Capabilities;
 use mpps_plan::Workload;
 use mpps_stats::{HostFact, Sink, Summary};
 use mpps_wire::MacAddr;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Opens the ports of a plan of `sendrecv` or `send` once, and hands `body` a [`Session`] that runs any number of
@@ -42,18 +44,86 @@ pub fn session_until<R>(
     interruptions: &dyn Fn() -> u32,
     body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
 ) -> std::result::Result<R, Error> {
-    let draft = draft_of(plan, None)?;
+    session_beside(std::slice::from_ref(plan), interruptions, body)
+}
+
+/// Like [`session_until`], for ports that run beside each other: each plan has a port of its own, where its packets come
+/// back, and is a stream with its own load, counts and verdict ([`Summary::directions`]). Stream 0 is that of the first
+/// plan. Every trial has a start and an end for all ([`Session::directed`]).
+///
+/// # Errors
+/// Like [`session`], and for plans that can't be in one run: they have the same workload, times, device options and
+/// kind of lanes, and one port each, on a path whose lanes send.
+pub fn session_beside<R>(
+    plans: &[Plan],
+    interruptions: &dyn Fn() -> u32,
+    body: impl FnOnce(&mut Session<'_>) -> std::result::Result<R, Error>,
+) -> std::result::Result<R, Error> {
+    check_beside(plans)?;
+    let mut drafts = Vec::new();
+    for plan in plans {
+        drafts.push(draft_of(plan, drafts.first(), None)?);
+    }
+    let (drafts, plans): (Vec<_>, Vec<_>) = drafts.iter().zip(plans).unzip();
     let library = Library::new(Vec::new());
     let host = Host {
         interruptions,
         steps: &library,
     };
     let (mut body, mut result) = (Some(body), None);
-    on_session(&draft, plan, &host, &mut || Ok(()), &mut |session| {
+    on_sessions((&drafts, &plans), &host, &mut || Ok(()), &mut |session| {
         result = body.take().map(|body| body(session));
         Ok(())
     })?;
     result.unwrap_or_else(|| Err(Error::Failed("the ports were not opened".to_owned())))
+}
+
+/// Fields and sections that plans which run beside each other have in common.
+const IN_COMMON: [&str; 6] = [
+    "workload",
+    "times",
+    "device",
+    "lanes.busy_poll",
+    "lanes.nice",
+    "lanes.fifo",
+];
+
+/// Most ports that run beside each other.
+const MOST_BESIDE: usize = 32;
+
+/// Refuses plans that can't run beside each other.
+fn check_beside(plans: &[Plan]) -> Result<()> {
+    let [first, others @ ..] = plans else {
+        return Err(usage("no plan: want one at least"));
+    };
+    if others.is_empty() {
+        return Ok(());
+    }
+    if plans.len() > MOST_BESIDE {
+        let (given, most) = (plans.len(), MOST_BESIDE);
+        return Err(usage(format!(
+            "{given} plans beside each other: want {most} at the most"
+        )));
+    }
+    for field in IN_COMMON {
+        let want = first.get(field);
+        if let Some(other) = others.iter().find(|plan| plan.get(field) != want) {
+            let text = |plan: &Plan| plan.get(field).cloned().unwrap_or_default();
+            return Err(usage(format!(
+                "{field}: {}: plans that run beside each other have it in common: want {}",
+                text(other),
+                text(first)
+            )));
+        }
+    }
+    if let Some(plan) = plans.iter().find(|plan| plan.fields().ports.len() > 1) {
+        return Err(usage(format!(
+            "ports: {}: want one port in each of the plans that run beside each other",
+            plan.get("ports").cloned().unwrap_or_default()
+        )));
+    }
+    let specs: Vec<_> = plans.iter().flat_map(|plan| plan.fields().specs()).collect();
+    check_together(&specs)
 }
 
 /// Like [`session`], for any host: `opened` is called when the ports are open, before privileges are given up.
@@ -64,21 +134,37 @@ pub fn on_session(
     opened: &mut dyn FnMut() -> Result<()>,
     body: &mut dyn FnMut(&mut Session<'_>) -> Result<()>,
 ) -> Result<()> {
-    on_ports(draft, host, opened, &mut |ports, draft| {
+    on_sessions((&[draft], &[plan]), host, opened, body)
+}
+
+fn on_sessions(
+    (drafts, plans): (&[&Draft], &[&Plan]),
+    host: &Host<'_>,
+    opened: &mut dyn FnMut() -> Result<()>,
+    body: &mut dyn FnMut(&mut Session<'_>) -> Result<()>,
+) -> Result<()> {
+    on_ports(drafts, host, opened, &mut |ports, drafts| {
         body(&mut Session {
             ports,
-            plan,
+            plans,
             interruptions: host.interruptions,
             seeds: BTreeSet::new(),
-            opened_for: draft,
+            opened_for: drafts,
         })
     })
 }
 
-/// Checks the plan of a trial; `known` is the run that the trial belongs to, `None` for its first trial.
-fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
+/// Checks the plan of a trial. `beside`: another one of its run. `known`: the run that the trial belongs to, `None` for
+/// its first trial.
+fn draft_of(plan: &Plan, beside: Option<&Draft>, known: Option<&Draft>) -> Result<Draft> {
     match plan.workload() {
-        Workload::Sendrecv | Workload::Send => Draft::knowing(known, plan.run()),
+        Workload::Sendrecv | Workload::Send => {
+            let mut run = plan.run();
+            if let Some(beside) = beside {
+                run.watchers = Arc::clone(&beside.args.watchers);
+            }
+            Draft::knowing(known, run)
+        }
         other => Err(usage(format!(
             "workload: \"{}\": it has no trials: want sendrecv or send",
             other.name()
@@ -89,12 +175,12 @@ fn draft_of(plan: &Plan, known: Option<&Draft>) -> Result<Draft> {
 /// Open ports on which one trial after another is run: see [`session`].
 pub struct Session<'s> {
     ports: &'s mut dyn Ports,
-    plan: &'s Plan,
+    plans: &'s [&'s Plan],
     interruptions: &'s dyn Fn() -> u32,
     /// Seeds of the trials so far.
     seeds: BTreeSet<u64>,
-    /// The run for which the ports were opened: names are resolved and flows reserved only once.
-    opened_for: &'s Draft,
+    /// The runs for which the ports were opened: names are resolved and flows reserved only once.
+    opened_for: &'s [&'s Draft],
 }
 
 /// Fields and sections that are the same for all trials of a session.
@@ -115,7 +201,7 @@ const OF_ALL: [&str; 11] = [
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
-            .field("plan", self.plan)
+            .field("plans", &self.plans)
             .finish_non_exhaustive()
     }
 }
@@ -131,7 +217,8 @@ impl Session<'_> {
     /// # Errors
     /// The reason why they can't.
     pub fn check(&self, plan: &Plan) -> Result<()> {
-        self.ports.check(&draft_of(plan, Some(self.opened_for))?)
+        self.ports
+            .check(&draft_of(plan, None, self.opened_for.first().copied())?)
     }
 
     /// Runs one trial, from its first departure to the end of its settle time, with its own counters, rows and verdict.
@@ -152,8 +239,56 @@ impl Session<'_> {
     /// trial could not take place, for example after an interruption. A trial whose numbers can't be trusted is no
     /// error: see [`Summary::valid`].
     pub fn trial(&mut self, plan: &Plan, sinks: &mut [Box<dyn Sink>]) -> std::result::Result<Summary, Error> {
+        self.run(std::slice::from_ref(plan), None, sinks)
+    }
+
+    /// Like [`Session::trial`], with streams that the caller starts, pauses and stops meanwhile, from another thread. A
+    /// trial needs new `streams`. There is a plan for each of the session's, in their order, and each is a stream. The
+    /// seeds of plans beside each other differ.
+    ///
+    /// # Errors
+    /// Like [`Session::trial`], and for an early order that can't be followed. The path `xdp` follows no orders.
+    pub fn directed(
+        &mut self,
+        plans: &[Plan],
+        streams: &Streams,
+        sinks: &mut [Box<dyn Sink>],
+    ) -> std::result::Result<Summary, Error> {
+        self.run(plans, Some(streams), sinks)
+    }
+
+    fn run(
+        &mut self,
+        plans: &[Plan],
+        streams: Option<&Streams>,
+        sinks: &mut [Box<dyn Sink>],
+    ) -> std::result::Result<Summary, Error> {
+        if plans.len() != self.plans.len() {
+            let (given, want) = (plans.len(), self.plans.len());
+            return Err(Error::Usage(format!(
+                "{given} plans for a trial: the session was opened with {want}"
+            )));
+        }
+        let mut drafts = Vec::new();
+        let mut seeds = Vec::new();
+        for (place, plan) in plans.iter().enumerate() {
+            let draft = self.draft(place, plan, &seeds)?;
+            seeds.push(draft.args.plan.seed);
+            drafts.push(draft);
+        }
+        let drafts: Vec<_> = drafts.iter().collect();
+        let told = self.ports.trial(&drafts, streams, false, sinks, self.interruptions);
+        let summary = told.map_err(|e| self.explained(e))?;
+        self.seeds.extend(seeds);
+        let runs = drafts.iter().map(|draft| &draft.args);
+        Ok(with_results(summary, runs, sinks))
+    }
+
+    /// Checks the plan at `place` of a trial in which plans before it have these seeds.
+    fn draft(&self, place: usize, plan: &Plan, seeds: &[u64]) -> std::result::Result<Draft, Error> {
+        let (opening, opened_for) = (self.plans[place], self.opened_for[place]);
         for field in OF_ALL {
-            let (given, want) = (plan.get(field), self.plan.get(field));
+            let (given, want) = (plan.get(field), opening.get(field));
             if given != want {
                 return Err(Error::Usage(format!(
                     "{field}: {}: the session was opened with {}",
@@ -166,34 +301,31 @@ impl Session<'_> {
         let seed = plan.fields().seed;
         let mut other = seed;
         // Packets in the other direction use the next seed, so seeds are stepped by two.
-        while self.ports.tells_trials_by_seed() && self.seeds.contains(&other) {
+        while self.ports.tells_trials_by_seed() && (self.seeds.contains(&other) || seeds.contains(&other)) {
             other = other.wrapping_add(2);
         }
         if other != seed {
             plan.fields_mut().seed = other;
         }
-        let mut draft = draft_of(&plan, Some(self.opened_for)).map_err(|e| self.explained(e))?;
+        let mut draft = draft_of(&plan, None, Some(opened_for)).map_err(|e| self.explained(e))?;
         // The session's start is that of its first trial; a trial may have one of its own.
-        if plan.get("times.start_at") == self.plan.get("times.start_at") {
-            draft.args.start_at = self.opened_for.args.start_at.filter(|_| self.seeds.is_empty());
+        if plan.get("times.start_at") == opening.get("times.start_at") {
+            draft.args.start_at = opened_for.args.start_at.filter(|_| self.seeds.is_empty());
         }
-        let (given, want) = (draft.dest.ip, self.opened_for.dest.ip);
+        let (given, want) = (draft.dest.ip, opened_for.dest.ip);
         if given != want {
             return Err(Error::Usage(format!(
                 "traffic.dest: {given}: the session was opened with {want}"
             )));
         }
-        let told = self.ports.trial(&draft, false, sinks, self.interruptions);
-        let summary = told.map_err(|e| self.explained(e))?;
-        self.seeds.insert(other);
-        Ok(with_result(summary, &draft.args, sinks))
+        Ok(draft)
     }
 
     /// Returns the reason why there was no trial. If the interface of a port has disappeared, every plan fails, so the
     /// plan is not blamed.
     fn explained(&self, error: Failure) -> Failure {
-        let ports = self.opened_for.requests();
-        let gone = ports.into_iter().map(|(port, _)| &port.spec).find(|spec| went(spec));
+        let ports = self.opened_for.iter().flat_map(|draft| draft.requests());
+        let gone = ports.map(|(port, _)| &port.spec).find(|spec| went(spec));
         gone.map_or(error, |spec| {
             failed(format!(
                 "port '{spec}': interface {} is not there any more",
@@ -205,10 +337,12 @@ impl Session<'_> {
 
 /// Open ports, whatever their path.
 pub(crate) trait Ports {
-    /// Runs a trial. No trial follows the `last` one, and lanes have released their queues when it returns.
+    /// Runs a trial, on ports that run beside each other if there are several drafts. No trial follows the `last` one,
+    /// and lanes have released their queues when it returns.
     fn trial(
         &mut self,
-        draft: &Draft,
+        drafts: &[&Draft],
+        streams: Option<&Streams>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
@@ -221,33 +355,40 @@ pub(crate) trait Ports {
     fn tells_trials_by_seed(&self) -> bool;
 }
 
-/// Opens the ports of `sendrecv` or `send`. `opened` is called when they are open, before lanes ask for a neighbour and
-/// give up their privileges. `body` is called when all is ready, with the final run: its source ports may have been
+/// Opens the ports of `sendrecv` or `send`, which run beside each other if there are several drafts. `opened` is called when they are open, before lanes ask for a neighbour and
+/// give up their privileges. `body` is called when all is ready, with the final runs: their source ports may have been
 /// moved because of other runs.
 pub(crate) fn on_ports(
-    draft: &Draft,
+    drafts: &[&Draft],
     host: &Host<'_>,
     opened: &mut dyn FnMut() -> Result<()>,
-    body: &mut dyn FnMut(&mut dyn Ports, &Draft) -> Result<()>,
+    body: &mut dyn FnMut(&mut dyn Ports, &[&Draft]) -> Result<()>,
 ) -> Result<()> {
-    let reserved = reserve(draft)?;
-    let draft = reserved.draft(draft);
-    let run = &draft.args;
-    let requests = draft.requests();
-    let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
-    let _prepared = host.prepare(&ports, &draft.rules, Work::Ends)?;
+    let reserved = drafts.iter().map(|draft| reserve(draft)).collect::<Result<Vec<_>>>()?;
+    let drafts: Vec<_> = reserved
+        .iter()
+        .zip(drafts)
+        .map(|(held, draft)| held.draft(draft))
+        .collect();
+    let mut prepared = Vec::new();
+    for draft in &drafts {
+        let requests = draft.requests();
+        let ports: Vec<_> = requests.iter().map(|(port, _)| *port).collect();
+        prepared.push(host.prepare(&ports, &draft.rules, Work::Ends)?);
+    }
+    // Runs beside each other have the same device options.
     let opening = Opening {
-        run,
-        rules: &draft.rules,
+        run: &drafts[0].args,
+        rules: &drafts[0].rules,
         interruptions: host.interruptions,
     };
     let asked = &Asked::new(host.interruptions);
-    let ports = open(requests, &opening)?;
+    let ports = open(drafts.iter().flat_map(|draft| draft.requests()).collect(), &opening)?;
     // A plan that can't be run is refused before the files are opened.
-    let plan = plan_of(draft, &ports.capabilities(), asked)?;
+    let plan = plan_of(&drafts, &ports.capabilities(), asked)?;
     opened()?;
     match ports {
-        Opened::Kernel(devices) => body(&mut InKernel::new(devices, &plan, asked)?, draft),
+        Opened::Kernel(devices) => body(&mut InKernel::new(devices, &plan, asked)?, &drafts),
         Opened::Lanes(ports) => {
             let ports: Vec<_> = ports.iter().map(|port| &**port).collect();
             let capabilities = &ports.iter().map(|port| port.port().capabilities()).collect::<Vec<_>>();
@@ -257,17 +398,29 @@ pub(crate) fn on_ports(
                     capabilities,
                     asked,
                 };
-                body(&mut lanes, draft)
+                body(&mut lanes, &drafts)
             })?
         }
     }
 }
 
-/// Returns the plan of a trial on one or two ports with these capabilities.
-fn plan_of(draft: &Draft, capabilities: &[&Capabilities], asked: &Asked<'_>) -> Result<TrafficPlan> {
-    match capabilities {
-        [from, to] => draft.plan_across(from, to, asked),
-        _ => draft.plan(capabilities[0], asked),
+/// Returns the plan of a trial on ports with these capabilities: one, two, or one for each of several drafts.
+fn plan_of(drafts: &[&Draft], capabilities: &[&Capabilities], asked: &Asked<'_>) -> Result<TrafficPlan> {
+    match (drafts, capabilities) {
+        ([draft], [from, to]) => draft.plan_across(from, to, asked),
+        ([draft], [port]) => draft.plan(port, asked),
+        (drafts, ports) => {
+            if let Some(draft) = drafts.iter().find(|draft| draft.port.traits.in_kernel) {
+                let spec = &draft.port.spec;
+                return Err(usage(format!(
+                    "port '{spec}': no other port runs beside it: want one plan"
+                )));
+            }
+            let each = drafts.iter().zip(ports).map(|(draft, port)| draft.plan(port, asked));
+            let mut plan = TrafficPlan::with_beside(each.collect::<Result<_>>()?);
+            lanes::share_cores(&mut plan.common);
+            Ok(plan)
+        }
     }
 }
 
@@ -282,12 +435,14 @@ struct Lanes<'t> {
 impl Ports for Lanes<'_> {
     fn trial(
         &mut self,
-        draft: &Draft,
+        drafts: &[&Draft],
+        streams: Option<&Streams>,
         last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
-        let plan = plan_of(draft, self.capabilities, self.asked)?;
+        let mut plan = plan_of(drafts, self.capabilities, self.asked)?;
+        plan.common.streams = streams.cloned();
         let told = match last {
             true => self.trials.last(plan, sinks, interruptions),
             false => self.trials.trial(plan, sinks, interruptions),
@@ -296,7 +451,7 @@ impl Ports for Lanes<'_> {
     }
 
     fn check(&self, draft: &Draft) -> Result<()> {
-        plan_of(draft, self.capabilities, self.asked).map(drop)
+        plan_of(&[draft], self.capabilities, self.asked).map(drop)
     }
 
     fn tells_trials_by_seed(&self) -> bool {
@@ -307,7 +462,7 @@ impl Ports for Lanes<'_> {
 /// Converts the reason why a trial did not take place.
 fn of_trial(error: RunError) -> Failure {
     match error {
-        RunError::Unfit(_) => usage(error),
+        RunError::Unfit(_) | RunError::Order(_) => usage(error),
         other => failed(other),
     }
 }
@@ -339,17 +494,25 @@ impl<'a> InKernel<'a> {
 impl Ports for InKernel<'_> {
     fn trial(
         &mut self,
-        draft: &Draft,
+        drafts: &[&Draft],
+        streams: Option<&Streams>,
         _last: bool,
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary> {
+        let draft = drafts[0];
+        if streams.is_some() {
+            let spec = &draft.port.spec;
+            return Err(usage(format!(
+                "port '{spec}': the kernel sends, and follows no orders: want another path"
+            )));
+        }
         // No trial follows an interrupted one.
         if self.begun && interruptions() > 0 {
             return Err(failed(RunError::Interrupted));
         }
         self.begun = true;
-        let mut plan = plan_of(draft, &self.devices.capabilities(), self.asked)?;
+        let mut plan = plan_of(&[draft], &self.devices.capabilities(), self.asked)?;
         let took = self.devices.load(KernelPlan::Traffic(&plan))?;
         if let Some(took) = took.or(self.took.take()) {
             let took = format!("in {:.1} ms", took.as_secs_f64() * 1e3);
@@ -372,7 +535,7 @@ impl Ports for InKernel<'_> {
     }
 
     fn check(&self, draft: &Draft) -> Result<()> {
-        plan_of(draft, &self.devices.capabilities(), self.asked).map(drop)
+        plan_of(&[draft], &self.devices.capabilities(), self.asked).map(drop)
     }
 
     fn tells_trials_by_seed(&self) -> bool {

@@ -199,8 +199,7 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         if !job.looks_between_trials(lane) {
             return 0;
         }
-        let traces = traces.and_then(|traces| job.traces_of(lane, traces));
-        traces::attend(&mut self.queue, job.neighbor(lane, found).as_ref(), traces.as_deref())
+        traces::attend(&mut self.queue, job.neighbor(lane, found).as_ref(), traces)
     }
 
     /// Enters the workload's loop. Each loop is a function of its own, so that none changes how another is compiled.

@@ -304,6 +304,9 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
             of.collector.poll(of.sinks);
         }
         let closed = (of.collector.closed_ns(), of.collector.so_far().1);
+        if let Some(streams) = &of.common.streams {
+            streams.note(closed.0, of.collector.so_far(), of.collector.so_far_of_ways());
+        }
         of.keeper.look(now, closed, of.collector.host_dropped());
     }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Runs `sendrecv` or `send`. Sinks get every row. `interruptions` is called every 20 ms and returns how often the user
 /// has asked for the end: the first time ends the sending, another time the settling.
 ///
-/// `ports` is one port, or two: then packets leave by the first and arrive at the second, and both ways
-/// ([`TrafficPlan::back`]) also the other way round. One way, sending lanes of the plan have the queues of the first
+/// `ports` is one port, or a port for each plan that runs beside another ([`TrafficPlan::with_beside`]), or two: then
+/// packets leave by the first and arrive at the second, and both ways ([`TrafficPlan::back`]) also the other way round. One way, sending lanes of the plan have the queues of the first
 /// port in their order, receiving lanes have the queues of the second, and no lane does both. The plan says how packets
 /// leave ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]).
 ///
@@ -27,14 +27,14 @@ pub fn run_traffic(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
-    let order = order(plan.clone(), None, by_burst(ports));
+    let order = order(plan.clone(), Vec::new(), &by_burst(ports));
     run_job(&OnPorts::traffic(ports, plan), order, sinks, interruptions)
 }
 
-/// Returns whether the port that packets leave by takes bursts of one flow only, then whether the port that they arrive
-/// at does.
-pub(crate) fn by_burst(ports: &[&dyn AnyPort]) -> [bool; 2] {
-    [ports[0], ports[ports.len() - 1]].map(|port| port.port().capabilities().one_flow_per_burst)
+/// Returns whether each port takes bursts of one flow only.
+pub(crate) fn by_burst(ports: &[&dyn AnyPort]) -> Vec<bool> {
+    let of = |port: &&dyn AnyPort| port.port().capabilities().one_flow_per_burst;
+    ports.iter().map(of).collect()
 }
 
 /// Returns the order of a trial in one way.
@@ -53,8 +53,8 @@ fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: b
     }
 }
 
-/// Returns the order of a trial of `sendrecv` or `send`, after trials that left `traces`. `one_flow_per_burst`: whether
-/// the port that packets leave by takes bursts of one flow only, then whether the port that they arrive at does.
+/// Returns the order of a trial of `sendrecv` or `send`, after trials that left `traces`: one for each way, none for a
+/// run of one trial. `one_flow_per_burst`: whether each port takes bursts of one flow only.
 ///
 /// Both ways, all lanes of the plan send and receive. The first half has the queues of the first port, the other half
 /// those of the second. The plan is that of the way from the first to the second; both of its links
@@ -62,9 +62,13 @@ fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: b
 /// rate, sizes and flows, with addresses and ports exchanged: its packets look like answers, so devices in between pass
 /// them on. Its seed is the next one, so that a packet that is turned round on its way is not taken for a packet of the
 /// other way. Payloads that hold no data (16 bytes) do not show the difference.
-pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: [bool; 2]) -> Order {
+pub(crate) fn order(plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_burst: &[bool]) -> Order {
+    if !plan.beside.is_empty() {
+        return beside(plan, traces, one_flow_per_burst);
+    }
+    let mut traces = traces.into_iter();
     if plan.back.is_none() {
-        return traffic(plan, traces, one_flow_per_burst[0]);
+        return traffic(plan, traces.next(), one_flow_per_burst[0]);
     }
     let half = plan.common.lanes.len() / 2;
     let one_way = |way: usize| {
@@ -87,14 +91,65 @@ pub(crate) fn order(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per
     };
     let mut back = plan.way_back();
     back.common.lanes = one_way(1);
-    let traces_back = traces.as_deref().map(|traces| Arc::new(traces.back()));
-    let back = TrafficTrial::back(back, traces_back, one_flow_per_burst[1]);
-    let mut order = traffic(there, traces, one_flow_per_burst[0]);
+    let mut order = traffic(there, traces.next(), one_flow_per_burst[0]);
+    let back = TrafficTrial::back(back, traces.next(), one_flow_per_burst[1]);
     order.traffic.push(back);
     Order {
         common: plan.common,
         ..order
     }
+}
+
+/// Returns the order of a trial of plans that run beside each other: each is a way of its own, in which the lanes of the
+/// others do nothing.
+fn beside(mut plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_burst: &[bool]) -> Order {
+    let all = plan.common.clone();
+    let own = plan.own_lanes();
+    let others = std::mem::take(&mut plan.beside);
+    plan.common.lanes.truncate(own);
+    let mut traces = traces.into_iter();
+    let mut before = 0;
+    let mut order = Order::of(&all, Workload::Send);
+    for (stream, mut plan) in std::iter::once(plan).chain(others).enumerate() {
+        let lanes = std::mem::take(&mut plan.common.lanes);
+        let idle = |lane: &LanePlan| LanePlan {
+            rx: false,
+            tx: false,
+            ..*lane
+        };
+        let after = before + lanes.len();
+        let (first, last) = (&all.lanes[..before], &all.lanes[after..]);
+        plan.common = Common {
+            lanes: first
+                .iter()
+                .map(idle)
+                .chain(lanes)
+                .chain(last.iter().map(idle))
+                .collect(),
+            streams: all.streams.clone(),
+            duration: all.duration,
+            interval: all.interval,
+            settle: all.settle,
+            ..plan.common
+        };
+        before = after;
+        let of = traffic(plan, traces.next(), one_flow_per_burst[stream]);
+        let trials = of.traffic.into_iter().map(|trial| trial.of_stream(stream));
+        let traffic = order.traffic.into_iter().chain(trials).collect();
+        let paced = of.paced || order.paced;
+        let workload = match (of.workload, order.workload) {
+            (Workload::Send, workload) => workload,
+            (workload, _) => workload,
+        };
+        order = Order {
+            traffic,
+            paced,
+            workload,
+            settle_ns: of.settle_ns,
+            ..order
+        };
+    }
+    order
 }
 
 /// Runs `drop`, otherwise as [`run_traffic`].

@@ -12,16 +12,50 @@ use crate::lane::neighbor::Found;
 use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneWays, host_facts, in_one, join};
-use crate::run::traces::Traces;
 use crate::workload::{TrafficTrial, Work, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Port, QueueCounters, Result, counter};
 use mpps_stats::HostFact;
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Names of the two ways between two ports.
 pub(crate) const WAYS: [&str; 2] = ["A to B", "B to A"];
+
+/// Names of the packets of ports that run beside each other. No run has more such ports.
+const BESIDE: [&str; 32] = [
+    "stream 0",
+    "stream 1",
+    "stream 2",
+    "stream 3",
+    "stream 4",
+    "stream 5",
+    "stream 6",
+    "stream 7",
+    "stream 8",
+    "stream 9",
+    "stream 10",
+    "stream 11",
+    "stream 12",
+    "stream 13",
+    "stream 14",
+    "stream 15",
+    "stream 16",
+    "stream 17",
+    "stream 18",
+    "stream 19",
+    "stream 20",
+    "stream 21",
+    "stream 22",
+    "stream 23",
+    "stream 24",
+    "stream 25",
+    "stream 26",
+    "stream 27",
+    "stream 28",
+    "stream 29",
+    "stream 30",
+    "stream 31",
+];
 
 /// Counters of arriving packets, and of departing ones: with traffic both ways they belong to one way only.
 const OF_ARRIVALS: [&str; 3] = [counter::LEFT_TO_HOST, counter::NO_SOCKET, counter::NO_ROOM_FOR_RX_TIME];
@@ -91,6 +125,9 @@ impl<'r> OnPorts<'r> {
     /// the first port in their order, and receiving lanes those of the second. Both ways, it is the first half of the
     /// lanes, and the other.
     pub(crate) fn traffic(ports: &[&'r dyn AnyPort], plan: &'r TrafficPlan) -> Self {
+        if !plan.beside.is_empty() {
+            return Self::beside(ports, plan);
+        }
         let (lanes, work) = (&plan.common.lanes, Work::Traffic(plan));
         let &[from, to] = ports else {
             return Self::one(ports[0], lanes.len(), work);
@@ -117,6 +154,28 @@ impl<'r> OnPorts<'r> {
             seats: lanes.iter().enumerate().map(seat).collect(),
             ways: if both { &WAYS } else { &[] },
             work,
+        }
+    }
+
+    /// Makes `sendrecv` or `send` on ports that run beside each other: the packets of each come back where they left.
+    fn beside(ports: &[&'r dyn AnyPort], plan: &'r TrafficPlan) -> Self {
+        let lanes = plan.each().enumerate().map(|(place, of)| match place {
+            0 => of.own_lanes(),
+            _ => of.common.lanes.len(),
+        });
+        let seats = lanes.enumerate().flat_map(|(place, lanes)| {
+            (0..lanes).map(move |queue| Seat {
+                sends: Some(place),
+                takes: Some(place),
+                ..Seat::new(ports[place], place, queue)
+            })
+        });
+        Self {
+            ports: ports.to_vec(),
+            links: plan.each().map(|of| (of.link.as_ref(), Some(of.src))).collect(),
+            seats: seats.collect(),
+            ways: &BESIDE[..ports.len()],
+            work: Work::Traffic(plan),
         }
     }
 
@@ -173,14 +232,6 @@ impl<'r> OnPorts<'r> {
     /// Returns whether a lane looks at its queue between two trials: only a lane beside receiving ones does not.
     pub(crate) fn looks_between_trials(&self, lane: usize) -> bool {
         self.work.receives(lane) || self.attends(lane)
-    }
-
-    /// Returns data by which a lane recognises packets of earlier trials.
-    pub(crate) fn traces_of<'t>(&self, lane: usize, traces: &'t Traces) -> Option<Cow<'t, Traces>> {
-        Some(match self.seats[lane].takes? {
-            0 => Cow::Borrowed(traces),
-            _ => Cow::Owned(traces.back()),
-        })
     }
 }
 
@@ -298,8 +349,9 @@ impl Job for OnPorts<'_> {
     }
 
     fn coalesces(&self) -> bool {
-        let one = self.ports.len() == 1 && !matches!(self.work, Work::Forward(_));
-        one && self.each_port().any(Port::coalesces)
+        let apart = !matches!(self.work, Work::Traffic(plan) if plan.far.is_some());
+        let apart = apart && !matches!(self.work, Work::Forward(_));
+        apart && self.each_port().any(Port::coalesces)
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -310,7 +362,8 @@ impl Job for OnPorts<'_> {
     }
 
     fn latency_note(&self, measured: bool) -> Option<&'static str> {
-        (measured && matches!(self.work, Work::Traffic(_)) && self.ports.len() > 1).then_some(match self.ways {
+        let across = matches!(self.work, Work::Traffic(plan) if plan.far.is_some());
+        (measured && across).then_some(match self.ways {
             [] => {
                 "one way, from just before the packet is handed to the first port to just after it was taken from the \
                  second, in mpps: no clocks differ"

@@ -38,7 +38,7 @@ use std::thread;
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
 /// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
 /// #     then: None, pacing: Pacing::Constant, tx_burst: 32, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0,
-/// #     link: Some(link), far: None, back: None };
+/// #     link: Some(link), far: None, back: None, beside: vec![] };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
@@ -70,13 +70,7 @@ pub fn session<R>(
     thread::scope(|scope| {
         let mut session = Session {
             crew: Crew::open(scope, &base, interruptions)?,
-            traces: Traces::new(
-                monotonic_ns(),
-                opening.flows.clone(),
-                (opening.src, opening.dst),
-                open.layer,
-                opening.far.is_some(),
-            ),
+            traces: traces_of(opening, &open.ports),
             open: &open,
         };
         Ok(body(&mut session))
@@ -127,18 +121,32 @@ pub trait Trials {
 /// Opening plan of a session, and properties of its ports.
 struct Open<'s> {
     plan: &'s TrafficPlan,
-    layer: Layer,
-    /// Bytes of the largest frame that every port takes.
-    max_frame: usize,
+    /// Layer of each port, and bytes of the largest frame that it takes.
+    ports: Vec<(Layer, usize)>,
     /// Ports that take bursts of one flow only.
-    one_flow_per_burst: [bool; 2],
+    one_flow_per_burst: Vec<bool>,
+}
+
+/// Returns the data by which packets of each way are recognised, before the first trial.
+fn traces_of(opening: &TrafficPlan, ports: &[(Layer, usize)]) -> Vec<Traces> {
+    let since_ns = monotonic_ns();
+    let of = |(plan, (layer, _)): (&TrafficPlan, &(Layer, usize))| {
+        let (flows, ends) = (plan.flows.clone(), (plan.src, plan.dst));
+        Traces::new(since_ns, flows, ends, *layer, plan.far.is_some())
+    };
+    let mut traces: Vec<Traces> = opening.each().zip(ports).map(of).collect();
+    if opening.back.is_some() {
+        traces.push(traces[0].back());
+    }
+    traces
 }
 
 /// Lanes that are open, each with its queue: see [`session`].
 struct Session<'s> {
     crew: Crew<'s>,
     open: &'s Open<'s>,
-    traces: Traces,
+    /// Traces of the trials so far, by way.
+    traces: Vec<Traces>,
 }
 
 impl Session<'_> {
@@ -150,8 +158,12 @@ impl Session<'_> {
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError> {
         self.open.fits(&plan).map_err(RunError::Unfit)?;
-        self.traces.add(plan.common.seed);
-        let order = order(plan, Some(Arc::new(self.traces.clone())), self.open.one_flow_per_burst);
+        // The way back has the next seed.
+        let back = plan.back.iter().map(|_| plan.common.seed.wrapping_add(1));
+        let seeds = plan.each().map(|plan| plan.common.seed).chain(back);
+        self.traces.iter_mut().zip(seeds).for_each(|(of, seed)| of.add(seed));
+        let traces = self.traces.iter().map(|of| Arc::new(of.clone())).collect();
+        let order = order(plan, traces, &self.open.one_flow_per_burst);
         self.crew.trial(order, last, sinks, interruptions)
     }
 }
@@ -178,84 +190,98 @@ impl Trials for Session<'_> {
 
 impl<'s> Open<'s> {
     fn new(plan: &'s TrafficPlan, ports: &[&dyn AnyPort]) -> Self {
-        let capabilities = || ports.iter().map(|port| port.port().capabilities());
+        let of = |port: &&dyn AnyPort| (port.port().capabilities().layer, port.port().capabilities().max_frame);
         Self {
             plan,
-            layer: ports[0].port().capabilities().layer,
-            max_frame: capabilities().map(|port| port.max_frame).min().unwrap_or(0),
+            ports: ports.iter().map(of).collect(),
             one_flow_per_burst: by_burst(ports),
         }
     }
 
-    /// Checks that the port was opened for such a trial; the error says what is wrong, and what would be right.
+    /// Checks that the ports were opened for such a trial; the error says what is wrong, and what would be right.
     fn fits(&self, plan: &TrafficPlan) -> Result<(), String> {
-        let opening = self.plan;
-        let payload_path = self.layer == Layer::Payload;
-        if plan.common.lanes != opening.common.lanes {
-            return Err("every trial has the lanes that the session was opened with".to_owned());
+        if plan.beside.len() != self.plan.beside.len() {
+            return Err("every trial has the ports that the session was opened with".to_owned());
         }
-        if (plan.src, plan.dst) != (opening.src, opening.dst) {
-            return Err(format!(
-                "packets from {} to {} (want {} to {})",
-                plan.src, plan.dst, opening.src, opening.dst
-            ));
+        if plan.beside.is_empty() {
+            // Packets arrive at the last port.
+            let max_frame = self.ports.iter().map(|(_, max_frame)| *max_frame).min();
+            return fits(plan, self.plan, (self.ports[0].0, max_frame.unwrap_or(0)));
         }
-        if (&plan.link, &plan.far, plan.back.is_some()) != (&opening.link, &opening.far, opening.back.is_some()) {
-            return Err(
-                "every trial has the MAC addresses, VLAN and neighbours that the session was opened with".to_owned(),
-            );
-        }
-        if plan.receive && !opening.receive {
-            return Err("a trial that receives, on ports that were opened for sending only".to_owned());
-        }
-        if payload_path && (plan.ttl, plan.dscp) != (opening.ttl, opening.dscp) {
-            return Err(format!(
-                "time to live {}, DSCP {} (want {}, {}: its sockets have them)",
-                plan.ttl, plan.dscp, opening.ttl, opening.dscp
-            ));
-        }
-        let (flows, open) = (&plan.flows, &opening.flows);
-        let within = if payload_path {
-            flows.is_start_of(open)
-        } else {
-            flows.is_within(open)
-        };
-        if !within {
-            return Err("flows beyond those that it was opened for".to_owned());
-        }
-        // With traffic both ways, each lane sends in one.
-        let ways = if opening.back.is_some() { 2 } else { 1 };
-        let senders = opening.common.lanes.iter().filter(|lane| lane.tx).count() / ways;
-        if (flows.count() as usize) < senders {
-            return Err(format!(
-                "{} flows for {senders} sending lanes (want a flow per lane, or more)",
-                flows.count()
-            ));
-        }
-        let most = self.most_payload().max(opening.payload_len);
-        if !(mpps_wire::STAMP_LEN..=most).contains(&plan.payload_len) {
-            return Err(format!(
-                "a payload of {} bytes (want {} to {most})",
-                plan.payload_len,
-                mpps_wire::STAMP_LEN
-            ));
-        }
-        Ok(())
+        let mut each = plan.each().zip(self.plan.each()).zip(&self.ports);
+        each.try_for_each(|((plan, opening), port)| fits(plan, opening, *port))
     }
+}
 
-    /// Returns the largest payload that the path takes, bytes.
-    fn most_payload(&self) -> usize {
-        const ETHERNET: usize = 14;
-        const UDP: usize = 8;
-        let headers = match (self.layer, self.plan.src) {
-            (Layer::Payload, _) => 0,
-            (Layer::Ethernet, IpAddr::V4(_)) => ETHERNET + 20 + UDP,
-            (Layer::Ethernet, IpAddr::V6(_)) => ETHERNET + 40 + UDP,
-        };
-        let tag = match &self.plan.link {
-            Some(link) if link.vlan.is_some() => 4,
-            _ => 0,
-        };
-        self.max_frame.saturating_sub(headers + tag)
+/// Checks that a port was opened for such a trial by the plan `opening`: see [`Open::fits`]. `max_frame`: bytes of the
+/// largest frame that the port takes.
+fn fits(plan: &TrafficPlan, opening: &TrafficPlan, (layer, max_frame): (Layer, usize)) -> Result<(), String> {
+    let payload_path = layer == Layer::Payload;
+    if plan.common.lanes != opening.common.lanes {
+        return Err("every trial has the lanes that the session was opened with".to_owned());
     }
+    if (plan.src, plan.dst) != (opening.src, opening.dst) {
+        return Err(format!(
+            "packets from {} to {} (want {} to {})",
+            plan.src, plan.dst, opening.src, opening.dst
+        ));
+    }
+    if (&plan.link, &plan.far, plan.back.is_some()) != (&opening.link, &opening.far, opening.back.is_some()) {
+        return Err(
+            "every trial has the MAC addresses, VLAN and neighbours that the session was opened with".to_owned(),
+        );
+    }
+    if plan.receive && !opening.receive {
+        return Err("a trial that receives, on ports that were opened for sending only".to_owned());
+    }
+    if payload_path && (plan.ttl, plan.dscp) != (opening.ttl, opening.dscp) {
+        return Err(format!(
+            "time to live {}, DSCP {} (want {}, {}: its sockets have them)",
+            plan.ttl, plan.dscp, opening.ttl, opening.dscp
+        ));
+    }
+    let (flows, open) = (&plan.flows, &opening.flows);
+    let within = if payload_path {
+        flows.is_start_of(open)
+    } else {
+        flows.is_within(open)
+    };
+    if !within {
+        return Err("flows beyond those that it was opened for".to_owned());
+    }
+    // With traffic both ways, each lane sends in one.
+    let ways = if opening.back.is_some() { 2 } else { 1 };
+    let lanes = &opening.common.lanes[..opening.own_lanes()];
+    let senders = lanes.iter().filter(|lane| lane.tx).count() / ways;
+    if (flows.count() as usize) < senders {
+        return Err(format!(
+            "{} flows for {senders} sending lanes (want a flow per lane, or more)",
+            flows.count()
+        ));
+    }
+    let most = most_payload(opening, layer, max_frame).max(opening.payload_len);
+    if !(mpps_wire::STAMP_LEN..=most).contains(&plan.payload_len) {
+        return Err(format!(
+            "a payload of {} bytes (want {} to {most})",
+            plan.payload_len,
+            mpps_wire::STAMP_LEN
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the largest payload that a port takes, bytes.
+fn most_payload(plan: &TrafficPlan, layer: Layer, max_frame: usize) -> usize {
+    const ETHERNET: usize = 14;
+    const UDP: usize = 8;
+    let headers = match (layer, plan.src) {
+        (Layer::Payload, _) => 0,
+        (Layer::Ethernet, IpAddr::V4(_)) => ETHERNET + 20 + UDP,
+        (Layer::Ethernet, IpAddr::V6(_)) => ETHERNET + 40 + UDP,
+    };
+    let tag = match &plan.link {
+        Some(link) if link.vlan.is_some() => 4,
+        _ => 0,
+    };
+    max_frame.saturating_sub(headers + tag)
 }

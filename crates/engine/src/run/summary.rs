@@ -21,8 +21,8 @@ use lanes::{lane_summaries, port_summaries};
 use mpps_io::QueueCounters;
 use mpps_io::around::Surroundings;
 use mpps_stats::{
-    Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, ReorderDistance, Started, Summary, Totals,
-    Withheld, Workload,
+    Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, ReorderDistance, Started, Summary, Tally,
+    Totals, Withheld, Workload,
 };
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::OthersRan;
@@ -95,7 +95,20 @@ impl<'r> Measured<'r> {
 
     /// Returns the departures that the schedule had; `None` if not paced.
     fn due(&self) -> Option<u64> {
-        self.work.rates.map(|rates| rates.packets_in(self.run_ns()))
+        let Tally { tx, missed, .. } = self.totals.tally;
+        self.work.rates.map(|rates| match self.work.ordered {
+            true => tx + missed,
+            false => rates.packets_in(self.run_ns()),
+        })
+    }
+
+    /// Returns the mean rate of the schedule, packets per second; `None` if not paced.
+    fn intended_pps(&self) -> Option<f64> {
+        let run_ns = self.run_ns();
+        match (self.work.rates, self.work.ordered) {
+            (Some(_), true) => self.due().map(|due| due as f64 * 1e9 / run_ns as f64),
+            (rates, _) => rates.map(|rates| rates.mean_pps(run_ns)),
+        }
     }
 
     /// Returns the outcomes of lanes that send (or, with `rx`, receive) in the measured way.
@@ -173,7 +186,7 @@ fn counted(m: &Measured<'_>) -> Summary {
         foreign: tally.foreign,
         missed: tally.missed,
         frame_size: m.work.frame_size,
-        intended_pps: m.work.rates.map(|rates| rates.mean_pps(run_ns)),
+        intended_pps: m.intended_pps(),
         due: m.due(),
         offered_pps: tally.tx as f64 / seconds,
         received_pps: tally.rx as f64 / seconds,
@@ -218,10 +231,8 @@ fn gaps(m: &Measured<'_>, run_ns: u64) -> Gaps {
         histogram.merge(h);
         moments.merge(s);
     }
-    let intended_mean = m
-        .work
-        .rates
-        .map_or(0.0, |rates| 1e9 / rates.mean_pps(run_ns) * m.work.tx_lanes as f64);
+    let rates = m.work.rates.filter(|_| !m.work.ordered);
+    let intended_mean = rates.map_or(0.0, |rates| 1e9 / rates.mean_pps(run_ns) * m.work.tx_lanes as f64);
     Gaps {
         intended_mean,
         measured: moments.latency(Some(&histogram)),

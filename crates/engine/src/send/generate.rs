@@ -2,12 +2,13 @@
 
 use crate::lane::Lane;
 use crate::receive::codec::Codec;
+use crate::run::streams::{Do, Orders};
 use crate::send::departures::Departures;
 use crate::send::pacing::Pacer;
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::{FlowSet, TrafficPlan};
-use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
+use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Result};
 use mpps_stats::{Histogram, Moments, Recorder};
 use mpps_trace::Stage;
 use mpps_wire::Blank;
@@ -137,6 +138,10 @@ pub(crate) struct Sent {
 pub(crate) struct Generator<'r> {
     flows: LaneFlows,
     pacer: Option<Pacer>,
+    /// Orders to the stream, if its caller gives some, and what it has been ordered.
+    orders: Option<Box<Ordered>>,
+    /// Without a schedule: packets leave.
+    flows_out: bool,
     slips: Option<&'r Slips>,
     /// Numbers sent, and when, if packets come back.
     log: Option<&'r SentLog>,
@@ -167,8 +172,23 @@ pub(crate) struct Generator<'r> {
     pub(crate) blocked: bool,
 }
 
+/// A stream that its caller gives orders to.
+#[derive(Debug)]
+struct Ordered {
+    orders: Orders,
+    /// Rate from the next start on.
+    rate: Option<Rate>,
+    sends: bool,
+    /// End of the plan, ns; `None`: it has none.
+    end_ns: Option<u64>,
+    /// Instant of the stop, ns.
+    stopped_ns: Option<u64>,
+    /// Instant of a start, ns: the time since the departure before it is no gap. 0: none to come.
+    started_ns: u64,
+}
+
 /// State that the lanes of a run share, for one send lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct SendShare<'r> {
     pub(crate) slips: Option<&'r Slips>,
     pub(crate) log: Option<&'r SentLog>,
@@ -179,6 +199,8 @@ pub(crate) struct SendShare<'r> {
     pub(crate) start_ns: u64,
     /// Packets go the other way: from each flow's destination to its source.
     pub(crate) turned: bool,
+    /// Orders to the stream.
+    pub(crate) orders: Option<Orders>,
 }
 
 impl<'r> Generator<'r> {
@@ -206,6 +228,17 @@ impl<'r> Generator<'r> {
             written_packets: 0,
             flows,
             pacer,
+            orders: share.orders.map(|orders| {
+                Box::new(Ordered {
+                    orders,
+                    rate: plan.rate,
+                    sends: true,
+                    end_ns: duration.map(|ns| share.start_ns + ns),
+                    stopped_ns: None,
+                    started_ns: 0,
+                })
+            }),
+            flows_out: true,
             slips: share.slips,
             log: share.log,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
@@ -237,10 +270,18 @@ impl<'r> Generator<'r> {
     /// Returns when the next departure is due, ns; 0: at once.
     #[inline]
     pub(crate) fn next_due(&self) -> u64 {
-        match &self.pacer {
+        let due = match &self.pacer {
             Some(pacer) => pacer.next_due().unwrap_or(u64::MAX),
-            None => 0,
-        }
+            None if self.flows_out => 0,
+            None => u64::MAX,
+        };
+        due.min(self.look_ns())
+    }
+
+    /// Returns when to look for orders, ns; `u64::MAX`: nobody gives any.
+    #[inline]
+    fn look_ns(&self) -> u64 {
+        self.orders.as_ref().map_or(u64::MAX, |of| of.orders.look_ns())
     }
 
     /// Sends packets that are due. `loop_ns` is the loop's reading of the time, some µs old. `pending` holds frames
@@ -267,7 +308,8 @@ impl<'r> Generator<'r> {
         if pending.is_empty() {
             let want = match &self.pacer {
                 Some(pacer) => pacer.due(now, self.burst),
-                None => (self.burst as u64).min(self.left_of_count) as usize,
+                None if self.flows_out => (self.burst as u64).min(self.left_of_count) as usize,
+                None => 0,
             };
             if want == 0 {
                 self.rest(lane);
@@ -381,6 +423,16 @@ impl<'r> Generator<'r> {
     /// Notes that nothing is due: for now, or because all packets have left.
     #[inline]
     fn rest(&mut self, lane: &Lane<'_>) {
+        if let Some(of) = &self.orders {
+            // It goes on after the next order, unless it was stopped and has sent all that was due before.
+            if let Some(stopped_ns) = of.stopped_ns
+                && self.pacer.as_ref().is_none_or(|pacer| pacer.next_due().is_none())
+            {
+                self.done = true;
+                lane.control.sent_all(stopped_ns);
+            }
+            return;
+        }
         match &self.pacer {
             Some(pacer) => self.done |= pacer.next_due().is_none(),
             None => {
@@ -392,7 +444,7 @@ impl<'r> Generator<'r> {
 
     #[inline]
     fn departed(&mut self, now: u64, taken: u64) {
-        if self.last_departure_ns != 0 {
+        if self.last_departure_ns != 0 && !self.starts_anew(now) {
             let gap = now - self.last_departure_ns;
             self.gaps.record(gap);
             self.gap_moments.record(gap);
@@ -402,6 +454,57 @@ impl<'r> Generator<'r> {
             self.gap_moments.record_n(0, taken - 1);
         }
         self.last_departure_ns = now;
+    }
+
+    /// Returns whether the stream was started between the last departure and `now`.
+    #[inline]
+    fn starts_anew(&mut self, now: u64) -> bool {
+        let Some(of) = self.orders.as_mut().filter(|of| of.started_ns != 0) else {
+            return false;
+        };
+        let anew = now >= of.started_ns;
+        if anew {
+            of.started_ns = 0;
+        }
+        anew
+    }
+
+    /// Follows the orders that hold by now.
+    #[cold]
+    fn follow(&mut self, now: u64) {
+        let Some(of) = &mut self.orders else { return };
+        while let Some((at_ns, what)) = of.orders.next(now) {
+            let (sent, sends) = (
+                of.sends,
+                matches!(what, Do::Start) || of.sends && matches!(what, Do::Rate(_)),
+            );
+            of.sends = sends;
+            if let Do::Rate(rate) = what {
+                of.rate = Some(rate);
+            }
+            if what == Do::Stop {
+                of.stopped_ns = Some(at_ns);
+            }
+            if sent && what == Do::Start {
+                continue;
+            }
+            if sends && !sent {
+                of.started_ns = at_ns;
+            }
+            self.flows_out = sends;
+            let (Some(pacer), Some(rate)) = (&mut self.pacer, of.rate) else {
+                continue;
+            };
+            pacer.cut(at_ns);
+            if sends {
+                pacer.then(at_ns, of.end_ns, rate);
+            }
+            if pacer.turn()
+                && let Some(departures) = &mut self.departures
+            {
+                departures.turns(self.last_departure_ns);
+            }
+        }
     }
 
     /// Decides at the end of the run whether to go on: packets that were due before it may still leave, as long as they
@@ -433,9 +536,12 @@ impl<'r> Generator<'r> {
         true
     }
 
-    /// Books departures that are too late to be caught up.
+    /// Books departures that are too late to be caught up, once the orders that hold by now are followed.
     #[inline]
     pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
+        if now >= self.look_ns() {
+            self.follow(now);
+        }
         if let Some(pacer) = &mut self.pacer {
             let before_ns = now.saturating_sub(self.catch_up_ns);
             if pacer.next_due().is_some_and(|next| next < before_ns) {
@@ -492,7 +598,7 @@ fn skip_before(pacer: &mut Pacer, before_ns: u64, recorder: &mut Recorder<'_>) {
 mod tests {
     use super::*;
     use crate::receive::codec::PayloadCodec;
-    use mpps_io::{Pacing, Rate, RateStep, Rates};
+    use mpps_io::{Pacing, RateStep, Rates};
     use mpps_wire::{PayloadTemplate, Stamp};
 
     #[derive(Debug)]
@@ -531,6 +637,8 @@ mod tests {
         Generator {
             flows: LaneFlows::new(&all, (1, 2), by_burst || flows == 1, false),
             pacer: Some(Pacer::new(1_000, None, rates, Pacing::Constant, (0, 1), 0)),
+            orders: None,
+            flows_out: true,
             slips: Some(slips),
             log: Some(log),
             catch_up_ns: u64::MAX,

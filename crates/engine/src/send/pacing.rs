@@ -19,9 +19,21 @@ pub(crate) struct Pacer {
     unit: u32,
     /// Packets still to come, over all units.
     remaining: u64,
+    of: Part,
     poisson: Option<Poisson>,
     /// Pacer that follows once no packet remains: a schedule of its own, from the step on.
     later: Option<Box<Pacer>>,
+}
+
+/// A schedule of one rate, as it was asked for, and the lane's packets in it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start_ns: u64,
+    rate: Rate,
+    pacing: Pacing,
+    lane: (u32, u32),
+    seed: u64,
+    packets: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -29,6 +41,8 @@ struct Poisson {
     state: u64,
     /// End of the schedule, ns; `None` when it has none.
     end_ns: Option<u64>,
+    /// Time in ns from which on no departure counts; `u64::MAX`: the schedule was not cut.
+    cut_ns: u64,
     mean_ns: f64,
 }
 
@@ -101,36 +115,83 @@ impl Pacer {
     }
 
     /// Makes a schedule of one rate.
-    fn even(
-        start_ns: u64,
-        duration_ns: Option<u64>,
-        rate: Rate,
-        pacing: Pacing,
-        (lane, lanes): (u32, u32),
-        seed: u64,
-    ) -> Self {
+    fn even(start_ns: u64, duration_ns: Option<u64>, rate: Rate, pacing: Pacing, lane: (u32, u32), seed: u64) -> Self {
         let LaneSchedule {
             first,
             step,
             unit,
             packets,
             random,
-        } = schedule(duration_ns, rate, pacing, (lane, lanes), seed);
+        } = schedule(duration_ns, rate, pacing, lane, seed);
         let mut pacer = Self {
             next: (u128::from(start_ns) << 64) + first,
             step,
             in_unit: unit,
             unit,
             remaining: packets,
+            of: Part {
+                start_ns,
+                rate,
+                pacing,
+                lane,
+                seed,
+                packets,
+            },
             poisson: random.map(|state| Poisson {
                 state,
                 end_ns: duration_ns.map(|d| start_ns + d),
-                mean_ns: 1e9 / rate.pps() * f64::from(lanes),
+                cut_ns: u64::MAX,
+                mean_ns: 1e9 / rate.pps() * f64::from(lane.1),
             }),
             later: None,
         };
         pacer.draw();
         pacer
+    }
+
+    /// Gives up the departures from `at_ns` on. Over all lanes, those that are left are exactly rate × time.
+    #[cold]
+    pub(crate) fn cut(&mut self, at_ns: u64) {
+        if let Some(later) = &mut self.later {
+            if later.of.start_ns < at_ns {
+                return later.cut(at_ns);
+            }
+            self.later = None;
+        }
+        if let Some(poisson) = &mut self.poisson {
+            poisson.cut_ns = poisson.cut_ns.min(at_ns);
+            if (self.next >> 64) as u64 >= at_ns {
+                self.remaining = 0;
+            }
+            return;
+        }
+        let Part {
+            start_ns,
+            rate,
+            pacing,
+            lane,
+            seed,
+            packets,
+        } = self.of;
+        let until = schedule(Some(at_ns.saturating_sub(start_ns)), rate, pacing, lane, seed);
+        let left = until.packets.min(packets);
+        self.remaining = left.saturating_sub(packets - self.remaining);
+        self.of.packets = left;
+    }
+
+    /// Adds a schedule of its own, exact in total, which begins at `start_ns` and ends at `end_ns` (`None`: never).
+    /// The departures so far end before it: see [`Pacer::cut`].
+    #[cold]
+    pub(crate) fn then(&mut self, start_ns: u64, end_ns: Option<u64>, rate: Rate) {
+        let Part { pacing, lane, seed, .. } = self.of;
+        let left = end_ns.map(|end| end.saturating_sub(start_ns));
+        // Random gaps are not those of another part.
+        let later = Self::even(start_ns, left, rate, pacing, lane, seed ^ start_ns);
+        let mut last = self;
+        while last.later.is_some() {
+            last = last.later.as_mut().expect("there is one");
+        }
+        last.later = Some(Box::new(later));
     }
 
     /// Goes on with the next part, once no packet remains of this one; returns whether it did. Called once per burst,
@@ -224,9 +285,7 @@ impl Pacer {
             let units = u64::try_from(behind.div_ceil(self.step)).unwrap_or(u64::MAX).max(1);
             let packets = units.saturating_mul(u64::from(self.unit)).min(self.remaining);
             self.next += self.step * u128::from(units);
-            if self.remaining != u64::MAX {
-                self.remaining -= packets;
-            }
+            self.remaining -= packets;
             skipped += packets;
             self.turn();
         }
@@ -258,6 +317,9 @@ impl Pacer {
             None => -uniform.ln() * p.mean_ns,
         };
         self.next += ((gap_ns * 4_294_967_296.0) as u128) << 32;
+        if (self.next >> 64) as u64 >= p.cut_ns {
+            self.remaining = 0;
+        }
     }
 }
 
@@ -392,6 +454,43 @@ mod tests {
                     };
                     prop_assert!(at.abs_diff(due) <= 1, "{}: {} {}", k, at, due);
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_schedule_that_is_cut_and_goes_on_later_is_exact_in_both_parts(
+            (pps, then) in (1u64..200_000, 1u64..200_000), lanes in 1u32..6, (cut_us, pause_us) in (0u64..30_000, 0u64..9_000),
+            popped in 0usize..50, pacing in pacing(), seed in any::<u64>(),
+        ) {
+            let rate = |pps| Rate::new(pps, 1).unwrap();
+            let (start, end) = (5_000_000_000, 5_040_000_000);
+            let cut = start + cut_us * 1_000;
+            let again = cut + pause_us * 1_000;
+            let (mut before, mut after) = (0, 0);
+            for lane in 0..lanes {
+                let mut pacer = Pacer::new(start, Some(end - start), rate(pps), pacing, (lane, lanes), seed);
+                // A lane is cut at the earliest once it has sent what was due.
+                let mut times = Vec::new();
+                while times.len() < popped && pacer.next_due().is_some_and(|due| due < cut) {
+                    times.push(pacer.pop());
+                }
+                pacer.cut(cut);
+                pacer.then(again, Some(end), rate(then));
+                pacer.turn();
+                times.extend(all(pacer));
+                prop_assert!(times.is_sorted());
+                prop_assert!(times.iter().all(|&at| at < cut || at >= again));
+                before += times.iter().filter(|&&at| at < cut).count() as u64;
+                after += times.iter().filter(|&&at| at >= again).count() as u64;
+            }
+            let (all_before, all_after) = (rate(pps).packets_in(cut - start), rate(then).packets_in(end - again));
+            prop_assert_eq!(after, all_after);
+            match pacing {
+                // As many departures as come before the cut: random gaps settle the number.
+                Pacing::Poisson => prop_assert!(before <= rate(pps).packets_in(end - start)),
+                _ => prop_assert_eq!(before, all_before),
             }
         }
     }

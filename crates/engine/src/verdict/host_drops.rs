@@ -116,16 +116,10 @@ impl<'r> HostDrops<'r> {
     }
 }
 
-/// Most ways in which packets go at the same time.
-const WAYS: usize = 2;
-
 /// Reads and notes the drops of each way if that is due.
 pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Job, collector: &mut Collector<'_>) {
-    let mut totals = [None; WAYS];
-    for (way, total) in ways.iter_mut().zip(&mut totals) {
-        *total = way.look(now_ns, job, collector);
-    }
-    collector.note_host_drops(now_ns, &totals[..ways.len().min(WAYS)]);
+    let totals: Vec<_> = ways.iter_mut().map(|way| way.look(now_ns, job, collector)).collect();
+    collector.note_host_drops(now_ns, &totals);
 }
 
 /// Writes down for each lane how many packets that it was to take were dropped, as last read.

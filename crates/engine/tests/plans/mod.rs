@@ -40,5 +40,6 @@ pub(crate) fn traffic(common: Common) -> TrafficPlan {
         link: Some(link()),
         far: None,
         back: None,
+        beside: Vec::new(),
     }
 }

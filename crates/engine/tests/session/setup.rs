@@ -1,4 +1,5 @@
 //! Ports and plans of sessions.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 #[path = "../plans/mod.rs"]
 mod plans;

@@ -198,6 +198,27 @@ fn check_cores(list: &[usize]) -> Result<()> {
     }
 }
 
+/// Notes whether the lanes of plans that run beside each other share cores.
+pub(crate) fn share_cores(common: &mut Common) {
+    let pinned: BTreeSet<_> = common.lanes.iter().filter_map(|lane| lane.core).collect();
+    let all_pinned = common.lanes.iter().all(|lane| lane.core.is_some());
+    let cores = if all_pinned {
+        pinned.len()
+    } else {
+        allowed_cores().len()
+    };
+    if common.lanes.len() > cores && !common.share_cores {
+        common.share_cores = true;
+        common.warnings.push(shared(common.lanes.len(), cores));
+    }
+}
+
+/// Returns the warning that more lanes than cores work slowly.
+fn shared(lanes: usize, cores: usize) -> String {
+    let s = if cores == 1 { "" } else { "s" };
+    format!("{lanes} lanes share {cores} core{s}: each waits for the others, so the rate is lower and latency higher")
+}
+
 /// Places the lanes on cores, and returns the settings that every run has.
 pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Duration>, burst: usize) -> Result<Common> {
     let allowed = allowed_cores();
@@ -220,11 +241,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     let cores = list.map_or(allowed.len(), distinct);
     let share_cores = roles.len() > cores;
     if share_cores {
-        warnings.push(format!(
-            "{} lanes share {cores} core{}: each waits for the others, so the rate is lower and latency higher",
-            roles.len(),
-            if cores == 1 { "" } else { "s" }
-        ));
+        warnings.push(shared(roles.len(), cores));
         if run.plan.lanes.busy_poll {
             warnings.push("--busy-poll with more lanes than cores: lanes take each other's core while idle".to_owned());
         }
@@ -261,6 +278,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         duration,
         start_at: run.start_at,
         count: None,
+        streams: None,
         interval: *run.plan.times.interval,
         settle: Duration::ZERO,
         settle_early: false,

@@ -95,8 +95,8 @@ fn traffic(draft: &draft::traffic::Draft, host: &Host<'_>) -> Result<(Summary, S
         })?;
         Ok(())
     };
-    on_ports(draft, host, &mut opened, &mut |ports, draft| {
-        summary = Some(ports.trial(draft, true, &mut sinks.borrow_mut(), host.interruptions)?);
+    on_ports(&[draft], host, &mut opened, &mut |ports, drafts| {
+        summary = Some(ports.trial(drafts, None, true, &mut sinks.borrow_mut(), host.interruptions)?);
         Ok(())
     })?;
     let summary = summary.ok_or_else(|| failed("the ports were not opened"))?;

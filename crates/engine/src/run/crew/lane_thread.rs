@@ -185,7 +185,8 @@ fn serve(
             return Ok(Some((ends, outcome, ended)));
         }
         (strays, between) = (0, base.several);
-        traces = ends.0.traffic.first().and_then(|trial| trial.traces.clone());
+        let of_arrivals = ends.0.traffic.get(job.ways_of(index).takes);
+        traces = of_arrivals.and_then(|trial| trial.traces.clone());
         let _ = ended.send((index, outcome));
     }
 }

@@ -17,11 +17,13 @@ use crate::run::job::Job;
 use crate::run::live::HostWait;
 use crate::run::outcome::LaneOutcome;
 use crate::run::path_counters::PathCounters;
+use crate::run::streams::{OrderError, Streams};
 use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use crate::verdict::withheld::Quotas;
+use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Surroundings;
-use mpps_io::{Error, Rate};
+use mpps_io::{Error, Rate, Rates};
 use mpps_stats::{
     Collector, Event, GapLog, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing, Totals, Withheld,
     Workload,
@@ -188,6 +190,9 @@ impl Crew<'_> {
         timing.start_ns = start_ns;
         series.iter_mut().for_each(|lane| lane.set_start(start_ns));
         set_ends(&trial, start_ns);
+        if let Some(streams) = &trial.common.streams {
+            begin_streams(streams, &trial, start_ns)?;
+        }
         let prepared = Prepared {
             trial,
             workload: order.workload,
@@ -302,6 +307,11 @@ impl Crew<'_> {
             of_ways: collector.totals_of_ways(),
             times_of_ways,
         };
+        if let Some(streams) = &common.streams {
+            let counts = |totals: &Totals| (totals.tally.tx, totals.lost);
+            let until_ns = ended_ns.saturating_sub(start_ns);
+            streams.note(until_ns, counts(&sums.all), sums.of_ways.iter().map(counts));
+        }
         let findings = Findings {
             collected,
             outcomes,
@@ -316,10 +326,26 @@ impl Crew<'_> {
     }
 }
 
+/// Begins the trial of streams that their caller directs.
+fn begin_streams(streams: &Streams, trial: &Trial, start_ns: u64) -> Result<(), OrderError> {
+    if trial.traffic.is_empty() {
+        let why = "orders to streams: no lane of this run sends: want sendrecv or send, on another path than xdp";
+        return Err(OrderError(why.to_owned()));
+    }
+    if let Some(count) = trial.common.count {
+        let why = format!("{count} packets, and orders to streams: want a duration, or no orders");
+        return Err(OrderError(why));
+    }
+    // The way back of two is of the same stream.
+    let first_of = |(place, of): &(usize, &TrafficTrial)| of.stream == *place;
+    let trials = trial.traffic.iter().enumerate().filter(first_of);
+    streams.begin(start_ns, trials.map(|(_, of)| of.plan.rate).collect())
+}
+
 /// Sets the ends of a trial that are known before its start.
 fn set_ends(trial: &Trial, start_ns: u64) {
     let (control, common) = (&trial.control, &trial.common);
-    if common.count.is_some() {
+    if common.count.is_some() || common.streams.is_some() {
         control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
     }
     if let Some(duration) = common.duration {
@@ -329,17 +355,27 @@ fn set_ends(trial: &Trial, start_ns: u64) {
 
 fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
     let names = job.ways();
-    let work = job.facts(&prepared.trial.traffic, None);
-    let of_ways = |rate: Rate| rate.pps() * names.len().max(1) as f64;
+    let facts = |way| job.facts(&prepared.trial.traffic, way);
+    let work = facts(None);
+    let ways: Vec<WorkFacts> = match names {
+        [] => vec![work],
+        names => (0..names.len()).map(|way| facts(Some(way))).collect(),
+    };
+    // What the caller will order is not known.
+    let rates = |of: &WorkFacts| of.rates.filter(|_| !of.ordered);
+    let rates: Option<Vec<_>> = ways.iter().map(rates).collect();
+    let sum = |of: &dyn Fn(&Rates) -> Option<Rate>| {
+        let rates = rates.as_ref()?.iter().map(|rates| Some(of(rates)?.pps()));
+        rates.sum::<Option<f64>>()
+    };
+    let step = |rates: &Rates| rates.then.map(|step| step.rate);
+    let after_ns = work.rates.and_then(|rates| rates.then).map(|step| step.after_ns);
     Start {
         workload: prepared.workload,
         ways: names,
         started: prepared.started,
-        intended_pps: work.rates.map(|rates| of_ways(rates.first)),
-        then_pps: work
-            .rates
-            .and_then(|rates| rates.then)
-            .map(|then| (then.after_ns, of_ways(then.rate))),
+        intended_pps: sum(&|rates| Some(rates.first)),
+        then_pps: after_ns.zip(sum(&step)),
         tolerance: work.tolerance,
     }
 }

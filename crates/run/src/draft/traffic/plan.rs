@@ -119,6 +119,7 @@ impl Draft {
             link,
             far: None,
             back: None,
+            beside: Vec::new(),
         })
     }
     fn link(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<Option<Link>> {
