@@ -1,6 +1,6 @@
 //! What holds for the text of every source and page: the width of its lines, and where its links lead.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -280,4 +280,74 @@ fn what_git_does_not_track_is_nobodys_text() {
         walked.iter().any(|path| is_there(&path.display().to_string())),
         "the walk sees all"
     );
+}
+
+/// Crates whose modules use each other in one direction: what a module needs stands below it.
+const LAYERED: [&str; 6] = ["engine", "io", "plan", "serve", "sys", "watch"];
+
+/// Returns the modules of a crate by name, each with those that it uses; only modules that stand beside `lib.rs`.
+fn uses(sources: &[(String, String)], krate: &str) -> HashMap<String, BTreeSet<String>> {
+    let of_crate = format!("crates/{krate}/src/");
+    let mut uses: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for (path, text) in sources {
+        let Some(inside) = path.strip_prefix(&of_crate).filter(|path| !path.contains("test")) else {
+            continue;
+        };
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = code.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let code = code.collect::<Vec<_>>().join(" ");
+        let own = uses.entry(module.to_owned()).or_default();
+        for used in code.split("crate::").skip(1) {
+            let group = used.strip_prefix('{').and_then(|used| used.split("};").next());
+            let words = group.unwrap_or_else(|| {
+                used.split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .next()
+                    .unwrap_or_default()
+            });
+            let words = words.split(|c: char| !c.is_alphanumeric() && c != '_');
+            own.extend(words.map(str::to_owned).filter(|word| word != module));
+        }
+    }
+    uses.remove("lib");
+    uses
+}
+
+/// Returns whether `from` uses `to`, itself or by others.
+fn reaches(uses: &HashMap<String, BTreeSet<String>>, from: &str, to: &str, seen: &mut BTreeSet<String>) -> bool {
+    uses.get(from)
+        .into_iter()
+        .flatten()
+        .any(|next| next == to || uses.contains_key(next) && seen.insert(next.clone()) && reaches(uses, next, to, seen))
+}
+
+#[test]
+fn modules_of_a_layered_crate_are_in_no_circle() {
+    let sources = files(&["rs"]);
+    for krate in LAYERED {
+        let uses = uses(&sources, krate);
+        assert!(
+            uses.values().any(|used| !used.is_empty()),
+            "{krate}: no module uses another"
+        );
+        let circle: Vec<_> = uses
+            .keys()
+            .filter(|name| reaches(&uses, name, name, &mut BTreeSet::new()))
+            .collect();
+        assert!(circle.is_empty(), "{krate}: in a circle: {circle:?}");
+    }
+}
+
+#[test]
+fn two_modules_that_use_each_other_are_a_circle() {
+    let source = |path: &str, text: &str| (format!("crates/x/src/{path}"), text.to_owned());
+    let sources = [
+        source("a.rs", "use crate::b::B;"),
+        source("b/deep.rs", "use crate::{c, z::Z};\nuse crate::d;"),
+        source("c.rs", "// crate::b\nuse std::fmt;\n#[cfg(test)] use crate::a;"),
+        source("d.rs", "fn f() { crate::a::f(); }"),
+    ];
+    let uses = uses(&sources, "x");
+    let in_circle = |name: &str| reaches(&uses, name, name, &mut BTreeSet::new());
+    assert_eq!(["a", "b", "c", "d"].map(in_circle), [true, true, false, true]);
 }

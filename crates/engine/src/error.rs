@@ -1,6 +1,6 @@
 //! Reasons why a run may not take place.
 
-use crate::run::streams::OrderError;
+use crate::streams::OrderError;
 use mpps_io::Error;
 
 /// Reason why a run could not take place, or has no result.

@@ -4,6 +4,7 @@
 //! [`Rounds`], compiled into the loop.
 
 pub(crate) mod away;
+pub(crate) mod control;
 pub(crate) mod fill;
 pub(crate) mod idle;
 mod loop_clock;
@@ -13,18 +14,17 @@ pub(crate) mod room;
 pub(crate) mod sample;
 pub(crate) mod spin;
 pub(crate) mod stages;
-pub(crate) mod stamped;
 pub(crate) mod worst;
 
-use crate::lane::fill::{Fill, RINGS};
+use crate::lane::control::Control;
+use crate::lane::fill::Fill;
 use crate::lane::idle::Idle;
 use crate::lane::loop_clock::LoopClock;
 use crate::lane::neighbor::Neighbor;
 use crate::lane::sample::Sampler;
 use crate::lane::stages::Stages;
-use crate::lane::stamped::LaneStamps;
-use crate::run::control::Control;
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::{LaneOutcome, RINGS};
+use crate::stamped::LaneStamps;
 use mpps_io::{Burst, Error, ErrorKind, Obstacle, Queue, Result, RxRoom, Wait};
 use mpps_stats::{LaneCounters, NO_WAYS, Recorder};
 use mpps_sys::{clock::Clock, sched};

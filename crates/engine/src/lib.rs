@@ -8,14 +8,18 @@
 
 #![forbid(unsafe_code)]
 
+mod codec;
 mod error;
 pub mod footprint;
 mod kernel;
 mod lane;
+mod outcome;
 mod plan;
 mod receive;
 mod run;
 mod send;
+mod stamped;
+mod streams;
 mod verdict;
 mod workload;
 
@@ -28,17 +32,16 @@ mod sync {
 
 pub use error::RunError;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
-pub use lane::stamped::StampMemory;
+pub use lane::control::Control;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, LEFT_TO_HOST_PORTS, LanePlan, Link, Nobody,
     Opened, Owner, ReflectPlan, SampleOptions, TraceOptions, TrafficPlan,
 };
-pub use run::any_port::{
-    AllLoops, AnyPort, FrameLoops, GeneratorLoops, LaneStart, ListenerLoops, Loops, Only, PayloadLoops, Start, pair,
-};
-pub use run::control::Control;
+pub use run::any_port::{AnyPort, LaneStart, Only, Start, pair};
 pub use run::entries::{Join, run_capture, run_drop, run_forward, run_reflect, run_traffic};
 pub use run::session::{Trials, session};
-pub use run::streams::{At, Do, OrderError, StreamCounts, StreamId, Streams};
 pub use send::source;
+pub use stamped::StampMemory;
+pub use streams::{At, Do, OrderError, StreamCounts, StreamId, Streams};
+pub use workload::loops::{AllLoops, FrameLoops, GeneratorLoops, ListenerLoops, Loops, PayloadLoops};

@@ -1,18 +1,15 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
-use crate::StampMemory;
-use crate::lane::sample::Sampler;
-use crate::run::outcome::LaneOutcome;
-use crate::run::streams::Streams;
+use crate::stamped::StampMemory;
+use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
-use mpps_stats::{HostFact, SampleSummary};
+use mpps_stats::HostFact;
 use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
-use std::cell::RefCell;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -138,27 +135,6 @@ pub struct SampleOptions {
     pub snap_len: usize,
     /// Each lane's way to the writer; the lane takes it.
     pub rings: Arc<[Mutex<Option<PacketProducer>>]>,
-}
-
-impl SampleOptions {
-    /// Returns the sampler of a lane; `None` if its ring is taken.
-    pub(crate) fn sampler(&self, lane: usize) -> Option<RefCell<Sampler>> {
-        let ring = self.rings.get(lane)?.lock().ok()?.take()?;
-        Some(RefCell::new(Sampler::new(self.every, self.snap_len, ring)))
-    }
-
-    /// Returns counts of all lanes, before the writer has ended.
-    pub(crate) fn counted(&self, lanes: &[LaneOutcome]) -> SampleSummary {
-        let counts = || lanes.iter().filter_map(|lane| lane.sampled);
-        SampleSummary {
-            every: self.every,
-            snap_len: self.snap_len as u64,
-            received: counts().map(|lane| lane.received).sum(),
-            sent: counts().map(|lane| lane.sent).sum(),
-            dropped_ring: counts().map(|lane| lane.ring_full).sum(),
-            ..SampleSummary::default()
-        }
-    }
 }
 
 /// Options for recording rounds of the lanes.

@@ -1,13 +1,12 @@
 //! The receiving half of a lane that also knows what was sent: classifies, counts each packet once, measures it.
 
-pub(crate) mod codec;
 pub(crate) mod flow_table;
-pub(crate) mod missing;
+pub(crate) mod traces;
 
+use crate::codec::{Class, Codec, Foreign};
 use crate::lane::worst::Worst;
-use crate::receive::codec::{Class, Codec, Foreign};
-use crate::receive::missing::{Came, Missing};
-use crate::run::traces::Traces;
+use crate::outcome::missing::{Came, Missing};
+use crate::receive::traces::Traces;
 use crate::send::sent::{Seat, Senders, SentLog};
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};

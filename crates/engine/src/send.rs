@@ -1,6 +1,5 @@
 //! The sending half of a lane: its packets, and their departure times.
 
-pub(crate) mod departures;
 pub(crate) mod generate;
 pub(crate) mod pacing;
 pub(crate) mod sent;

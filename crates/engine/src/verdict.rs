@@ -2,10 +2,8 @@
 
 mod cause;
 mod checks;
-pub(crate) mod host_drops;
 mod known;
 pub(crate) mod meanwhile;
-pub(crate) mod remarks;
 mod whose;
 pub(crate) mod withheld;
 

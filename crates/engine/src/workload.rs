@@ -5,20 +5,21 @@ pub(crate) mod drop;
 mod echo;
 pub(crate) mod forward;
 pub(crate) mod loop_guard;
+pub(crate) mod loops;
 pub(crate) mod reflect;
 pub(crate) mod traffic;
 
+use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::lane::Lane;
+use crate::outcome::LaneOutcome;
 use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
 use crate::receive::Receiver;
-use crate::receive::codec::{Ends, EthernetCodec, PayloadCodec};
-use crate::run::any_port::Loops;
-use crate::run::outcome::LaneOutcome;
-use crate::run::traces::Traces;
+use crate::receive::traces::Traces;
 use crate::send::generate::{Generator, SendShare};
 use crate::send::sent::{LATE_NS, SentLog};
 use crate::send::slip::Slips;
 use crate::workload::capture::Quota;
+use crate::workload::loops::Loops;
 use mpps_io::{Capabilities, Layer, Queue};
 use mpps_stats::Recorder;
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
@@ -78,7 +79,7 @@ impl<'r> Work<'r> {
         }
     }
 
-    /// Returns how long before the start lanes may go, ns: see [`Job::ahead_ns`](crate::run::job::Job::ahead_ns).
+    /// Returns how long before the start lanes may go, ns: each keeps to the start itself.
     pub(crate) fn ahead_ns(&self) -> u64 {
         match self {
             Self::Traffic(plan) => {

@@ -46,7 +46,10 @@ pub(crate) fn run() -> Result<Summary, Error> {
     })?;
     for of in &summary.directions {
         let (name, of) = (of.name, &of.summary);
-        println!("{name}: sent {} missed {} lost {} valid {}", of.tx, of.missed, of.lost, of.valid);
+        println!(
+            "{name}: sent {} missed {} lost {} valid {}",
+            of.tx, of.missed, of.lost, of.valid
+        );
     }
     Ok(summary)
 }

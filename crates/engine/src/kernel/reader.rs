@@ -9,7 +9,7 @@
 use super::sender::Exit;
 use super::{InKernel, trouble};
 use crate::lane::Lane;
-use crate::run::outcome::{LaneOutcome, PortCounts, SourceCounts};
+use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};

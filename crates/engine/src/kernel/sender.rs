@@ -5,7 +5,7 @@
 
 use super::trouble;
 use crate::lane::Lane;
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
 use mpps_io::kernel::KernelPort;
 use mpps_stats::{Histogram, Moments, Recorder};
 use std::sync::atomic::{AtomicBool, Ordering};

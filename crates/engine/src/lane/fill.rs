@@ -4,12 +4,10 @@
 //! lane that was away looks as soon as it is back, when its rings are at their fullest. If no path knows its fill, all
 //! this costs one comparison per reading.
 
+use crate::outcome::RINGS;
 use mpps_io::{RoomUnit, RxRoom};
 use mpps_stats::{FillGauge, LaneCounters};
 use std::num::NonZeroU64;
-
-/// Rings of a lane: one, or one of each port of a pair.
-pub(crate) const RINGS: usize = 2;
 
 /// State of the looks at one lane's rings.
 #[derive(Debug)]

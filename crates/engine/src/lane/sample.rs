@@ -6,20 +6,11 @@
 //! is offered twice is counted once. The lane never waits: what finds the ring full is dropped and counted.
 
 use crate::lane::Lane;
+use crate::outcome::SampleCounts;
+use crate::plan::SampleOptions;
 use mpps_io::packet_ring::{Direction, PacketProducer, RingPacket, tag};
 use mpps_io::{Burst, Frame, Queue, Result};
 use std::cell::RefCell;
-
-/// Counts of a lane's sample. `received + sent` counts frames in the ring and frames that found it full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SampleCounts {
-    /// Received frames whose turn it was to be copied.
-    pub(crate) received: u64,
-    /// Sent frames whose turn it was to be copied.
-    pub(crate) sent: u64,
-    /// Frames of both that found the ring full.
-    pub(crate) ring_full: u64,
-}
 
 /// A lane's way to the writer, and the turns of its frames.
 #[derive(Debug)]
@@ -34,6 +25,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
+    /// Makes the sampler of a lane; `None` if its ring is taken.
+    pub(crate) fn of_lane(options: &SampleOptions, lane: usize) -> Option<Self> {
+        let ring = options.rings.get(lane)?.lock().ok()?.take()?;
+        Some(Self::new(options.every, options.snap_len, ring))
+    }
+
     /// `every`: 1 or more. The first frame is copied, and then each `every`-th.
     pub(crate) fn new(every: u64, snap_len: usize, ring: PacketProducer) -> Self {
         Self {

@@ -8,12 +8,13 @@
 use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::Found;
+use crate::outcome::LaneOutcome;
 use crate::plan::ForwardSeat;
+use crate::receive::traces::{self, Traces};
 use crate::run::job::{AnyLane, Job, resolve};
 use crate::run::on_ports::OnPorts;
-use crate::run::outcome::LaneOutcome;
-use crate::run::traces::{self, Traces};
 use crate::workload::forward::{self, CopyOver, Move, Step};
+use crate::workload::loops::{AllLoops, Loops};
 use crate::workload::{TrafficTrial, Work, capture, drop, reflect, send_and_take};
 use mpps_io::{Port, Queue, Result};
 use mpps_stats::Recorder;
@@ -50,56 +51,6 @@ pub trait AnyPort: LaneStart {
     /// Returns this port and `second` as one that gives a lane of `forward` a queue of each; `None` if they are of
     /// different types. Their frames move without a copy if they share packet memory ([`Port::shares_pools_with`]).
     fn with_alike<'p>(&'p self, second: &'p dyn AnyPort) -> Option<Box<dyn LaneStart + 'p>>;
-}
-
-/// The loops that are compiled for a port. A run that needs another loop on the port must have been refused before.
-pub trait Loops: Sync {
-    /// `sendrecv` and `send`.
-    const GENERATES: bool = true;
-    /// All other workloads.
-    const LISTENS: bool = true;
-    /// Ports whose packets are whole frames: `capture` and `forward` need them.
-    const FRAMES: bool = true;
-    /// Ports whose packets are payloads of UDP.
-    const PAYLOADS: bool = true;
-}
-
-/// All loops.
-#[derive(Clone, Copy, Debug)]
-pub struct AllLoops;
-
-impl Loops for AllLoops {}
-
-/// Loops of a port whose packets are whole frames.
-#[derive(Clone, Copy, Debug)]
-pub struct FrameLoops;
-
-impl Loops for FrameLoops {
-    const PAYLOADS: bool = false;
-}
-
-/// Loops of a port whose packets are payloads.
-#[derive(Clone, Copy, Debug)]
-pub struct PayloadLoops;
-
-impl Loops for PayloadLoops {
-    const FRAMES: bool = false;
-}
-
-/// Loops of a port that is opened for packets of mpps's own.
-#[derive(Clone, Copy, Debug)]
-pub struct GeneratorLoops;
-
-impl Loops for GeneratorLoops {
-    const LISTENS: bool = false;
-}
-
-/// Loops of a port that is opened for packets of others.
-#[derive(Clone, Copy, Debug)]
-pub struct ListenerLoops;
-
-impl Loops for ListenerLoops {
-    const GENERATES: bool = false;
 }
 
 /// A port for which no other loops than `L` are compiled. For a port by itself all are.

@@ -5,12 +5,12 @@
 //! lane that has ended.
 
 use crate::lane::away::Away;
+use crate::lane::control::Control;
 use crate::plan::{Common, LanePlan};
-use crate::run::control::Control;
 use crate::run::flight::Keeper;
+use crate::run::host_drops::{self, HostDrops};
 use crate::run::job::Job;
 use crate::run::live::{self, HostWait, Live};
-use crate::verdict::host_drops::{self, HostDrops};
 use crate::verdict::withheld::Quotas;
 use mpps_io::around::Watch;
 use mpps_stats::{Collector, Event, FillGauge, LaneCounters, LanesSoFar, LiveLane, Sink, Timing, Wants};

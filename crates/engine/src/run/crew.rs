@@ -15,14 +15,12 @@ mod measure;
 mod start_at;
 mod sum_up;
 
-pub(crate) use lane_thread::wait_until;
-
 use crate::error::RunError;
+use crate::lane::control::Control;
 use crate::lane::neighbor::Found;
 use crate::lane::ring::LaneRing;
 use crate::plan::{Common, Link, Opened};
 use crate::run::around;
-use crate::run::control::Control;
 use crate::run::job::Job;
 use crate::run::live::HostWait;
 use crate::verdict::{meanwhile, withheld};

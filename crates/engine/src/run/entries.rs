@@ -2,10 +2,10 @@
 
 use crate::error::RunError;
 use crate::plan::{CapturePlan, Common, DropPlan, ForwardPlan, LanePlan, ReflectPlan, TrafficPlan};
+use crate::receive::traces::Traces;
 use crate::run::any_port::{AnyPort, LaneStart};
 use crate::run::crew::{Order, run_job};
 use crate::run::on_ports::OnPorts;
-use crate::run::traces::Traces;
 use crate::workload::{TrafficTrial, Work, capture};
 use mpps_stats::{CaptureSummary, Sink, Summary, Workload};
 use std::sync::Arc;

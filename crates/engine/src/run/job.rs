@@ -2,15 +2,15 @@
 //!
 //! The common part of a run ([`crate::run::crew`]) knows neither how many ports there are nor what a lane does with its
 //! queues. A [`Job`] does: [`OnPorts`](crate::run::on_ports::OnPorts), or a workload that the kernel runs
-//! ([`crate::kernel`]). It has one type for all paths. On the lane's thread it hands over an [`AnyLane`], behind which
+//! (`kernel`). It has one type for all paths. On the lane's thread it hands over an [`AnyLane`], behind which
 //! the loop is compiled for the types of the lane's port.
 
 use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::{Found, Neighbor};
+use crate::outcome::LaneOutcome;
 use crate::plan::{Common, Link};
-use crate::run::outcome::LaneOutcome;
-use crate::run::traces::Traces;
+use crate::receive::traces::Traces;
 use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::{Burst, Fact, Queue, QueueCounters, Result, Wait};

@@ -1,9 +1,9 @@
 //! When packets were lost, to the packet: from the numbers that are missing at the receiving lanes, and from when the
 //! sending lanes sent the packets with these numbers.
 
-use crate::receive::missing::{Came, Missing};
+use crate::outcome::departures::Departures;
+use crate::outcome::missing::{Came, Missing};
 use crate::run::summary::Measured;
-use crate::send::departures::Departures;
 use mpps_stats::{Gap, LossTimes, Outage};
 
 /// Number of the longest times without a packet, common to all lanes, that are looked at.

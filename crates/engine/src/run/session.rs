@@ -2,11 +2,11 @@
 
 use crate::error::RunError;
 use crate::plan::TrafficPlan;
+use crate::receive::traces::Traces;
 use crate::run::any_port::AnyPort;
 use crate::run::crew::{Base, Crew};
 use crate::run::entries::{by_burst, order};
 use crate::run::on_ports::OnPorts;
-use crate::run::traces::Traces;
 use mpps_io::Layer;
 use mpps_stats::{Sink, Summary};
 use mpps_sys::clock::monotonic_ns;

@@ -4,13 +4,14 @@ mod counts;
 mod evidence;
 mod host;
 mod lanes;
+mod remarks;
 mod stages;
 mod warnings;
 
+use crate::lane::control::Control;
+use crate::outcome::LaneOutcome;
 use crate::plan::{Common, LanePlan};
-use crate::run::control::Control;
 use crate::run::outage;
-use crate::run::outcome::LaneOutcome;
 use crate::verdict::judge;
 use crate::verdict::meanwhile::LaneTime;
 use crate::workload::WorkFacts;

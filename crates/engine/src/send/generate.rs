@@ -1,12 +1,12 @@
 //! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
 
+use crate::codec::Codec;
 use crate::lane::Lane;
-use crate::receive::codec::Codec;
-use crate::run::streams::{Do, Orders};
-use crate::send::departures::Departures;
+use crate::outcome::departures::Departures;
 use crate::send::pacing::Pacer;
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
+use crate::streams::{Do, Orders};
 use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Result};
 use mpps_stats::{Histogram, Moments, Recorder};
@@ -597,7 +597,7 @@ fn skip_before(pacer: &mut Pacer, before_ns: u64, recorder: &mut Recorder<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::receive::codec::PayloadCodec;
+    use crate::codec::PayloadCodec;
     use mpps_io::{Pacing, RateStep, Rates};
     use mpps_wire::{PayloadTemplate, Stamp};
 

@@ -4,7 +4,7 @@
 //! of it. The settle time belongs to no departure. So the lanes' counters are read whenever drops are, and the times
 //! with drops are added up. All files are opened beforehand.
 
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
 use mpps_stats::LaneCounters;
 use mpps_sys::proc_stat::ThreadStat;
 

@@ -4,9 +4,9 @@
 //! than the snap length, and shows the ring's other end a burst at a time.
 
 use crate::CapturePlan;
-use crate::lane::fill::RINGS;
 use crate::lane::{Lane, Round, Rounds};
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
+use crate::outcome::RINGS;
 use mpps_io::packet_ring::{PacketProducer, RingPacket};
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait, counter};
 use mpps_stats::{CaptureSummary, Recorder, Summary, count};

@@ -6,10 +6,10 @@
 mod verifier;
 
 use crate::DropPlan;
-use crate::lane::fill::RINGS;
+use crate::codec::{Class, Foreign, class_of_reject};
 use crate::lane::{Lane, Round, Rounds};
-use crate::receive::codec::{Class, Foreign, class_of_reject};
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
+use crate::outcome::RINGS;
 use mpps_io::{Burst, Frame, Layer, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;

@@ -12,10 +12,10 @@ mod work;
 pub(crate) use lanes::{alone, between};
 pub(crate) use way::{CopyOver, Move, Step};
 
-use crate::lane::fill::RINGS;
 use crate::lane::{Lane, RX, Round, Rounds};
+use crate::outcome::RINGS;
+use crate::outcome::{LaneOutcome, PortCounts};
 use crate::plan::{ForwardPort, ForwardSeat};
-use crate::run::outcome::{LaneOutcome, PortCounts};
 use mpps_io::{Error, OnFull, Queue, Result, RxRoom, Wait, Work};
 use mpps_stats::Recorder;
 use mpps_sys::ready;

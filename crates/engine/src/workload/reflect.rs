@@ -1,9 +1,9 @@
 //! A lane that turns packets round and sends them back.
 
-use crate::lane::fill::RINGS;
 use crate::lane::room::Room;
 use crate::lane::{Lane, Round, Rounds};
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
+use crate::outcome::RINGS;
 use crate::workload::echo::{Echo, probe_frames};
 use crate::workload::loop_guard::{Sampler, secret};
 use mpps_io::OnFull;

@@ -1,11 +1,10 @@
 //! A lane that sends, receives back, or both.
 
-use crate::lane::fill::RINGS;
+use crate::codec::Codec;
 use crate::lane::{Lane, Round, Rounds};
+use crate::outcome::LaneOutcome;
+use crate::outcome::RINGS;
 use crate::receive::Receiver;
-use crate::receive::codec::Codec;
-use crate::run::crew::wait_until;
-use crate::run::outcome::LaneOutcome;
 use crate::send::generate::Generator;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
@@ -44,7 +43,7 @@ pub(crate) fn run<'r, Q: Queue, C: Codec>(
         receiver,
         settle_ns,
     };
-    wait_until(&lane.clock, lane.start_ns, lane.control);
+    lane.control.wait_until(&lane.clock, lane.start_ns);
     let began_after_ns = lane.clock.now_ns().saturating_sub(lane.start_ns);
     LaneOutcome {
         began_after_ns,
@@ -273,7 +272,7 @@ fn attend<Q: Queue, C: Codec>(
     for mut frame in incoming.drain(all) {
         if !matches!(
             codec.classify(&frame, &mut receiver.known),
-            crate::receive::codec::Class::SlowPath
+            crate::codec::Class::SlowPath
         ) {
             continue;
         }

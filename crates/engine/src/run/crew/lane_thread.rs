@@ -4,22 +4,22 @@ use super::{Base, Trial};
 use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::idle::Idle;
+use crate::lane::sample::Sampler;
 use crate::lane::stages::{self, Flight, Stages, waited_of};
-use crate::lane::stamped::StampMemory;
+use crate::outcome::LaneOutcome;
 use crate::plan::Opened;
-use crate::run::control::Control;
+use crate::receive::traces::Traces;
 use crate::run::flight;
 use crate::run::job::AnyLane;
-use crate::run::outcome::LaneOutcome;
-use crate::run::traces::Traces;
+use crate::stamped::StampMemory;
 use mpps_io::{Error, Reason};
 use mpps_stats::LaneSeries;
 use mpps_sys::clock::Clock;
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::sched::{self, Heirs};
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 /// Time between two looks of the lanes at their queues, between trials. Questions for our address are answered, and no
@@ -211,7 +211,7 @@ fn run_lane(
     let recorder = recorder_in(ways.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
     counters.stages.mark_ps.set(stages::mark_ps(clock));
-    wait_until(clock, go_ns, &trial.control);
+    trial.control.wait_until(clock, go_ns);
     let delay = times.and_then(ThreadStat::read);
     let began_ns = clock.now_ns();
     let traced = trial.common.trace.is_some();
@@ -233,7 +233,12 @@ fn run_lane(
                 .zip(trial.common.trace.as_ref())
                 .map(|(ring, options)| Flight::new(ring, flight::limits(options), trial.common.lanes[index].rx)),
         ),
-        sampler: trial.common.sample.as_ref().and_then(|sample| sample.sampler(index)),
+        sampler: trial
+            .common
+            .sample
+            .as_ref()
+            .and_then(|sample| Sampler::of_lane(sample, index))
+            .map(RefCell::new),
         stamps: stamps.as_ref().map(StampMemory::lane),
         clock: clock.clone(),
         control: &trial.control,
@@ -263,21 +268,4 @@ fn run_lane(
     // Time before the start is no part of it.
     outcome.measured_ns = clock.now_ns().saturating_sub(began_ns.max(start_ns));
     outcome
-}
-
-/// Returns at this time, ns, or at once if it is past or the end has come. Sleeps for as long as that is exact enough,
-/// then spins.
-pub(crate) fn wait_until(clock: &Clock, at_ns: u64, control: &Control) {
-    /// Longest sleep, ns: a user who wants the end does not wait for the start.
-    const SLICE_NS: u64 = 50_000_000;
-    loop {
-        let now_ns = clock.now_ns();
-        if now_ns >= at_ns || control.end_ns() <= now_ns {
-            return;
-        }
-        match at_ns - now_ns {
-            0..200_000 => std::hint::spin_loop(),
-            far => thread::sleep(Duration::from_nanos((far - 150_000).min(SLICE_NS))),
-        }
-    }
 }

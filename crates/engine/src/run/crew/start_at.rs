@@ -2,7 +2,7 @@
 
 use super::LOOK;
 use crate::error::RunError;
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
 use mpps_sys::clock::{ClockTime, monotonic_ns};
 use std::thread;
 use std::time::Duration;

@@ -3,6 +3,8 @@
 use super::Crew;
 use super::measure::{Before, Findings, Prepared, Sums};
 use super::start_at::began_late;
+use crate::outcome::LaneOutcome;
+use crate::plan::SampleOptions;
 use crate::run::around;
 use crate::run::collect::Collected;
 use crate::run::directions;
@@ -10,7 +12,7 @@ use crate::run::flight::Keeper;
 use crate::run::live::HostWait;
 use crate::run::summary::{Measured, summarise};
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Direction, Housekeeping, Sink, Summary, Totals};
+use mpps_stats::{Direction, Housekeeping, SampleSummary, Sink, Summary, Totals};
 
 impl Crew<'_> {
     /// Makes the summary of a trial: of each way, if there are several, and of all.
@@ -121,11 +123,24 @@ fn with_kept(mut summary: Summary, prepared: &Prepared, findings: &Findings, kee
     let lost = keeper.lost();
     let known = (findings.ended_ns, summary.lost as i64, summary.valid);
     summary.kept = keeper.end(&trial.common, &trial.counters, known);
-    summary.sample = trial.common.sample.as_ref().map(|sample| sample.counted(outcomes));
+    summary.sample = trial.common.sample.as_ref().map(|sample| sampled(sample, outcomes));
     if let Some(cost) = &mut summary.stage_cost {
         cost.lost = lost;
     }
     summary
+}
+
+/// Returns the counts of all lanes' samples, before the writer has ended.
+fn sampled(sample: &SampleOptions, lanes: &[LaneOutcome]) -> SampleSummary {
+    let counts = || lanes.iter().filter_map(|lane| lane.sampled);
+    SampleSummary {
+        every: sample.every,
+        snap_len: sample.snap_len as u64,
+        received: counts().map(|lane| lane.received).sum(),
+        sent: counts().map(|lane| lane.sent).sum(),
+        dropped_ring: counts().map(|lane| lane.ring_full).sum(),
+        ..SampleSummary::default()
+    }
 }
 
 /// Returns the CPU time of the threads beside the lanes; `None` if the kernel does not report it.

@@ -2,7 +2,7 @@
 
 use super::Measured;
 use super::counts::{add_counters, count_of, merge, named, since_start};
-use crate::run::outcome::{LaneOutcome, SourceCounts};
+use crate::outcome::{LaneOutcome, SourceCounts};
 use mpps_io::{QueueCounters, Reason};
 use mpps_stats::{AwaySummary, FillGauge, Gap, LaneCounters, LaneSummary, PortSummary, RingFill, Workload};
 

@@ -1,7 +1,7 @@
 //! Stages of the lanes' loops, and the bursts and packets that took longest.
 
 use super::Measured;
-use crate::run::outcome::LaneOutcome;
+use crate::outcome::LaneOutcome;
 use mpps_stats::StageTable;
 use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
 

@@ -1,7 +1,7 @@
 //! Warnings of a summary, beside those of the verdict.
 
 use super::Measured;
-use crate::verdict::remarks::{Heard, remarks};
+use crate::run::summary::remarks::{Heard, remarks};
 use mpps_io::Reason;
 use mpps_stats::{LaneSummary, Workload};
 use mpps_sys::signal::{self, CpuLimit};

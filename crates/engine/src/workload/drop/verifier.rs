@@ -4,7 +4,7 @@
 //! counts are added up over the burst, since packets that were sent in one burst have the same latency, too.
 
 use crate::DropPlan;
-use crate::receive::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
+use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::receive::flow_table::FlowTable;
 use mpps_io::{Frame, Layer, Reason};
 use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};

@@ -3,8 +3,8 @@
 use super::way::{Step, Way};
 use super::{Alone, Pair, run};
 use crate::lane::Lane;
+use crate::outcome::LaneOutcome;
 use crate::plan::{ForwardPlan, ForwardSeat};
-use crate::run::outcome::LaneOutcome;
 use mpps_io::Queue;
 use mpps_stats::Recorder;
 use std::time::Instant;

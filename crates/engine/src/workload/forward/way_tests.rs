@@ -2,10 +2,10 @@
 
 use super::{CopyOver, Move, Step, Way};
 use crate::lane::Lane;
+use crate::lane::control::Control;
 use crate::lane::idle::Idle;
 use crate::lane::stages::Stages;
 use crate::plan::ForwardPort;
-use crate::run::control::Control;
 use mpps_io::null::{NullConfig, NullPort, NullQueue, Source};
 use mpps_io::{Burst, ErrorKind, Frame, Port, Queue, Result, Wait};
 use mpps_io::{OnFull, Work};

@@ -4,10 +4,10 @@
 //! 100 ms. Drops in a reading came since the reading before, and the collector books them so. The lanes' time since
 //! then is kept, too, as a cause must have been at the time of its effect.
 
+use crate::lane::control::Control;
+use crate::outcome::LaneOutcome;
 use crate::plan::LanePlan;
-use crate::run::control::Control;
 use crate::run::job::Job;
-use crate::run::outcome::LaneOutcome;
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
 use mpps_stats::{Collector, LiveLane};

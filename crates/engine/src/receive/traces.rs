@@ -6,8 +6,8 @@
 //! for a packet that is none of the trial's own. The trial's own packets cost nothing extra.
 
 use crate::FlowSet;
+use crate::codec::{Ends, left_open, verify_checksum};
 use crate::lane::neighbor::Neighbor;
-use crate::receive::codec::{Ends, left_open, verify_checksum};
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};

@@ -1,13 +1,17 @@
 //! Results of a lane, which it hands over when it ends.
 
-use crate::lane::fill::RINGS;
-use crate::lane::sample::SampleCounts;
-use crate::receive::missing::Missing;
-use crate::send::departures::Departures;
+pub(crate) mod departures;
+pub(crate) mod missing;
+
+use departures::Departures;
+use missing::Missing;
 use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
 use mpps_trace::{LatePacket, SlowBurst};
+
+/// Receive rings of a lane: one, or one of each port of a pair.
+pub(crate) const RINGS: usize = 2;
 
 /// The lane's private results.
 #[derive(Debug, Default)]
@@ -73,4 +77,15 @@ pub(crate) struct PortCounts {
     pub(crate) tx_packets: u64,
     /// Counts by reason.
     pub(crate) reasons: Vec<(Reason, u64)>,
+}
+
+/// Counts of a lane's sample. `received + sent` counts frames in the ring and frames that found it full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SampleCounts {
+    /// Received frames whose turn it was to be copied.
+    pub(crate) received: u64,
+    /// Sent frames whose turn it was to be copied.
+    pub(crate) sent: u64,
+    /// Frames of both that found the ring full.
+    pub(crate) ring_full: u64,
 }

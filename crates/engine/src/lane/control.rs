@@ -1,10 +1,12 @@
 //! State that the threads of a run share beside the statistics: the end, and notes. Only one load of it is on the
 //! packet path.
 
+use mpps_sys::clock::Clock;
 use mpps_sys::wake::Wake;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::thread;
 use std::time::Duration;
 
 /// State shared by the lanes and the collector of one run.
@@ -104,6 +106,23 @@ impl Control {
     pub fn end_at(&self, at_ns: u64) {
         if self.end_ns.fetch_min(at_ns, Ordering::Relaxed) > at_ns {
             self.tell_moved();
+        }
+    }
+
+    /// Returns at this time, ns, or at once if it is past or the end has come. Sleeps for as long as that is exact enough,
+    /// then spins.
+    pub(crate) fn wait_until(&self, clock: &Clock, at_ns: u64) {
+        /// Longest sleep, ns: a user who wants the end does not wait for the start.
+        const SLICE_NS: u64 = 50_000_000;
+        loop {
+            let now_ns = clock.now_ns();
+            if now_ns >= at_ns || self.end_ns() <= now_ns {
+                return;
+            }
+            match at_ns - now_ns {
+                0..200_000 => std::hint::spin_loop(),
+                far => thread::sleep(Duration::from_nanos((far - 150_000).min(SLICE_NS))),
+            }
         }
     }
 
