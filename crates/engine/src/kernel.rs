@@ -10,9 +10,9 @@
 //! the reader. The report's lines are made from the kernel's own counts, once the lanes are out ([`LaneOutcome::sent`],
 //! [`LaneOutcome::sources`]).
 //!
-//! Between two devices there are two ports here, one for each way: a port's lanes send by one device, and its sources
+//! Between two devices there are two ports here, one for each track: a port's lanes send by one device, and its sources
 //! are those of the other. So a port hears answers at the device by which the other's packets leave. With traffic both
-//! ways each way has a reader. One way, the second port has no lanes: it answers and hears.
+//! ways each track has a reader. One way, the second port has no lanes: it answers and hears.
 
 mod reader;
 mod sender;
@@ -23,7 +23,7 @@ use crate::lane::neighbor::{Found, QUESTION_LEN, question};
 use crate::outcome::LaneOutcome;
 use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
 use crate::run::crew::{Order, run_job};
-use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneWays, RESOLVE_NS, host_facts, join, unresolved};
+use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneTracks, RESOLVE_NS, host_facts, join, unresolved};
 use crate::run::on_ports::WAYS;
 use crate::send::pacing::schedule;
 use crate::workload::{TrafficTrial, WorkFacts};
@@ -47,7 +47,7 @@ const NOTICE_NS: u64 = 50_000_000;
 ///
 /// `ports` is one port. If packets arrive at another device ([`TrafficPlan::far`]), it is the port of the way there and
 /// the port of the way back. Both ways ([`TrafficPlan::back`]), the plan's lanes are those that send there, as many
-/// that send back, and a reader for each way. One way, the second port has no lanes.
+/// that send back, and a reader for each track. One way, the second port has no lanes.
 ///
 /// # Errors
 /// Returns the errors of [`crate::run_traffic`].
@@ -115,7 +115,7 @@ pub fn run_forward_in_kernel(
 
 /// A workload that the kernel runs.
 struct InKernel<'r> {
-    /// Ports by way. One way between two devices, the second port answers at the device that packets leave by.
+    /// Ports by track. One way between two devices, the second port answers at the device that packets leave by.
     ports: Vec<&'r dyn KernelPort>,
     common: &'r Common,
     workload: Workload,
@@ -123,33 +123,33 @@ struct InKernel<'r> {
     traffic: Option<&'r TrafficPlan>,
     /// Names of the ports of `forward`.
     port_names: Vec<String>,
-    /// The lanes that send, by way.
+    /// The lanes that send, by track.
     exits: Vec<Vec<sender::Exit>>,
-    /// Settings of the run in each way, with traffic both ways; else empty.
+    /// Settings of the run in each track, with traffic both ways; else empty.
     commons: Vec<Common>,
 }
 
 /// Role of a lane of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seat {
-    way: usize,
-    /// Number of the lane among those that send in that way; `None`: it is the reader.
+    track: usize,
+    /// Number of the lane among those that send in that track; `None`: it is the reader.
     sender: Option<usize>,
 }
 
-/// Returns the seat of lane `lane`: first the lanes that send in each way, then the readers. `senders`: how many send,
-/// by way.
+/// Returns the seat of lane `lane`: first the lanes that send in each track, then the readers. `senders`: how many
+/// send, by track.
 fn seat(senders: impl Iterator<Item = usize>, lane: usize) -> Seat {
     let mut rest = lane;
-    for (way, lanes) in senders.enumerate() {
+    for (track, lanes) in senders.enumerate() {
         if rest < lanes {
             let sender = Some(rest);
-            return Seat { way, sender };
+            return Seat { track, sender };
         }
         rest -= lanes;
     }
     Seat {
-        way: rest,
+        track: rest,
         sender: None,
     }
 }
@@ -171,23 +171,23 @@ impl<'r> InKernel<'r> {
     }
 
     fn of_traffic(ports: &[&'r dyn KernelPort], plan: &'r TrafficPlan, workload: Workload) -> Self {
-        let ways = if plan.back.is_some() { 2 } else { 1 };
-        let senders = plan.common.lanes.iter().take_while(|lane| lane.tx).count() / ways;
+        let tracks = if plan.back.is_some() { 2 } else { 1 };
+        let senders = plan.common.lanes.iter().take_while(|lane| lane.tx).count() / tracks;
         debug_assert!(
-            ports.iter().take(ways).all(|port| port.lanes() == senders),
+            ports.iter().take(tracks).all(|port| port.lanes() == senders),
             "the plan's are the ports'"
         );
-        debug_assert_eq!(ways * (senders + 1), plan.common.lanes.len(), "a reader for each way");
-        let of_way = |way: usize| {
+        debug_assert_eq!(tracks * (senders + 1), plan.common.lanes.len(), "a reader for each way");
+        let of_track = |track: usize| {
             let role = |(lane, plan): (usize, &LanePlan)| {
-                let own = seat([senders; 2].into_iter(), lane).way == way;
+                let own = seat([senders; 2].into_iter(), lane).track == track;
                 LanePlan {
                     rx: plan.rx && own,
                     tx: plan.tx && own,
                     ..*plan
                 }
             };
-            let common = if way == 0 {
+            let common = if track == 0 {
                 plan.common.clone()
             } else {
                 plan.way_back().common
@@ -203,8 +203,8 @@ impl<'r> InKernel<'r> {
             workload,
             traffic: Some(plan),
             port_names: Vec::new(),
-            exits: (0..ways).map(|_| exits(senders)).collect(),
-            commons: (0..ways).filter(|_| ways > 1).map(of_way).collect(),
+            exits: (0..tracks).map(|_| exits(senders)).collect(),
+            commons: (0..tracks).filter(|_| tracks > 1).map(of_track).collect(),
         }
     }
 
@@ -212,9 +212,9 @@ impl<'r> InKernel<'r> {
         seat(self.exits.iter().map(Vec::len), lane)
     }
 
-    /// Returns the port that hears the answers to questions that leave with the packets of this way.
-    fn hears(&self, way: usize) -> &'r dyn KernelPort {
-        self.ports[(way + 1) % self.ports.len()]
+    /// Returns the port that hears the answers to questions that leave with the packets of this track.
+    fn hears(&self, track: usize) -> &'r dyn KernelPort {
+        self.ports[(track + 1) % self.ports.len()]
     }
 
     /// Returns the port that only answers, if there is one.
@@ -235,8 +235,8 @@ impl<'r> InKernel<'r> {
         self.port_names.len().max(1)
     }
 
-    fn schedules(&self, way: usize) -> Vec<LaneSchedule> {
-        let lanes = self.exits[way].len() as u32;
+    fn schedules(&self, track: usize) -> Vec<LaneSchedule> {
+        let lanes = self.exits[track].len() as u32;
         let Some((plan, rate)) = self.traffic.and_then(|plan| Some((plan, plan.rate?))) else {
             let share = |lane| {
                 Some(LaneSchedule {
@@ -251,26 +251,26 @@ impl<'r> InKernel<'r> {
             return (0..lanes).filter_map(share).collect();
         };
         let duration = plan.common.duration.map(|d| d.as_nanos() as u64);
-        let seed = plan.common.seed.wrapping_add(way as u64);
+        let seed = plan.common.seed.wrapping_add(track as u64);
         (0..lanes)
             .map(|lane| schedule(duration, rate, plan.pacing, (lane, lanes), seed))
             .collect()
     }
 
-    /// Returns layer 2 of the device by which packets of this way leave, and the address that questions are sent from
+    /// Returns layer 2 of the device by which packets of this track leave, and the address that questions are sent from
     /// there.
-    fn departure(&self, way: usize) -> (Option<&'r Link>, Option<IpAddr>) {
-        match (self.traffic, way) {
+    fn departure(&self, track: usize) -> (Option<&'r Link>, Option<IpAddr>) {
+        match (self.traffic, track) {
             (Some(plan), 0) => (plan.link.as_ref(), Some(plan.src)),
             (Some(plan), _) => (plan.far.as_ref(), Some(plan.dst)),
             (None, _) => (None, None),
         }
     }
 
-    /// Asks for the address of this way's next hop until it is heard.
+    /// Asks for the address of this track's next hop until it is heard.
     fn ask(
         &self,
-        way: usize,
+        track: usize,
         link: &Link,
         clock: &Clock,
         ended: &dyn Fn(u64) -> bool,
@@ -278,9 +278,9 @@ impl<'r> InKernel<'r> {
         let begun = clock.now_ns();
         let mut ask_at = begun;
         let mut frame = [0; QUESTION_LEN];
-        let len = question(link, self.departure(way).1, &mut frame);
+        let len = question(link, self.departure(track).1, &mut frame);
         loop {
-            if let Some(mac) = self.hears(way).heard() {
+            if let Some(mac) = self.hears(track).heard() {
                 return Ok(MacAddr(mac));
             }
             let now = clock.now_ns();
@@ -291,7 +291,7 @@ impl<'r> InKernel<'r> {
                 return Err(RunError::Unresolved(unresolved(link)));
             }
             if now >= ask_at && len > 0 {
-                self.ports[way].inject(&frame[..len])?;
+                self.ports[track].inject(&frame[..len])?;
                 ask_at = now + ASK_EVERY_NS;
             }
             thread::sleep(Duration::from_millis(5));
@@ -320,15 +320,15 @@ impl Job for InKernel<'_> {
     }
 
     fn link_of(&self, lane: usize) -> Option<&Link> {
-        self.departure(self.seat(lane).way).0
+        self.departure(self.seat(lane).track).0
     }
 
     fn src_of(&self, lane: usize) -> Option<IpAddr> {
-        self.departure(self.seat(lane).way).1
+        self.departure(self.seat(lane).track).1
     }
 
-    fn common_of<'t>(&'t self, _trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common> {
-        self.commons.get(way)
+    fn common_of<'t>(&'t self, _trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common> {
+        self.commons.get(track)
     }
 
     fn facts(&self, _trial: &[TrafficTrial], _way: Option<usize>) -> WorkFacts {
@@ -348,22 +348,25 @@ impl Job for InKernel<'_> {
         self.seat(lane).sender.unwrap_or(lane)
     }
 
-    fn ways(&self) -> &'static [&'static str] {
+    fn tracks(&self) -> &'static [&'static str] {
         if self.commons.is_empty() { &[] } else { &WAYS }
     }
 
-    fn ways_of(&self, lane: usize) -> LaneWays {
-        let way = self.seat(lane).way;
-        LaneWays { sends: way, takes: way }
+    fn tracks_of(&self, lane: usize) -> LaneTracks {
+        let track = self.seat(lane).track;
+        LaneTracks {
+            sends: track,
+            takes: track,
+        }
     }
 
-    /// Returns the counters of all ports of its way for a reader; the others have none.
-    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters> {
+    /// Returns the counters of all ports of its track for a reader; the others have none.
+    fn counters(&self, lane: usize, track: Option<usize>) -> Vec<QueueCounters> {
         let seat = self.seat(lane);
-        if seat.sender.is_some() || way.is_some_and(|way| way != seat.way) {
+        if seat.sender.is_some() || track.is_some_and(|track| track != seat.track) {
             return Vec::new();
         }
-        let own = (0..self.counted_ports()).map(|port| self.ports[seat.way].counters(port));
+        let own = (0..self.counted_ports()).map(|port| self.ports[seat.track].counters(port));
         own.chain(self.beside().map(|port| port.counters(0))).collect()
     }
 
@@ -382,7 +385,7 @@ impl Job for InKernel<'_> {
 
     fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
         let ports = self.ports.iter().enumerate();
-        let each = ports.flat_map(|(way, port)| port.watches().into_iter().map(move |watch| (way, watch)));
+        let each = ports.flat_map(|(track, port)| port.watches().into_iter().map(move |watch| (track, watch)));
         each.collect()
     }
 
@@ -411,8 +414,8 @@ impl Job for InKernel<'_> {
     }
 
     fn begin(&self, start_ns: u64, end_ns: u64) {
-        for way in 0..self.exits.len() {
-            self.ports[way].begin(KernelTimes { start_ns, end_ns }, &self.schedules(way));
+        for track in 0..self.exits.len() {
+            self.ports[track].begin(KernelTimes { start_ns, end_ns }, &self.schedules(track));
         }
     }
 
@@ -432,7 +435,7 @@ struct KernelLane<'l> {
 }
 
 impl AnyLane for KernelLane<'_> {
-    /// Asks on the first lane of a way for all lanes: the programs send its question and hear the answer.
+    /// Asks on the first lane of a track for all lanes: the programs send its question and hear the answer.
     fn resolve(
         &mut self,
         _found: &[Found],
@@ -440,26 +443,26 @@ impl AnyLane for KernelLane<'_> {
         ended: &dyn Fn(u64) -> bool,
     ) -> std::result::Result<Option<MacAddr>, RunError> {
         let job = self.job;
-        let Seat { way, sender } = job.seat(self.lane);
-        let Some(link) = job.departure(way).0.filter(|_| sender == Some(0)) else {
+        let Seat { track, sender } = job.seat(self.lane);
+        let Some(link) = job.departure(track).0.filter(|_| sender == Some(0)) else {
             return Ok(None);
         };
         let mac = match (link.dest_mac, link.next_hop) {
             (Some(mac), _) => mac,
-            (None, Some(_)) => job.ask(way, link, clock, ended)?,
+            (None, Some(_)) => job.ask(track, link, clock, ended)?,
             (None, None) => return Ok(None),
         };
-        job.ports[way].set_dest_mac(mac.0);
+        job.ports[track].set_dest_mac(mac.0);
         Ok(Some(mac))
     }
 
     fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, _trial: &[TrafficTrial]) -> LaneOutcome {
         let job = self.job;
-        let Seat { way, sender } = job.seat(self.lane);
+        let Seat { track, sender } = job.seat(self.lane);
         let Some(number) = sender else {
-            return reader::run(job, way, &lane, recorder);
+            return reader::run(job, track, &lane, recorder);
         };
-        let (port, exits) = (job.ports[way], &job.exits[way]);
+        let (port, exits) = (job.ports[track], &job.exits[track]);
         let counted = job
             .traffic
             .and_then(|plan| plan.share(number as u32, exits.len() as u32));

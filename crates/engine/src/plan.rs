@@ -315,8 +315,8 @@ pub struct TrafficPlan {
 
 impl TrafficPlan {
     /// Joins plans of one port each: they run beside each other, with one start and one end, and each with counts and a
-    /// verdict of its own. Times, rows and all else that a run has once are those of the first plan. The lanes are those
-    /// of all plans, one plan after the other.
+    /// verdict of its own. Times, rows and all else that a run has once are those of the first plan. The lanes are
+    /// those of all plans, one plan after the other.
     ///
     /// # Panics
     /// Without a plan, with more than 32, or if one of them has a second port.

@@ -2,8 +2,8 @@
 //!
 //! An order names the instant at which it holds on all lanes. The instant lies far enough ahead for every lane to know
 //! of the order by then: a lane with orders to follow looks for new ones every [`LOOK_NS`], asleep or not, and takes a
-//! lock only if there is one. A lane carries an order out by its schedule, not by the time at which it looks: departures
-//! before the instant leave, late or not, and those from the instant on are of the new schedule.
+//! lock only if there is one. A lane carries an order out by its schedule, not by the time at which it looks:
+//! departures before the instant leave, late or not, and those from the instant on are of the new schedule.
 
 use mpps_io::Rate;
 use mpps_sys::clock::{ClockTime, monotonic_ns};
@@ -22,7 +22,7 @@ const AHEAD_NS: u64 = 10_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamId(pub usize);
 
-/// What a stream is to do.
+/// Behaviour that an order asks of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
     /// Send, at the stream's rate, from the instant on. A stream that sends is left as it is.
@@ -106,16 +106,18 @@ impl Streams {
         self.0.book.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Gives an order. Before the trial any order is taken, and the trial refuses those that it can't follow. A stream
-    /// sends from the start of the trial on, unless it is ordered to pause then.
+    /// Gives orders to streams, which all hold at one instant; if one of them is refused, none is given. Before the trial
+    /// any order is taken, and the trial refuses those that it can't follow. A stream sends from the start of the trial
+    /// on, unless it is ordered to pause then.
     ///
     /// # Errors
     /// In a trial: an unknown stream, one that was stopped, a rate that is higher than the plan's or that a plan without
     /// rate can't have, an instant that is nearer than 10 ms.
-    pub fn order(&self, stream: StreamId, what: Do, at: At) -> Result<(), OrderError> {
+    pub fn order(&self, orders: &[(StreamId, Do)], at: At) -> Result<(), OrderError> {
         let mut book = self.book();
         let Some(start_ns) = book.start_ns else {
-            book.early.push((stream, what, at));
+            book.early
+                .extend(orders.iter().map(|(stream, what)| (*stream, *what, at)));
             return Ok(());
         };
         let soonest_ns = monotonic_ns() + AHEAD_NS;
@@ -126,15 +128,19 @@ impl Streams {
         if at_ns < soonest_ns {
             let ahead_ns = i128::from(at_ns) - i128::from(soonest_ns - AHEAD_NS);
             return Err(OrderError(format!(
-                "stream {}: an instant {} us ahead: want {} us or more, so that every lane knows of it by then",
-                stream.0,
+                "an instant {} us ahead: want {} us or more, so that every lane knows of the order by then",
                 ahead_ns / 1_000,
                 AHEAD_NS / 1_000
             )));
         }
-        book.add(stream, what, at_ns.max(start_ns))?;
+        let before = book.orders.clone();
+        let mut each = orders.iter();
+        let given = each.try_for_each(|(stream, what)| book.add(*stream, *what, at_ns.max(start_ns)));
+        if given.is_err() {
+            book.orders = before;
+        }
         self.0.orders.store(book.orders.len(), Ordering::Release);
-        Ok(())
+        given
     }
 
     /// Returns the packets of a stream so far; `None` before the trial, and for an unknown stream. They are counted as
@@ -171,9 +177,9 @@ impl Streams {
         Ok(())
     }
 
-    /// Notes the counts up to `until_ns` since the start, packets sent and lost: of the whole run, and of each way if
+    /// Notes the counts up to `until_ns` since the start, packets sent and lost: of the whole run, and of each track if
     /// there are several.
-    pub(crate) fn note(&self, until_ns: u64, all: (u64, i64), of_ways: impl Iterator<Item = (u64, i64)>) {
+    pub(crate) fn note(&self, until_ns: u64, all: (u64, i64), of_tracks: impl Iterator<Item = (u64, i64)>) {
         let until = Duration::from_nanos(until_ns);
         let counts = &mut self.book().counts;
         let note = |of: &mut StreamCounts, (sent, lost)| *of = StreamCounts { sent, lost, until };
@@ -182,7 +188,7 @@ impl Streams {
             [one] => note(one, all),
             several => several
                 .iter_mut()
-                .zip(of_ways)
+                .zip(of_tracks)
                 .for_each(|(of, counts)| note(of, counts)),
         }
     }
@@ -299,16 +305,18 @@ mod tests {
         let streams = Streams::new();
         let after = |ms| At::AfterStart(Duration::from_millis(ms));
         let start_ns = monotonic_ns() + 1_000_000_000;
-        streams.order(StreamId(1), Do::Pause, At::Soonest).expect("an order");
-        streams.order(StreamId(1), Do::Stop, after(9)).expect("an order");
-        streams.order(StreamId(0), Do::Pause, after(1)).expect("an order");
+        streams
+            .order(&[(StreamId(1), Do::Pause)], At::Soonest)
+            .expect("an order");
+        streams.order(&[(StreamId(1), Do::Stop)], after(9)).expect("an order");
+        streams.order(&[(StreamId(0), Do::Pause)], after(1)).expect("an order");
         streams.begin(start_ns, vec![None, Some(rate(10))]).expect("a trial");
         let mut lane = streams.followed(1);
         assert_eq!(lane.next(start_ns - 1), None);
         assert_eq!(lane.look_ns(), start_ns);
         assert_eq!(lane.next(start_ns), Some((start_ns, Do::Pause)));
         streams
-            .order(StreamId(1), Do::Rate(rate(5)), after(3))
+            .order(&[(StreamId(1), Do::Rate(rate(5)))], after(3))
             .expect("an order");
         assert_eq!(lane.next(start_ns), None);
         assert_eq!(lane.look_ns(), start_ns + LOOK_NS);
@@ -326,7 +334,7 @@ mod tests {
             .expect("a trial");
         let far = At::AfterStart(Duration::from_secs(100));
         let near = At::AfterStart(Duration::from_millis(1));
-        streams.order(StreamId(1), Do::Stop, far).expect("an order");
+        streams.order(&[(StreamId(1), Do::Stop)], far).expect("an order");
         for (stream, what, at, part) in [
             (2, Do::Pause, far, "want 0 to 1"),
             (0, Do::Rate(rate(1)), far, "want a plan with a rate"),
@@ -337,18 +345,31 @@ mod tests {
                 "11 pps: memory was made for the plan's rate: want 10 pps",
             ),
             (1, Do::Start, far, "stopped by then: want it paused"),
-            (0, Do::Start, near, "want 10000 us or more"),
         ] {
-            let refused = streams.order(StreamId(stream), what, at).expect_err(part).to_string();
+            let refused = streams
+                .order(&[(StreamId(stream), what)], at)
+                .expect_err(part)
+                .to_string();
             assert!(
                 refused.starts_with(&format!("stream {stream}: ")) && refused.contains(part),
                 "{refused}"
             );
         }
+        let refused = streams
+            .order(&[(StreamId(0), Do::Start)], near)
+            .expect_err("too near")
+            .to_string();
+        assert!(refused.contains("want 10000 us or more"), "{refused}");
+        // None of several orders is given if one is refused.
+        let both = [(StreamId(0), Do::Stop), (StreamId(2), Do::Stop)];
+        streams.order(&both, far).expect_err("no such stream");
+        streams.order(&[(StreamId(0), Do::Start)], far).expect("not stopped");
         let again = streams.begin(0, vec![None]).expect_err("one trial");
         assert!(again.to_string().contains("want new ones"), "{again}");
         let early = Streams::new();
-        early.order(StreamId(7), Do::Stop, At::Soonest).expect("not known yet");
+        early
+            .order(&[(StreamId(7), Do::Stop)], At::Soonest)
+            .expect("not known yet");
         assert!(early.begin(0, vec![None]).is_err());
     }
 }

@@ -144,7 +144,7 @@ impl TrafficTrial {
         }
     }
 
-    /// Makes a trial of the way back of two. Source and destination of the plan are those of the packets of this way;
+    /// Makes a trial of the way back of two. Source and destination of the plan are those of the packets of this track;
     /// the flows are those of the way there.
     pub(crate) fn back(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
         Self {
@@ -209,8 +209,8 @@ impl TrafficTrial {
 }
 
 /// Runs lane `index` through a trial: its sent packets belong to the first trial, its received ones to the second. Both
-/// are the same unless packets go in two ways. It is called ahead of the start ([`Work::ahead_ns`]), and waits for the
-/// start once it is ready. A million flows take milliseconds, and no packet may be late because of them.
+/// are the same unless packets go in several tracks. It is called ahead of the start ([`Work::ahead_ns`]), and waits
+/// for the start once it is ready. A million flows take milliseconds, and no packet may be late because of them.
 #[inline(never)]
 pub(crate) fn send_and_take<Q: Queue, L: Loops>(
     index: usize,

@@ -1,4 +1,4 @@
-//! Two ports joined by a cable of known faults, both ways at the same time: each way has its own counts, rows and
+//! Two ports joined by a cable of known faults, both ways at the same time: each track has its own counts, rows and
 //! verdict, and they add up to those of the run.
 
 mod plans;
@@ -24,7 +24,7 @@ struct End {
     loses: u64,
 }
 
-/// A cable with so many strands each way, and what each end loses of what it sends.
+/// A cable with so many strands each track, and what each end loses of what it sends.
 fn cable(queues: usize, loses: [u64; 2]) -> [End; 2] {
     let strand = |_| (Strand::default(), Strand::default());
     let there: Vec<(Strand, Strand)> = (0..queues).map(strand).collect();
@@ -137,7 +137,7 @@ impl Queue for Strands<'_> {
     }
 }
 
-/// Rows of both together, and of each way.
+/// Rows of both together, and of each track.
 #[derive(Clone, Default)]
 struct Rows(Arc<Mutex<[Vec<Row>; 3]>>);
 
@@ -146,7 +146,7 @@ impl Sink for Rows {
         let mut rows = self.0.lock().unwrap();
         match event {
             Event::Row(row) => rows[2].push((*row).clone()),
-            Event::RowOfWay(way, row) => rows[*way].push((*row).clone()),
+            Event::RowOfTrack(track, row) => rows[*track].push((*row).clone()),
             _ => {}
         }
     }
@@ -184,7 +184,7 @@ fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
     }
 }
 
-/// Runs it; the summary, and the rows of each way and of both.
+/// Runs it; the summary, and the rows of each track and of both.
 fn run(lanes: usize, flows: FlowSet, [a, b]: &[End; 2]) -> (Summary, [Vec<Row>; 3]) {
     let rows = Rows::default();
     let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
@@ -193,14 +193,14 @@ fn run(lanes: usize, flows: FlowSet, [a, b]: &[End; 2]) -> (Summary, [Vec<Row>; 
     (summary, rows)
 }
 
-/// Each way's rows add up to its summary, and both to that of the run.
+/// Each track's rows add up to its summary, and both to that of the run.
 fn assert_sums(all: &Summary, rows: &[Vec<Row>; 3]) {
-    let ways: Vec<&Summary> = all.directions.iter().map(|way| &way.summary).collect();
+    let tracks: Vec<&Summary> = all.directions.iter().map(|track| &track.summary).collect();
     assert_eq!(
-        all.directions.iter().map(|way| way.name).collect::<Vec<_>>(),
+        all.directions.iter().map(|track| track.name).collect::<Vec<_>>(),
         ["A to B", "B to A"]
     );
-    for (summary, rows) in ways.iter().copied().chain([all]).zip(rows) {
+    for (summary, rows) in tracks.iter().copied().chain([all]).zip(rows) {
         assert_eq!(rows.iter().map(|row| row.tx).sum::<u64>(), summary.tx);
         assert_eq!(rows.iter().map(|row| row.rx).sum::<u64>(), summary.rx);
         assert_eq!(rows.iter().map(|row| row.lost).sum::<i64>(), summary.lost as i64);
@@ -217,7 +217,7 @@ fn assert_sums(all: &Summary, rows: &[Vec<Row>; 3]) {
         );
     }
     let counts = |s: &Summary| [s.tx, s.rx, s.lost, s.late, s.duplicates, s.foreign];
-    let [there, back] = [counts(ways[0]), counts(ways[1])];
+    let [there, back] = [counts(tracks[0]), counts(tracks[1])];
     assert_eq!(counts(all), std::array::from_fn(|i| there[i] + back[i]));
     for (i, row) in rows[2].iter().enumerate() {
         assert_eq!(
@@ -226,8 +226,14 @@ fn assert_sums(all: &Summary, rows: &[Vec<Row>; 3]) {
         );
         assert_eq!(row.latency.count, rows[0][i].latency.count + rows[1][i].latency.count);
     }
-    assert_eq!(all.latency.min, ways.iter().map(|way| way.latency.min).min().unwrap());
-    assert_eq!(all.latency.max, ways.iter().map(|way| way.latency.max).max().unwrap());
+    assert_eq!(
+        all.latency.min,
+        tracks.iter().map(|track| track.latency.min).min().unwrap()
+    );
+    assert_eq!(
+        all.latency.max,
+        tracks.iter().map(|track| track.latency.max).max().unwrap()
+    );
 }
 
 #[test]
@@ -240,17 +246,17 @@ fn each_way_has_its_own_loss_rows_and_verdict_and_the_sum_has_both() {
         let ends = cable(lanes, [0, 10]);
         let (all, rows) = run(lanes, flows, &ends);
         assert_sums(&all, &rows);
-        let [there, back] = [0, 1].map(|way| &all.directions[way].summary);
+        let [there, back] = [0, 1].map(|track| &all.directions[track].summary);
         assert_eq!((there.tx, there.rx, there.lost), (6_000, 6_000, 0), "{there:#?}");
         // Each lane loses every tenth of its own.
         assert_eq!((back.tx, back.lost), (6_000, 600), "{back:#?}");
-        for way in [there, back] {
+        for track in [there, back] {
             assert_eq!(
-                (way.duplicates, way.corrupt, way.foreign, way.missed),
+                (track.duplicates, track.corrupt, track.foreign, track.missed),
                 (0, 0, 0, 0),
-                "{way:#?}"
+                "{track:#?}"
             );
-            assert_eq!(way.intended_pps, Some(20_000.0));
+            assert_eq!(track.intended_pps, Some(20_000.0));
         }
         assert_eq!(all.intended_pps, Some(40_000.0));
         assert_eq!(all.loss_ratio, 0.05);
@@ -304,14 +310,14 @@ fn a_packet_that_is_turned_round_on_the_way_is_not_taken_for_one_of_the_other_wa
     turning.join().unwrap();
     drop(b);
     assert_sums_without_latency(&all, &rows);
-    let [there, back] = [0, 1].map(|way| &all.directions[way].summary);
+    let [there, back] = [0, 1].map(|track| &all.directions[track].summary);
     assert_eq!((there.rx, there.lost), (0, 6_000), "{there:#?}");
     // Two bytes of data tell them apart: one in 65,536 may be taken for another.
     assert!(back.rx < 6 && back.corrupt > 5_900, "{back:#?}");
 }
 
 fn assert_sums_without_latency(all: &Summary, rows: &[Vec<Row>; 3]) {
-    for (summary, rows) in all.directions.iter().map(|way| &way.summary).chain([all]).zip(rows) {
+    for (summary, rows) in all.directions.iter().map(|track| &track.summary).chain([all]).zip(rows) {
         assert_eq!(rows.iter().map(|row| row.tx).sum::<u64>(), summary.tx);
         assert_eq!(rows.iter().map(|row| row.corrupt).sum::<u64>(), summary.corrupt);
         assert_eq!(summary.tx, summary.rx + summary.lost + summary.late);

@@ -32,7 +32,7 @@ fn after(ms: u32) -> At {
 fn streams(orders: &[(usize, Do, u32)]) -> Streams {
     let streams = Streams::new();
     for &(stream, what, ms) in orders {
-        streams.order(StreamId(stream), what, after(ms)).expect("an order");
+        streams.order(&[(StreamId(stream), what)], after(ms)).expect("an order");
     }
     streams
 }
@@ -241,11 +241,6 @@ fn counts_of_a_stream_that_was_stopped_are_final_while_others_go_on() {
     let (directed, ends) = (streams(&[(1, Do::Stop, 20), (2, Do::Pause, 0)]), Mutex::new(0));
     plan.common.duration = None;
     plan.common.streams = Some(directed.clone());
-    let stop = |stream| {
-        directed
-            .order(StreamId(stream), Do::Stop, At::Soonest)
-            .expect("an order")
-    };
     let (early, summary) = std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             // The second is stopped, and all its packets are back or lost.
@@ -256,7 +251,8 @@ fn counts_of_a_stream_that_was_stopped_are_final_while_others_go_on() {
                 }
             };
             let others: Vec<_> = [0, 3].map(|stream| directed.counts(StreamId(stream))).into();
-            [0, 2, 3].into_iter().for_each(stop);
+            let stop = [0, 2, 3].map(|stream| (StreamId(stream), Do::Stop));
+            directed.order(&stop, At::Soonest).expect("an order");
             *ends.lock().unwrap() += 1;
             (settled, others)
         });

@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<Summary, Error> {
         (3, Do::Rate(half_the_rate), 50),
     ] {
         let at = At::AfterStart(Duration::from_millis(ms));
-        streams.order(StreamId(stream), what, at)?;
+        streams.order(&[(StreamId(stream), what)], at)?;
     }
     let summary = session_beside(&plans, &|| 0, |session| {
         std::thread::scope(|scope| {
@@ -66,8 +66,6 @@ fn direct(streams: &Streams) -> Result<(), Error> {
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    for stream in [0, 2, 3] {
-        streams.order(StreamId(stream), Do::Stop, At::Soonest)?;
-    }
-    Ok(())
+    let stop = [0, 2, 3].map(|stream| (StreamId(stream), Do::Stop));
+    Ok(streams.order(&stop, At::Soonest)?)
 }

@@ -27,8 +27,8 @@ mod spool;
 mod summary;
 mod target;
 mod trace_file;
+mod tracks;
 pub mod units;
-mod ways;
 
 pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation};
 pub use csv_sink::{CsvSink, csv_header};
@@ -45,4 +45,4 @@ pub use sinks::{AtBegin, Sinks};
 pub use summary::{Colour, Detail, columns_of, print_summary};
 pub use target::JsonTarget;
 pub use trace_file::{packed_trace, read_trace, trace_from, write_ctf, write_trace};
-pub use ways::{OfWay, WAYS, of_both, of_way};
+pub use tracks::{OfTrack, WAYS, of_both, of_way};

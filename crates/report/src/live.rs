@@ -363,7 +363,7 @@ impl LiveSink {
         let recent = s.recent_latency.as_ref().and_then(latency);
         lines.push(format!("latency  {}", recent.unwrap_or_else(|| "-".to_owned())));
         lines.extend(stages);
-        for way in &s.ways {
+        for way in &s.tracks {
             let lost = match s.closed_ns {
                 0 => "not known yet".to_owned(),
                 _ => count(way.closed_lost.max(0).cast_unsigned()),
@@ -464,9 +464,9 @@ impl Sink for LiveSink {
             Event::Start(start) => {
                 self.sends_only = start.workload == Workload::Send;
                 self.plain.of = Columns::of(start.workload);
-                self.plain.ways(start.ways);
+                self.plain.tracks(start.tracks);
             }
-            Event::RowOfWay(way, row) if self.mode == Mode::Lines => self.plain.row_of_way(*way, row),
+            Event::RowOfTrack(way, row) if self.mode == Mode::Lines => self.plain.row_of_track(*way, row),
             Event::Row(row) if self.mode == Mode::Lines => self.plain.row(row),
             Event::Period(period) if self.mode == Mode::Lines => self.plain.histogram(period.buckets),
             Event::Live(snapshot) => self.show(snapshot),

@@ -181,7 +181,7 @@ fn elsewhere_one_plain_line_a_second() {
 fn start(workload: Workload) -> Event<'static> {
     Event::Start(Start {
         workload,
-        ways: &[],
+        tracks: &[],
         ..Start::default()
     })
 }

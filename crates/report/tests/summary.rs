@@ -175,7 +175,7 @@ fn two_ways_and_their_sum_stand_side_by_side_and_fit_a_terminal_with_the_verdict
     }
     // With nothing amiss there is room for a prompt, too.
     let mut calm = both_ways();
-    let calm_ways = calm.directions.iter_mut().map(|way| &mut way.summary);
+    let calm_tracks = calm.directions.iter_mut().map(|way| &mut way.summary);
     let clean = |s: &mut Summary| {
         (
             s.lost,
@@ -189,7 +189,7 @@ fn two_ways_and_their_sum_stand_side_by_side_and_fit_a_terminal_with_the_verdict
         (s.loss_stretches, s.valid) = (Stretches::default(), true);
         s.reasons.clear();
     };
-    calm_ways.for_each(clean);
+    calm_tracks.for_each(clean);
     clean(&mut calm);
     calm.invalid_reasons.clear();
     // Where both ways are alike one verdict is said of all, and nothing twice.

@@ -47,9 +47,9 @@ pub fn session_until<R>(
     session_beside(std::slice::from_ref(plan), interruptions, body)
 }
 
-/// Like [`session_until`], for ports that run beside each other: each plan has a port of its own, where its packets come
-/// back, and is a stream with its own load, counts and verdict ([`Summary::directions`]). Stream 0 is that of the first
-/// plan. Every trial has a start and an end for all ([`Session::directed`]).
+/// Like [`session_until`], for ports that run beside each other: each plan has a port of its own, where its packets
+/// come back, and is a stream with its own load, counts and verdict ([`Summary::directions`]). Stream 0 is that of the
+/// first plan. Every trial has a start and an end for all ([`Session::directed`]).
 ///
 /// # Errors
 /// Like [`session`], and for plans that can't be in one run: they have the same workload, times, device options and
@@ -355,14 +355,18 @@ pub(crate) trait Ports {
     fn tells_trials_by_seed(&self) -> bool;
 }
 
-/// Opens the ports of `sendrecv` or `send`, which run beside each other if there are several drafts. `opened` is called when they are open, before lanes ask for a neighbour and
-/// give up their privileges. `body` is called when all is ready, with the final runs: their source ports may have been
-/// moved because of other runs.
+/// Body of a session: it gets the open ports, and the final runs, whose source ports may have been moved because of
+/// other runs.
+type Body<'b> = &'b mut dyn FnMut(&mut dyn Ports, &[&Draft]) -> Result<()>;
+
+/// Opens the ports of `sendrecv` or `send`, which run beside each other if there are several drafts. `opened` is called
+/// when they are open, before lanes ask for a neighbour and give up their privileges. `body` is called when all is
+/// ready.
 pub(crate) fn on_ports(
     drafts: &[&Draft],
     host: &Host<'_>,
     opened: &mut dyn FnMut() -> Result<()>,
-    body: &mut dyn FnMut(&mut dyn Ports, &[&Draft]) -> Result<()>,
+    body: Body<'_>,
 ) -> Result<()> {
     let reserved = drafts.iter().map(|draft| reserve(draft)).collect::<Result<Vec<_>>>()?;
     let drafts: Vec<_> = reserved

@@ -160,7 +160,7 @@ fn of_state(state: &State) -> Value {
         "lanes": state.lanes.iter().map(|lane| json!([
             lane.queue, lane.tx, lane.rx, lane.busy, lane.dropped, lane.refused, lane.not_running_ns, lane.down,
         ])).collect::<Vec<_>>(),
-        "ways": state.ways.iter().map(|way| json!([
+        "ways": state.tracks.iter().map(|way| json!([
             way.name, way.tx_pps, way.rx_pps, way.closed_tx, way.closed_lost,
         ])).collect::<Vec<_>>(),
         "notes": state.notes.iter().map(|note| note.as_ref()).collect::<Vec<&str>>(),

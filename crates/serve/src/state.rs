@@ -3,7 +3,7 @@
 use crate::buckets::Buckets;
 use crate::spread::Spread;
 use mpps_stats::fields::FAULTS;
-use mpps_stats::{Latency, LiveLane, Start, WaySnapshot, count};
+use mpps_stats::{Latency, LiveLane, Start, TrackSnapshot, count};
 use mpps_trace::Stage;
 use serde_json::Value;
 use std::sync::Arc;
@@ -198,7 +198,7 @@ pub struct State {
     pub(crate) lanes: Vec<LaneState>,
     /// Share of each stage in the lanes' time of the last second.
     pub(crate) stages: [f64; Stage::COUNT],
-    pub(crate) ways: Vec<WaySnapshot>,
+    pub(crate) tracks: Vec<TrackSnapshot>,
     /// Notes to the user, the oldest first.
     pub(crate) notes: Vec<Arc<str>>,
     /// Whether the numbers can be trusted; `None` until the run is over.

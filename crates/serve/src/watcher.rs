@@ -228,7 +228,7 @@ impl Inner {
         (state.of_trial.tx, state.of_trial.rx) = (snapshot.tx, snapshot.rx);
         state.of_trial.host_dropped = snapshot.host_dropped.or(state.of_trial.host_dropped);
         state.recent = snapshot.recent_latency.or(state.recent);
-        state.ways.clone_from(&snapshot.ways);
+        state.tracks.clone_from(&snapshot.tracks);
         state.stages = snapshot.stage_shares;
         self.take_lanes();
         self.sum();

@@ -1,5 +1,5 @@
-//! One book of a run: its rows, totals and histograms. Most runs have one book. If packets go in two ways at the same
-//! time, each way has its own book, and their sum has one as well.
+//! One book of a run: its rows, totals and histograms. Most runs have one book. If packets go in several tracks at the
+//! same time, each track has its own book, and their sum has one as well.
 
 use crate::collector::Totals;
 use crate::histogram::{Histogram, Moments};

@@ -39,23 +39,23 @@ pub struct Totals {
 
 /// Merges lanes' series into rows.
 ///
-/// If packets go in several ways at the same time ([`Collector::of_ways`]), each way has rows and totals of its own,
-/// and so does their sum. Methods that name no way are about the sum.
+/// If packets go in several tracks at the same time ([`Collector::of_tracks`]), each track has rows and totals of its
+/// own, and so does their sum. Methods that name no track are about the sum.
 #[derive(Debug)]
 pub struct Collector<'s> {
-    /// Series by way, then by lane.
-    ways: Vec<Vec<&'s LaneSeries>>,
+    /// Series by track, then by lane.
+    tracks: Vec<Vec<&'s LaneSeries>>,
     timing: Timing,
     next_row: u64,
     /// The last row of the run, once the end is known.
     last_row: Option<u64>,
     end_ns: u64,
-    /// Book of all ways. If there are several ways, the book of each follows.
+    /// Book of all tracks. If there are several tracks, the book of each follows.
     books: Vec<Book>,
-    /// Histograms drained from one way, before they are merged into two books.
+    /// Histograms drained from one track, before they are merged into two books.
     drained: Option<Box<[Histogram; 2]>>,
     wants: Wants,
-    /// Totals by way, once all lanes have ended.
+    /// Totals by track, once all lanes have ended.
     ended: Vec<Totals>,
 }
 
@@ -65,23 +65,23 @@ impl<'s> Collector<'s> {
     /// # Panics
     /// When the lanes don't share one [`Timing`], or there are no lanes.
     pub fn new(lanes: Vec<&'s LaneSeries>, workload: Workload, paced: bool) -> Self {
-        Self::of_ways(vec![lanes], workload, paced)
+        Self::of_tracks(vec![lanes], workload, paced)
     }
 
-    /// As [`Collector::new`], over the series of all lanes in each of the ways in which packets go.
+    /// As [`Collector::new`], over the series of all lanes in each of the tracks in which packets go.
     ///
     /// # Panics
     /// As [`Collector::new`].
-    pub fn of_ways(ways: Vec<Vec<&'s LaneSeries>>, workload: Workload, paced: bool) -> Self {
-        let timing = ways[0][0].timing();
+    pub fn of_tracks(tracks: Vec<Vec<&'s LaneSeries>>, workload: Workload, paced: bool) -> Self {
+        let timing = tracks[0][0].timing();
         assert!(
-            ways.iter().flatten().all(|lane| lane.timing() == timing),
+            tracks.iter().flatten().all(|lane| lane.timing() == timing),
             "lanes of one run share their timing"
         );
-        let several = ways.len() > 1;
-        let books = if several { 1 + ways.len() } else { 1 };
+        let several = tracks.len() > 1;
+        let books = if several { 1 + tracks.len() } else { 1 };
         Self {
-            ways,
+            tracks,
             timing,
             next_row: 0,
             last_row: None,
@@ -114,7 +114,7 @@ impl<'s> Collector<'s> {
     }
 
     /// Notes that by `now_ns` the host has kept lanes from running for `waited_ns` since the last note, and this
-    /// program's own threads have worked for `own_ns`. Both count for every way alike.
+    /// program's own threads have worked for `own_ns`. Both count for every track alike.
     pub fn note_host_wait(&mut self, now_ns: u64, waited_ns: u64, own_ns: u64) {
         for book in &mut self.books {
             book.note_host_wait(now_ns, waited_ns, own_ns);
@@ -134,9 +134,9 @@ impl<'s> Collector<'s> {
         self.timing.start_ns + (since_start / step + 1) * step
     }
 
-    /// Notes how many packets this host has dropped by `now_ns` since the start, by way. If the number is known of all
-    /// ways, their sum is noted as well. The packets count in the row at whose end the reading was due, in the next row
-    /// if that row was handed on, or in the last row once the end is known.
+    /// Notes how many packets this host has dropped by `now_ns` since the start, by track. If the number is known of
+    /// all ways, their sum is noted as well. The packets count in the row at whose end the reading was due, in the next
+    /// row if that row was handed on, or in the last row once the end is known.
     pub fn note_host_drops(&mut self, now_ns: u64, totals: &[Option<u64>]) {
         let rows = (self.next_row, self.last_row);
         for (book, total) in self.books[1..].iter_mut().zip(totals) {
@@ -165,7 +165,7 @@ impl<'s> Collector<'s> {
     }
 
     fn lanes(&self) -> impl Iterator<Item = &&'s LaneSeries> {
-        self.ways.iter().flatten()
+        self.tracks.iter().flatten()
     }
 
     /// Hands on every row that has closed.
@@ -199,9 +199,9 @@ impl<'s> Collector<'s> {
         for extra in 0..=count {
             self.drain_period(period + extra);
         }
-        for way in 0..self.ways.len() {
-            let overflowed: u64 = self.ways[way].iter().map(|lane| lane.overflowed()).sum();
-            for book in self.books_of(way) {
+        for track in 0..self.tracks.len() {
+            let overflowed: u64 = self.tracks[track].iter().map(|lane| lane.overflowed()).sum();
+            for book in self.books_of(track) {
                 self.books[book].totals.overflowed += overflowed;
             }
         }
@@ -218,15 +218,15 @@ impl<'s> Collector<'s> {
             self.close_period(period, sinks);
         }
         let farthest = |lanes: &[&LaneSeries]| lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
-        let farthest: Vec<u64> = self.ways.iter().map(|lanes| farthest(lanes)).collect();
+        let farthest: Vec<u64> = self.tracks.iter().map(|lanes| farthest(lanes)).collect();
         let all = self.books[0].end(farthest.iter().copied().max().unwrap_or(0));
-        let of_ways = self.books[1..].iter_mut().zip(&farthest);
-        self.ended = of_ways.map(|(book, farthest)| book.end(*farthest)).collect();
+        let of_tracks = self.books[1..].iter_mut().zip(&farthest);
+        self.ended = of_tracks.map(|(book, farthest)| book.end(*farthest)).collect();
         all
     }
 
-    /// Returns the totals of each way, if there are several ways and all lanes have ended.
-    pub fn totals_of_ways(&mut self) -> Vec<Totals> {
+    /// Returns the totals of each track, if there are several tracks and all lanes have ended.
+    pub fn totals_of_tracks(&mut self) -> Vec<Totals> {
         std::mem::take(&mut self.ended)
     }
 
@@ -235,8 +235,8 @@ impl<'s> Collector<'s> {
         (self.books[0].totals.tally.tx, self.books[0].totals.lost)
     }
 
-    /// As [`Collector::so_far`], for each way if there are several.
-    pub fn so_far_of_ways(&self) -> impl Iterator<Item = (u64, i64)> {
+    /// As [`Collector::so_far`], for each track if there are several.
+    pub fn so_far_of_tracks(&self) -> impl Iterator<Item = (u64, i64)> {
         self.books[1..]
             .iter()
             .map(|book| (book.totals.tally.tx, book.totals.lost))
@@ -252,26 +252,26 @@ impl<'s> Collector<'s> {
         self.books[0].recent
     }
 
-    /// Returns the indices of the books that count the packets of a way.
-    fn books_of(&self, way: usize) -> impl Iterator<Item = usize> + use<> {
-        let own = (self.books.len() > 1).then_some(1 + way);
+    /// Returns the indices of the books that count the packets of a track.
+    fn books_of(&self, track: usize) -> impl Iterator<Item = usize> + use<> {
+        let own = (self.books.len() > 1).then_some(1 + track);
         [Some(0), own].into_iter().flatten()
     }
 
     fn drain_period(&mut self, period: u64) {
         let Some(drained) = &mut self.drained else {
             let (latency, scheduled) = self.books[0].histograms();
-            for lane in &self.ways[0] {
+            for lane in &self.tracks[0] {
                 lane.drain_period(period, latency, scheduled);
             }
             return;
         };
-        for (way, lanes) in self.ways.iter().enumerate() {
+        for (track, lanes) in self.tracks.iter().enumerate() {
             let [latency, scheduled] = drained.as_mut();
             for lane in lanes {
                 lane.drain_period(period, latency, scheduled);
             }
-            for book in [0, 1 + way] {
+            for book in [0, 1 + track] {
                 let (all, all_scheduled) = self.books[book].histograms();
                 all.merge(latency);
                 all_scheduled.merge(scheduled);
@@ -296,7 +296,7 @@ impl<'s> Collector<'s> {
                 };
                 let event = match place {
                     0 => Event::Period(period),
-                    way => Event::PeriodOfWay(way - 1, period),
+                    track => Event::PeriodOfTrack(track - 1, period),
                 };
                 sinks.iter_mut().for_each(|sink| sink.event(&event));
             }
@@ -314,20 +314,20 @@ impl<'s> Collector<'s> {
             self.drain_period(index / rows);
         }
         let (mut all, mut all_corrections) = (Tally::default(), 0);
-        for way in 0..self.ways.len() {
+        for track in 0..self.tracks.len() {
             let (mut tally, mut corrections) = (Tally::default(), 0);
-            for lane in &self.ways[way] {
+            for lane in &self.tracks[track] {
                 tally.merge(&take(lane, index));
                 corrections += lane.late_after_close();
             }
             all.merge(&tally);
             all_corrections += corrections;
             if self.books.len() > 1 {
-                let row = self.books[1 + way].row(index, tally, length_ns, corrections, self.last_row);
+                let row = self.books[1 + track].row(index, tally, length_ns, corrections, self.last_row);
                 if self.wants.rows {
                     sinks
                         .iter_mut()
-                        .for_each(|sink| sink.event(&Event::RowOfWay(way, &row)));
+                        .for_each(|sink| sink.event(&Event::RowOfTrack(track, &row)));
                 }
             }
         }
@@ -339,7 +339,7 @@ impl<'s> Collector<'s> {
             self.close_period(index / rows, sinks);
         }
         self.next_row += 1;
-        for lane in self.ways.iter().flatten() {
+        for lane in self.tracks.iter().flatten() {
             lane.set_consumed(self.next_row);
         }
     }

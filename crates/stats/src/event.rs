@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 pub enum Event<'a> {
     /// The run begins.
     Start(Start),
-    /// A row has closed. If packets go in several ways, it is the sum of their rows.
+    /// A row has closed. If packets go in several tracks, it is the sum of their rows.
     Row(&'a Row),
-    /// A row of one of several ways has closed; sent before the row of all ways.
-    RowOfWay(usize, &'a Row),
+    /// A row of one of several tracks has closed; sent before the row of all tracks.
+    RowOfTrack(usize, &'a Row),
     /// A period's latencies are complete.
     Period(Period<'a>),
-    /// As [`Event::Period`], for one of several ways; sent after that of all ways.
-    PeriodOfWay(usize, Period<'a>),
+    /// As [`Event::Period`], for one of several tracks; sent after that of all tracks.
+    PeriodOfTrack(usize, Period<'a>),
     /// Counters of the lanes so far, read at the end of a row, or of as many rows as make up 100 ms, and at the end of
     /// the run.
     Lanes(LanesSoFar<'a>),
@@ -40,11 +40,11 @@ pub enum Event<'a> {
 pub struct Start {
     /// Workload of the run.
     pub workload: Workload,
-    /// Names of the ways in which packets go at the same time; empty if they go in one way.
-    pub ways: &'static [&'static str],
+    /// Names of the tracks in which packets go at the same time; empty if they go in one track.
+    pub tracks: &'static [&'static str],
     /// Start of the run.
     pub started: Started,
-    /// Rate asked for, packets/s over all ways; `None` when not paced.
+    /// Rate asked for, packets/s over all tracks; `None` when not paced.
     pub intended_pps: Option<f64>,
     /// Second rate: the time after the start from which it applies, ns, and the rate, packets/s.
     pub then_pps: Option<(u64, f64)>,
@@ -239,13 +239,13 @@ pub struct Snapshot {
     /// Time of the lanes in the last second: the share of each stage, in the order of [`Stage::ALL`]; all 0 if it is
     /// not known.
     pub stage_shares: [f64; Stage::COUNT],
-    /// State of each way, if packets go in two ways at the same time; else empty.
-    pub ways: Vec<WaySnapshot>,
+    /// State of each track, if packets go in several tracks at the same time; else empty.
+    pub tracks: Vec<TrackSnapshot>,
 }
 
-/// State of one way for the live view: totals so far, as in a [`Snapshot`].
+/// State of one track for the live view: totals so far, as in a [`Snapshot`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WaySnapshot {
+pub struct TrackSnapshot {
     /// Ports of the way: from which port to which.
     pub name: &'static str,
     /// Packets sent since the start.

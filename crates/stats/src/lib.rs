@@ -32,7 +32,7 @@ mod sync {
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
-pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, Wants, WaySnapshot};
+pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, TrackSnapshot, Wants};
 pub use fact::HostFact;
 pub use fill::{FillGauge, FillUnit, RingFill, RowFill, WHOLE_PPM, share_ppm};
 pub use gaps::{Gap, GapLog};

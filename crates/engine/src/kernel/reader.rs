@@ -25,9 +25,9 @@ const CALL_NS: u64 = 10_000_000;
 /// Most calls of lanes out of the kernel when the reader fails.
 const LAST_CALLS: u32 = 300;
 
-/// Runs the reader of a way until the end of the run and, if packets come back, of the settle time.
-pub(super) fn run(job: &InKernel<'_>, way: usize, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
-    let mut reader = Reader::new(job, way, lane, recorder);
+/// Runs the reader of a track until the end of the run and, if packets come back, of the settle time.
+pub(super) fn run(job: &InKernel<'_>, track: usize, lane: &Lane<'_>, recorder: Recorder<'_>) -> LaneOutcome {
+    let mut reader = Reader::new(job, track, lane, recorder);
     let _last_call = LastCall(reader.port, reader.exits);
     let mut checked_ns = lane.clock.now_ns();
     loop {
@@ -76,7 +76,7 @@ impl Drop for LastCall<'_> {
 
 struct Reader<'j, 'l, 's> {
     job: &'j InKernel<'j>,
-    /// Port of the reader's way, and the lanes that send in it.
+    /// Port of the reader's track, and the lanes that send in it.
     port: &'j dyn KernelPort,
     exits: &'j [Exit],
     lane: &'j Lane<'l>,
@@ -108,16 +108,16 @@ struct Booked {
 }
 
 impl<'j, 'l, 's> Reader<'j, 'l, 's> {
-    fn new(job: &'j InKernel<'j>, way: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
+    fn new(job: &'j InKernel<'j>, track: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
         let timing = recorder.timing();
-        let port = job.ports[way];
+        let port = job.ports[track];
         let kept_ns = port.row_capacity().saturating_mul(timing.interval_ns);
         Self {
             timing,
             tick_ns: (kept_ns / 16).clamp(CALL_NS, TICK_NS),
             job,
             port,
-            exits: &job.exits[way],
+            exits: &job.exits[track],
             lane,
             recorder,
             next_row: 0,

@@ -109,8 +109,8 @@ impl Control {
         }
     }
 
-    /// Returns at this time, ns, or at once if it is past or the end has come. Sleeps for as long as that is exact enough,
-    /// then spins.
+    /// Returns at this time, ns, or at once if it is past or the end has come. Sleeps for as long as that is exact
+    /// enough, then spins.
     pub(crate) fn wait_until(&self, clock: &Clock, at_ns: u64) {
         /// Longest sleep, ns: a user who wants the end does not wait for the start.
         const SLICE_NS: u64 = 50_000_000;

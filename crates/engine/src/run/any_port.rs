@@ -159,9 +159,9 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
         let capabilities = job.capabilities_of(index);
         match &job.work {
             Work::Traffic(_) if const { L::GENERATES } => {
-                let ways = job.ways_of(index);
-                let ways = [&trial[ways.sends], &trial[ways.takes]];
-                send_and_take::<Q, L>(index, lane, queue, recorder, capabilities, ways)
+                let tracks = job.tracks_of(index);
+                let tracks = [&trial[tracks.sends], &trial[tracks.takes]];
+                send_and_take::<Q, L>(index, lane, queue, recorder, capabilities, tracks)
             }
             Work::Drop(plan) if const { L::LISTENS } => drop::run(lane, queue, plan, capabilities.layer, recorder),
             Work::Reflect(plan) if const { L::LISTENS } => {

@@ -49,8 +49,10 @@ pub(crate) fn why_unresolved(error: RunError, job: &dyn Job) -> RunError {
     RunError::Unresolved(down.unwrap_or(text))
 }
 
-/// Returns the events around the port that a way leaves by; without a way, the events of all ports.
-pub(crate) fn of_way(all: &[(usize, Surroundings)], way: Option<usize>) -> Vec<Surroundings> {
-    let of = all.iter().filter(|(place, _)| way.is_none_or(|way| way == *place));
+/// Returns the events around the port that a track leaves by; without a track, the events of all ports.
+pub(crate) fn of_track(all: &[(usize, Surroundings)], track: Option<usize>) -> Vec<Surroundings> {
+    let of = all
+        .iter()
+        .filter(|(place, _)| track.is_none_or(|track| track == *place));
     of.map(|(_, seen)| seen.clone()).collect()
 }

@@ -166,7 +166,7 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
         Self {
             wants,
             ticks: Ticks::new(of.timing),
-            live: Live::new(start_ns, live::ways_of(of.job, of.common.lanes.len())),
+            live: Live::new(start_ns, live::tracks_of(of.job, of.common.lanes.len())),
             collected: Collected::default(),
             lanes_work: false,
             interruptions: 0,
@@ -305,7 +305,7 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
         }
         let closed = (of.collector.closed_ns(), of.collector.so_far().1);
         if let Some(streams) = &of.common.streams {
-            streams.note(closed.0, of.collector.so_far(), of.collector.so_far_of_ways());
+            streams.note(closed.0, of.collector.so_far(), of.collector.so_far_of_tracks());
         }
         of.keeper.look(now, closed, of.collector.host_dropped());
     }

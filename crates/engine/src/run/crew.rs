@@ -46,7 +46,7 @@ pub(crate) struct Order {
     pub(crate) settle_ns: u64,
     /// Scheduled send times are known.
     pub(crate) paced: bool,
-    /// Data of each way, if lanes generate packets; else empty.
+    /// Data of each track, if lanes generate packets; else empty.
     pub(crate) traffic: Vec<TrafficTrial>,
 }
 

@@ -1,4 +1,4 @@
-//! Summary of a run with two ways.
+//! Summary of a run with several tracks.
 
 use mpps_stats::{Direction, Shortfall, Summary};
 
@@ -6,30 +6,33 @@ use mpps_stats::{Direction, Shortfall, Summary};
 /// one way names it.
 pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     let of = |list: fn(&Summary) -> &[String]| {
-        let lists: Vec<_> = directions.iter().map(|way| (way.name, list(&way.summary))).collect();
+        let lists: Vec<_> = directions
+            .iter()
+            .map(|track| (track.name, list(&track.summary)))
+            .collect();
         in_one(&lists)
     };
-    all.valid = directions.iter().all(|way| way.summary.valid);
+    all.valid = directions.iter().all(|track| track.summary.valid);
     all.shortfall = shortfall(&directions);
-    let kept_off = || directions.iter().filter_map(|way| way.summary.kept_off.as_ref());
+    let kept_off = || directions.iter().filter_map(|track| track.summary.kept_off.as_ref());
     all.kept_off = kept_off().find(|of| of.named).or_else(|| kept_off().next()).cloned();
     all.invalid_reasons = of(|summary| &summary.invalid_reasons);
     all.warnings = of(|summary| &summary.warnings);
-    let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|way| rate(&way.summary)).sum();
-    let intended = directions.iter().map(|way| way.summary.intended_pps);
+    let sum = |rate: fn(&Summary) -> f64| directions.iter().map(|track| rate(&track.summary)).sum();
+    let intended = directions.iter().map(|track| track.summary.intended_pps);
     all.intended_pps = intended.sum();
-    all.due = directions.iter().map(|way| way.summary.due).sum();
+    all.due = directions.iter().map(|track| track.summary.due).sum();
     all.offered_pps = sum(|summary| summary.offered_pps);
     all.received_pps = sum(|summary| summary.received_pps);
     all.directions = directions;
     all
 }
 
-/// Returns the shortfall of the ways that are not valid, if each of these has one. A shortfall of the lanes comes
+/// Returns the shortfall of the tracks that are not valid, if each of these has one. A shortfall of the lanes comes
 /// before one of the path, as it is the tester's.
-fn shortfall(ways: &[Direction]) -> Option<Shortfall> {
-    let invalid = ways.iter().filter(|way| !way.summary.valid);
-    let all: Option<Vec<_>> = invalid.map(|way| way.summary.shortfall).collect();
+fn shortfall(tracks: &[Direction]) -> Option<Shortfall> {
+    let invalid = tracks.iter().filter(|track| !track.summary.valid);
+    let all: Option<Vec<_>> = invalid.map(|track| track.summary.shortfall).collect();
     let all = all.filter(|all| !all.is_empty())?;
     Some(match all.contains(&Shortfall::Outpaced) {
         true => Shortfall::Outpaced,
@@ -37,12 +40,12 @@ fn shortfall(ways: &[Direction]) -> Option<Shortfall> {
     })
 }
 
-/// Returns the sentences of several ways: once if all have the same, else with the name of the way.
-fn in_one(ways: &[(&'static str, &[String])]) -> Vec<String> {
+/// Returns the sentences of several tracks: once if all have the same, else with the name of the track.
+fn in_one(tracks: &[(&'static str, &[String])]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
-    for (name, sentences) in ways {
+    for (name, sentences) in tracks {
         for sentence in *sentences {
-            let line = match ways.iter().all(|(_, all)| all.contains(sentence)) {
+            let line = match tracks.iter().all(|(_, all)| all.contains(sentence)) {
                 true => sentence.clone(),
                 false => format!("{name}: {sentence}"),
             };
@@ -60,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_run_of_two_ways_is_valid_if_both_are_and_says_which_is_not() {
-        let way = |name, valid, reasons: &[&str]| Direction {
+        let track = |name, valid, reasons: &[&str]| Direction {
             name,
             summary: Summary {
                 valid,
@@ -71,10 +74,13 @@ mod tests {
             },
         };
         let both = |a, b| combine(Summary::default(), vec![a, b]);
-        let good = both(way("A to B", true, &[]), way("B to A", true, &[]));
+        let good = both(track("A to B", true, &[]), track("B to A", true, &[]));
         assert!(good.valid && good.invalid_reasons.is_empty());
         assert_eq!((good.intended_pps, good.offered_pps), (Some(20.0), 18.0));
-        let bad = both(way("A to B", false, &["gone", "slow"]), way("B to A", false, &["gone"]));
+        let bad = both(
+            track("A to B", false, &["gone", "slow"]),
+            track("B to A", false, &["gone"]),
+        );
         assert!(!bad.valid);
         assert_eq!(bad.invalid_reasons, ["gone", "A to B: slow"]);
         assert_eq!(bad.directions.len(), 2);

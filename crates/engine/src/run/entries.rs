@@ -14,9 +14,10 @@ use std::sync::Arc;
 /// has asked for the end: the first time ends the sending, another time the settling.
 ///
 /// `ports` is one port, or a port for each plan that runs beside another ([`TrafficPlan::with_beside`]), or two: then
-/// packets leave by the first and arrive at the second, and both ways ([`TrafficPlan::back`]) also the other way round. One way, sending lanes of the plan have the queues of the first
-/// port in their order, receiving lanes have the queues of the second, and no lane does both. The plan says how packets
-/// leave ([`TrafficPlan::link`]) and how they arrive ([`TrafficPlan::far`]).
+/// packets leave by the first and arrive at the second, and both ways ([`TrafficPlan::back`]) also the other way round.
+/// One way, sending lanes of the plan have the queues of the first port in their order, receiving lanes have the queues
+/// of the second, and no lane does both. The plan says how packets leave ([`TrafficPlan::link`]) and how they arrive
+/// ([`TrafficPlan::far`]).
 ///
 /// # Errors
 /// When the run could not take place. A run that took place but whose numbers can't be believed is no error: see
@@ -37,7 +38,7 @@ pub(crate) fn by_burst(ports: &[&dyn AnyPort]) -> Vec<bool> {
     ports.iter().map(of).collect()
 }
 
-/// Returns the order of a trial in one way.
+/// Returns the order of a trial in one track.
 fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Order {
     let workload = if plan.receive {
         Workload::SendRecv
@@ -53,8 +54,8 @@ fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: b
     }
 }
 
-/// Returns the order of a trial of `sendrecv` or `send`, after trials that left `traces`: one for each way, none for a
-/// run of one trial. `one_flow_per_burst`: whether each port takes bursts of one flow only.
+/// Returns the order of a trial of `sendrecv` or `send`, after trials that left `traces`: one for each track, none for
+/// a run of one trial. `one_flow_per_burst`: whether each port takes bursts of one flow only.
 ///
 /// Both ways, all lanes of the plan send and receive. The first half has the queues of the first port, the other half
 /// those of the second. The plan is that of the way from the first to the second; both of its links
@@ -71,12 +72,12 @@ pub(crate) fn order(plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_bu
         return traffic(plan, traces.next(), one_flow_per_burst[0]);
     }
     let half = plan.common.lanes.len() / 2;
-    let one_way = |way: usize| {
+    let one_track = |track: usize| {
         let lane = |(i, lane): (usize, &LanePlan)| {
             let sends = usize::from(i >= half);
             LanePlan {
-                rx: sends != way,
-                tx: sends == way,
+                rx: sends != track,
+                tx: sends == track,
                 ..*lane
             }
         };
@@ -84,13 +85,13 @@ pub(crate) fn order(plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_bu
     };
     let there = TrafficPlan {
         common: Common {
-            lanes: one_way(0),
+            lanes: one_track(0),
             ..plan.common.clone()
         },
         ..plan.clone()
     };
     let mut back = plan.way_back();
-    back.common.lanes = one_way(1);
+    back.common.lanes = one_track(1);
     let mut order = traffic(there, traces.next(), one_flow_per_burst[0]);
     let back = TrafficTrial::back(back, traces.next(), one_flow_per_burst[1]);
     order.traffic.push(back);
@@ -100,8 +101,8 @@ pub(crate) fn order(plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_bu
     }
 }
 
-/// Returns the order of a trial of plans that run beside each other: each is a way of its own, in which the lanes of the
-/// others do nothing.
+/// Returns the order of a trial of plans that run beside each other: each is a track of its own, in which the lanes of
+/// the others do nothing.
 fn beside(mut plan: TrafficPlan, traces: Vec<Arc<Traces>>, one_flow_per_burst: &[bool]) -> Order {
     let all = plan.common.clone();
     let own = plan.own_lanes();

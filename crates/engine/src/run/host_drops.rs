@@ -12,17 +12,17 @@ use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
 use mpps_stats::{Collector, LiveLane};
 
-/// Reads the drops of all lanes as rows end, for one way.
+/// Reads the drops of all lanes as rows end, for one track.
 pub(crate) struct HostDrops<'r> {
-    /// Number of the way, if there are several.
-    way: Option<usize>,
+    /// Number of the track, if there are several.
+    track: Option<usize>,
     /// Drops before the run; `None`: the path does not know them.
     before: Option<Drops>,
     /// Drops since then. Each reading fills this and the next two fields again, so a look allocates nothing.
     since: Drops,
     by_lane: Vec<u64>,
     takers: Vec<usize>,
-    /// Roles of the lanes in that way.
+    /// Roles of the lanes in that track.
     plans: Vec<LanePlan>,
     control: &'r Control,
     lookout: Lookout<'r>,
@@ -32,20 +32,20 @@ pub(crate) struct HostDrops<'r> {
 }
 
 impl<'r> HostDrops<'r> {
-    /// Begins before the start, for one way, with the counters of that time: by lane, then by port.
+    /// Begins before the start, for one track, with the counters of that time: by lane, then by port.
     pub(crate) fn new(
         job: &dyn Job,
-        (way, counters): (usize, &[Vec<QueueCounters>]),
+        (track, counters): (usize, &[Vec<QueueCounters>]),
         plans: Vec<LanePlan>,
         control: &'r Control,
         lookout: Lookout<'r>,
     ) -> Self {
         let mut since = Drops::of(counters);
         let before = since.clone();
-        let way = (!job.ways().is_empty()).then_some(way);
-        let known = since.read(job, way);
+        let track = (!job.tracks().is_empty()).then_some(track);
+        let known = since.read(job, track);
         Self {
-            way,
+            track,
             before: known.then_some(before),
             since,
             by_lane: vec![0; counters.len()],
@@ -78,7 +78,7 @@ impl<'r> HostDrops<'r> {
         let mut noted = None;
         self.next_ns = collector.next_reading_ns(now_ns);
         if let Some(before) = &self.before
-            && self.since.read(job, self.way)
+            && self.since.read(job, self.track)
         {
             self.since.subtract(before);
             noted = (!ends).then(|| self.since.all());
@@ -116,33 +116,38 @@ impl<'r> HostDrops<'r> {
     }
 }
 
-/// Reads and notes the drops of each way if that is due.
-pub(crate) fn look(ways: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Job, collector: &mut Collector<'_>) {
-    let totals: Vec<_> = ways.iter_mut().map(|way| way.look(now_ns, job, collector)).collect();
+/// Reads and notes the drops of each track if that is due.
+pub(crate) fn look(tracks: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Job, collector: &mut Collector<'_>) {
+    let totals: Vec<_> = tracks
+        .iter_mut()
+        .map(|track| track.look(now_ns, job, collector))
+        .collect();
     collector.note_host_drops(now_ns, &totals);
 }
 
 /// Writes down for each lane how many packets that it was to take were dropped, as last read.
-pub(crate) fn note_by_lane(ways: &[HostDrops<'_>], lanes: &mut [LiveLane]) {
+pub(crate) fn note_by_lane(tracks: &[HostDrops<'_>], lanes: &mut [LiveLane]) {
     for (lane, live) in lanes.iter_mut().enumerate() {
-        live.rx_dropped = ways.iter().map(|way| way.by_lane()?.get(lane).copied()).sum();
+        live.rx_dropped = tracks.iter().map(|track| track.by_lane()?.get(lane).copied()).sum();
     }
 }
 
-/// Notes the counters of the whole run, which the summary also has: the sum of the rows. Returns, by way, the lanes'
+/// Notes the counters of the whole run, which the summary also has: the sum of the rows. Returns, by track, the lanes'
 /// time until the sending ended, and their time during the drops.
 pub(crate) fn end(
-    ways: Vec<HostDrops<'_>>,
+    tracks: Vec<HostDrops<'_>>,
     now_ns: u64,
     job: &dyn Job,
     (path, outcomes): (&[Vec<Vec<QueueCounters>>], &[LaneOutcome]),
     collector: &mut Collector<'_>,
 ) -> Vec<[Vec<LaneTime>; 2]> {
-    let total = |(way, path): (&HostDrops<'_>, &Vec<_>)| way.before.as_ref().map(|_| Drops::of(path).all());
-    let totals: Vec<_> = ways.iter().zip(path).map(total).collect();
+    let total = |(track, path): (&HostDrops<'_>, &Vec<_>)| track.before.as_ref().map(|_| Drops::of(path).all());
+    let totals: Vec<_> = tracks.iter().zip(path).map(total).collect();
     collector.note_host_drops(now_ns, &totals);
-    let ways = ways.into_iter().zip(path);
-    ways.map(|(way, path)| way.end(now_ns, job, (path, outcomes))).collect()
+    let tracks = tracks.into_iter().zip(path);
+    tracks
+        .map(|(track, path)| track.end(now_ns, job, (path, outcomes)))
+        .collect()
 }
 
 /// Assigns drops by lane and port to lanes. Drops at a queue whose lane takes its packets belong to that lane. The
@@ -204,10 +209,10 @@ impl Drops {
     }
 
     /// Replaces the last reading by a new one. Returns false if the path does not know its drops.
-    fn read(&mut self, job: &dyn Job, way: Option<usize>) -> bool {
+    fn read(&mut self, job: &dyn Job, track: Option<usize>) -> bool {
         let places = self.places;
         self.counts.iter_mut().enumerate().all(|(i, count)| {
-            let now = job.rx_dropped(i / places, i % places, way);
+            let now = job.rx_dropped(i / places, i % places, track);
             *count = now.unwrap_or(0);
             now.is_some()
         })
@@ -241,13 +246,13 @@ mod tests {
     #[test]
     fn drops_are_those_of_the_lane_that_takes_what_comes_in_there() {
         // Two lanes, two ports; each lane takes from one of them.
-        let one_way = |lane: usize, place: usize| lane == place;
-        assert_eq!(attribute(&[&[7, 0], &[0, 5]], one_way, |_| true), [7, 5]);
+        let one_track = |lane: usize, place: usize| lane == place;
+        assert_eq!(attribute(&[&[7, 0], &[0, 5]], one_track, |_| true), [7, 5]);
         // All of a port's drops stand at its first queue.
-        assert_eq!(attribute(&[&[7, 5], &[0, 0]], one_way, |_| false), [7, 5]);
+        assert_eq!(attribute(&[&[7, 5], &[0, 0]], one_track, |_| false), [7, 5]);
         assert_eq!(attribute(&[&[7, 5], &[0, 0]], |_, _| true, |_| false), [5, 7]);
         // A lane that only sends has a queue of the port, too.
         assert_eq!(attribute(&[&[9], &[1]], |lane, _| lane == 1, |_| true), [0, 10]);
-        assert_eq!(attribute(&[&[], &[]], one_way, |_| true), [0, 0]);
+        assert_eq!(attribute(&[&[], &[]], one_track, |_| true), [0, 0]);
     }
 }

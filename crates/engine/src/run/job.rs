@@ -25,9 +25,9 @@ pub(crate) const RESOLVE_NS: u64 = 3_000_000_000;
 /// Time between two questions for it, ns.
 pub(crate) const ASK_EVERY_NS: u64 = 100_000_000;
 
-/// The ways in which a lane sends and receives.
+/// The tracks in which a lane sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LaneWays {
+pub(crate) struct LaneTracks {
     pub(crate) sends: usize,
     pub(crate) takes: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) trait AnyLane {
     fn attend(&mut self, _found: &[Found], _traces: Option<&Traces>) -> u64 {
         0
     }
-    /// Runs the lane through a trial. `trial`: data of each way, if the workload generates packets on lanes.
+    /// Runs the lane through a trial. `trial`: data of each track, if the workload generates packets on lanes.
     fn run(&mut self, lane: Lane<'_>, recorder: Recorder<'_>, trial: &[TrafficTrial]) -> LaneOutcome;
 }
 
@@ -79,23 +79,23 @@ pub(crate) trait Job: Sync {
     fn attends(&self, _lane: usize) -> bool {
         false
     }
-    /// Returns facts of the workload, for the summary of one way or of all.
-    fn facts(&self, trial: &[TrafficTrial], way: Option<usize>) -> WorkFacts;
-    /// Returns the settings of one way, if they differ from those of the whole run.
-    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common>;
+    /// Returns facts of the workload, for the summary of one track or of all.
+    fn facts(&self, trial: &[TrafficTrial], track: Option<usize>) -> WorkFacts;
+    /// Returns the settings of one track, if they differ from those of the whole run.
+    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common>;
     /// Returns lane `lane`'s number among lanes that serve the same ports: the number of its queues.
     fn queue_number(&self, lane: usize) -> usize;
-    /// Returns the names of the ways in which packets go at the same time, each with counts and a verdict of its own;
-    /// none if they go in one way.
-    fn ways(&self) -> &'static [&'static str];
-    /// Returns the ways in which lane `lane` sends and receives: two different ones if there are two.
-    fn ways_of(&self, lane: usize) -> LaneWays;
+    /// Returns the names of the tracks in which packets go at the same time, each with counts and a verdict of its own;
+    /// none if they go in one track.
+    fn tracks(&self) -> &'static [&'static str];
+    /// Returns the tracks in which lane `lane` sends and receives: two different ones if there are two.
+    fn tracks_of(&self, lane: usize) -> LaneTracks;
     /// Returns counters of the lane's queues: one entry per port, empty for ports that it has no queue of. They are of
-    /// one `way`, or (`None`) of all.
-    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters>;
+    /// one `track`, or (`None`) of all.
+    fn counters(&self, lane: usize, track: Option<usize>) -> Vec<QueueCounters>;
     /// Returns packets that this host dropped before lane `lane` could take them from the port at `place`
-    /// ([`Port::rx_dropped`](mpps_io::Port::rx_dropped)), of one way or of all; `None`: not known.
-    fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64>;
+    /// ([`Port::rx_dropped`](mpps_io::Port::rx_dropped)), of one track or of all; `None`: not known.
+    fn rx_dropped(&self, lane: usize, place: usize, track: Option<usize>) -> Option<u64>;
     /// Returns whether a lane that receives takes packets from the port at `place`.
     fn takes(&self, _lane: usize, _place: usize) -> bool {
         true

@@ -1,7 +1,7 @@
 //! Reports of the collector while the run goes on: snapshots for the live view, and how the host treats the lanes.
 
 use crate::run::job::Job;
-use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, WaySnapshot};
+use mpps_stats::{Collector, LaneCounters, LiveLane, Snapshot, TrackSnapshot};
 use mpps_sys::proc_stat::{self, Steal, ThreadStat};
 use mpps_trace::Stage;
 use std::time::Duration;
@@ -148,37 +148,42 @@ pub(crate) struct Live {
     next_ns: u64,
     last: (u64, u64, u64),
     closed: (u64, i64),
-    ways: Vec<WayOf>,
+    tracks: Vec<TrackOf>,
     /// Time of each stage over all lanes at the last snapshots, the oldest first.
     stages: [[f64; Stage::COUNT]; RECENT],
 }
 
-/// One of several ways: its lanes, and its counts at the last snapshot.
+/// One of several tracks: its lanes, and its counts at the last snapshot.
 #[derive(Debug)]
-pub(crate) struct WayOf {
+pub(crate) struct TrackOf {
     name: &'static str,
-    /// By lane: whether it sends and whether it receives in this way.
+    /// By lane: whether it sends and whether it receives in this track.
     lanes: Vec<[bool; 2]>,
     last: [u64; 2],
 }
 
-/// Returns the ways of a job, if there are several.
-pub(crate) fn ways_of(job: &dyn Job, lanes: usize) -> Vec<WayOf> {
-    let way = |(way, name): (usize, &&'static str)| {
-        let role = |lane| job.ways_of(lane);
-        WayOf {
+/// Returns the tracks of a job, if there are several.
+pub(crate) fn tracks_of(job: &dyn Job, lanes: usize) -> Vec<TrackOf> {
+    let track = |(track, name): (usize, &&'static str)| {
+        let role = |lane| job.tracks_of(lane);
+        TrackOf {
             name,
             lanes: (0..lanes)
-                .map(|lane| [role(lane).sends == way, role(lane).takes == way])
+                .map(|lane| [role(lane).sends == track, role(lane).takes == track])
                 .collect(),
             last: [0; 2],
         }
     };
-    job.ways().iter().enumerate().map(way).collect()
+    job.tracks().iter().enumerate().map(track).collect()
 }
 
-impl WayOf {
-    fn snapshot(&mut self, lanes: &[LaneCounters], seconds: f64, (closed_tx, closed_lost): (u64, i64)) -> WaySnapshot {
+impl TrackOf {
+    fn snapshot(
+        &mut self,
+        lanes: &[LaneCounters],
+        seconds: f64,
+        (closed_tx, closed_lost): (u64, i64),
+    ) -> TrackSnapshot {
         let all = || self.lanes.iter().zip(lanes);
         let tx = all()
             .filter(|(of, _)| of[0])
@@ -189,7 +194,7 @@ impl WayOf {
             .map(|(_, lane)| lane.rx_test.get())
             .sum::<u64>();
         let [tx_then, rx_then] = std::mem::replace(&mut self.last, [tx, rx]);
-        WaySnapshot {
+        TrackSnapshot {
             name: self.name,
             tx,
             rx,
@@ -202,10 +207,10 @@ impl WayOf {
 }
 
 impl Live {
-    pub(crate) fn new(start_ns: u64, ways: Vec<WayOf>) -> Self {
+    pub(crate) fn new(start_ns: u64, tracks: Vec<TrackOf>) -> Self {
         Self {
             start_ns,
-            ways,
+            tracks,
             next_ns: start_ns + SNAPSHOT_NS,
             last: (start_ns, 0, 0),
             closed: (0, 0),
@@ -258,10 +263,12 @@ impl Live {
         let (sent, lost) = (closed.0 - self.closed.0, closed.1 - self.closed.1);
         self.closed = closed;
         let stage_shares = self.stage_shares(lanes);
-        let ways = self.ways.iter_mut().zip(collector.so_far_of_ways());
+        let tracks = self.tracks.iter_mut().zip(collector.so_far_of_tracks());
         Snapshot {
             stage_shares,
-            ways: ways.map(|(way, closed)| way.snapshot(lanes, seconds, closed)).collect(),
+            tracks: tracks
+                .map(|(track, closed)| track.snapshot(lanes, seconds, closed))
+                .collect(),
             elapsed_ns: now_ns.saturating_sub(self.start_ns),
             planned_ns: planned.map(|d| d.as_nanos() as u64),
             settling: now_ns >= end_ns,

@@ -5,13 +5,13 @@
 //!
 //! Between two ports no device turns packets round, so they arrive as they were sent. Each lane owns a queue of one
 //! port. One way, the first lanes send by the first port, the others receive at the second. Both ways, each lane does
-//! both. It sends packets of one way and receives packets of the other. The two ways have counts, rows and verdicts of
+//! both. It sends packets of one track and receives packets of the other. The two have counts, rows and verdicts of
 //! their own.
 
 use crate::lane::neighbor::Found;
 use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
-use crate::run::job::{AnyLane, Job, LaneWays, host_facts, in_one, join};
+use crate::run::job::{AnyLane, Job, LaneTracks, host_facts, in_one, join};
 use crate::workload::{TrafficTrial, Work, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Port, QueueCounters, Result, counter};
@@ -68,8 +68,8 @@ pub(crate) struct OnPorts<'r> {
     /// Layer 2 of each port, if mpps has a part in it, and the address that neighbours are asked from.
     links: Vec<(Option<&'r Link>, Option<IpAddr>)>,
     seats: Vec<Seat<'r>>,
-    /// Names of the ways, if there are several.
-    ways: &'static [&'static str],
+    /// Names of the tracks, if there are several.
+    tracks: &'static [&'static str],
     pub(crate) work: Work<'r>,
 }
 
@@ -116,7 +116,7 @@ impl<'r> OnPorts<'r> {
             ports: vec![port],
             links: vec![work.link()],
             seats: (0..lanes).map(|lane| Seat::new(port, 0, lane)).collect(),
-            ways: &[],
+            tracks: &[],
             work,
         }
     }
@@ -152,7 +152,7 @@ impl<'r> OnPorts<'r> {
             ports: vec![from, to],
             links: vec![work.link(), (plan.far.as_ref(), Some(plan.dst))],
             seats: lanes.iter().enumerate().map(seat).collect(),
-            ways: if both { &WAYS } else { &[] },
+            tracks: if both { &WAYS } else { &[] },
             work,
         }
     }
@@ -174,7 +174,7 @@ impl<'r> OnPorts<'r> {
             ports: ports.to_vec(),
             links: plan.each().map(|of| (of.link.as_ref(), Some(of.src))).collect(),
             seats: seats.collect(),
-            ways: &BESIDE[..ports.len()],
+            tracks: &BESIDE[..ports.len()],
             work: Work::Traffic(plan),
         }
     }
@@ -199,7 +199,7 @@ impl<'r> OnPorts<'r> {
             ports: ports.to_vec(),
             links: vec![(None, None); ports.len()],
             seats: (0..plan.common.lanes.len()).map(seat).collect(),
-            ways: &[],
+            tracks: &[],
             work: Work::Forward(plan),
         }
     }
@@ -208,14 +208,14 @@ impl<'r> OnPorts<'r> {
         self.ports.iter().map(|port| port.port())
     }
 
-    /// Returns whether lane `lane` sends packets of this way, or of any.
-    fn sends(&self, lane: usize, way: Option<usize>) -> bool {
-        is_one_of(self.seats[lane].sends, way)
+    /// Returns whether lane `lane` sends packets of this track, or of any.
+    fn sends(&self, lane: usize, track: Option<usize>) -> bool {
+        is_one_of(self.seats[lane].sends, track)
     }
 
-    /// Returns whether lane `lane` receives packets of this way, or of any.
-    fn takes_of(&self, lane: usize, way: Option<usize>) -> bool {
-        is_one_of(self.seats[lane].takes, way)
+    /// Returns whether lane `lane` receives packets of this track, or of any.
+    fn takes_of(&self, lane: usize, track: Option<usize>) -> bool {
+        is_one_of(self.seats[lane].takes, track)
     }
 
     /// Returns the capabilities of a lane's port, or of its first.
@@ -235,9 +235,9 @@ impl<'r> OnPorts<'r> {
     }
 }
 
-/// Returns whether a lane's way is this one, or any.
-fn is_one_of(own: Option<usize>, way: Option<usize>) -> bool {
-    own.is_some_and(|own| way.is_none_or(|way| way == own))
+/// Returns whether a lane's track is this one, or any.
+fn is_one_of(own: Option<usize>, track: Option<usize>) -> bool {
+    own.is_some_and(|own| track.is_none_or(|track| track == own))
 }
 
 impl Job for OnPorts<'_> {
@@ -275,35 +275,35 @@ impl Job for OnPorts<'_> {
         self.work.ahead_ns()
     }
 
-    fn ways(&self) -> &'static [&'static str] {
-        self.ways
+    fn tracks(&self) -> &'static [&'static str] {
+        self.tracks
     }
 
-    fn ways_of(&self, lane: usize) -> LaneWays {
+    fn tracks_of(&self, lane: usize) -> LaneTracks {
         let Seat { sends, takes, .. } = self.seats[lane];
-        LaneWays {
+        LaneTracks {
             sends: sends.unwrap_or(0),
             takes: takes.unwrap_or(0),
         }
     }
 
-    fn counters(&self, lane: usize, way: Option<usize>) -> Vec<QueueCounters> {
+    fn counters(&self, lane: usize, track: Option<usize>) -> Vec<QueueCounters> {
         let seat = &self.seats[lane];
         let mut counters = vec![QueueCounters::default(); self.ports.len()];
         for place in seat.places() {
             let own = &mut counters[place];
             *own = self.ports[place].port().counters(seat.queue);
             // Packets that arrive at a port without a receiving lane are none of the test's: they do not count as lost.
-            if !self.takes_of(lane, way) {
+            if !self.takes_of(lane, track) {
                 own.rx_dropped = 0;
             }
-            if self.ways.is_empty() {
+            if self.tracks.is_empty() {
                 continue;
             }
-            if !self.takes_of(lane, way) {
+            if !self.takes_of(lane, track) {
                 own.other.retain(|(name, _)| !OF_ARRIVALS.contains(name));
             }
-            if !self.sends(lane, way) {
+            if !self.sends(lane, track) {
                 own.tx_failed = 0;
                 own.other.retain(|(name, _)| !OF_DEPARTURES.contains(name));
             }
@@ -311,9 +311,9 @@ impl Job for OnPorts<'_> {
         counters
     }
 
-    fn rx_dropped(&self, lane: usize, place: usize, way: Option<usize>) -> Option<u64> {
+    fn rx_dropped(&self, lane: usize, place: usize, track: Option<usize>) -> Option<u64> {
         let seat = &self.seats[lane];
-        if !self.takes_of(lane, way) || seat.places().all(|own| own != place) {
+        if !self.takes_of(lane, track) || seat.places().all(|own| own != place) {
             return Some(0);
         }
         self.ports[place].port().rx_dropped(seat.queue)
@@ -363,7 +363,7 @@ impl Job for OnPorts<'_> {
 
     fn latency_note(&self, measured: bool) -> Option<&'static str> {
         let across = matches!(self.work, Work::Traffic(plan) if plan.far.is_some());
-        (measured && across).then_some(match self.ways {
+        (measured && across).then_some(match self.tracks {
             [] => {
                 "one way, from just before the packet is handed to the first port to just after it was taken from the \
                  second, in mpps: no clocks differ"
@@ -375,11 +375,14 @@ impl Job for OnPorts<'_> {
         })
     }
 
-    fn facts(&self, trial: &[TrafficTrial], way: Option<usize>) -> WorkFacts {
-        trial.get(way.unwrap_or(0)).map(TrafficTrial::facts).unwrap_or_default()
+    fn facts(&self, trial: &[TrafficTrial], track: Option<usize>) -> WorkFacts {
+        trial
+            .get(track.unwrap_or(0))
+            .map(TrafficTrial::facts)
+            .unwrap_or_default()
     }
 
-    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], way: usize) -> Option<&'t Common> {
-        (!self.ways.is_empty()).then(|| &trial[way].plan.common)
+    fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common> {
+        (!self.tracks.is_empty()).then(|| &trial[track].plan.common)
     }
 }

@@ -9,7 +9,7 @@ use mpps_stats::{Gap, LossTimes, Outage};
 /// Number of the longest times without a packet, common to all lanes, that are looked at.
 const KEPT: usize = 16;
 
-/// Results of the lanes of one way.
+/// Results of the lanes of one track.
 struct Way<'m> {
     senders: Vec<&'m Departures>,
     receivers: Vec<&'m Missing>,
@@ -19,7 +19,7 @@ struct Way<'m> {
 type Left = (u64, usize, u64);
 
 impl<'m> Way<'m> {
-    /// Returns the results of one way. `None`: lanes do not record them, or they are of several ways.
+    /// Returns the results of one track. `None`: lanes do not record them, or they are of several tracks.
     fn of(m: &'m Measured<'_>) -> Option<Self> {
         let senders: Vec<_> = m.outcomes_of(false).filter_map(|o| o.departures.as_ref()).collect();
         let receivers: Vec<_> = m.outcomes_of(true).filter_map(|o| o.missing.as_ref()).collect();
@@ -65,26 +65,26 @@ impl<'m> Way<'m> {
 /// receiving lane, numbers are missing at each.
 pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
     let lost = u64::try_from(m.totals.lost).ok().filter(|lost| *lost > 0)?;
-    let way = Way::of(m)?;
-    let at_the_end: u64 = way.tails().map(|(_, next, sent)| sent - next).sum();
-    let within: u64 = way.receivers.iter().map(|missing| missing.open).sum();
+    let track = Way::of(m)?;
+    let at_the_end: u64 = track.tails().map(|(_, next, sent)| sent - next).sum();
+    let within: u64 = track.receivers.iter().map(|missing| missing.open).sum();
     if within + at_the_end != lost {
         return None;
     }
-    let holes = || way.receivers.iter().flat_map(|missing| missing.holes());
+    let holes = || track.receivers.iter().flat_map(|missing| missing.holes());
     let (mut first, mut last): (Option<Left>, Option<Left>) = (None, None);
     let ranges = holes().map(|hole| (hole.flow as usize, hole.from, hole.to));
-    for (flow, from, to) in ranges.chain(way.tails()) {
-        let (low, high) = (way.left(flow, from)?, way.left(flow, to - 1)?);
+    for (flow, from, to) in ranges.chain(track.tails()) {
+        let (low, high) = (track.left(flow, from)?, track.left(flow, to - 1)?);
         first = Some(first.map_or(low, |first| first.min(low)));
         last = Some(last.map_or(high, |last| last.max(high)));
     }
     let (first, last) = (first?, last?);
     // A packet of the same lane is later if its number is higher: packets of one burst have one stamp.
     let later = |came: &Came| {
-        let (lane, place) = way.place(came.flow as usize);
+        let (lane, place) = track.place(came.flow as usize);
         match lane == last.1 {
-            true => way.senders[lane].number(place, came.seq) > last.2,
+            true => track.senders[lane].number(place, came.seq) > last.2,
             false => came.sent_ns > last.0,
         }
     };
@@ -94,7 +94,7 @@ pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
         sent_ns: hole.sent_ns,
         at_ns: hole.at_ns,
     });
-    let silent = way.receivers.iter().flat_map(|missing| missing.silent.bounds());
+    let silent = track.receivers.iter().flat_map(|missing| missing.silent.bounds());
     let after = filled.chain(silent).filter(later).map(|came| came.at_ns).min();
     let since = |ns: u64| ns.saturating_sub(m.started.monotonic_ns);
     Some(LossTimes {
@@ -131,7 +131,7 @@ pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
         from_ns: since(gap.from_ns),
         to_ns: since(gap.to_ns),
         lost: Way::of(m)
-            .and_then(|way| lost_in(&way, gap))
+            .and_then(|track| lost_in(&track, gap))
             .map(|lost| lost.min(m.totals.lost.max(0) as u64)),
     })
 }
@@ -152,14 +152,14 @@ fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
 }
 
 /// Returns how many packets left between the last one that came before a time without packets, and the first one after.
-fn lost_in(way: &Way<'_>, gap: Gap) -> Option<u64> {
-    let longest = || way.receivers.iter().filter_map(|missing| missing.silent.longest);
+fn lost_in(track: &Way<'_>, gap: Gap) -> Option<u64> {
+    let longest = || track.receivers.iter().filter_map(|missing| missing.silent.longest);
     let (before, _) = longest().find(|(from, _)| from.at_ns == gap.from_ns)?;
     let (_, after) = longest().find(|(_, to)| to.at_ns == gap.to_ns)?;
     let mut between = 0;
-    for (lane, sender) in way.senders.iter().enumerate() {
+    for (lane, sender) in track.senders.iter().enumerate() {
         // A packet's number shows how many packets of its own lane left before it.
-        let sent_before = |came: &Came, itself: u64| match way.place(came.flow as usize) {
+        let sent_before = |came: &Came, itself: u64| match track.place(came.flow as usize) {
             (own, place) if own == lane => Some(sender.number(place, came.seq) + itself),
             _ => sender.sent_before(came.sent_ns),
         };

@@ -1,24 +1,24 @@
-//! Counters of the path in a trial: of each way in which packets go, and of all.
+//! Counters of the path in a trial: of each track in which packets go, and of all.
 
 use crate::run::job::Job;
 use mpps_io::QueueCounters;
 
-/// The path's counters by lane, then by port: of each way and, if there are several, of all.
+/// The path's counters by lane, then by port: of each track and, if there are several, of all.
 pub(crate) struct PathCounters {
-    pub(crate) ways: Vec<Vec<Vec<QueueCounters>>>,
+    pub(crate) tracks: Vec<Vec<Vec<QueueCounters>>>,
     all: Option<Vec<Vec<QueueCounters>>>,
 }
 
 impl PathCounters {
     pub(crate) fn read(job: &dyn Job, lanes: usize) -> Self {
-        let of = |way| (0..lanes).map(|lane| job.counters(lane, way)).collect();
-        match job.ways().len() {
+        let of = |track| (0..lanes).map(|lane| job.counters(lane, track)).collect();
+        match job.tracks().len() {
             0 => Self {
-                ways: vec![of(None)],
+                tracks: vec![of(None)],
                 all: None,
             },
             n => Self {
-                ways: (0..n).map(|way| of(Some(way))).collect(),
+                tracks: (0..n).map(|track| of(Some(track))).collect(),
                 all: Some(of(None)),
             },
         }
@@ -27,18 +27,18 @@ impl PathCounters {
     pub(crate) fn since(self, then: &Self) -> Self {
         let port = |(now, then): (QueueCounters, &QueueCounters)| since(now, then);
         let lane = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(port).collect();
-        let way = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(lane).collect();
+        let track = |(now, then): (Vec<_>, &Vec<_>)| now.into_iter().zip(then).map(lane).collect();
         Self {
-            ways: self.ways.into_iter().zip(&then.ways).map(way).collect(),
-            all: self.all.zip(then.all.as_ref()).map(way),
+            tracks: self.tracks.into_iter().zip(&then.tracks).map(track).collect(),
+            all: self.all.zip(then.all.as_ref()).map(track),
         }
     }
 
-    /// Returns the counters of one way, or of all.
-    pub(crate) fn of(&self, way: Option<usize>) -> &[Vec<QueueCounters>] {
-        match (way, &self.all) {
+    /// Returns the counters of one track, or of all.
+    pub(crate) fn of(&self, track: Option<usize>) -> &[Vec<QueueCounters>] {
+        match (track, &self.all) {
             (None, Some(all)) => all,
-            (way, _) => &self.ways[way.unwrap_or(0)],
+            (track, _) => &self.tracks[track.unwrap_or(0)],
         }
     }
 }

@@ -127,7 +127,7 @@ struct Open<'s> {
     one_flow_per_burst: Vec<bool>,
 }
 
-/// Returns the data by which packets of each way are recognised, before the first trial.
+/// Returns the data by which packets of each track are recognised, before the first trial.
 fn traces_of(opening: &TrafficPlan, ports: &[(Layer, usize)]) -> Vec<Traces> {
     let since_ns = monotonic_ns();
     let of = |(plan, (layer, _)): (&TrafficPlan, &(Layer, usize))| {
@@ -145,7 +145,7 @@ fn traces_of(opening: &TrafficPlan, ports: &[(Layer, usize)]) -> Vec<Traces> {
 struct Session<'s> {
     crew: Crew<'s>,
     open: &'s Open<'s>,
-    /// Traces of the trials so far, by way.
+    /// Traces of the trials so far, by track.
     traces: Vec<Traces>,
 }
 
@@ -250,9 +250,9 @@ fn fits(plan: &TrafficPlan, opening: &TrafficPlan, (layer, max_frame): (Layer, u
         return Err("flows beyond those that it was opened for".to_owned());
     }
     // With traffic both ways, each lane sends in one.
-    let ways = if opening.back.is_some() { 2 } else { 1 };
+    let tracks = if opening.back.is_some() { 2 } else { 1 };
     let lanes = &opening.common.lanes[..opening.own_lanes()];
-    let senders = lanes.iter().filter(|lane| lane.tx).count() / ways;
+    let senders = lanes.iter().filter(|lane| lane.tx).count() / tracks;
     if (flows.count() as usize) < senders {
         return Err(format!(
             "{} flows for {senders} sending lanes (want a flow per lane, or more)",

@@ -40,9 +40,9 @@ pub(crate) struct Measured<'r> {
     pub(crate) counters: &'r [LaneCounters],
     /// Counters of the path by lane, then by port.
     pub(crate) path: &'r [Vec<QueueCounters>],
-    /// The measurements are of one way of several: a lane's sent packets belong to it only if the lane sends in it, and
-    /// its received packets only if the lane receives in it.
-    pub(crate) one_way: bool,
+    /// The measurements are of one track of several: a lane's sent packets belong to it only if the lane sends in it,
+    /// and its received packets only if the lane receives in it.
+    pub(crate) one_track: bool,
     /// Number of each lane's queues.
     pub(crate) queues: Vec<usize>,
     pub(crate) started: Started,
@@ -112,11 +112,11 @@ impl<'r> Measured<'r> {
         }
     }
 
-    /// Returns the outcomes of lanes that send (or, with `rx`, receive) in the measured way.
+    /// Returns the outcomes of lanes that send (or, with `rx`, receive) in the measured track.
     pub(super) fn outcomes_of(&self, rx: bool) -> impl Iterator<Item = &'r LaneOutcome> + use<'r, '_> {
         let lanes = self.common.lanes.iter().zip(self.outcomes);
-        let of_way = move |(plan, _): &(&LanePlan, _)| !self.one_way || if rx { plan.rx } else { plan.tx };
-        lanes.filter(of_way).map(|(_, outcome)| outcome)
+        let of_track = move |(plan, _): &(&LanePlan, _)| !self.one_track || if rx { plan.rx } else { plan.tx };
+        lanes.filter(of_track).map(|(_, outcome)| outcome)
     }
 }
 

@@ -415,7 +415,7 @@ fn long_rows_tell_what_arrived_in_them_whatever_was_lost() {
     assert_eq!((rows.len(), summary.lost), (4, summary.tx / 10));
 }
 
-/// Two lanes that send in each way, and a reader of each; or one way.
+/// Two lanes that send in each track, and a reader of each; or one way.
 fn across(both: bool) -> TrafficPlan {
     let mut plan = traffic(20_000, 300);
     let lane = |tx: bool| LanePlan {
@@ -423,8 +423,8 @@ fn across(both: bool) -> TrafficPlan {
         tx,
         core: None,
     };
-    let ways = if both { 2 } else { 1 };
-    plan.common.lanes = [vec![lane(true); 2 * ways], vec![lane(false); ways]].concat();
+    let tracks = if both { 2 } else { 1 };
+    plan.common.lanes = [vec![lane(true); 2 * tracks], vec![lane(false); tracks]].concat();
     plan.far = plan.link.clone();
     plan.back = both.then(Vec::new);
     plan
@@ -449,11 +449,11 @@ fn both_ways_have_readers_and_counts_of_their_own_that_add_up() {
     };
     assert_eq!((there.name, back.name), ("A to B", "B to A"));
     let (there, back) = (&there.summary, &back.summary);
-    for (way, other) in [(there, back), (back, there)] {
-        assert_eq!(way.tx, way.rx + way.lost + way.late);
-        assert_eq!(sent(way), way.tx, "its own lanes alone");
-        assert_eq!(way.tx + other.tx, summary.tx);
-        assert_eq!(way.lost + other.lost, summary.lost);
+    for (track, other) in [(there, back), (back, there)] {
+        assert_eq!(track.tx, track.rx + track.lost + track.late);
+        assert_eq!(sent(track), track.tx, "its own lanes alone");
+        assert_eq!(track.tx + other.tx, summary.tx);
+        assert_eq!(track.lost + other.lost, summary.lost);
     }
     assert!(there.tx > 0 && back.tx > 0 && there.lost > 0);
     assert_eq!(back.lost, 0);

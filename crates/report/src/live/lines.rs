@@ -30,7 +30,7 @@ pub(super) struct Lines {
     /// Columns of the lines.
     pub(super) of: Columns,
     /// Name of each direction, and packets sent and lost in the current span; empty if there is only one direction.
-    ways: Vec<(&'static str, u64, i64)>,
+    tracks: Vec<(&'static str, u64, i64)>,
 }
 
 /// Names of a line's columns; `None`: the workload does not know this number.
@@ -79,22 +79,22 @@ impl Default for Lines {
             next_count_ns: PATIENCE,
             counted: (0, 0, 0),
             of: Columns::of(Workload::SendRecv),
-            ways: Vec::new(),
+            tracks: Vec::new(),
         }
     }
 }
 
 impl Lines {
-    pub(super) fn ways(&mut self, names: &'static [&'static str]) {
-        self.ways = names.iter().map(|name| (*name, 0, 0)).collect();
+    pub(super) fn tracks(&mut self, names: &'static [&'static str]) {
+        self.tracks = names.iter().map(|name| (*name, 0, 0)).collect();
     }
 
     /// Adds a row of one direction; it comes before the row of all directions.
-    pub(super) fn row_of_way(&mut self, way: usize, row: &Row) {
+    pub(super) fn row_of_track(&mut self, track: usize, row: &Row) {
         if self.span.as_ref().is_some_and(|span| span.whole) {
             self.end_span();
         }
-        if let Some((_, tx, lost)) = self.ways.get_mut(way) {
+        if let Some((_, tx, lost)) = self.tracks.get_mut(track) {
             *tx += row.tx;
             *lost += row.lost;
         }
@@ -170,15 +170,15 @@ impl Lines {
             self.ready.pop_front();
         }
         let mut line = span.line(self.of);
-        if !self.ways.is_empty() {
-            let way = |(name, tx, lost): &mut (&str, u64, i64)| {
+        if !self.tracks.is_empty() {
+            let track = |(name, tx, lost): &mut (&str, u64, i64)| {
                 let ratio = (*lost).max(0) as f64 / (*tx).max(1) as f64;
                 (*tx, *lost) = (0, 0);
                 format!("{name} {}", percent(ratio))
             };
-            let ways: Vec<_> = self.ways.iter_mut().map(way).collect();
+            let tracks: Vec<_> = self.tracks.iter_mut().map(track).collect();
             line.truncate(line.trim_end().len());
-            line += &format!("  lost {}\n", ways.join(", "));
+            line += &format!("  lost {}\n", tracks.join(", "));
         }
         self.ready.push_back(line);
     }

@@ -81,7 +81,7 @@ fn numbers(state: &State, look: Look) -> Vec<Line<'static>> {
     if let Some(latency) = &state.recent {
         lines.push(plain(format!("latency   {}", latency_of(latency))));
     }
-    for way in &state.ways {
+    for way in &state.tracks {
         lines.push(plain(format!(
             "{:<9} {:>11}  received {:>11}  lost {}",
             way.name,

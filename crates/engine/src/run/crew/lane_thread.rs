@@ -43,7 +43,7 @@ pub(super) type Readiness = (usize, Result<Ready, RunError>);
 pub(super) struct Go {
     /// Part of the message, so that the collector notices a lane that has ended before the message could reach it.
     pub(super) ends: Ends,
-    /// Series by way, then by lane.
+    /// Series by track, then by lane.
     pub(super) series: Arc<Vec<LaneSeries>>,
     pub(super) start_ns: u64,
     pub(super) ended: mpsc::Sender<(usize, LaneOutcome)>,
@@ -185,7 +185,7 @@ fn serve(
             return Ok(Some((ends, outcome, ended)));
         }
         (strays, between) = (0, base.several);
-        let of_arrivals = ends.0.traffic.get(job.ways_of(index).takes);
+        let of_arrivals = ends.0.traffic.get(job.tracks_of(index).takes);
         traces = of_arrivals.and_then(|trial| trial.traces.clone());
         let _ = ended.send((index, outcome));
     }
@@ -202,13 +202,13 @@ fn run_lane(
 ) -> LaneOutcome {
     let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
     let counters = &trial.counters[index];
-    let (ways, lanes) = (job.ways_of(index), base.common.lanes.len());
-    let recorder_in = |way: usize| go.series[way * lanes + index].recorder();
-    // Rows of a way in which the lane does nothing wait for it no longer.
-    (0..job.ways().len())
-        .filter(|&way| way != ways.sends && way != ways.takes)
-        .for_each(|way| recorder_in(way).end());
-    let recorder = recorder_in(ways.sends);
+    let (tracks, lanes) = (job.tracks_of(index), base.common.lanes.len());
+    let recorder_in = |track: usize| go.series[track * lanes + index].recorder();
+    // Rows of a track in which the lane does nothing wait for it no longer.
+    (0..job.tracks().len())
+        .filter(|&track| track != tracks.sends && track != tracks.takes)
+        .for_each(|track| recorder_in(track).end());
+    let recorder = recorder_in(tracks.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
     counters.stages.mark_ps.set(stages::mark_ps(clock));
     trial.control.wait_until(clock, go_ns);
@@ -249,7 +249,7 @@ fn run_lane(
         burst: trial.common.burst,
         start_ns,
         dest_mac,
-        arrivals: (ways.takes != ways.sends).then(|| recorder_in(ways.takes)),
+        arrivals: (tracks.takes != tracks.sends).then(|| recorder_in(tracks.takes)),
         told_down: Default::default(),
         obstacle: Default::default(),
         down: Default::default(),

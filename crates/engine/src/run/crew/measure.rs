@@ -49,7 +49,7 @@ pub(super) struct Prepared {
     pub(super) started: Started,
     /// Start that was asked for.
     pub(super) starts_at: Option<StartsAt>,
-    /// Series by way, then by lane.
+    /// Series by track, then by lane.
     pub(super) series: Arc<Vec<LaneSeries>>,
 }
 
@@ -128,9 +128,9 @@ pub(super) struct Findings {
 /// Totals of a trial.
 pub(super) struct Sums {
     pub(super) all: Totals,
-    pub(super) of_ways: Vec<Totals>,
-    /// By way: the lanes' time until the sending ended, and their time during the drops.
-    pub(super) times_of_ways: Vec<[Vec<LaneTime>; 2]>,
+    pub(super) of_tracks: Vec<Totals>,
+    /// By track: the lanes' time until the sending ended, and their time during the drops.
+    pub(super) times_of_tracks: Vec<[Vec<LaneTime>; 2]>,
 }
 
 impl Crew<'_> {
@@ -216,12 +216,12 @@ impl Crew<'_> {
         counters
     }
 
-    /// Returns the series of the lanes, by way: those of the last trial if they fit.
+    /// Returns the series of the lanes, by track: those of the last trial if they fit.
     fn series(&mut self, timing: Timing, common: &Common) -> Vec<LaneSeries> {
-        let ways = self.job.ways().len().max(1);
+        let tracks = self.job.tracks().len().max(1);
         let mut series = std::mem::take(&mut self.series);
-        if series.len() != ways * self.members.len() || !series.iter_mut().all(|lane| lane.renew(timing)) {
-            let roles = (0..ways).flat_map(|way| roles(self.job, common, way));
+        if series.len() != tracks * self.members.len() || !series.iter_mut().all(|lane| lane.renew(timing)) {
+            let roles = (0..tracks).flat_map(|track| roles(self.job, common, track));
             series = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
         }
         series
@@ -268,7 +268,7 @@ impl Crew<'_> {
         let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
         let (control, common) = (&trial.control, &trial.common);
         let mut collector = collector(job, prepared);
-        let mut drops = drops_of_ways(job, &before.path, trial, &self.stats);
+        let mut drops = drops_of_tracks(job, &before.path, trial, &self.stats);
         let mut keeper = Keeper::new(&trial.rings, common, start_ns);
         let mut quotas = Quotas::new(&self.quotas, start_ns);
         let gaps = GapLog::default();
@@ -301,16 +301,16 @@ impl Crew<'_> {
         quotas.look(ended_ns);
         let withheld = quotas.end();
         let around = around::end(std::mem::take(&mut before.watches), ended_ns, start_ns);
-        let times_of_ways = host_drops::end(drops, ended_ns, job, (&path.ways, &outcomes), &mut collector);
+        let times_of_tracks = host_drops::end(drops, ended_ns, job, (&path.tracks, &outcomes), &mut collector);
         let sums = Sums {
             all: collector.finish(sinks),
-            of_ways: collector.totals_of_ways(),
-            times_of_ways,
+            of_tracks: collector.totals_of_tracks(),
+            times_of_tracks,
         };
         if let Some(streams) = &common.streams {
             let counts = |totals: &Totals| (totals.tally.tx, totals.lost);
             let until_ns = ended_ns.saturating_sub(start_ns);
-            streams.note(until_ns, counts(&sums.all), sums.of_ways.iter().map(counts));
+            streams.note(until_ns, counts(&sums.all), sums.of_tracks.iter().map(counts));
         }
         let findings = Findings {
             collected,
@@ -354,16 +354,16 @@ fn set_ends(trial: &Trial, start_ns: u64) {
 }
 
 fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
-    let names = job.ways();
-    let facts = |way| job.facts(&prepared.trial.traffic, way);
+    let names = job.tracks();
+    let facts = |track| job.facts(&prepared.trial.traffic, track);
     let work = facts(None);
-    let ways: Vec<WorkFacts> = match names {
+    let tracks: Vec<WorkFacts> = match names {
         [] => vec![work],
-        names => (0..names.len()).map(|way| facts(Some(way))).collect(),
+        names => (0..names.len()).map(|track| facts(Some(track))).collect(),
     };
     // What the caller will order is not known.
     let rates = |of: &WorkFacts| of.rates.filter(|_| !of.ordered);
-    let rates: Option<Vec<_>> = ways.iter().map(rates).collect();
+    let rates: Option<Vec<_>> = tracks.iter().map(rates).collect();
     let sum = |of: &dyn Fn(&Rates) -> Option<Rate>| {
         let rates = rates.as_ref()?.iter().map(|rates| Some(of(rates)?.pps()));
         rates.sum::<Option<f64>>()
@@ -372,7 +372,7 @@ fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
     let after_ns = work.rates.and_then(|rates| rates.then).map(|step| step.after_ns);
     Start {
         workload: prepared.workload,
-        ways: names,
+        tracks: names,
         started: prepared.started,
         intended_pps: sum(&|rates| Some(rates.first)),
         then_pps: after_ns.zip(sum(&step)),
@@ -381,28 +381,28 @@ fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
 }
 
 fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
-    let ways = prepared.series.chunks(prepared.trial.common.lanes.len());
-    let by_way = ways.map(|lanes| lanes.iter().collect()).collect();
-    let mut collector = Collector::of_ways(by_way, prepared.workload, prepared.paced);
+    let tracks = prepared.series.chunks(prepared.trial.common.lanes.len());
+    let by_track = tracks.map(|lanes| lanes.iter().collect()).collect();
+    let mut collector = Collector::of_tracks(by_track, prepared.workload, prepared.paced);
     if job.kernel_sends() {
         collector.kernel_sends();
     }
     collector
 }
 
-/// Returns the readers of the host's drops, by way.
-fn drops_of_ways<'r>(
+/// Returns the readers of the host's drops, by track.
+fn drops_of_tracks<'r>(
     job: &dyn Job,
     before: &PathCounters,
     trial: &'r Trial,
     stats: &'r [Option<ThreadStat>],
 ) -> Vec<HostDrops<'r>> {
-    let of_way = |(way, counters): (usize, &Vec<_>)| {
+    let of_track = |(track, counters): (usize, &Vec<_>)| {
         let lookout = Lookout::new(&trial.counters, stats);
-        let roles = roles(job, &trial.common, way);
-        HostDrops::new(job, (way, counters), roles, &trial.control, lookout)
+        let roles = roles(job, &trial.common, track);
+        HostDrops::new(job, (track, counters), roles, &trial.control, lookout)
     };
-    before.ways.iter().enumerate().map(of_way).collect()
+    before.tracks.iter().enumerate().map(of_track).collect()
 }
 
 /// Ends the stream of a trial without its last rows, as a lane has panicked: nothing after this ends it.
@@ -423,13 +423,13 @@ fn broken_off(lane: usize, prepared: &Prepared, sinks: &mut [Box<dyn Sink>]) -> 
     error
 }
 
-/// Returns the role of each lane in one way.
-fn roles(job: &dyn Job, common: &Common, way: usize) -> Vec<LanePlan> {
+/// Returns the role of each lane in one track.
+fn roles(job: &dyn Job, common: &Common, track: usize) -> Vec<LanePlan> {
     let role = |(lane, plan): (usize, &LanePlan)| {
-        let ways = job.ways_of(lane);
+        let tracks = job.tracks_of(lane);
         LanePlan {
-            rx: plan.rx && ways.takes == way,
-            tx: plan.tx && ways.sends == way,
+            rx: plan.rx && tracks.takes == track,
+            tx: plan.tx && tracks.sends == track,
             ..*plan
         }
     };

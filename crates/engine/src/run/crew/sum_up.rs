@@ -15,7 +15,7 @@ use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Direction, Housekeeping, SampleSummary, Sink, Summary, Totals};
 
 impl Crew<'_> {
-    /// Makes the summary of a trial: of each way, if there are several, and of all.
+    /// Makes the summary of a trial: of each track, if there are several, and of all.
     pub(super) fn sum_up(
         &mut self,
         prepared: &Prepared,
@@ -37,17 +37,17 @@ impl Crew<'_> {
             notes,
             housekeeping,
         };
-        let names = self.job.ways();
+        let names = self.job.tracks();
         let summary = if names.is_empty() {
-            summarise(&review.of(None, sums.all, sums.times_of_ways.remove(0)))
+            summarise(&review.of(None, sums.all, sums.times_of_tracks.remove(0)))
         } else {
-            let of_way = |(way, (totals, times))| Direction {
-                name: names[way],
-                summary: summarise(&review.of(Some(way), totals, times)),
+            let of_track = |(track, (totals, times))| Direction {
+                name: names[track],
+                summary: summarise(&review.of(Some(track), totals, times)),
             };
-            let ways = sums.of_ways.into_iter().zip(sums.times_of_ways);
-            let ways = ways.enumerate().map(of_way).collect();
-            directions::combine(summarise(&review.of(None, sums.all, Default::default())), ways)
+            let tracks = sums.of_tracks.into_iter().zip(sums.times_of_tracks);
+            let tracks = tracks.enumerate().map(of_track).collect();
+            directions::combine(summarise(&review.of(None, sums.all, Default::default())), tracks)
         };
         with_kept(summary, prepared, findings, keeper)
     }
@@ -64,21 +64,21 @@ struct Review<'r, 's> {
 }
 
 impl Review<'_, '_> {
-    /// Returns the measurements of one way, or of all together.
-    fn of(&self, way: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]) -> Measured<'_> {
+    /// Returns the measurements of one track, or of all together.
+    fn of(&self, track: Option<usize>, totals: Totals, [sending, dropping]: [Vec<LaneTime>; 2]) -> Measured<'_> {
         let (crew, findings, before) = (self.crew, self.findings, self.before);
         let (job, host, trial) = (crew.job, &crew.host, &*self.prepared.trial);
-        let common = way.and_then(|way| job.common_of(&trial.traffic, way));
+        let common = track.and_then(|track| job.common_of(&trial.traffic, track));
         Measured {
             workload: self.prepared.workload,
             common: common.unwrap_or(&trial.common),
-            work: job.facts(&trial.traffic, way),
+            work: job.facts(&trial.traffic, track),
             latency_note: job.latency_note(totals.latency.count > 0),
             totals,
             outcomes: &findings.outcomes,
             counters: &trial.counters,
-            path: findings.path.of(way),
-            one_way: way.is_some(),
+            path: findings.path.of(track),
+            one_track: track.is_some(),
             queues: (0..crew.members.len()).map(|lane| job.queue_number(lane)).collect(),
             started: self.prepared.started,
             end_ns: findings.end_ns,
@@ -89,7 +89,7 @@ impl Review<'_, '_> {
             port_facts: job.port_facts(),
             coalesces: job.coalesces(),
             port_names: job.port_names(),
-            around: around::of_way(&findings.around, way),
+            around: around::of_track(&findings.around, track),
             clock: crew.clocks.name(),
             steal_ns: host
                 .steal_ns()

@@ -90,9 +90,9 @@ pub(super) struct KernelDrops {
 }
 
 impl KernelDrops {
-    /// Reads the drops. They are not known for one of two ways.
+    /// Reads the drops. They are not known for one of several tracks.
     pub(super) fn of(m: &Measured<'_>) -> Self {
-        let looked = m.common.trace.is_some() && !m.one_way && m.workload.generates();
+        let looked = m.common.trace.is_some() && !m.one_track && m.workload.generates();
         let Some(drops) = looked.then(|| m.common.owner.kernel_drops()).flatten() else {
             return Self::default();
         };

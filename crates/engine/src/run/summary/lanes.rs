@@ -10,8 +10,8 @@ pub(super) fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
     let mut lines: Vec<LaneSummary> = Vec::new();
     let lanes = m.common.lanes.iter().zip(m.counters).zip(m.outcomes).zip(m.path);
     for (i, (((plan, counters), outcome), path)) in lanes.enumerate() {
-        // The lane serves only another way.
-        if m.one_way && !plan.rx && !plan.tx {
+        // The lane serves only another track.
+        if m.one_track && !plan.rx && !plan.tx {
             continue;
         }
         if let Some(sources) = &outcome.sources {
@@ -38,7 +38,7 @@ pub(super) fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
                 0 => None,
                 looped => Some((counters.busy_ns.get() as f64 / looped as f64).min(1.0)),
             },
-            busy_ns: (counters.loop_ns.get() > 0 && !m.one_way).then(|| counters.busy_ns.get()),
+            busy_ns: (counters.loop_ns.get() > 0 && !m.one_track).then(|| counters.busy_ns.get()),
             run_delay_ns: outcome.run_delay_ns,
             measured_ns: outcome.measured_ns,
             blocked_ns: (counters.loop_ns.get() > 0).then(|| counters.blocked_ns.get()),
@@ -51,7 +51,7 @@ pub(super) fn lane_summaries(m: &Measured<'_>) -> Vec<LaneSummary> {
         if let Some(sent) = &outcome.sent {
             (line.tx_packets, line.tx_bursts, line.waits) = (sent.packets, sent.bursts, sent.waits);
         }
-        if m.one_way {
+        if m.one_track {
             keep_roles(&mut line);
         }
         path.iter().for_each(|port| add_counters(&mut line, port));
@@ -78,7 +78,7 @@ fn rings(m: &Measured<'_>, counters: &LaneCounters, outcome: &LaneOutcome, dropp
     counters.fill.iter().zip(outcome.ring_ports).filter_map(ring).collect()
 }
 
-/// Clears the lane's counts of the other way.
+/// Clears the lane's counts of the other tracks.
 fn keep_roles(line: &mut LaneSummary) {
     if !line.rx_role {
         (line.rx_packets, line.rx_bursts, line.rx_empty_polls) = (0, 0, 0);
@@ -125,7 +125,7 @@ fn source_lines(
             continue;
         }
         let mut line = LaneSummary {
-            // In the summary of one of two ways, lanes keep their numbers among all lanes.
+            // In the summary of one of several tracks, lanes keep their numbers among all lanes.
             lane: lines
                 .iter()
                 .map(|line| line.lane + 1)

@@ -5,9 +5,9 @@ use crate::outcome::LaneOutcome;
 use mpps_stats::StageTable;
 use mpps_trace::{LatePacket, SlowBurst, StageCost, StageRow};
 
-/// Returns the stage table. With two ways, a lane's time belongs to both: only their sum has the table.
+/// Returns the stage table. With several tracks, a lane's time belongs to both: only their sum has the table.
 pub(super) fn stage_rows(m: &Measured<'_>) -> Vec<StageRow> {
-    let lanes = m.counters.iter().enumerate().filter(|_| !m.one_way);
+    let lanes = m.counters.iter().enumerate().filter(|_| !m.one_track);
     lanes
         .flat_map(|(lane, counters)| counters.stage_rows(lane as u32))
         .collect()
@@ -26,7 +26,7 @@ pub(super) fn stage_cost(m: &Measured<'_>) -> Option<StageCost> {
         .map(|table| (table.readings.get() * table.mark_ps.get()) as f64 / 1e3)
         .sum();
     let prices = tables().map(|table| table.mark_ps.get() as f64 / 1e3).sum::<f64>();
-    (wall_ns > 0 && !m.one_way).then(|| StageCost {
+    (wall_ns > 0 && !m.one_track).then(|| StageCost {
         readings,
         reading_ns: prices / tables().count() as f64,
         share: ns / wall_ns as f64,
@@ -43,16 +43,16 @@ pub(super) fn slowest(m: &Measured<'_>) -> Vec<SlowBurst> {
         };
         outcome.slowest.iter().map(burst).collect::<Vec<_>>()
     };
-    let lanes = m.outcomes.iter().enumerate().filter(|_| !m.one_way);
+    let lanes = m.outcomes.iter().enumerate().filter(|_| !m.one_track);
     let mut all: Vec<SlowBurst> = lanes.flat_map(of_lane).collect();
     all.sort_by_key(|burst| std::cmp::Reverse(burst.round.took_ns()));
     all
 }
 
-/// Returns the packets that came latest, over the lanes that receive in this way.
+/// Returns the packets that came latest, over the lanes that receive in this track.
 pub(super) fn latest(m: &Measured<'_>) -> Vec<LatePacket> {
     let lanes = m.common.lanes.iter().zip(m.outcomes).enumerate();
-    let lanes = lanes.filter(|(_, (plan, _))| !m.one_way || plan.rx);
+    let lanes = lanes.filter(|(_, (plan, _))| !m.one_track || plan.rx);
     let of_lane = |(lane, (_, outcome)): (usize, (_, &LaneOutcome))| {
         let packet = move |packet: &LatePacket| LatePacket {
             lane: lane as u32,

@@ -4,7 +4,7 @@ use super::super::state_files::lines_are_open;
 use crate::cli::{RunArgs, read_by_program, recorded_command};
 use crate::fail::{Result, unwritable, usage};
 use mpps_report::{
-    CsvSink, HdrSink, JsonLines, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfWay, Sinks, WAYS,
+    CsvSink, HdrSink, JsonLines, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfTrack, Sinks, WAYS,
     of_way,
 };
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ pub(super) type Named<'a> = (&'static str, Option<&'a Path>);
 pub(super) fn named<'a>(
     args: &'a RunArgs,
     own: Option<(&'static str, &'a Path)>,
-    of_ways: &'a [FileOfWay],
+    of_tracks: &'a [FileOfTrack],
 ) -> Vec<Named<'a>> {
     own.into_iter()
         .map(|(option, path)| (option, Some(path)))
@@ -38,7 +38,7 @@ pub(super) fn named<'a>(
             ("--folded", args.tell.folded.as_deref()),
             ("--prom", args.tell.serve.prom.as_deref()),
         ])
-        .chain(of_ways.iter().map(|file| (file.option, Some(file.path.as_path()))))
+        .chain(of_tracks.iter().map(|file| (file.option, Some(file.path.as_path()))))
         .collect()
 }
 
@@ -79,26 +79,26 @@ pub(super) fn check_apart(files: &[Named<'_>]) -> Result<()> {
 }
 
 /// A file of one of two ways.
-pub(super) struct FileOfWay {
+pub(super) struct FileOfTrack {
     pub(super) option: &'static str,
     pub(super) path: PathBuf,
     way: usize,
 }
 
 /// Files of each way, beside the files of both ways.
-pub(super) fn files_of_ways(args: &RunArgs) -> Vec<FileOfWay> {
+pub(super) fn files_of_tracks(args: &RunArgs) -> Vec<FileOfTrack> {
     let of_both = [("--csv", &args.tell.csv), ("--hdr", &args.tell.hdr)];
     let files = of_both
         .into_iter()
         .filter_map(|(option, path)| Some((option, path.as_deref()?)));
-    let of_ways = files.flat_map(|(option, both)| {
+    let of_tracks = files.flat_map(|(option, both)| {
         let file = move |(way, name): (usize, &&str)| {
             let path = of_way(both, name)?;
-            Some(FileOfWay { option, path, way })
+            Some(FileOfTrack { option, path, way })
         };
         WAYS.iter().enumerate().filter_map(file)
     });
-    of_ways.collect()
+    of_tracks.collect()
 }
 
 /// Opens the files of a run, and starts what writes them.
@@ -106,7 +106,7 @@ pub(super) fn files_of(
     args: &RunArgs,
     style: LiveStyle,
     own: Option<Notes>,
-    of_ways: &[FileOfWay],
+    of_tracks: &[FileOfTrack],
 ) -> Result<(Sinks, Vec<Notes>, Option<JsonWritten>)> {
     let mut sinks = Sinks::new();
     sinks.add(LiveSink::new(style));
@@ -126,16 +126,16 @@ pub(super) fn files_of(
         boards.push(lanes.notes());
         sinks.add(lanes);
     }
-    for FileOfWay { option, path, way } in of_ways {
+    for FileOfTrack { option, path, way } in of_tracks {
         let (way, failed) = (*way, |e| unwritable(option, &e));
         if *option == "--csv" {
             let sink = CsvSink::create(path).map_err(failed)?;
             boards.push(sink.notes());
-            sinks.add(OfWay { way, sink });
+            sinks.add(OfTrack { way, sink });
         } else {
             let sink = HdrSink::create(path).map_err(failed)?;
             boards.push(sink.notes());
-            sinks.add(OfWay { way, sink });
+            sinks.add(OfTrack { way, sink });
         }
     }
     if let Some(path) = &args.tell.json_lines {

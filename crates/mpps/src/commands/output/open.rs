@@ -3,7 +3,7 @@
 use super::super::run_folder as folder;
 use super::super::serving::{Serving, Shown};
 use super::Output;
-use super::files::{check_apart, files_of, files_of_ways, named, takes_stdout};
+use super::files::{check_apart, files_of, files_of_tracks, named, takes_stdout};
 use super::forms::{forms_of, pictures_of};
 use crate::cli::RunArgs;
 use crate::fail::{Result, unwritable};
@@ -21,17 +21,21 @@ impl Output {
         let own = opens.file;
         let mut args = args.clone();
         args.tell = folder::placed(&args, opens.lanes);
-        let of_ways = if opens.both_ways {
-            files_of_ways(&args)
+        let of_tracks = if opens.both_ways {
+            files_of_tracks(&args)
         } else {
             Vec::new()
         };
-        let files = named(&args, own.as_ref().map(|(option, path, _)| (*option, *path)), &of_ways);
+        let files = named(
+            &args,
+            own.as_ref().map(|(option, path, _)| (*option, *path)),
+            &of_tracks,
+        );
         let stdout_taken = takes_stdout(&files)?;
         check_apart(&files)?;
         let opened: Vec<PathBuf> = files.iter().filter_map(|(_, file)| Some((*file)?.to_owned())).collect();
         let of_workload = own.iter().map(|(_, path, _)| *path);
-        let more = of_workload.chain(of_ways.iter().map(|file| file.path.as_path()));
+        let more = of_workload.chain(of_tracks.iter().map(|file| file.path.as_path()));
         let mut more: Vec<PathBuf> = more.map(Path::to_path_buf).collect();
         more.extend(args.tell.files());
         // The threads that write files inherit it.
@@ -46,7 +50,7 @@ impl Output {
         let shown = Shown::of(&args, stdout_taken);
         let style = shown.style();
         let given = args.clone();
-        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&given, style, notes, &of_ways))??;
+        let (mut sinks, mut boards, json) = clerk.does(move || files_of(&given, style, notes, &of_tracks))??;
         let trace = open_trace(&args, &clerk, &rows, &mut sinks)?;
         let sample = open_sample(&args, &clerk, &mut sinks, &mut boards)?;
         let given = args.clone();

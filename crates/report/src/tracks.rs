@@ -38,14 +38,14 @@ pub fn of_both(path: &Path) -> Option<(usize, PathBuf)> {
 }
 
 /// Gives a sink the rows and histograms of one direction, as if there were no other.
-pub struct OfWay<S> {
+pub struct OfTrack<S> {
     /// Index of the direction.
     pub way: usize,
     /// Sink that receives them.
     pub sink: S,
 }
 
-impl<S: Sink> Sink for OfWay<S> {
+impl<S: Sink> Sink for OfTrack<S> {
     fn wants(&self) -> Wants {
         Wants {
             snapshots: false,
@@ -56,8 +56,8 @@ impl<S: Sink> Sink for OfWay<S> {
 
     fn event(&mut self, event: &Event<'_>) {
         match event {
-            Event::RowOfWay(way, row) if *way == self.way => self.sink.event(&Event::Row(row)),
-            Event::PeriodOfWay(way, period) if *way == self.way => self.sink.event(&Event::Period(*period)),
+            Event::RowOfTrack(way, row) if *way == self.way => self.sink.event(&Event::Row(row)),
+            Event::PeriodOfTrack(way, period) if *way == self.way => self.sink.event(&Event::Period(*period)),
             Event::Start(_) => self.sink.event(event),
             _ => {}
         }
