@@ -140,8 +140,12 @@ pub(crate) struct Generator<'r> {
     pacer: Option<Pacer>,
     /// Orders to the stream, if its caller gives some, and what it has been ordered.
     orders: Option<Box<Ordered>>,
-    /// Without a schedule: packets leave.
-    flows_out: bool,
+    /// Time in ns of the next look for orders; `u64::MAX`: nobody gives any.
+    look_ns: u64,
+    /// Instant of a start, ns: the time since the departure before it is no gap. `u64::MAX`: none to come.
+    started_ns: u64,
+    /// Most packets of a burst without a schedule; 0 while the stream pauses.
+    unpaced: usize,
     slips: Option<&'r Slips>,
     /// Numbers sent, and when, if packets come back.
     log: Option<&'r SentLog>,
@@ -183,8 +187,6 @@ struct Ordered {
     end_ns: Option<u64>,
     /// Instant of the stop, ns.
     stopped_ns: Option<u64>,
-    /// Instant of a start, ns: the time since the departure before it is no gap. 0: none to come.
-    started_ns: u64,
 }
 
 /// State that the lanes of a run share, for one send lane.
@@ -221,6 +223,7 @@ impl<'r> Generator<'r> {
         let by_burst = share.one_flow_per_burst || one_flow;
         let flows = LaneFlows::new(&plan.flows, seat, by_burst, share.turned);
         let in_turn = plan.receive && (!share.one_flow_per_burst || one_flow);
+        let look_ns = if share.orders.is_some() { 0 } else { u64::MAX };
         Self {
             departures: in_turn.then(|| Departures::new(flows.ports.len(), duration)),
             unsent: 0,
@@ -235,10 +238,11 @@ impl<'r> Generator<'r> {
                     sends: true,
                     end_ns: duration.map(|ns| share.start_ns + ns),
                     stopped_ns: None,
-                    started_ns: 0,
                 })
             }),
-            flows_out: true,
+            look_ns,
+            started_ns: u64::MAX,
+            unpaced: plan.tx_burst,
             slips: share.slips,
             log: share.log,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
@@ -272,16 +276,10 @@ impl<'r> Generator<'r> {
     pub(crate) fn next_due(&self) -> u64 {
         let due = match &self.pacer {
             Some(pacer) => pacer.next_due().unwrap_or(u64::MAX),
-            None if self.flows_out => 0,
+            None if self.unpaced > 0 => 0,
             None => u64::MAX,
         };
-        due.min(self.look_ns())
-    }
-
-    /// Returns when to look for orders, ns; `u64::MAX`: nobody gives any.
-    #[inline]
-    fn look_ns(&self) -> u64 {
-        self.orders.as_ref().map_or(u64::MAX, |of| of.orders.look_ns())
+        due.min(self.look_ns)
     }
 
     /// Sends packets that are due. `loop_ns` is the loop's reading of the time, some µs old. `pending` holds frames
@@ -308,8 +306,7 @@ impl<'r> Generator<'r> {
         if pending.is_empty() {
             let want = match &self.pacer {
                 Some(pacer) => pacer.due(now, self.burst),
-                None if self.flows_out => (self.burst as u64).min(self.left_of_count) as usize,
-                None => 0,
+                None => (self.unpaced as u64).min(self.left_of_count) as usize,
             };
             if want == 0 {
                 self.rest(lane);
@@ -429,6 +426,7 @@ impl<'r> Generator<'r> {
                 && self.pacer.as_ref().is_none_or(|pacer| pacer.next_due().is_none())
             {
                 self.done = true;
+                self.look_ns = u64::MAX;
                 lane.control.sent_all(stopped_ns);
             }
             return;
@@ -444,7 +442,9 @@ impl<'r> Generator<'r> {
 
     #[inline]
     fn departed(&mut self, now: u64, taken: u64) {
-        if self.last_departure_ns != 0 && !self.starts_anew(now) {
+        if now >= self.started_ns {
+            self.started_ns = u64::MAX;
+        } else if self.last_departure_ns != 0 {
             let gap = now - self.last_departure_ns;
             self.gaps.record(gap);
             self.gap_moments.record(gap);
@@ -454,19 +454,6 @@ impl<'r> Generator<'r> {
             self.gap_moments.record_n(0, taken - 1);
         }
         self.last_departure_ns = now;
-    }
-
-    /// Returns whether the stream was started between the last departure and `now`.
-    #[inline]
-    fn starts_anew(&mut self, now: u64) -> bool {
-        let Some(of) = self.orders.as_mut().filter(|of| of.started_ns != 0) else {
-            return false;
-        };
-        let anew = now >= of.started_ns;
-        if anew {
-            of.started_ns = 0;
-        }
-        anew
     }
 
     /// Follows the orders that hold by now.
@@ -489,9 +476,9 @@ impl<'r> Generator<'r> {
                 continue;
             }
             if sends && !sent {
-                of.started_ns = at_ns;
+                self.started_ns = at_ns;
             }
-            self.flows_out = sends;
+            self.unpaced = if sends { self.burst } else { 0 };
             let (Some(pacer), Some(rate)) = (&mut self.pacer, of.rate) else {
                 continue;
             };
@@ -505,6 +492,7 @@ impl<'r> Generator<'r> {
                 departures.turns(self.last_departure_ns);
             }
         }
+        self.look_ns = of.orders.look_ns();
     }
 
     /// Decides at the end of the run whether to go on: packets that were due before it may still leave, as long as they
@@ -539,7 +527,7 @@ impl<'r> Generator<'r> {
     /// Books departures that are too late to be caught up, once the orders that hold by now are followed.
     #[inline]
     pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
-        if now >= self.look_ns() {
+        if now >= self.look_ns {
             self.follow(now);
         }
         if let Some(pacer) = &mut self.pacer {
@@ -638,7 +626,9 @@ mod tests {
             flows: LaneFlows::new(&all, (1, 2), by_burst || flows == 1, false),
             pacer: Some(Pacer::new(1_000, None, rates, Pacing::Constant, (0, 1), 0)),
             orders: None,
-            flows_out: true,
+            look_ns: u64::MAX,
+            started_ns: u64::MAX,
+            unpaced: 32,
             slips: Some(slips),
             log: Some(log),
             catch_up_ns: u64::MAX,

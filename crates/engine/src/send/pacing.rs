@@ -41,8 +41,6 @@ struct Poisson {
     state: u64,
     /// End of the schedule, ns; `None` when it has none.
     end_ns: Option<u64>,
-    /// Time in ns from which on no departure counts; `u64::MAX`: the schedule was not cut.
-    cut_ns: u64,
     mean_ns: f64,
 }
 
@@ -140,7 +138,6 @@ impl Pacer {
             poisson: random.map(|state| Poisson {
                 state,
                 end_ns: duration_ns.map(|d| start_ns + d),
-                cut_ns: u64::MAX,
                 mean_ns: 1e9 / rate.pps() * f64::from(lane.1),
             }),
             later: None,
@@ -159,10 +156,17 @@ impl Pacer {
             }
             self.later = None;
         }
-        if let Some(poisson) = &mut self.poisson {
-            poisson.cut_ns = poisson.cut_ns.min(at_ns);
-            if (self.next >> 64) as u64 >= at_ns {
-                self.remaining = 0;
+        if self.poisson.is_some() {
+            // As many as would have come before.
+            let mut ahead = self.clone();
+            let mut left = 0;
+            while ahead.next_due().is_some_and(|due| due < at_ns) {
+                ahead.pop();
+                left += 1;
+            }
+            self.remaining = left;
+            if let Some(poisson) = &mut self.poisson {
+                poisson.end_ns = Some(at_ns);
             }
             return;
         }
@@ -319,9 +323,6 @@ impl Pacer {
             None => -uniform.ln() * p.mean_ns,
         };
         self.next += ((gap_ns * 4_294_967_296.0) as u128) << 32;
-        if (self.next >> 64) as u64 >= p.cut_ns {
-            self.remaining = 0;
-        }
     }
 }
 
@@ -480,13 +481,17 @@ mod tests {
                     times.push(pacer.pop());
                 }
                 pacer.cut(cut);
+                // A departure at random may round up to the cut.
+                let rounds_up = u64::from(pacing == Pacing::Poisson);
                 pacer.then(again, Some(end), rate(then));
+                let rest = pacer.later.as_ref().map_or(0, |later| later.remaining);
                 pacer.turn();
                 times.extend(all(pacer));
                 prop_assert!(times.is_sorted());
-                prop_assert!(times.iter().all(|&at| at < cut || at >= again));
-                before += times.iter().filter(|&&at| at < cut).count() as u64;
-                after += times.iter().filter(|&&at| at >= again).count() as u64;
+                let first = times.len() as u64 - rest;
+                prop_assert!(times[..first as usize].iter().all(|&at| at < cut + rounds_up));
+                prop_assert!(times[first as usize..].iter().all(|&at| at >= again));
+                (before, after) = (before + first, after + rest);
             }
             let (all_before, all_after) = (rate(pps).packets_in(cut - start), rate(then).packets_in(end - again));
             prop_assert_eq!(after, all_after);
