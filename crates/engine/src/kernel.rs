@@ -337,6 +337,7 @@ impl Job for InKernel<'_> {
             packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
             ordered: false,
+            stream: 0,
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,
             across: plan.far.is_some(),
@@ -379,7 +380,7 @@ impl Job for InKernel<'_> {
         true
     }
 
-    fn path(&self) -> String {
+    fn path(&self, _track: Option<usize>) -> String {
         self.ports[0].capabilities().path.to_owned()
     }
 
@@ -389,7 +390,7 @@ impl Job for InKernel<'_> {
         each.collect()
     }
 
-    fn port_facts(&self) -> Vec<HostFact> {
+    fn port_facts(&self, _track: Option<usize>) -> Vec<HostFact> {
         // A port's facts are those of the device that it receives by.
         join(
             &self

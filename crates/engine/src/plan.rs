@@ -264,6 +264,9 @@ impl Link {
     }
 }
 
+/// Most ports that run beside each other.
+pub const MOST_BESIDE: usize = 16;
+
 /// Plan of `sendrecv` and `send`.
 #[derive(Clone, Debug)]
 pub struct TrafficPlan {
@@ -315,14 +318,18 @@ pub struct TrafficPlan {
 
 impl TrafficPlan {
     /// Joins plans of one port each: they run beside each other, with one start and one end, and each with counts and a
-    /// verdict of its own. Times, rows and all else that a run has once are those of the first plan. The lanes are
+    /// verdict of its own. Their seeds differ, so that packets which arrive at another port are none of its own. Times,
+    /// rows and all else that a run has once are those of the first plan. The lanes are
     /// those of all plans, one plan after the other.
     ///
     /// # Panics
-    /// Without a plan, with more than 32, or if one of them has a second port.
+    /// Without a plan, with more than [`MOST_BESIDE`], or if one of them has a second port or a number of packets.
     pub fn with_beside(plans: Vec<Self>) -> Self {
-        let alone = |plan: &Self| plan.far.is_none() && plan.back.is_none() && plan.beside.is_empty();
-        assert!(plans.iter().all(alone), "each plan has one port");
+        let alone = |plan: &Self| {
+            plan.far.is_none() && plan.back.is_none() && plan.beside.is_empty() && plan.common.count.is_none()
+        };
+        assert!(plans.iter().all(alone), "each plan has one port, and sends for a time");
+        assert!(plans.len() <= MOST_BESIDE, "too many ports beside each other");
         let lanes = plans
             .iter()
             .flat_map(|plan| plan.common.lanes.iter().copied())

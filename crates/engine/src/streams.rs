@@ -7,14 +7,17 @@
 
 use mpps_io::Rate;
 use mpps_sys::clock::{ClockTime, monotonic_ns};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// Longest time between two looks of a lane for new orders, ns.
 const LOOK_NS: u64 = 2_000_000;
 /// Least time between an order and the instant at which it holds, ns.
 const AHEAD_NS: u64 = 10_000_000;
+/// Least such time once the order is in the book, ns: the caller's thread may have been held up.
+const LEAST_NS: u64 = 3 * LOOK_NS;
 
 /// Number of a stream, from 0 on. The packets of a plan are one stream, those of [`TrafficPlan::beside`] are others.
 ///
@@ -57,6 +60,8 @@ pub struct StreamCounts {
     pub lost: i64,
     /// The time, since the start. Nothing that happens later changes the counts.
     pub until: Duration,
+    /// Nothing is sent any more and all packets are back or lost: the stream was stopped, or the trial is over.
+    pub is_final: bool,
 }
 
 /// Reason why an order can't be followed: the stream, the order, and what would be right.
@@ -72,7 +77,7 @@ pub struct Streams(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     book: Mutex<Book>,
-    /// Number of orders in the book.
+    /// Number of orders in the book, of all streams.
     orders: AtomicUsize,
 }
 
@@ -80,20 +85,32 @@ struct Shared {
 struct Book {
     /// Start of the trial, ns; `None`: none has begun.
     start_ns: Option<u64>,
-    /// Highest rate of each stream of the trial; `None`: it has no rate.
-    rates: Vec<Option<Rate>>,
-    /// Orders by their instant, once the trial has begun; those of one instant as they were given.
-    orders: Vec<Order>,
+    over: bool,
+    streams: Vec<Stream>,
     /// Orders given before the trial.
     early: Vec<(StreamId, Do, At)>,
-    counts: Vec<StreamCounts>,
 }
 
+/// A stream of a trial.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// Rate of its plan; `None`: as fast as the path takes packets.
+    rate: Option<Rate>,
+    /// Orders with their instants, ns, which do not go back.
+    orders: Vec<(u64, Do)>,
+    /// Lanes that have not sent their last packet, and the time of the last one that was, ns.
+    lanes: usize,
+    last_ns: u64,
+    counts: StreamCounts,
+}
+
+/// Stream as a trial has it at its start.
 #[derive(Clone, Copy, Debug)]
-struct Order {
-    at_ns: u64,
-    stream: usize,
-    what: Do,
+pub(crate) struct StreamPlan {
+    /// Highest rate; `None`: as fast as the path takes packets.
+    pub(crate) rate: Option<Rate>,
+    /// Lanes that send it.
+    pub(crate) lanes: usize,
 }
 
 impl Streams {
@@ -106,13 +123,13 @@ impl Streams {
         self.0.book.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Gives orders to streams, which all hold at one instant; if one of them is refused, none is given. Before the trial
-    /// any order is taken, and the trial refuses those that it can't follow. A stream sends from the start of the trial
-    /// on, unless it is ordered to pause then.
+    /// Gives orders to streams, which all hold at one instant; if one of them is refused, none is given. Before the
+    /// trial any order is taken, in any order, and the trial refuses those that it can't follow. A stream sends from
+    /// the start of the trial on, unless it is ordered to pause then.
     ///
     /// # Errors
-    /// In a trial: an unknown stream, one that was stopped, a rate that is higher than the plan's or that a plan without
-    /// rate can't have, an instant that is nearer than 10 ms.
+    /// In a trial: an unknown stream, one that was stopped, a rate that is higher than the plan's or that a plan
+    /// without rate can't have, an instant that is nearer than 10 ms or before that of another order to the stream.
     pub fn order(&self, orders: &[(StreamId, Do)], at: At) -> Result<(), OrderError> {
         let mut book = self.book();
         let Some(start_ns) = book.start_ns else {
@@ -120,34 +137,46 @@ impl Streams {
                 .extend(orders.iter().map(|(stream, what)| (*stream, *what, at)));
             return Ok(());
         };
+        if book.over {
+            return Err(OrderError("the trial is over: want an order before its end".to_owned()));
+        }
         let soonest_ns = monotonic_ns() + AHEAD_NS;
         let at_ns = match at {
-            At::Soonest => soonest_ns,
-            at => at.resolve(start_ns),
+            At::Soonest => soonest_ns.max(start_ns),
+            at => at.resolve(start_ns).max(start_ns),
+        };
+        let too_near = |now_ns: u64| {
+            let ahead_us = (i128::from(at_ns) - i128::from(now_ns)) / 1_000;
+            Err(OrderError(format!(
+                "an instant {ahead_us} us ahead: want {} us or more, so that every lane knows of the order by then",
+                AHEAD_NS / 1_000
+            )))
         };
         if at_ns < soonest_ns {
-            let ahead_ns = i128::from(at_ns) - i128::from(soonest_ns - AHEAD_NS);
-            return Err(OrderError(format!(
-                "an instant {} us ahead: want {} us or more, so that every lane knows of the order by then",
-                ahead_ns / 1_000,
-                AHEAD_NS / 1_000
-            )));
+            return too_near(soonest_ns - AHEAD_NS);
         }
-        let before = book.orders.clone();
-        let mut each = orders.iter();
-        let given = each.try_for_each(|(stream, what)| book.add(*stream, *what, at_ns.max(start_ns)));
+        let before: Vec<usize> = book.streams.iter().map(|stream| stream.orders.len()).collect();
+        let mut given = add(
+            &mut book.streams,
+            orders.iter().map(|(stream, what)| (*stream, *what, at_ns)),
+        );
+        // This thread may have been held up.
+        let now_ns = monotonic_ns();
+        if given.is_ok() && now_ns + LEAST_NS > at_ns {
+            given = too_near(now_ns);
+        }
         if given.is_err() {
-            book.orders = before;
+            let streams = book.streams.iter_mut().zip(before);
+            streams.for_each(|(stream, orders)| stream.orders.truncate(orders));
         }
-        self.0.orders.store(book.orders.len(), Ordering::Release);
+        self.0.publish(&book);
         given
     }
 
     /// Returns the packets of a stream so far; `None` before the trial, and for an unknown stream. They are counted as
-    /// rows close: an interval and the settle time later. A stream that was stopped or paused before
-    /// [`StreamCounts::until`] has its final counts, while others go on.
+    /// rows close: an interval and the settle time later.
     pub fn counts(&self, stream: StreamId) -> Option<StreamCounts> {
-        self.book().counts.get(stream.0).copied()
+        self.book().streams.get(stream.0).map(|stream| stream.counts)
     }
 
     /// Returns the start of the trial, ns on the clock `CLOCK_MONOTONIC`; `None`: not known yet.
@@ -155,35 +184,49 @@ impl Streams {
         self.book().start_ns
     }
 
-    /// Begins a trial. `rates`: the highest rate of each of its streams.
+    /// Checks the early orders for a trial with these streams that would start at `start_ns`.
     ///
     /// # Errors
-    /// If an early order can't be followed, or these streams have served another trial.
-    pub(crate) fn begin(&self, start_ns: u64, rates: Vec<Option<Rate>>) -> Result<(), OrderError> {
-        let mut book = self.book();
+    /// If one can't be followed, or these streams have served another trial.
+    pub(crate) fn check(&self, start_ns: u64, plans: &[StreamPlan]) -> Result<(), OrderError> {
+        let book = self.book();
         if book.start_ns.is_some() {
             return Err(OrderError(
                 "these streams have served another trial: want new ones".to_owned(),
             ));
         }
-        book.counts = vec![StreamCounts::default(); rates.len()];
-        book.rates = rates;
-        for (stream, what, at) in std::mem::take(&mut book.early) {
-            let at_ns = at.resolve(start_ns).max(start_ns);
-            book.add(stream, what, at_ns)?;
+        add(&mut streams_of(plans), book.early_orders(start_ns))
+    }
+
+    /// Begins a trial whose early orders were checked. One that the start has moved behind a stop is dropped.
+    pub(crate) fn begin(&self, start_ns: u64, plans: &[StreamPlan]) {
+        let mut book = self.book();
+        book.streams = streams_of(plans);
+        for order in book.early_orders(start_ns).collect::<Vec<_>>() {
+            let _ = add(&mut book.streams, std::iter::once(order));
         }
+        book.early.clear();
         book.start_ns = Some(start_ns);
-        self.0.orders.store(book.orders.len(), Ordering::Release);
-        Ok(())
+        self.0.publish(&book);
     }
 
     /// Notes the counts up to `until_ns` since the start, packets sent and lost: of the whole run, and of each track if
-    /// there are several.
-    pub(crate) fn note(&self, until_ns: u64, all: (u64, i64), of_tracks: impl Iterator<Item = (u64, i64)>) {
+    /// there are several. `over`: the trial has ended.
+    pub(crate) fn note(&self, until_ns: u64, over: bool, all: (u64, i64), of_tracks: impl Iterator<Item = (u64, i64)>) {
+        let mut book = self.book();
+        book.over |= over;
+        let start_ns = book.start_ns.unwrap_or(0);
         let until = Duration::from_nanos(until_ns);
-        let counts = &mut self.book().counts;
-        let note = |of: &mut StreamCounts, (sent, lost)| *of = StreamCounts { sent, lost, until };
-        match &mut counts[..] {
+        let note = |of: &mut Stream, (sent, lost)| {
+            let is_final = over || of.lanes == 0 && of.last_ns < start_ns + until_ns;
+            of.counts = StreamCounts {
+                sent,
+                lost,
+                until,
+                is_final,
+            };
+        };
+        match &mut book.streams[..] {
             // Both ways between two ports are one stream.
             [one] => note(one, all),
             several => several
@@ -193,16 +236,42 @@ impl Streams {
         }
     }
 
-    /// Returns a lane's view of one stream.
+    /// Returns whether a stream was to send at some time before `end_ns`.
+    pub(crate) fn was_to_send(&self, stream: usize, end_ns: u64) -> bool {
+        let book = self.book();
+        let Some(of) = book.streams.get(stream) else {
+            return true;
+        };
+        let (mut sends, mut since_ns) = (true, book.start_ns.unwrap_or(0));
+        for (at_ns, what) in of.orders.iter().filter(|(at_ns, _)| *at_ns < end_ns) {
+            if sends && *at_ns > since_ns {
+                return true;
+            }
+            sends = matches!(what, Do::Start) || sends && matches!(what, Do::Rate(_));
+            since_ns = *at_ns;
+        }
+        sends && end_ns > since_ns
+    }
+
+    /// Returns a lane's view of one stream of a trial that has begun.
     pub(crate) fn followed(&self, stream: usize) -> Orders {
-        Orders {
+        let mut orders = Orders {
             shared: Arc::clone(&self.0),
             stream,
             seen: 0,
-            followed: 0,
-            next: None,
+            copied: 0,
+            next: VecDeque::with_capacity(64),
             look_ns: 0,
-        }
+        };
+        orders.copy(&self.book());
+        orders
+    }
+}
+
+impl Shared {
+    fn publish(&self, book: &Book) {
+        let orders = book.streams.iter().map(|stream| stream.orders.len()).sum();
+        self.orders.store(orders, Ordering::Release);
     }
 }
 
@@ -211,22 +280,42 @@ impl At {
     fn resolve(self, start_ns: u64) -> u64 {
         match self {
             Self::Soonest => start_ns,
-            Self::AfterStart(time) => start_ns.saturating_add(time.as_nanos() as u64),
+            Self::AfterStart(time) => start_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             Self::Time(time) => time.monotonic().0,
         }
     }
 }
 
 impl Book {
-    fn add(&mut self, StreamId(stream): StreamId, what: Do, at_ns: u64) -> Result<(), OrderError> {
-        let refused = |why: String| Err(OrderError(format!("stream {stream}: {why}")));
-        let Some(highest) = self.rates.get(stream) else {
-            return refused(format!(
-                "the trial has none of this number: want 0 to {}",
-                self.rates.len() - 1
-            ));
+    /// Returns the early orders by their instants, for a trial that starts at `start_ns`.
+    fn early_orders(&self, start_ns: u64) -> impl Iterator<Item = (StreamId, Do, u64)> + use<> {
+        let early = self.early.iter();
+        let mut early: Vec<_> = early
+            .map(|(stream, what, at)| (*stream, *what, at.resolve(start_ns).max(start_ns)))
+            .collect();
+        early.sort_by_key(|(_, _, at_ns)| *at_ns);
+        early.into_iter()
+    }
+}
+
+fn streams_of(plans: &[StreamPlan]) -> Vec<Stream> {
+    let stream = |plan: &StreamPlan| Stream {
+        rate: plan.rate,
+        lanes: plan.lanes,
+        ..Stream::default()
+    };
+    plans.iter().map(stream).collect()
+}
+
+/// Adds orders, up to the first that can't be followed.
+fn add(streams: &mut [Stream], orders: impl Iterator<Item = (StreamId, Do, u64)>) -> Result<(), OrderError> {
+    for (StreamId(number), what, at_ns) in orders {
+        let refused = |why: String| Err(OrderError(format!("stream {number}: {why}")));
+        let all = streams.len();
+        let Some(of) = streams.get_mut(number) else {
+            return refused(format!("the trial has none of this number: want 0 to {}", all - 1));
         };
-        match (what, highest) {
+        match (what, of.rate) {
             (Do::Rate(_), None) => {
                 return refused("a rate, though its plan has none: want a plan with a rate".to_owned());
             }
@@ -239,14 +328,20 @@ impl Book {
             }
             _ => {}
         }
-        let stopped = |order: &&Order| order.stream == stream && order.what == Do::Stop;
-        if self.orders.iter().find(stopped).is_some_and(|stop| stop.at_ns <= at_ns) {
-            return refused("it is stopped by then: want it paused, if it is to go on".to_owned());
+        match of.orders.last() {
+            Some((_, Do::Stop)) => {
+                return refused("it is stopped by then: want it paused, if it is to go on".to_owned());
+            }
+            Some((last_ns, _)) if *last_ns > at_ns => {
+                return refused(format!(
+                    "another order holds {} us later: want orders by their instants, the earlier ones first",
+                    (last_ns - at_ns).div_ceil(1_000)
+                ));
+            }
+            _ => of.orders.push((at_ns, what)),
         }
-        let place = self.orders.partition_point(|order| order.at_ns <= at_ns);
-        self.orders.insert(place, Order { at_ns, stream, what });
-        Ok(())
     }
+    Ok(())
 }
 
 /// A lane's view of the orders to its stream. It follows them one after the other.
@@ -256,39 +351,57 @@ pub(crate) struct Orders {
     stream: usize,
     /// Number of orders in the book when it was last read.
     seen: usize,
-    /// Orders that the lane has followed.
-    followed: usize,
-    /// Order to follow next, with its instant.
-    next: Option<(u64, Do)>,
+    /// Number of the stream's orders that were copied.
+    copied: usize,
+    /// Orders to follow, with their instants.
+    next: VecDeque<(u64, Do)>,
     look_ns: u64,
 }
 
 impl Orders {
     /// Returns when to look for orders again, ns.
-    #[inline]
     pub(crate) fn look_ns(&self) -> u64 {
         self.look_ns
+    }
+
+    fn copy(&mut self, book: &Book) {
+        if let Some(stream) = book.streams.get(self.stream) {
+            self.next.extend(&stream.orders[self.copied..]);
+            self.copied = stream.orders.len();
+        }
+        self.seen = book.streams.iter().map(|stream| stream.orders.len()).sum();
     }
 
     /// Returns the next order that holds by now, with its instant.
     #[cold]
     pub(crate) fn next(&mut self, now_ns: u64) -> Option<(u64, Do)> {
-        let orders = self.shared.orders.load(Ordering::Acquire);
-        // Nobody holds the lock for long. If somebody does, the lane looks again soon.
-        if orders != self.seen
-            && let Ok(book) = self.shared.book.try_lock()
-        {
-            let own = book.orders.iter().filter(|order| order.stream == self.stream);
-            self.next = own.skip(self.followed).map(|order| (order.at_ns, order.what)).next();
-            self.seen = book.orders.len();
+        let mut again_ns = now_ns + LOOK_NS;
+        if self.shared.orders.load(Ordering::Acquire) != self.seen {
+            let shared = Arc::clone(&self.shared);
+            // Nobody holds the lock for long. If somebody does, the lane looks again at once, and does not wait.
+            match shared.book.try_lock() {
+                Ok(book) => self.copy(&book),
+                Err(TryLockError::Poisoned(book)) => self.copy(&book.into_inner()),
+                Err(TryLockError::WouldBlock) => again_ns = now_ns,
+            }
         }
-        self.look_ns = self.next.map_or(u64::MAX, |(at_ns, _)| at_ns).min(now_ns + LOOK_NS);
-        let held = self.next.take_if(|(at_ns, _)| *at_ns <= now_ns)?;
-        self.followed += 1;
-        // The one after it is in the book.
-        self.seen = usize::MAX;
-        self.look_ns = now_ns;
-        Some(held)
+        match self.next.front() {
+            Some((at_ns, _)) if *at_ns <= now_ns => self.next.pop_front(),
+            next => {
+                self.look_ns = next.map_or(u64::MAX, |(at_ns, _)| *at_ns).min(again_ns);
+                None
+            }
+        }
+    }
+
+    /// Notes that a lane of the stream sends no more; its last packet left at `last_ns`.
+    #[cold]
+    pub(crate) fn ended(&self, last_ns: u64) {
+        let mut book = self.shared.book.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(stream) = book.streams.get_mut(self.stream) {
+            stream.lanes = stream.lanes.saturating_sub(1);
+            stream.last_ns = stream.last_ns.max(last_ns);
+        }
     }
 }
 
@@ -300,24 +413,38 @@ mod tests {
         Rate::new(pps, 1).expect("a rate")
     }
 
+    fn plans() -> [StreamPlan; 2] {
+        let lanes = 2;
+        let plan = |rate| StreamPlan { rate, lanes };
+        [plan(None), plan(Some(rate(10)))]
+    }
+
+    /// Streams of a trial that starts in a second.
+    fn begun() -> (Streams, u64) {
+        let (streams, start_ns) = (Streams::new(), monotonic_ns() + 1_000_000_000);
+        streams.begin(start_ns, &plans());
+        (streams, start_ns)
+    }
+
+    fn after(ms: u64) -> At {
+        At::AfterStart(Duration::from_millis(ms))
+    }
+
     #[test]
     fn a_lane_follows_the_orders_of_its_stream_in_the_order_of_their_instants() {
         let streams = Streams::new();
-        let after = |ms| At::AfterStart(Duration::from_millis(ms));
+        let order = |stream, what, at| streams.order(&[(StreamId(stream), what)], at).expect("an order");
+        order(1, Do::Rate(rate(5)), after(3));
+        order(1, Do::Pause, At::Soonest);
+        order(0, Do::Pause, after(1));
         let start_ns = monotonic_ns() + 1_000_000_000;
-        streams
-            .order(&[(StreamId(1), Do::Pause)], At::Soonest)
-            .expect("an order");
-        streams.order(&[(StreamId(1), Do::Stop)], after(9)).expect("an order");
-        streams.order(&[(StreamId(0), Do::Pause)], after(1)).expect("an order");
-        streams.begin(start_ns, vec![None, Some(rate(10))]).expect("a trial");
+        streams.check(start_ns, &plans()).expect("orders");
+        streams.begin(start_ns, &plans());
         let mut lane = streams.followed(1);
         assert_eq!(lane.next(start_ns - 1), None);
         assert_eq!(lane.look_ns(), start_ns);
         assert_eq!(lane.next(start_ns), Some((start_ns, Do::Pause)));
-        streams
-            .order(&[(StreamId(1), Do::Rate(rate(5)))], after(3))
-            .expect("an order");
+        order(1, Do::Stop, after(9));
         assert_eq!(lane.next(start_ns), None);
         assert_eq!(lane.look_ns(), start_ns + LOOK_NS);
         let late = start_ns + 20_000_000;
@@ -327,49 +454,110 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_finds_the_book_in_use_looks_again_at_once() {
+        let (streams, start_ns) = begun();
+        let mut lane = streams.followed(0);
+        streams.order(&[(StreamId(0), Do::Pause)], after(1)).expect("an order");
+        let book = streams.book();
+        assert_eq!((lane.next(start_ns), lane.look_ns()), (None, start_ns));
+        drop(book);
+        assert_eq!((lane.next(start_ns), lane.look_ns()), (None, start_ns + 1_000_000));
+    }
+
+    #[test]
     fn an_order_that_cannot_be_followed_is_refused_with_what_would_be_right() {
-        let streams = Streams::new();
+        let (streams, _) = begun();
         streams
-            .begin(monotonic_ns(), vec![None, Some(rate(10))])
-            .expect("a trial");
-        let far = At::AfterStart(Duration::from_secs(100));
-        let near = At::AfterStart(Duration::from_millis(1));
-        streams.order(&[(StreamId(1), Do::Stop)], far).expect("an order");
+            .order(&[(StreamId(1), Do::Start)], after(100))
+            .expect("an order");
+        streams.order(&[(StreamId(0), Do::Stop)], after(100)).expect("an order");
         for (stream, what, at, part) in [
-            (2, Do::Pause, far, "want 0 to 1"),
-            (0, Do::Rate(rate(1)), far, "want a plan with a rate"),
+            (2, Do::Pause, after(100), "want 0 to 1"),
             (
                 1,
                 Do::Rate(rate(11)),
-                At::Soonest,
+                after(100),
                 "11 pps: memory was made for the plan's rate: want 10 pps",
             ),
-            (1, Do::Start, far, "stopped by then: want it paused"),
+            (
+                1,
+                Do::Stop,
+                after(99),
+                "another order holds 1000 us later: want orders by their instants",
+            ),
+            (0, Do::Start, after(200), "stopped by then: want it paused"),
+            (0, Do::Rate(rate(1)), after(200), "want a plan with a rate"),
         ] {
             let refused = streams
                 .order(&[(StreamId(stream), what)], at)
                 .expect_err(part)
                 .to_string();
-            assert!(
-                refused.starts_with(&format!("stream {stream}: ")) && refused.contains(part),
-                "{refused}"
-            );
+            let whole = refused.starts_with(&format!("stream {stream}: ")) && refused.contains(part);
+            assert!(whole, "{refused}");
         }
-        let refused = streams
-            .order(&[(StreamId(0), Do::Start)], near)
-            .expect_err("too near")
-            .to_string();
-        assert!(refused.contains("want 10000 us or more"), "{refused}");
         // None of several orders is given if one is refused.
-        let both = [(StreamId(0), Do::Stop), (StreamId(2), Do::Stop)];
-        streams.order(&both, far).expect_err("no such stream");
-        streams.order(&[(StreamId(0), Do::Start)], far).expect("not stopped");
-        let again = streams.begin(0, vec![None]).expect_err("one trial");
+        let both = [(StreamId(1), Do::Stop), (StreamId(2), Do::Stop)];
+        streams.order(&both, after(100)).expect_err("no such stream");
+        streams
+            .order(&[(StreamId(1), Do::Pause)], after(100))
+            .expect("not stopped");
+        let again = streams.check(0, &plans()).expect_err("one trial");
         assert!(again.to_string().contains("want new ones"), "{again}");
-        let early = Streams::new();
-        early
-            .order(&[(StreamId(7), Do::Stop)], At::Soonest)
-            .expect("not known yet");
-        assert!(early.begin(0, vec![None]).is_err());
+        streams.note(0, true, (0, 0), [(0, 0); 2].into_iter());
+        let over = streams
+            .order(&[(StreamId(1), Do::Pause)], after(200))
+            .expect_err("no trial");
+        assert!(over.to_string().contains("the trial is over"), "{over}");
+    }
+
+    #[test]
+    fn an_instant_that_lanes_could_miss_is_refused() {
+        let streams = Streams::new();
+        streams.begin(monotonic_ns(), &plans());
+        let refused = streams
+            .order(&[(StreamId(0), Do::Start)], after(1))
+            .expect_err("too near");
+        assert!(refused.to_string().contains("want 10000 us or more"), "{refused}");
+    }
+
+    #[test]
+    fn early_orders_that_are_refused_stay_for_another_trial() {
+        let streams = Streams::new();
+        let order = |stream| {
+            streams
+                .order(&[(StreamId(stream), Do::Stop)], At::Soonest)
+                .expect("not known yet")
+        };
+        (0..2).for_each(order);
+        assert!(streams.check(0, &plans()[..1]).is_err());
+        streams.check(0, &plans()).expect("two streams");
+    }
+
+    #[test]
+    fn counts_are_final_once_every_lane_has_ended_and_the_row_of_its_last_packet_has_closed() {
+        let (streams, start_ns) = begun();
+        let lanes = [0, 0, 1].map(|stream| streams.followed(stream));
+        let is_final = |until_ns| {
+            streams.note(until_ns, false, (7, 1), [(7, 1), (0, 0)].into_iter());
+            [0, 1].map(|stream| streams.counts(StreamId(stream)).is_some_and(|counts| counts.is_final))
+        };
+        lanes[0].ended(start_ns + 500);
+        lanes[2].ended(start_ns);
+        assert_eq!(is_final(1_000), [false, false]);
+        lanes[1].ended(start_ns + 1_000);
+        assert_eq!(is_final(1_000), [false, false]);
+        assert_eq!(is_final(1_001), [true, false]);
+    }
+
+    #[test]
+    fn a_stream_was_to_send_unless_it_paused_from_the_start_on() {
+        let (streams, start_ns) = begun();
+        let order = |stream, what, at| streams.order(&[(StreamId(stream), what)], at).expect("an order");
+        order(0, Do::Pause, At::AfterStart(Duration::ZERO));
+        order(0, Do::Start, after(50));
+        order(1, Do::Pause, after(1));
+        let to_send = |stream, ms: u64| streams.was_to_send(stream, start_ns + ms * 1_000_000);
+        assert_eq!([to_send(0, 49), to_send(0, 50), to_send(0, 51)], [false, false, true]);
+        assert!(to_send(1, 2));
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Evidence {
     pub(crate) missed: u64,
     /// Departures that the schedule had; `None` when not paced.
     pub(crate) scheduled: Option<u64>,
+    /// Nothing was to be sent: orders kept the stream from it.
+    pub(crate) kept_silent: bool,
     pub(crate) tolerance: f64,
     pub(crate) device_gone: bool,
     /// Time for which the device was down, ns.

@@ -53,6 +53,8 @@ pub(crate) struct WorkFacts {
     pub(crate) rates: Option<crate::Rates>,
     /// The caller starts and stops packets and sets their rate: what was due is known from the lanes alone.
     pub(crate) ordered: bool,
+    /// Number of the stream.
+    pub(crate) stream: usize,
     pub(crate) tolerance: f64,
     pub(crate) tx_lanes: u64,
     /// Packets arrive at another port than they leave by.
@@ -160,6 +162,7 @@ impl TrafficTrial {
             packet_len: self.plan.packet_len(),
             rates: self.plan.rates(),
             ordered: self.plan.common.streams.is_some(),
+            stream: self.stream,
             tolerance: self.plan.tolerance,
             tx_lanes: self.tx_lanes as u64,
             across: self.plan.far.is_some(),

@@ -56,10 +56,9 @@ pub(crate) fn run() -> Result<Summary, Error> {
 
 /// Waits until the packets of the second stream are back or lost, prints their counts, and stops all others.
 fn direct(streams: &Streams) -> Result<(), Error> {
-    let stopped = Duration::from_millis(100);
     loop {
         match streams.counts(StreamId(1)) {
-            Some(counts) if counts.until >= stopped => {
+            Some(counts) if counts.is_final => {
                 println!("stream 1 has settled: sent {} lost {}", counts.sent, counts.lost);
                 break;
             }

@@ -93,20 +93,26 @@ pub fn run_until(plan: &Plan, sinks: Vec<Box<dyn Sink>>, interruptions: &dyn Fn(
     Ok(with_results(summary, std::iter::once(drafted.run()), &mut sinks))
 }
 
-/// Adds the plan to a result, or all plans that ran beside each other, hands the result to the sinks as the last event,
-/// and returns it.
+/// Adds the plan to a result, or to each direction of it the plan of its stream, hands the result to the sinks as the
+/// last event, and returns it.
 fn with_results<'r>(
     summary: Summary,
     runs: impl ExactSizeIterator<Item = &'r Run>,
     sinks: &mut [Box<dyn Sink>],
 ) -> Summary {
     let several = runs.len() > 1;
+    let mut summary = summary;
     let mut plans = runs.map(|run| run.recorded().json().to_string());
-    let plan = match several {
-        true => Some(format!("[{}]", plans.collect::<Vec<_>>().join(","))),
-        false => plans.next(),
-    };
-    let summary = Summary { plan, ..summary };
+    if several {
+        // Each is that of a direction.
+        summary
+            .directions
+            .iter_mut()
+            .zip(plans)
+            .for_each(|(of, plan)| of.summary.plan = Some(plan));
+    } else {
+        summary.plan = plans.next();
+    }
     sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
     summary
 }

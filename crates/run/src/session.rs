@@ -1,15 +1,15 @@
 //! Ports that stay open for any number of trials.
 
-use crate::draft::lanes;
 use crate::draft::neighbor::Asked;
 use crate::draft::reserve::reserve;
 use crate::draft::traffic::Draft;
+use crate::draft::{lanes, memory};
 use crate::fail::{Failure, Result, failed, usage, went};
 use crate::host::{Host, Library};
-use crate::paths::{KernelDevices, KernelPlan, Opened, Opening, Work, check_together, open};
+use crate::paths::{self, KernelDevices, KernelPlan, Opened, Opening, Work, open};
 use crate::record;
 use crate::{Error, Plan, with_results};
-use mpps_engine::{RunError, Streams, TrafficPlan, Trials, run_traffic_in_kernel, session as on_lanes};
+use mpps_engine::{MOST_BESIDE, RunError, Streams, TrafficPlan, Trials, run_traffic_in_kernel, session as on_lanes};
 use mpps_io::Capabilities;
 use mpps_plan::Workload;
 use mpps_stats::{HostFact, Sink, Summary};
@@ -64,6 +64,7 @@ pub fn session_beside<R>(
     for plan in plans {
         drafts.push(draft_of(plan, drafts.first(), None)?);
     }
+    check_together(&drafts)?;
     let (drafts, plans): (Vec<_>, Vec<_>) = drafts.iter().zip(plans).unzip();
     let library = Library::new(Vec::new());
     let host = Host {
@@ -87,9 +88,6 @@ const IN_COMMON: [&str; 6] = [
     "lanes.nice",
     "lanes.fifo",
 ];
-
-/// Most ports that run beside each other.
-const MOST_BESIDE: usize = 32;
 
 /// Refuses plans that can't run beside each other.
 fn check_beside(plans: &[Plan]) -> Result<()> {
@@ -122,8 +120,28 @@ fn check_beside(plans: &[Plan]) -> Result<()> {
             plan.get("ports").cloned().unwrap_or_default()
         )));
     }
-    let specs: Vec<_> = plans.iter().flat_map(|plan| plan.fields().specs()).collect();
-    check_together(&specs)
+    if let Some(count) = plans.iter().find_map(|plan| plan.get("traffic.count")) {
+        return Err(usage(format!(
+            "traffic.count: {count}: plans that run beside each other end together: want a duration"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses runs that can't be beside each other on this host.
+fn check_together(drafts: &[Draft]) -> Result<()> {
+    if drafts.len() < 2 {
+        return Ok(());
+    }
+    if let Some(draft) = drafts.iter().find(|draft| draft.port.traits.in_kernel) {
+        let spec = &draft.port.spec;
+        return Err(usage(format!(
+            "port '{spec}': no other port runs beside it: want one plan"
+        )));
+    }
+    let specs: Vec<_> = drafts.iter().map(|draft| draft.port.spec.clone()).collect();
+    paths::check_together(&specs)?;
+    memory::check_beside(drafts.iter().map(|draft| draft.memory_bytes))
 }
 
 /// Like [`session`], for any host: `opened` is called when the ports are open, before privileges are given up.
@@ -217,8 +235,10 @@ impl Session<'_> {
     /// # Errors
     /// The reason why they can't.
     pub fn check(&self, plan: &Plan) -> Result<()> {
-        self.ports
-            .check(&draft_of(plan, None, self.opened_for.first().copied())?)
+        let [opened_for] = self.opened_for else {
+            return Err(usage("a session of several plans checks a trial as it begins"));
+        };
+        self.ports.check(&draft_of(plan, None, Some(opened_for))?)
     }
 
     /// Runs one trial, from its first departure to the end of its settle time, with its own counters, rows and verdict.
@@ -266,9 +286,10 @@ impl Session<'_> {
         if plans.len() != self.plans.len() {
             let (given, want) = (plans.len(), self.plans.len());
             return Err(Error::Usage(format!(
-                "{given} plans for a trial: the session was opened with {want}"
+                "plans for a trial: {given}: the session was opened with {want}"
             )));
         }
+        check_beside(plans)?;
         let mut drafts = Vec::new();
         let mut seeds = Vec::new();
         for (place, plan) in plans.iter().enumerate() {
@@ -414,15 +435,9 @@ fn plan_of(drafts: &[&Draft], capabilities: &[&Capabilities], asked: &Asked<'_>)
         ([draft], [from, to]) => draft.plan_across(from, to, asked),
         ([draft], [port]) => draft.plan(port, asked),
         (drafts, ports) => {
-            if let Some(draft) = drafts.iter().find(|draft| draft.port.traits.in_kernel) {
-                let spec = &draft.port.spec;
-                return Err(usage(format!(
-                    "port '{spec}': no other port runs beside it: want one plan"
-                )));
-            }
             let each = drafts.iter().zip(ports).map(|(draft, port)| draft.plan(port, asked));
             let mut plan = TrafficPlan::with_beside(each.collect::<Result<_>>()?);
-            lanes::share_cores(&mut plan.common);
+            lanes::share_cores(&mut plan.common)?;
             Ok(plan)
         }
     }

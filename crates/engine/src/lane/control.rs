@@ -16,7 +16,8 @@ pub struct Control {
     end_ns: AtomicU64,
     /// End of settling, ns, if it is earlier than planned.
     settle_end_ns: AtomicU64,
-    /// Number of lanes that have packets of a count left to send, and the time in ns when the last packet of one left.
+    /// Number of lanes that have not sent the last packet of a count, or of a stream that is stopped, and the time in
+    /// ns when the last packet of one left.
     still_sending: AtomicUsize,
     last_sent_ns: AtomicU64,
     gone: AtomicBool,
@@ -126,7 +127,8 @@ impl Control {
         }
     }
 
-    /// Sets the number of lanes that send a number of packets and no more. Called before any lane runs.
+    /// Sets the number of lanes whose last packet ends the sending: they send a number of packets, or a stream until it
+    /// is stopped. Called before any lane runs.
     pub(crate) fn count_senders(&self, lanes: usize) {
         self.still_sending.store(lanes, Ordering::Relaxed);
     }

@@ -138,7 +138,7 @@ pub(crate) struct Crew<'s> {
     /// Quotas of CPU time that concern this process.
     quotas: Vec<Quota>,
     /// Series of the last trial, to be used again.
-    series: Vec<LaneSeries>,
+    series: Vec<Option<LaneSeries>>,
     trials: u64,
     /// There may be more trials than one.
     several: bool,

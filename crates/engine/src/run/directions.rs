@@ -2,7 +2,7 @@
 
 use mpps_stats::{Direction, Shortfall, Summary};
 
-/// Makes the summary of all lanes and rows, `all`, a summary of both ways. It is valid if both are, and a sentence on
+/// Makes the summary of all lanes and rows, `all`, a summary of all tracks. It is valid if each is, and a sentence on
 /// one way names it.
 pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
     let of = |list: fn(&Summary) -> &[String]| {

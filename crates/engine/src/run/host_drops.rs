@@ -6,7 +6,7 @@
 
 use crate::lane::control::Control;
 use crate::outcome::LaneOutcome;
-use crate::plan::LanePlan;
+use crate::plan::{LanePlan, MOST_BESIDE};
 use crate::run::job::Job;
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use mpps_io::QueueCounters;
@@ -118,11 +118,12 @@ impl<'r> HostDrops<'r> {
 
 /// Reads and notes the drops of each track if that is due.
 pub(crate) fn look(tracks: &mut [HostDrops<'_>], now_ns: u64, job: &dyn Job, collector: &mut Collector<'_>) {
-    let totals: Vec<_> = tracks
-        .iter_mut()
-        .map(|track| track.look(now_ns, job, collector))
-        .collect();
-    collector.note_host_drops(now_ns, &totals);
+    // On the stack: this is done each time that the collector wakes.
+    let mut totals = [None; MOST_BESIDE];
+    for (track, total) in tracks.iter_mut().zip(&mut totals) {
+        *total = track.look(now_ns, job, collector);
+    }
+    collector.note_host_drops(now_ns, &totals[..tracks.len()]);
 }
 
 /// Writes down for each lane how many packets that it was to take were dropped, as last read.

@@ -108,12 +108,12 @@ pub(crate) trait Job: Sync {
     fn kernel_sends(&self) -> bool {
         false
     }
-    /// Returns the path or paths, for the report.
-    fn path(&self) -> String;
+    /// Returns the path or paths, for the report on one track or on all.
+    fn path(&self, track: Option<usize>) -> String;
     /// Returns facts of the port or ports about themselves.
-    fn port_facts(&self) -> Vec<HostFact>;
+    fn port_facts(&self, track: Option<usize>) -> Vec<HostFact>;
     /// Returns whether one drop of the port may be of many packets.
-    fn coalesces(&self) -> bool {
+    fn coalesces(&self, _track: Option<usize>) -> bool {
         false
     }
     /// Returns watches of the interfaces that packets leave by, each with the place of its port.

@@ -9,7 +9,7 @@
 //! their own.
 
 use crate::lane::neighbor::Found;
-use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, TrafficPlan};
+use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, MOST_BESIDE, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneTracks, host_facts, in_one, join};
 use crate::workload::{TrafficTrial, Work, WorkFacts};
@@ -21,8 +21,8 @@ use std::net::IpAddr;
 /// Names of the two ways between two ports.
 pub(crate) const WAYS: [&str; 2] = ["A to B", "B to A"];
 
-/// Names of the packets of ports that run beside each other. No run has more such ports.
-const BESIDE: [&str; 32] = [
+/// Names of the packets of ports that run beside each other.
+const BESIDE: [&str; MOST_BESIDE] = [
     "stream 0",
     "stream 1",
     "stream 2",
@@ -39,22 +39,6 @@ const BESIDE: [&str; 32] = [
     "stream 13",
     "stream 14",
     "stream 15",
-    "stream 16",
-    "stream 17",
-    "stream 18",
-    "stream 19",
-    "stream 20",
-    "stream 21",
-    "stream 22",
-    "stream 23",
-    "stream 24",
-    "stream 25",
-    "stream 26",
-    "stream 27",
-    "stream 28",
-    "stream 29",
-    "stream 30",
-    "stream 31",
 ];
 
 /// Counters of arriving packets, and of departing ones: with traffic both ways they belong to one way only.
@@ -84,9 +68,9 @@ struct Seat<'r> {
     second: Option<usize>,
     /// Whether it takes packets from its port, and from the second.
     from: [bool; 2],
-    /// Way of the packets that it sends.
+    /// Track of the packets that it sends.
     sends: Option<usize>,
-    /// Way of the packets that it receives.
+    /// Track of the packets that it receives.
     takes: Option<usize>,
 }
 
@@ -159,6 +143,7 @@ impl<'r> OnPorts<'r> {
 
     /// Makes `sendrecv` or `send` on ports that run beside each other: the packets of each come back where they left.
     fn beside(ports: &[&'r dyn AnyPort], plan: &'r TrafficPlan) -> Self {
+        assert_eq!(ports.len(), plan.each().count(), "a port for each plan");
         let lanes = plan.each().enumerate().map(|(place, of)| match place {
             0 => of.own_lanes(),
             _ => of.common.lanes.len(),
@@ -206,6 +191,14 @@ impl<'r> OnPorts<'r> {
 
     fn each_port(&self) -> impl Iterator<Item = &'r dyn Port> {
         self.ports.iter().map(|port| port.port())
+    }
+
+    /// Returns the ports that packets of this track leave by and arrive at, or all.
+    fn ports_of(&self, track: Option<usize>) -> impl Iterator<Item = &'r dyn Port> {
+        let own = track.filter(|_| matches!(self.work, Work::Traffic(plan) if !plan.beside.is_empty()));
+        let each = self.each_port().enumerate();
+        each.filter(move |(place, _)| own.is_none_or(|own| own == *place))
+            .map(|(_, port)| port)
     }
 
     /// Returns whether lane `lane` sends packets of this track, or of any.
@@ -329,8 +322,8 @@ impl Job for OnPorts<'_> {
         self.ports[place].port().drops_by_queue()
     }
 
-    fn path(&self) -> String {
-        in_one(self.each_port().map(|port| port.capabilities().path.to_owned()))
+    fn path(&self, track: Option<usize>) -> String {
+        in_one(self.ports_of(track).map(|port| port.capabilities().path.to_owned()))
     }
 
     fn watches(&self) -> Vec<(usize, Box<dyn Watch>)> {
@@ -339,19 +332,19 @@ impl Job for OnPorts<'_> {
             .collect()
     }
 
-    fn port_facts(&self) -> Vec<HostFact> {
+    fn port_facts(&self, track: Option<usize>) -> Vec<HostFact> {
         join(
             &self
-                .each_port()
+                .ports_of(track)
                 .map(|port| host_facts(port.facts()))
                 .collect::<Vec<_>>(),
         )
     }
 
-    fn coalesces(&self) -> bool {
+    fn coalesces(&self, track: Option<usize>) -> bool {
         let apart = !matches!(self.work, Work::Traffic(plan) if plan.far.is_some());
         let apart = apart && !matches!(self.work, Work::Forward(_));
-        apart && self.each_port().any(Port::coalesces)
+        apart && self.ports_of(track).any(Port::coalesces)
     }
 
     fn port_names(&self) -> Vec<String> {
@@ -376,10 +369,14 @@ impl Job for OnPorts<'_> {
     }
 
     fn facts(&self, trial: &[TrafficTrial], track: Option<usize>) -> WorkFacts {
-        trial
-            .get(track.unwrap_or(0))
-            .map(TrafficTrial::facts)
-            .unwrap_or_default()
+        let first = trial.get(track.unwrap_or(0));
+        let facts = first.map(TrafficTrial::facts).unwrap_or_default();
+        let same = |of: &TrafficTrial| of.plan.frame_size == facts.frame_size;
+        match track {
+            // Packets of several sizes have none.
+            None if !trial.iter().all(same) => WorkFacts { frame_size: 0, ..facts },
+            _ => facts,
+        }
     }
 
     fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common> {

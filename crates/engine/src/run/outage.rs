@@ -10,7 +10,7 @@ use mpps_stats::{Gap, LossTimes, Outage};
 const KEPT: usize = 16;
 
 /// Results of the lanes of one track.
-struct Way<'m> {
+struct Track<'m> {
     senders: Vec<&'m Departures>,
     receivers: Vec<&'m Missing>,
 }
@@ -18,7 +18,7 @@ struct Way<'m> {
 /// A packet as the senders know it: its departure, ns, its lane, and its number among the packets of the lane.
 type Left = (u64, usize, u64);
 
-impl<'m> Way<'m> {
+impl<'m> Track<'m> {
     /// Returns the results of one track. `None`: lanes do not record them, or they are of several tracks.
     fn of(m: &'m Measured<'_>) -> Option<Self> {
         let senders: Vec<_> = m.outcomes_of(false).filter_map(|o| o.departures.as_ref()).collect();
@@ -65,7 +65,7 @@ impl<'m> Way<'m> {
 /// receiving lane, numbers are missing at each.
 pub(crate) fn loss_times(m: &Measured<'_>) -> Option<LossTimes> {
     let lost = u64::try_from(m.totals.lost).ok().filter(|lost| *lost > 0)?;
-    let track = Way::of(m)?;
+    let track = Track::of(m)?;
     let at_the_end: u64 = track.tails().map(|(_, next, sent)| sent - next).sum();
     let within: u64 = track.receivers.iter().map(|missing| missing.open).sum();
     if within + at_the_end != lost {
@@ -123,14 +123,14 @@ pub(crate) fn longest(m: &Measured<'_>) -> Option<Outage> {
         });
     }
     let gap = *common?.first()?;
-    if gap.ns() < least_ns || m.work.tx_lanes == 0 || Way::of(m).is_none() && m.work.across {
+    if gap.ns() < least_ns || m.work.tx_lanes == 0 || Track::of(m).is_none() && m.work.across {
         return None;
     }
     let since = |ns: u64| ns.saturating_sub(m.started.monotonic_ns);
     Some(Outage {
         from_ns: since(gap.from_ns),
         to_ns: since(gap.to_ns),
-        lost: Way::of(m)
+        lost: Track::of(m)
             .and_then(|track| lost_in(&track, gap))
             .map(|lost| lost.min(m.totals.lost.max(0) as u64)),
     })
@@ -152,7 +152,7 @@ fn in_common(some: &[Gap], others: &[Gap]) -> Vec<Gap> {
 }
 
 /// Returns how many packets left between the last one that came before a time without packets, and the first one after.
-fn lost_in(track: &Way<'_>, gap: Gap) -> Option<u64> {
+fn lost_in(track: &Track<'_>, gap: Gap) -> Option<u64> {
     let longest = || track.receivers.iter().filter_map(|missing| missing.silent.longest);
     let (before, _) = longest().find(|(from, _)| from.at_ns == gap.from_ns)?;
     let (_, after) = longest().find(|(_, to)| to.at_ns == gap.to_ns)?;

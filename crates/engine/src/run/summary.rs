@@ -103,6 +103,15 @@ impl<'r> Measured<'r> {
         })
     }
 
+    /// Returns whether something was to be sent: a caller may have kept the stream from it.
+    fn was_to_send(&self) -> bool {
+        match (&self.common.streams, self.due()) {
+            (None, _) => true,
+            (Some(_), Some(due)) => due > 0,
+            (Some(streams), None) => streams.was_to_send(self.work.stream, self.end_ns),
+        }
+    }
+
     /// Returns the mean rate of the schedule, packets per second; `None` if not paced.
     fn intended_pps(&self) -> Option<f64> {
         let run_ns = self.run_ns();
@@ -169,7 +178,8 @@ fn counted(m: &Measured<'_>) -> Summary {
         loss_stretches: m.totals.loss.clone(),
         missed_stretches: m.totals.missed.clone(),
         loss_times: outage::loss_times(m),
-        longest_outage: outage::longest(m),
+        // A pause is none.
+        longest_outage: outage::longest(m).filter(|_| !m.work.ordered),
         host_dropped: m.totals.host_dropped,
         host_drop_stretches: m.totals.host_drops.clone(),
         late: tally.late,

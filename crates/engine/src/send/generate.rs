@@ -2,6 +2,7 @@
 
 use crate::codec::Codec;
 use crate::lane::Lane;
+use crate::lane::control::Control;
 use crate::outcome::departures::Departures;
 use crate::send::pacing::Pacer;
 use crate::send::sent::SentLog;
@@ -144,6 +145,8 @@ pub(crate) struct Generator<'r> {
     look_ns: u64,
     /// Instant of a start, ns: the time since the departure before it is no gap. `u64::MAX`: none to come.
     started_ns: u64,
+    /// Instant of the stream's stop, ns; `u64::MAX`: none has come.
+    stopped_ns: u64,
     /// Most packets of a burst without a schedule; 0 while the stream pauses.
     unpaced: usize,
     slips: Option<&'r Slips>,
@@ -185,8 +188,6 @@ struct Ordered {
     sends: bool,
     /// End of the plan, ns; `None`: it has none.
     end_ns: Option<u64>,
-    /// Instant of the stop, ns.
-    stopped_ns: Option<u64>,
 }
 
 /// State that the lanes of a run share, for one send lane.
@@ -237,11 +238,11 @@ impl<'r> Generator<'r> {
                     rate: plan.rate,
                     sends: true,
                     end_ns: duration.map(|ns| share.start_ns + ns),
-                    stopped_ns: None,
                 })
             }),
             look_ns,
             started_ns: u64::MAX,
+            stopped_ns: u64::MAX,
             unpaced: plan.tx_burst,
             slips: share.slips,
             log: share.log,
@@ -300,7 +301,8 @@ impl<'r> Generator<'r> {
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
         self.skip(now, recorder);
-        if now >= end_ns && self.wind_up(now, end_ns, pending, recorder) {
+        let end_ns = self.end_ns(end_ns);
+        if now >= end_ns && self.wind_up(now, end_ns, pending, lane.control, recorder) {
             return Ok(false);
         }
         if pending.is_empty() {
@@ -420,15 +422,8 @@ impl<'r> Generator<'r> {
     /// Notes that nothing is due: for now, or because all packets have left.
     #[inline]
     fn rest(&mut self, lane: &Lane<'_>) {
-        if let Some(of) = &self.orders {
-            // It goes on after the next order, unless it was stopped and has sent all that was due before.
-            if let Some(stopped_ns) = of.stopped_ns
-                && self.pacer.as_ref().is_none_or(|pacer| pacer.next_due().is_none())
-            {
-                self.done = true;
-                self.look_ns = u64::MAX;
-                lane.control.sent_all(stopped_ns);
-            }
+        if self.orders.is_some() {
+            // It goes on after the next order, up to the end.
             return;
         }
         match &self.pacer {
@@ -458,20 +453,23 @@ impl<'r> Generator<'r> {
 
     /// Follows the orders that hold by now.
     #[cold]
-    fn follow(&mut self, now: u64) {
+    fn follow(&mut self, now: u64, recorder: &mut Recorder<'_>) {
         let Some(of) = &mut self.orders else { return };
+        let caught_up_ns = now.saturating_sub(self.catch_up_ns);
         while let Some((at_ns, what)) = of.orders.next(now) {
-            let (sent, sends) = (
-                of.sends,
-                matches!(what, Do::Start) || of.sends && matches!(what, Do::Rate(_)),
-            );
-            of.sends = sends;
-            if let Do::Rate(rate) = what {
-                of.rate = Some(rate);
-            }
-            if what == Do::Stop {
-                of.stopped_ns = Some(at_ns);
-            }
+            let sends = match what {
+                Do::Start => true,
+                Do::Pause => false,
+                Do::Stop => {
+                    self.stopped_ns = at_ns;
+                    false
+                }
+                Do::Rate(rate) => {
+                    of.rate = Some(rate);
+                    of.sends
+                }
+            };
+            let sent = std::mem::replace(&mut of.sends, sends);
             if sent && what == Do::Start {
                 continue;
             }
@@ -479,48 +477,76 @@ impl<'r> Generator<'r> {
                 self.started_ns = at_ns;
             }
             self.unpaced = if sends { self.burst } else { 0 };
-            let (Some(pacer), Some(rate)) = (&mut self.pacer, of.rate) else {
-                continue;
+            let turns = match (&mut self.pacer, of.rate) {
+                (Some(pacer), Some(rate)) => {
+                    skip_before(pacer, at_ns.min(caught_up_ns), recorder);
+                    pacer.cut(at_ns);
+                    if sends {
+                        pacer.then(at_ns, of.end_ns, rate);
+                    }
+                    pacer.turn()
+                }
+                _ => true,
             };
-            pacer.cut(at_ns);
-            if sends {
-                pacer.then(at_ns, of.end_ns, rate);
-            }
-            if pacer.turn()
-                && let Some(departures) = &mut self.departures
-            {
+            if let Some(departures) = self.departures.as_mut().filter(|_| turns) {
                 departures.turns(self.last_departure_ns);
             }
         }
         self.look_ns = of.orders.look_ns();
     }
 
-    /// Decides at the end of the run whether to go on: packets that were due before it may still leave, as long as they
-    /// could be caught up. Returns true when the lane is through.
+    /// Returns when the lane sends its last packet at the latest, as far as is known, if the run ends at `end_ns`.
+    #[inline]
+    pub(crate) fn end_ns(&self, end_ns: u64) -> u64 {
+        end_ns.min(self.stopped_ns)
+    }
+
+    /// Returns whether there is a packet to send by now.
+    #[cold]
+    pub(crate) fn has_due<F>(&self, now: u64, pending: &Burst<F>) -> bool {
+        let due = match &self.pacer {
+            Some(pacer) => pacer.next_due().is_some_and(|due| due <= now),
+            None => self.unpaced > 0,
+        };
+        due || !pending.is_empty()
+    }
+
+    /// Notes that the lane sends no more. A run whose streams are all stopped ends with the last of them.
+    #[cold]
+    fn is_through(&mut self, control: &Control) {
+        self.done = true;
+        self.look_ns = u64::MAX;
+        if let Some(of) = &self.orders {
+            of.orders.ended(self.last_departure_ns);
+            if self.stopped_ns != u64::MAX {
+                control.sent_all(self.stopped_ns.max(self.last_departure_ns));
+            }
+        }
+    }
+
+    /// Decides at the end of the run, or of the stream, whether to go on: packets that were due before it may still
+    /// leave, as long as they could be caught up. Returns true when the lane is through.
     #[cold]
     fn wind_up<F: Frame>(
         &mut self,
         now: u64,
         end_ns: u64,
         pending: &mut Burst<F>,
+        control: &Control,
         recorder: &mut Recorder<'_>,
     ) -> bool {
-        let Some(pacer) = &mut self.pacer else {
-            self.unsent = pending.len();
-            pending.clear();
-            self.done = true;
-            return true;
-        };
-        let due_before_end = pacer.next_due().is_some_and(|due| due < end_ns);
-        if now < end_ns.saturating_add(self.catch_up_ns) && (due_before_end || !pending.is_empty()) {
-            return false;
+        if let Some(pacer) = &mut self.pacer {
+            let due_before_end = pacer.next_due().is_some_and(|due| due < end_ns);
+            if now < end_ns.saturating_add(self.catch_up_ns) && (due_before_end || !pending.is_empty()) {
+                return false;
+            }
+            skip_before(pacer, end_ns, recorder);
+            pacer.stop();
+            recorder.missed(end_ns.saturating_sub(1), pending.len() as u64);
         }
-        skip_before(pacer, end_ns, recorder);
-        pacer.stop();
-        recorder.missed(end_ns.saturating_sub(1), pending.len() as u64);
         self.unsent = pending.len();
         pending.clear();
-        self.done = true;
+        self.is_through(control);
         true
     }
 
@@ -528,7 +554,7 @@ impl<'r> Generator<'r> {
     #[inline]
     pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
         if now >= self.look_ns {
-            self.follow(now);
+            self.follow(now, recorder);
         }
         if let Some(pacer) = &mut self.pacer {
             let before_ns = now.saturating_sub(self.catch_up_ns);
@@ -541,7 +567,13 @@ impl<'r> Generator<'r> {
     /// Gives up, as the device has gone or nothing can leave to the end: departures that were due by `now` count as
     /// missed.
     #[cold]
-    pub(crate) fn give_up<F>(&mut self, now: u64, pending: &mut Burst<F>, recorder: &mut Recorder<'_>) {
+    pub(crate) fn give_up<F>(
+        &mut self,
+        now: u64,
+        pending: &mut Burst<F>,
+        control: &Control,
+        recorder: &mut Recorder<'_>,
+    ) {
         if let Some(pacer) = &mut self.pacer {
             skip_before(pacer, now, recorder);
             pacer.stop();
@@ -550,7 +582,7 @@ impl<'r> Generator<'r> {
         }
         self.unsent = pending.len();
         pending.clear();
-        self.done = true;
+        self.is_through(control);
     }
 
     /// Returns the generator's results.
@@ -628,6 +660,7 @@ mod tests {
             orders: None,
             look_ns: u64::MAX,
             started_ns: u64::MAX,
+            stopped_ns: u64::MAX,
             unpaced: 32,
             slips: Some(slips),
             log: Some(log),

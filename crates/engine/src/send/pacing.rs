@@ -146,8 +146,8 @@ impl Pacer {
         pacer
     }
 
-    /// Gives up the departures from `at_ns` on. Over all lanes, those that are left are exactly rate × time; a burst that
-    /// is due before is whole.
+    /// Gives up the departures from `at_ns` on. Over all lanes, those that are left are exactly rate × time; a burst
+    /// that is due before is whole.
     #[cold]
     pub(crate) fn cut(&mut self, at_ns: u64) {
         if let Some(later) = &mut self.later {

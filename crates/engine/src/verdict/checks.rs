@@ -59,7 +59,7 @@ impl Case<'_> {
     }
 
     fn nothing_sent(&self) -> Option<Finding> {
-        let nothing = self.workload.generates() && self.e.tx == 0;
+        let nothing = self.workload.generates() && self.e.tx == 0 && !self.e.kept_silent;
         nothing.then(|| {
             let mut why = self.causes.could_not_leave();
             if why.is_empty() {

@@ -76,7 +76,7 @@ pub(crate) fn open(threads: &[i32]) -> Vec<Option<ThreadStat>> {
 /// Reads the counters of all lanes of a run at each look.
 pub(crate) struct Lookout<'r> {
     lanes: &'r [LaneCounters],
-    stats: &'r [Option<ThreadStat>],
+    stats: Vec<Option<&'r ThreadStat>>,
     /// Counts before the start, and at the last look.
     first: Vec<LaneTime>,
     last: Vec<LaneTime>,
@@ -88,8 +88,9 @@ pub(crate) struct Lookout<'r> {
 }
 
 impl<'r> Lookout<'r> {
-    /// Begins before the start, with the lanes' counters and the files of their threads ([`open`]).
-    pub(crate) fn new(lanes: &'r [LaneCounters], stats: &'r [Option<ThreadStat>]) -> Self {
+    /// Begins before the start, with the lanes' counters and the files of the threads ([`open`]) that are to be looked
+    /// at.
+    pub(crate) fn new(lanes: &'r [LaneCounters], stats: Vec<Option<&'r ThreadStat>>) -> Self {
         let mut this = Self {
             lanes,
             stats,
@@ -112,14 +113,14 @@ impl<'r> Lookout<'r> {
     }
 
     fn read(&mut self, now_ns: u64, dropped: &[u64]) {
-        let lanes = self.lanes.iter().zip(self.stats).enumerate();
+        let lanes = self.lanes.iter().zip(&self.stats).enumerate();
         for (now, (i, (lane, stat))) in self.now.iter_mut().zip(lanes) {
             *now = LaneTime {
                 ns: now_ns.saturating_sub(self.start_ns),
                 loop_ns: lane.loop_ns.get(),
                 busy_ns: lane.busy_ns.get(),
                 blocked_ns: lane.blocked_ns.get(),
-                waited_ns: stat.as_ref().and_then(ThreadStat::read).map(|times| times.waited_ns),
+                waited_ns: stat.and_then(ThreadStat::read).map(|times| times.waited_ns),
                 away: lane.away.count(),
                 away_ns: lane.away.total_ns(),
                 down_ns: lane.down_ns.get(),
@@ -185,7 +186,7 @@ mod tests {
     fn times_with_drops_are_added_up_by_lane_and_the_sending_ends_before_the_settle_time() {
         let lanes = [LaneCounters::default(), LaneCounters::default()];
         let stats = open(&[0, 0]);
-        let mut lookout = Lookout::new(&lanes, &stats);
+        let mut lookout = Lookout::new(&lanes, stats.iter().map(Option::as_ref).collect());
         lookout.begin(1_000);
         let steps: [(u64, [u64; 2]); 4] = [(1_100, [0, 0]), (1_200, [5, 0]), (1_300, [5, 7]), (1_400, [6, 7])];
         for (now, dropped) in steps {

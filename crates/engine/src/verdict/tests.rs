@@ -46,6 +46,19 @@ fn loss_on_the_path_is_a_result_not_a_fault() {
 }
 
 #[test]
+fn a_stream_that_orders_kept_from_sending_is_valid() {
+    let silent = Evidence {
+        tx: 0,
+        rx: 0,
+        scheduled: Some(0),
+        kept_silent: true,
+        ..good()
+    };
+    let (reasons, _) = judge(Workload::SendRecv, &silent, &[]);
+    assert!(reasons.is_empty(), "{reasons:?}");
+}
+
+#[test]
 fn each_fault_invalidates_and_names_its_cause() {
     let cases: Vec<(Evidence, LaneSummary, &str)> = vec![
         (

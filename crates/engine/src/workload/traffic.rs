@@ -101,7 +101,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if lane.control.gone() {
             // Nothing moves any more: departures that were due until now count as missed.
             if let Some(generator) = &mut self.generator {
-                generator.give_up(now, &mut self.pending, recorder);
+                generator.give_up(now, &mut self.pending, lane.control, recorder);
             }
             return Round::Over;
         }
@@ -114,11 +114,12 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
             let stepped = match lane.control.may_send(lane.port) {
                 true => generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder),
-                // The run ends though nothing can leave.
-                false if now >= end_ns => {
-                    generator.give_up(end_ns, &mut self.pending, recorder);
+                // The run or the stream ends though nothing can leave.
+                false if now >= generator.end_ns(end_ns) => {
+                    generator.give_up(generator.end_ns(end_ns), &mut self.pending, lane.control, recorder);
                     Ok(false)
                 }
+                false if !generator.has_due(now, &self.pending) => Ok(false),
                 // Departures that are missed meanwhile are booked as the time is read.
                 false => Err(no_carrier(lane)),
             };

@@ -158,10 +158,7 @@ fn check_fifo(
     (share, off): (Share, Option<&str>),
 ) -> Result<Vec<String>> {
     if share_cores {
-        return Err(usage(format!(
-            "--fifo {rank}: with more lanes than cores the first lane of a core never leaves it to the others: want no \
-             more lanes than cores, or --nice"
-        )));
+        return Err(usage(never_leaves(rank)));
     }
     let Some(told) = share.told() else {
         return Ok(vec![format!(
@@ -199,18 +196,37 @@ fn check_cores(list: &[usize]) -> Result<()> {
 }
 
 /// Notes whether the lanes of plans that run beside each other share cores.
-pub(crate) fn share_cores(common: &mut Common) {
-    let pinned: BTreeSet<_> = common.lanes.iter().filter_map(|lane| lane.core).collect();
-    let all_pinned = common.lanes.iter().all(|lane| lane.core.is_some());
-    let cores = if all_pinned {
-        pinned.len()
-    } else {
-        allowed_cores().len()
-    };
-    if common.lanes.len() > cores && !common.share_cores {
-        common.share_cores = true;
-        common.warnings.push(shared(common.lanes.len(), cores));
+///
+/// # Errors
+/// If lanes of `SCHED_FIFO` do: they never leave a core to each other.
+pub(crate) fn share_cores(common: &mut Common) -> Result<()> {
+    let pinned: Vec<_> = common.lanes.iter().filter_map(|lane| lane.core).collect();
+    let distinct = pinned.iter().collect::<BTreeSet<_>>().len();
+    let all_pinned = pinned.len() == common.lanes.len();
+    let cores = if all_pinned { distinct } else { allowed_cores().len() };
+    if common.lanes.len() <= cores && distinct == pinned.len() {
+        return Ok(());
     }
+    if let Some(Priority::Fifo(rank)) = common.priority {
+        return Err(usage(never_leaves(rank)));
+    }
+    common.share_cores = true;
+    let mut warnings = vec![shared(common.lanes.len(), cores)];
+    warnings.extend(common.busy_poll.then(|| BUSY_AND_SHARED.to_owned()));
+    warnings.retain(|warning| !common.warnings.contains(warning));
+    common.warnings.extend(warnings);
+    Ok(())
+}
+
+/// Warning on lanes that share cores and never sleep.
+const BUSY_AND_SHARED: &str = "--busy-poll with more lanes than cores: lanes take each other's core while idle";
+
+/// Returns the refusal of lanes of `SCHED_FIFO` that share cores.
+fn never_leaves(rank: u32) -> String {
+    format!(
+        "--fifo {rank}: with more lanes than cores the first lane of a core never leaves it to the others: want no \
+         more lanes than cores, or --nice"
+    )
 }
 
 /// Returns the warning that more lanes than cores work slowly.
@@ -243,7 +259,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     if share_cores {
         warnings.push(shared(roles.len(), cores));
         if run.plan.lanes.busy_poll {
-            warnings.push("--busy-poll with more lanes than cores: lanes take each other's core while idle".to_owned());
+            warnings.push(BUSY_AND_SHARED.to_owned());
         }
     }
     let priority = priority(run);

@@ -151,13 +151,33 @@ pub(crate) fn most(most: u64, bytes: u64, of: impl Fn(u64) -> u64) -> u64 {
     fits
 }
 
+/// Returns the bytes of all parts.
+pub(crate) fn total(parts: &[Part]) -> u64 {
+    parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes))
+}
+
+/// Refuses runs beside each other that take more memory together than is available; `bytes`: of each.
+pub(crate) fn check_beside(bytes: impl Iterator<Item = u64>) -> Result<()> {
+    let all = bytes.fold(0u64, u64::saturating_add);
+    match available() {
+        Some(available) if all > available.bytes => Err(usage(format!(
+            "plans beside each other take {} of memory, and {} {} available: want fewer of them, fewer flows or a \
+             longer --interval",
+            size(all),
+            available.who,
+            size(available.bytes)
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses parts that take more memory than is available.
 pub(crate) fn check(parts: &[Part]) -> Result<()> {
     available().map_or(Ok(()), |available| check_against(parts, available))
 }
 
 fn check_against(parts: &[Part], available: Available) -> Result<()> {
-    let total = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
+    let total = total(parts);
     if total <= available.bytes {
         return Ok(());
     }

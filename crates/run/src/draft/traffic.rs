@@ -49,6 +49,8 @@ pub struct Draft {
     device: Option<NetDev>,
     /// Memory that the flows take, bytes.
     flow_bytes: u64,
+    /// Memory that the run takes, bytes.
+    pub(crate) memory_bytes: u64,
     /// Random number of the run.
     pub(crate) run_id: u64,
     /// Source ports in place of the default ones.
@@ -104,7 +106,7 @@ impl Draft {
         let moved = known.and_then(|known| known.moved.clone());
         let flows = flows::flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?;
         flows::check(&args, (&port, far.as_ref()), &roles, (&srcs, &dest), &flows)?;
-        let flow_bytes = flows::check_memory(
+        let (flow_bytes, memory_bytes) = flows::check_memory(
             &args,
             (&port, far.as_ref()),
             &roles,
@@ -136,6 +138,7 @@ impl Draft {
             warnings,
             device,
             flow_bytes,
+            memory_bytes,
             run_id: known.map_or_else(mpps_sys::random_number, |known| known.run_id),
             moved,
             notes: known.map(|known| known.notes.clone()).unwrap_or_default(),

@@ -44,7 +44,7 @@ pub(super) struct Go {
     /// Part of the message, so that the collector notices a lane that has ended before the message could reach it.
     pub(super) ends: Ends,
     /// Series by track, then by lane.
-    pub(super) series: Arc<Vec<LaneSeries>>,
+    pub(super) series: Arc<Vec<Option<LaneSeries>>>,
     pub(super) start_ns: u64,
     pub(super) ended: mpsc::Sender<(usize, LaneOutcome)>,
 }
@@ -203,11 +203,10 @@ fn run_lane(
     let (job, trial, start_ns) = (base.job, &*go.ends.0, go.start_ns);
     let counters = &trial.counters[index];
     let (tracks, lanes) = (job.tracks_of(index), base.common.lanes.len());
-    let recorder_in = |track: usize| go.series[track * lanes + index].recorder();
-    // Rows of a track in which the lane does nothing wait for it no longer.
-    (0..job.tracks().len())
-        .filter(|&track| track != tracks.sends && track != tracks.takes)
-        .for_each(|track| recorder_in(track).end());
+    let recorder_in = |track: usize| {
+        let series = go.series[track * lanes + index].as_ref();
+        series.expect("a series in each track of the lane").recorder()
+    };
     let recorder = recorder_in(tracks.sends);
     let go_ns = start_ns.saturating_sub(job.ahead_ns());
     counters.stages.mark_ps.set(stages::mark_ps(clock));
@@ -246,7 +245,11 @@ fn run_lane(
         counters,
         neighbor: job.neighbor(index, &base.found),
         attends: job.attends(index),
-        burst: trial.common.burst,
+        // Ports beside each other may have different ones.
+        burst: trial
+            .traffic
+            .get(tracks.takes)
+            .map_or(trial.common.burst, |of| of.plan.common.burst),
         start_ns,
         dest_mac,
         arrivals: (tracks.takes != tracks.sends).then(|| recorder_in(tracks.takes)),

@@ -18,10 +18,10 @@ use crate::run::host_drops::{self, HostDrops};
 use crate::run::job::Job;
 use crate::run::live::HostWait;
 use crate::run::path_counters::PathCounters;
-use crate::streams::{OrderError, Streams};
+use crate::streams::{OrderError, StreamPlan};
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use crate::verdict::withheld::Quotas;
-use crate::workload::{TrafficTrial, WorkFacts};
+use crate::workload::WorkFacts;
 use mpps_io::around::Surroundings;
 use mpps_io::{Error, Rate, Rates};
 use mpps_stats::{
@@ -50,7 +50,7 @@ pub(super) struct Prepared {
     /// Start that was asked for.
     pub(super) starts_at: Option<StartsAt>,
     /// Series by track, then by lane.
-    pub(super) series: Arc<Vec<LaneSeries>>,
+    pub(super) series: Arc<Vec<Option<LaneSeries>>>,
 }
 
 /// Readings of the host and of the path before the start.
@@ -161,6 +161,14 @@ impl Crew<'_> {
     ) -> Result<(Prepared, Before), RunError> {
         let (job, lanes) = (self.job, self.members.len());
         let lead_ns = job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let stream_plans = match &order.common.streams {
+            Some(streams) => {
+                let plans = stream_plans(&order)?;
+                streams.check(self.clocks.clock().now_ns() + lead_ns, &plans)?;
+                plans
+            }
+            None => Vec::new(),
+        };
         let starts_at = order.common.start_at.map(|start| StartsAt::arm(start, lead_ns));
         let starts_at = starts_at.transpose()?;
         let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
@@ -188,10 +196,10 @@ impl Crew<'_> {
         let soonest_ns = self.clocks.clock().now_ns() + lead_ns;
         let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
         timing.start_ns = start_ns;
-        series.iter_mut().for_each(|lane| lane.set_start(start_ns));
+        series.iter_mut().flatten().for_each(|lane| lane.set_start(start_ns));
         set_ends(&trial, start_ns);
         if let Some(streams) = &trial.common.streams {
-            begin_streams(streams, &trial, start_ns)?;
+            streams.begin(start_ns, &stream_plans);
         }
         let prepared = Prepared {
             trial,
@@ -216,15 +224,24 @@ impl Crew<'_> {
         counters
     }
 
-    /// Returns the series of the lanes, by track: those of the last trial if they fit.
-    fn series(&mut self, timing: Timing, common: &Common) -> Vec<LaneSeries> {
+    /// Returns the series of the lanes, by track, of the tracks in which they do something: those of the last trial if
+    /// they fit.
+    fn series(&mut self, timing: Timing, common: &Common) -> Vec<Option<LaneSeries>> {
         let tracks = self.job.tracks().len().max(1);
         let mut series = std::mem::take(&mut self.series);
-        if series.len() != tracks * self.members.len() || !series.iter_mut().all(|lane| lane.renew(timing)) {
-            let roles = (0..tracks).flat_map(|track| roles(self.job, common, track));
-            series = roles.map(|role| LaneSeries::new(timing, role.rx)).collect();
+        let fits = |lane: &mut LaneSeries| lane.renew(timing);
+        if series.len() == tracks * self.members.len() && series.iter_mut().flatten().all(fits) {
+            return series;
         }
-        series
+        let of_lane = |(lane, track, role): (usize, usize, LanePlan)| {
+            let own = self.job.tracks_of(lane);
+            (own.sends == track || own.takes == track).then(|| LaneSeries::new(timing, role.rx))
+        };
+        let of_track = |track| {
+            let roles = roles(self.job, common, track).into_iter().enumerate();
+            roles.map(move |(lane, role)| (lane, track, role))
+        };
+        (0..tracks).flat_map(of_track).map(of_lane).collect()
     }
 
     /// Announces the trial to the sinks, and starts the lanes.
@@ -310,7 +327,7 @@ impl Crew<'_> {
         if let Some(streams) = &common.streams {
             let counts = |totals: &Totals| (totals.tally.tx, totals.lost);
             let until_ns = ended_ns.saturating_sub(start_ns);
-            streams.note(until_ns, counts(&sums.all), sums.of_tracks.iter().map(counts));
+            streams.note(until_ns, true, counts(&sums.all), sums.of_tracks.iter().map(counts));
         }
         let findings = Findings {
             collected,
@@ -326,20 +343,34 @@ impl Crew<'_> {
     }
 }
 
-/// Begins the trial of streams that their caller directs.
-fn begin_streams(streams: &Streams, trial: &Trial, start_ns: u64) -> Result<(), OrderError> {
-    if trial.traffic.is_empty() {
-        let why = "orders to streams: no lane of this run sends: want sendrecv or send, on another path than xdp";
-        return Err(OrderError(why.to_owned()));
+/// Returns the streams of a trial that its caller directs, for their orders.
+///
+/// # Errors
+/// If its plans leave no room for orders.
+fn stream_plans(order: &Order) -> Result<Vec<StreamPlan>, OrderError> {
+    let wrong = |why: &str| Err(OrderError(format!("orders to streams: {why}")));
+    let plans = || order.traffic.iter().map(|of| &of.plan);
+    if order.traffic.is_empty() {
+        return wrong("no lane of this run sends: want sendrecv or send, on another path than xdp");
     }
-    if let Some(count) = trial.common.count {
-        let why = format!("{count} packets, and orders to streams: want a duration, or no orders");
-        return Err(OrderError(why));
+    if plans().any(|plan| plan.common.count.is_some()) || order.common.count.is_some() {
+        return wrong("a number of packets says when to end: want a duration");
     }
-    // The way back of two is of the same stream.
-    let first_of = |(place, of): &(usize, &TrafficTrial)| of.stream == *place;
-    let trials = trial.traffic.iter().enumerate().filter(first_of);
-    streams.begin(start_ns, trials.map(|(_, of)| of.plan.rate).collect())
+    if plans().any(|plan| plan.then.is_some()) {
+        return wrong("the plan has a step to another rate: want an order for that instead");
+    }
+    let of_stream = |stream: usize| {
+        let own = || order.traffic.iter().filter(move |of| of.stream == stream);
+        let lanes = own()
+            .flat_map(|of| &of.plan.common.lanes)
+            .filter(|lane| lane.tx)
+            .count();
+        own().next().map(|of| StreamPlan {
+            rate: of.plan.rate,
+            lanes,
+        })
+    };
+    Ok((0..).map_while(of_stream).collect())
 }
 
 /// Sets the ends of a trial that are known before its start.
@@ -382,7 +413,7 @@ fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
 
 fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
     let tracks = prepared.series.chunks(prepared.trial.common.lanes.len());
-    let by_track = tracks.map(|lanes| lanes.iter().collect()).collect();
+    let by_track = tracks.map(|lanes| lanes.iter().flatten().collect()).collect();
     let mut collector = Collector::of_tracks(by_track, prepared.workload, prepared.paced);
     if job.kernel_sends() {
         collector.kernel_sends();
@@ -398,8 +429,12 @@ fn drops_of_tracks<'r>(
     stats: &'r [Option<ThreadStat>],
 ) -> Vec<HostDrops<'r>> {
     let of_track = |(track, counters): (usize, &Vec<_>)| {
-        let lookout = Lookout::new(&trial.counters, stats);
         let roles = roles(job, &trial.common, track);
+        let own = stats
+            .iter()
+            .zip(&roles)
+            .map(|(stat, role)| stat.as_ref().filter(|_| role.rx || role.tx));
+        let lookout = Lookout::new(&trial.counters, own.collect());
         HostDrops::new(job, (track, counters), roles, &trial.control, lookout)
     };
     before.tracks.iter().enumerate().map(of_track).collect()

@@ -29,10 +29,11 @@ pub(super) fn evidence(
         missed: tally.missed,
         misses: m.totals.missed.clone(),
         scheduled: m.due(),
+        kept_silent: !m.was_to_send(),
         tolerance: m.work.tolerance,
         device_gone: m.control.gone(),
         link_down_ns: link_down_ns(m),
-        no_way_ns: std::array::from_fn(|of| longest(m.counters.iter().map(|lane| lane.no_way_ns[of].get()))),
+        no_way_ns: std::array::from_fn(|of| longest(own_counters(m).map(|lane| lane.no_way_ns[of].get()))),
         around: m.around.clone(),
         icmp: Icmp {
             port_unreachable: reason(Reason::IcmpPortUnreachable),
@@ -108,7 +109,7 @@ impl KernelDrops {
 /// Returns how long the link was down, as far as lanes could not send because of it, ns. A lane that sends rarely looks
 /// rarely: then the time of the link itself counts.
 fn link_down_ns(m: &Measured<'_>) -> u64 {
-    let by_lanes = longest(m.counters.iter().map(|lane| lane.down_ns.get()));
+    let by_lanes = longest(own_counters(m).map(|lane| lane.down_ns.get()));
     let run_ns = m.end_ns.saturating_sub(m.started.monotonic_ns);
     let ns = |of: &Outage| of.to_ns.min(run_ns).saturating_sub(of.from_ns);
     let by_links = m.around.iter().map(|seen| {
@@ -119,6 +120,13 @@ fn link_down_ns(m: &Measured<'_>) -> u64 {
         0 => 0,
         ns => ns.max(longest(by_links)),
     }
+}
+
+/// Returns the counters of the lanes that do something in the track.
+fn own_counters<'m>(m: &'m Measured<'_>) -> impl Iterator<Item = &'m LaneCounters> {
+    let lanes = m.common.lanes.iter().zip(m.counters);
+    let own = lanes.filter(|(role, _)| !m.one_track || role.rx || role.tx);
+    own.map(|(_, counters)| counters)
 }
 
 fn longest(all: impl Iterator<Item = u64>) -> u64 {

@@ -73,7 +73,7 @@ pub(super) fn check_memory(
     // For a share of the link's speed, which is not known yet, `pps` is 0: then the least number of slips per flow is
     // assumed.
     (pps, receive): (Option<f64>, bool),
-) -> Result<u64> {
+) -> Result<(u64, u64)> {
     let (count, settle, lanes) = (
         u64::from(flows.count()),
         *args.plan.times.settle,
@@ -118,7 +118,7 @@ pub(super) fn check_memory(
         }
     }));
     memory::check(&parts)?;
-    Ok(bytes(count))
+    Ok((bytes(count), memory::total(&parts)))
 }
 
 /// Formats ranges of addresses as options.
