@@ -8,7 +8,7 @@
 use mpps_io::Rate;
 use mpps_sys::clock::{ClockTime, monotonic_ns};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -76,32 +76,43 @@ pub struct Streams(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// Orders. Nobody but who orders and who copies takes this lock, so that lanes find it free.
     book: Mutex<Book>,
     /// Number of orders in the book, of all streams.
     orders: AtomicUsize,
+    tallies: Mutex<Vec<Tallied>>,
+    /// Start of the trial, ns; 0: none has begun.
+    start_ns: AtomicU64,
+    over: AtomicBool,
+    /// Departures that lanes had taken beyond an order before they knew of it.
+    overshot: AtomicU64,
+}
+
+/// Packets of a stream, and what is left of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tallied {
+    counts: StreamCounts,
+    /// Lanes that have not sent their last packet, and the time of the last one that was, ns.
+    lanes: usize,
+    last_ns: u64,
 }
 
 #[derive(Debug, Default)]
 struct Book {
-    /// Start of the trial, ns; `None`: none has begun.
-    start_ns: Option<u64>,
-    over: bool,
     streams: Vec<Stream>,
     /// Orders given before the trial.
     early: Vec<(StreamId, Do, At)>,
+    /// Streams of the trial that is about to begin, and its start, ns, as far as is known: early orders fit them.
+    checked: Option<(Vec<StreamPlan>, u64)>,
 }
 
-/// A stream of a trial.
+/// Orders to a stream of a trial.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     /// Rate of its plan; `None`: as fast as the path takes packets.
     rate: Option<Rate>,
     /// Orders with their instants, ns, which do not go back.
     orders: Vec<(u64, Do)>,
-    /// Lanes that have not sent their last packet, and the time of the last one that was, ns.
-    lanes: usize,
-    last_ns: u64,
-    counts: StreamCounts,
 }
 
 /// Stream as a trial has it at its start.
@@ -132,14 +143,12 @@ impl Streams {
     /// without rate can't have, an instant that is nearer than 10 ms or before that of another order to the stream.
     pub fn order(&self, orders: &[(StreamId, Do)], at: At) -> Result<(), OrderError> {
         let mut book = self.book();
-        let Some(start_ns) = book.start_ns else {
-            book.early
-                .extend(orders.iter().map(|(stream, what)| (*stream, *what, at)));
-            return Ok(());
-        };
-        if book.over {
+        if self.is_over() {
             return Err(OrderError("the trial is over: want an order before its end".to_owned()));
         }
+        let Some(start_ns) = self.start_ns() else {
+            return book.order_early(orders, at);
+        };
         let soonest_ns = monotonic_ns() + AHEAD_NS;
         let at_ns = match at {
             At::Soonest => soonest_ns.max(start_ns),
@@ -176,49 +185,80 @@ impl Streams {
     /// Returns the packets of a stream so far; `None` before the trial, and for an unknown stream. They are counted as
     /// rows close: an interval and the settle time later.
     pub fn counts(&self, stream: StreamId) -> Option<StreamCounts> {
-        self.book().streams.get(stream.0).map(|stream| stream.counts)
+        self.tallies().get(stream.0).map(|of| of.counts)
+    }
+
+    fn tallies(&self) -> MutexGuard<'_, Vec<Tallied>> {
+        self.0.tallies.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Returns whether the trial is over, or there was none: then no order is taken, and no count changes.
+    pub fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
+    }
+
+    /// Ends these streams. Whoever runs their trial does so, also if it could not take place: another thread may wait
+    /// for its counts.
+    pub fn end(&self) {
+        self.0.over.store(true, Ordering::Release);
+        self.tallies().iter_mut().for_each(|of| of.counts.is_final = true);
     }
 
     /// Returns the start of the trial, ns on the clock `CLOCK_MONOTONIC`; `None`: not known yet.
     pub fn start_ns(&self) -> Option<u64> {
-        self.book().start_ns
+        let start_ns = self.0.start_ns.load(Ordering::Acquire);
+        (start_ns != 0).then_some(start_ns)
     }
 
-    /// Checks the early orders for a trial with these streams that would start at `start_ns`.
+    /// Returns departures that lanes had taken beyond an order before they knew of it.
+    pub(crate) fn overshot(&self) -> u64 {
+        self.0.overshot.load(Ordering::Relaxed)
+    }
+
+    /// Checks the early orders for a trial with these streams that starts at `start_ns`, as far as is known. From then
+    /// on an order that does not fit is refused as it is given.
     ///
     /// # Errors
     /// If one can't be followed, or these streams have served another trial.
     pub(crate) fn check(&self, start_ns: u64, plans: &[StreamPlan]) -> Result<(), OrderError> {
-        let book = self.book();
-        if book.start_ns.is_some() {
+        let mut book = self.book();
+        if self.start_ns().is_some() || self.is_over() {
             return Err(OrderError(
                 "these streams have served another trial: want new ones".to_owned(),
             ));
         }
-        add(&mut streams_of(plans), book.early_orders(start_ns))
+        add(&mut streams_of(plans), book.early_orders(start_ns))?;
+        book.checked = Some((plans.to_vec(), start_ns));
+        Ok(())
     }
 
-    /// Begins a trial whose early orders were checked. One that the start has moved behind a stop is dropped.
-    pub(crate) fn begin(&self, start_ns: u64, plans: &[StreamPlan]) {
+    /// Begins a trial.
+    ///
+    /// # Errors
+    /// If an early order can't be followed, because the start is another than the one that it was checked for.
+    pub(crate) fn begin(&self, start_ns: u64, plans: &[StreamPlan]) -> Result<(), OrderError> {
         let mut book = self.book();
         book.streams = streams_of(plans);
-        for order in book.early_orders(start_ns).collect::<Vec<_>>() {
-            let _ = add(&mut book.streams, std::iter::once(order));
-        }
+        let early = book.early_orders(start_ns);
+        add(&mut book.streams, early)?;
         book.early.clear();
-        book.start_ns = Some(start_ns);
+        let tallied = |plan: &StreamPlan| Tallied {
+            lanes: plan.lanes,
+            ..Tallied::default()
+        };
+        *self.tallies() = plans.iter().map(tallied).collect();
+        self.0.start_ns.store(start_ns, Ordering::Release);
         self.0.publish(&book);
+        Ok(())
     }
 
     /// Notes the counts up to `until_ns` since the start, packets sent and lost: of the whole run, and of each track if
-    /// there are several. `over`: the trial has ended.
-    pub(crate) fn note(&self, until_ns: u64, over: bool, all: (u64, i64), of_tracks: impl Iterator<Item = (u64, i64)>) {
-        let mut book = self.book();
-        book.over |= over;
-        let start_ns = book.start_ns.unwrap_or(0);
+    /// there are several.
+    pub(crate) fn note(&self, until_ns: u64, all: (u64, i64), of_tracks: impl Iterator<Item = (u64, i64)>) {
+        let start_ns = self.start_ns().unwrap_or(0);
         let until = Duration::from_nanos(until_ns);
-        let note = |of: &mut Stream, (sent, lost)| {
-            let is_final = over || of.lanes == 0 && of.last_ns < start_ns + until_ns;
+        let note = |of: &mut Tallied, (sent, lost)| {
+            let is_final = of.lanes == 0 && of.last_ns < start_ns + until_ns;
             of.counts = StreamCounts {
                 sent,
                 lost,
@@ -226,7 +266,7 @@ impl Streams {
                 is_final,
             };
         };
-        match &mut book.streams[..] {
+        match &mut self.tallies()[..] {
             // Both ways between two ports are one stream.
             [one] => note(one, all),
             several => several
@@ -242,7 +282,7 @@ impl Streams {
         let Some(of) = book.streams.get(stream) else {
             return true;
         };
-        let (mut sends, mut since_ns) = (true, book.start_ns.unwrap_or(0));
+        let (mut sends, mut since_ns) = (true, self.start_ns().unwrap_or(0));
         for (at_ns, what) in of.orders.iter().filter(|(at_ns, _)| *at_ns < end_ns) {
             if sends && *at_ns > since_ns {
                 return true;
@@ -262,6 +302,7 @@ impl Streams {
             copied: 0,
             next: VecDeque::with_capacity(64),
             look_ns: 0,
+            sure_ns: 0,
         };
         orders.copy(&self.book());
         orders
@@ -287,6 +328,21 @@ impl At {
 }
 
 impl Book {
+    /// Takes orders before the trial.
+    fn order_early(&mut self, orders: &[(StreamId, Do)], at: At) -> Result<(), OrderError> {
+        let before = self.early.len();
+        self.early
+            .extend(orders.iter().map(|(stream, what)| (*stream, *what, at)));
+        let Some((plans, start_ns)) = &self.checked else {
+            return Ok(());
+        };
+        let fits = add(&mut streams_of(plans), self.early_orders(*start_ns));
+        if fits.is_err() {
+            self.early.truncate(before);
+        }
+        fits
+    }
+
     /// Returns the early orders by their instants, for a trial that starts at `start_ns`.
     fn early_orders(&self, start_ns: u64) -> impl Iterator<Item = (StreamId, Do, u64)> + use<> {
         let early = self.early.iter();
@@ -301,7 +357,6 @@ impl Book {
 fn streams_of(plans: &[StreamPlan]) -> Vec<Stream> {
     let stream = |plan: &StreamPlan| Stream {
         rate: plan.rate,
-        lanes: plan.lanes,
         ..Stream::default()
     };
     plans.iter().map(stream).collect()
@@ -356,12 +411,20 @@ pub(crate) struct Orders {
     /// Orders to follow, with their instants.
     next: VecDeque<(u64, Do)>,
     look_ns: u64,
+    /// Time before which no order holds that was not copied, ns.
+    sure_ns: u64,
 }
 
 impl Orders {
     /// Returns when to look for orders again, ns.
     pub(crate) fn look_ns(&self) -> u64 {
         self.look_ns
+    }
+
+    /// Returns whether an order that is not known yet may hold by now. The lane then sends nothing: its departures are
+    /// of another schedule, perhaps.
+    pub(crate) fn may_hold(&self, now_ns: u64) -> bool {
+        now_ns >= self.sure_ns
     }
 
     fn copy(&mut self, book: &Book) {
@@ -376,14 +439,19 @@ impl Orders {
     #[cold]
     pub(crate) fn next(&mut self, now_ns: u64) -> Option<(u64, Do)> {
         let mut again_ns = now_ns + LOOK_NS;
+        let mut knows_all = true;
         if self.shared.orders.load(Ordering::Acquire) != self.seen {
             let shared = Arc::clone(&self.shared);
             // Nobody holds the lock for long. If somebody does, the lane looks again at once, and does not wait.
             match shared.book.try_lock() {
                 Ok(book) => self.copy(&book),
                 Err(TryLockError::Poisoned(book)) => self.copy(&book.into_inner()),
-                Err(TryLockError::WouldBlock) => again_ns = now_ns,
+                Err(TryLockError::WouldBlock) => (again_ns, knows_all) = (now_ns, false),
             }
+        }
+        if knows_all {
+            // Orders that come from now on hold later than this.
+            self.sure_ns = now_ns + LEAST_NS;
         }
         match self.next.front() {
             Some((at_ns, _)) if *at_ns <= now_ns => self.next.pop_front(),
@@ -397,11 +465,16 @@ impl Orders {
     /// Notes that a lane of the stream sends no more; its last packet left at `last_ns`.
     #[cold]
     pub(crate) fn ended(&self, last_ns: u64) {
-        let mut book = self.shared.book.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(stream) = book.streams.get_mut(self.stream) {
-            stream.lanes = stream.lanes.saturating_sub(1);
-            stream.last_ns = stream.last_ns.max(last_ns);
+        let mut tallies = self.shared.tallies.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(of) = tallies.get_mut(self.stream) {
+            of.lanes = of.lanes.saturating_sub(1);
+            of.last_ns = of.last_ns.max(last_ns);
         }
+    }
+
+    /// Notes departures that the lane had taken beyond an order before it knew of it.
+    pub(crate) fn overshot(&self, packets: u64) {
+        self.shared.overshot.fetch_add(packets, Ordering::Relaxed);
     }
 }
 
@@ -422,7 +495,7 @@ mod tests {
     /// Streams of a trial that starts in a second.
     fn begun() -> (Streams, u64) {
         let (streams, start_ns) = (Streams::new(), monotonic_ns() + 1_000_000_000);
-        streams.begin(start_ns, &plans());
+        streams.begin(start_ns, &plans()).expect("no orders");
         (streams, start_ns)
     }
 
@@ -439,7 +512,7 @@ mod tests {
         order(0, Do::Pause, after(1));
         let start_ns = monotonic_ns() + 1_000_000_000;
         streams.check(start_ns, &plans()).expect("orders");
-        streams.begin(start_ns, &plans());
+        streams.begin(start_ns, &plans()).expect("orders");
         let mut lane = streams.followed(1);
         assert_eq!(lane.next(start_ns - 1), None);
         assert_eq!(lane.look_ns(), start_ns);
@@ -460,8 +533,11 @@ mod tests {
         streams.order(&[(StreamId(0), Do::Pause)], after(1)).expect("an order");
         let book = streams.book();
         assert_eq!((lane.next(start_ns), lane.look_ns()), (None, start_ns));
+        // The order may be that it sends nothing from now on.
+        assert!(lane.may_hold(start_ns));
         drop(book);
         assert_eq!((lane.next(start_ns), lane.look_ns()), (None, start_ns + 1_000_000));
+        assert!(!lane.may_hold(start_ns + LOOK_NS));
     }
 
     #[test]
@@ -503,7 +579,7 @@ mod tests {
             .expect("not stopped");
         let again = streams.check(0, &plans()).expect_err("one trial");
         assert!(again.to_string().contains("want new ones"), "{again}");
-        streams.note(0, true, (0, 0), [(0, 0); 2].into_iter());
+        streams.end();
         let over = streams
             .order(&[(StreamId(1), Do::Pause)], after(200))
             .expect_err("no trial");
@@ -513,7 +589,7 @@ mod tests {
     #[test]
     fn an_instant_that_lanes_could_miss_is_refused() {
         let streams = Streams::new();
-        streams.begin(monotonic_ns(), &plans());
+        streams.begin(monotonic_ns(), &plans()).expect("no orders");
         let refused = streams
             .order(&[(StreamId(0), Do::Start)], after(1))
             .expect_err("too near");
@@ -531,6 +607,23 @@ mod tests {
         (0..2).for_each(order);
         assert!(streams.check(0, &plans()[..1]).is_err());
         streams.check(0, &plans()).expect("two streams");
+        // From now on an order that does not fit is refused as it is given.
+        streams
+            .order(&[(StreamId(2), Do::Stop)], At::Soonest)
+            .expect_err("no such stream");
+        streams.begin(0, &plans()).expect("two streams");
+    }
+
+    #[test]
+    fn streams_whose_trial_did_not_take_place_are_over() {
+        let streams = Streams::new();
+        assert!(!streams.is_over());
+        streams.end();
+        assert!(streams.is_over());
+        streams
+            .order(&[(StreamId(0), Do::Stop)], At::Soonest)
+            .expect_err("no trial");
+        streams.check(0, &plans()).expect_err("no trial");
     }
 
     #[test]
@@ -538,7 +631,7 @@ mod tests {
         let (streams, start_ns) = begun();
         let lanes = [0, 0, 1].map(|stream| streams.followed(stream));
         let is_final = |until_ns| {
-            streams.note(until_ns, false, (7, 1), [(7, 1), (0, 0)].into_iter());
+            streams.note(until_ns, (7, 1), [(7, 1), (0, 0)].into_iter());
             [0, 1].map(|stream| streams.counts(StreamId(stream)).is_some_and(|counts| counts.is_final))
         };
         lanes[0].ended(start_ns + 500);

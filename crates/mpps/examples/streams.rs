@@ -58,6 +58,7 @@ pub(crate) fn run() -> Result<Summary, Error> {
 fn direct(streams: &Streams) -> Result<(), Error> {
     loop {
         match streams.counts(StreamId(1)) {
+            _ if streams.is_over() => return Ok(()),
             Some(counts) if counts.is_final => {
                 println!("stream 1 has settled: sent {} lost {}", counts.sent, counts.lost);
                 break;

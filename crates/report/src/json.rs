@@ -193,7 +193,7 @@ fn program(row: &ProgramRow) -> Value {
     value
 }
 
-/// Returns one of two directions: its name, and everything that the summary of a run has.
+/// Returns one of several directions: its name, and everything that the summary of a run has.
 fn direction(direction: &Direction) -> Value {
     let mut all = Map::from_iter([("name".to_owned(), Value::from(direction.name))]);
     if let Value::Object(summary) = json_value(&direction.summary) {

@@ -264,7 +264,8 @@ impl Session<'_> {
 
     /// Like [`Session::trial`], with streams that the caller starts, pauses and stops meanwhile, from another thread. A
     /// trial needs new `streams`. There is a plan for each of the session's, in their order, and each is a stream. The
-    /// seeds of plans beside each other differ.
+    /// seeds of plans beside each other differ. When it returns, the streams are over ([`Streams::is_over`]), even if
+    /// there was no trial.
     ///
     /// # Errors
     /// Like [`Session::trial`], and for an early order that can't be followed. The path `xdp` follows no orders.
@@ -274,7 +275,10 @@ impl Session<'_> {
         streams: &Streams,
         sinks: &mut [Box<dyn Sink>],
     ) -> std::result::Result<Summary, Error> {
-        self.run(plans, Some(streams), sinks)
+        let told = self.run(plans, Some(streams), sinks);
+        // Also if there was no trial: another thread may wait for its counts.
+        streams.end();
+        told
     }
 
     fn run(
@@ -296,6 +300,9 @@ impl Session<'_> {
             let draft = self.draft(place, plan, &seeds)?;
             seeds.push(draft.args.plan.seed);
             drafts.push(draft);
+        }
+        if drafts.len() > 1 {
+            memory::check_beside(drafts.iter().map(|draft| draft.memory_bytes))?;
         }
         let drafts: Vec<_> = drafts.iter().collect();
         let told = self.ports.trial(&drafts, streams, false, sinks, self.interruptions);

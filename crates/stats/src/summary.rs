@@ -51,7 +51,7 @@ pub struct LaneSummary {
     /// Share of its time that the lane spent in loops that moved something, 0 to 1; `None` if it never looped.
     pub busy_ratio: Option<f64>,
     /// Time that the lane spent in loops that moved something, ns. `None` if it never looped, and in the summary of one
-    /// of two directions.
+    /// of several directions.
     pub busy_ns: Option<u64>,
     /// Times that the lane was away from its clock; `None` if no thread of this process reads a clock.
     pub away: Option<AwaySummary>,
@@ -336,14 +336,14 @@ pub struct Summary {
     pub capture: Option<CaptureSummary>,
     /// Counts of the sample (`--sample-pcap`); `None` if there is no sample.
     pub sample: Option<SampleSummary>,
-    /// Summary of each direction, if packets went in two directions at the same time; else empty. The other fields then
-    /// cover both directions: counts and rates are sums, latency is over the packets of both, and the run is valid if
-    /// both are.
+    /// Summary of each direction, if packets went in several directions at the same time; else empty. The other fields
+    /// then cover both directions: counts and rates are sums, latency is over the packets of both, and the run is valid
+    /// if both are.
     pub directions: Vec<Direction>,
     /// Results per lane and queue.
     pub lanes: Vec<LaneSummary>,
-    /// Time of the lanes by lane and stage. Empty if no lane runs a loop, and in the summary of one of two directions,
-    /// as a lane's time covers both.
+    /// Time of the lanes by lane and stage. Empty if no lane runs a loop, and in the summary of one of several
+    /// directions, as a lane's time covers both.
     pub stages: Vec<StageRow>,
     /// Cost of measuring the stages.
     pub stage_cost: Option<StageCost>,
@@ -448,7 +448,7 @@ impl KeptOffBy {
     }
 }
 
-/// One of two directions in which packets went at the same time.
+/// One of the directions in which packets went at the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
     /// Ports of the direction: "A to B" is from the first port to the second.

@@ -305,7 +305,7 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
         }
         let closed = (of.collector.closed_ns(), of.collector.so_far().1);
         if let Some(streams) = &of.common.streams {
-            streams.note(closed.0, false, of.collector.so_far(), of.collector.so_far_of_tracks());
+            streams.note(closed.0, of.collector.so_far(), of.collector.so_far_of_tracks());
         }
         of.keeper.look(now, closed, of.collector.host_dropped());
     }

@@ -17,6 +17,9 @@ use mpps_wire::Blank;
 /// Time before the end of a run, ns, from which on the time is read again wherever it matters.
 const NEAR_NS: u64 = 100_000;
 
+/// Time after its stop from which on a lane that still caught up ends the run now, not at the stop, ns.
+const LATE_STOP_NS: u64 = 5_000_000;
+
 /// The flows of one lane, in the order in which it sends them.
 #[derive(Debug)]
 struct LaneFlows {
@@ -147,6 +150,8 @@ pub(crate) struct Generator<'r> {
     started_ns: u64,
     /// Instant of the stream's stop, ns; `u64::MAX`: none has come.
     stopped_ns: u64,
+    /// An order may hold that the lane does not know yet.
+    holds: bool,
     /// Most packets of a burst without a schedule; 0 while the stream pauses.
     unpaced: usize,
     slips: Option<&'r Slips>,
@@ -243,6 +248,7 @@ impl<'r> Generator<'r> {
             look_ns,
             started_ns: u64::MAX,
             stopped_ns: u64::MAX,
+            holds: false,
             unpaced: plan.tx_burst,
             slips: share.slips,
             log: share.log,
@@ -301,6 +307,9 @@ impl<'r> Generator<'r> {
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
         self.skip(now, recorder);
+        if self.holds && now < end_ns {
+            return Ok(false);
+        }
         let end_ns = self.end_ns(end_ns);
         if now >= end_ns && self.wind_up(now, end_ns, pending, lane.control, recorder) {
             return Ok(false);
@@ -477,14 +486,16 @@ impl<'r> Generator<'r> {
                 self.started_ns = at_ns;
             }
             self.unpaced = if sends { self.burst } else { 0 };
+            let part_ns = self.pacer.as_ref().map_or(0, Pacer::part_ns);
             let turns = match (&mut self.pacer, of.rate) {
                 (Some(pacer), Some(rate)) => {
                     skip_before(pacer, at_ns.min(caught_up_ns), recorder);
-                    pacer.cut(at_ns);
+                    of.orders.overshot(pacer.cut(at_ns));
                     if sends {
                         pacer.then(at_ns, of.end_ns, rate);
                     }
-                    pacer.turn()
+                    pacer.turn();
+                    pacer.part_ns() != part_ns
                 }
                 _ => true,
             };
@@ -493,6 +504,7 @@ impl<'r> Generator<'r> {
             }
         }
         self.look_ns = of.orders.look_ns();
+        self.holds = of.orders.may_hold(now);
     }
 
     /// Returns when the lane sends its last packet at the latest, as far as is known, if the run ends at `end_ns`.
@@ -513,13 +525,20 @@ impl<'r> Generator<'r> {
 
     /// Notes that the lane sends no more. A run whose streams are all stopped ends with the last of them.
     #[cold]
-    fn is_through(&mut self, control: &Control) {
+    fn is_through(&mut self, now: u64, control: &Control) {
+        debug_assert!(!self.done, "a lane is through once");
         self.done = true;
         self.look_ns = u64::MAX;
         if let Some(of) = &self.orders {
             of.orders.ended(self.last_departure_ns);
             if self.stopped_ns != u64::MAX {
-                control.sent_all(self.stopped_ns.max(self.last_departure_ns));
+                // Rows up to now have closed if the lane caught up for long.
+                let late_ns = if now > self.stopped_ns + LATE_STOP_NS { now } else { 0 };
+                control.sent_all(
+                    (self.stopped_ns.saturating_sub(1))
+                        .max(self.last_departure_ns)
+                        .max(late_ns),
+                );
             }
         }
     }
@@ -546,7 +565,7 @@ impl<'r> Generator<'r> {
         }
         self.unsent = pending.len();
         pending.clear();
-        self.is_through(control);
+        self.is_through(now, control);
         true
     }
 
@@ -559,7 +578,11 @@ impl<'r> Generator<'r> {
         if let Some(pacer) = &mut self.pacer {
             let before_ns = now.saturating_sub(self.catch_up_ns);
             if pacer.next_due().is_some_and(|next| next < before_ns) {
+                let part_ns = pacer.part_ns();
                 skip_before(pacer, before_ns, recorder);
+                if let Some(departures) = self.departures.as_mut().filter(|_| pacer.part_ns() != part_ns) {
+                    departures.turns(self.last_departure_ns);
+                }
             }
         }
     }
@@ -582,7 +605,7 @@ impl<'r> Generator<'r> {
         }
         self.unsent = pending.len();
         pending.clear();
-        self.is_through(control);
+        self.is_through(now, control);
     }
 
     /// Returns the generator's results.
@@ -661,6 +684,7 @@ mod tests {
             look_ns: u64::MAX,
             started_ns: u64::MAX,
             stopped_ns: u64::MAX,
+            holds: false,
             unpaced: 32,
             slips: Some(slips),
             log: Some(log),

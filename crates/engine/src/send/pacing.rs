@@ -148,8 +148,9 @@ impl Pacer {
 
     /// Gives up the departures from `at_ns` on. Over all lanes, those that are left are exactly rate × time; a burst
     /// that is due before is whole.
+    /// Returns the number of departures that were taken beyond it.
     #[cold]
-    pub(crate) fn cut(&mut self, at_ns: u64) {
+    pub(crate) fn cut(&mut self, at_ns: u64) -> u64 {
         if let Some(later) = &mut self.later {
             if later.of.start_ns < at_ns {
                 return later.cut(at_ns);
@@ -168,7 +169,7 @@ impl Pacer {
             if let Some(poisson) = &mut self.poisson {
                 poisson.end_ns = Some(at_ns);
             }
-            return;
+            return 0;
         }
         let Part {
             start_ns,
@@ -181,8 +182,10 @@ impl Pacer {
         let units = rate.packets_in(at_ns.saturating_sub(start_ns)).div_ceil(unit);
         let mine = units / lanes + u64::from(units % lanes > lane);
         let left = mine.saturating_mul(unit).min(packets);
-        self.remaining = left.saturating_sub(packets - self.remaining);
-        self.of.packets = left;
+        let taken = packets - self.remaining;
+        self.remaining = left.saturating_sub(taken);
+        self.of.packets = left.max(taken);
+        taken.saturating_sub(left)
     }
 
     /// Adds a schedule of its own, exact in total, which begins at `start_ns` and ends at `end_ns` (`None`: never).
@@ -198,6 +201,11 @@ impl Pacer {
             last = last.later.as_mut().expect("there is one");
         }
         last.later = Some(Box::new(later));
+    }
+
+    /// Returns the start of the part at hand, ns.
+    pub(crate) fn part_ns(&self) -> u64 {
+        self.of.start_ns
     }
 
     /// Goes on with the next part, once no packet remains of this one; returns whether it did. Called once per burst,

@@ -100,7 +100,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         }
         if lane.control.gone() {
             // Nothing moves any more: departures that were due until now count as missed.
-            if let Some(generator) = &mut self.generator {
+            if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
                 generator.give_up(now, &mut self.pending, lane.control, recorder);
             }
             return Round::Over;

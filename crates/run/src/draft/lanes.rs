@@ -211,7 +211,12 @@ pub(crate) fn share_cores(common: &mut Common) -> Result<()> {
         return Err(usage(never_leaves(rank)));
     }
     common.share_cores = true;
-    let mut warnings = vec![shared(common.lanes.len(), cores)];
+    let (lanes, cores) = match common.lanes.len() > cores {
+        true => (common.lanes.len(), cores),
+        // Lanes of several plans are pinned to one core, others to none.
+        false => (pinned.len(), distinct),
+    };
+    let mut warnings = vec![shared(lanes, cores)];
     warnings.extend(common.busy_poll.then(|| BUSY_AND_SHARED.to_owned()));
     warnings.retain(|warning| !common.warnings.contains(warning));
     common.warnings.extend(warnings);

@@ -18,7 +18,7 @@ use crate::run::host_drops::{self, HostDrops};
 use crate::run::job::Job;
 use crate::run::live::HostWait;
 use crate::run::path_counters::PathCounters;
-use crate::streams::{OrderError, StreamPlan};
+use crate::streams::{OrderError, StreamPlan, Streams};
 use crate::verdict::meanwhile::{LaneTime, Lookout};
 use crate::verdict::withheld::Quotas;
 use crate::workload::WorkFacts;
@@ -142,6 +142,8 @@ impl Crew<'_> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> Result<Summary, RunError> {
+        // However the trial ends: its caller may wait for counts in another thread.
+        let _ends = order.common.streams.clone().map(EndsStreams);
         let (prepared, mut before) = self.prepare(order, last, interruptions)?;
         let running = self.start(&prepared, sinks);
         let (findings, sums, keeper) = self.collect(&prepared, &mut before, running, sinks, interruptions)?;
@@ -161,16 +163,17 @@ impl Crew<'_> {
     ) -> Result<(Prepared, Before), RunError> {
         let (job, lanes) = (self.job, self.members.len());
         let lead_ns = job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
+        let starts_at = order.common.start_at.map(|start| StartsAt::arm(start, lead_ns));
+        let starts_at = starts_at.transpose()?;
         let stream_plans = match &order.common.streams {
             Some(streams) => {
                 let plans = stream_plans(&order)?;
-                streams.check(self.clocks.clock().now_ns() + lead_ns, &plans)?;
+                let soonest_ns = self.clocks.clock().now_ns() + lead_ns;
+                streams.check(starts_at.map_or(soonest_ns, |starts| starts.at_ns), &plans)?;
                 plans
             }
             None => Vec::new(),
         };
-        let starts_at = order.common.start_at.map(|start| StartsAt::arm(start, lead_ns));
-        let starts_at = starts_at.transpose()?;
         let control = Control::new().map_err(|e| Error::os("make the descriptor that wakes", "the collector", &e))?;
         let trial = Arc::new(Trial {
             control,
@@ -199,7 +202,7 @@ impl Crew<'_> {
         series.iter_mut().flatten().for_each(|lane| lane.set_start(start_ns));
         set_ends(&trial, start_ns);
         if let Some(streams) = &trial.common.streams {
-            streams.begin(start_ns, &stream_plans);
+            streams.begin(start_ns, &stream_plans)?;
         }
         let prepared = Prepared {
             trial,
@@ -327,7 +330,7 @@ impl Crew<'_> {
         if let Some(streams) = &common.streams {
             let counts = |totals: &Totals| (totals.tally.tx, totals.lost);
             let until_ns = ended_ns.saturating_sub(start_ns);
-            streams.note(until_ns, true, counts(&sums.all), sums.of_tracks.iter().map(counts));
+            streams.note(until_ns, counts(&sums.all), sums.of_tracks.iter().map(counts));
         }
         let findings = Findings {
             collected,
@@ -340,6 +343,15 @@ impl Crew<'_> {
             ended_ns,
         };
         Ok((findings, sums, keeper))
+    }
+}
+
+/// Ends the streams of a trial when it is dropped.
+struct EndsStreams(Streams);
+
+impl Drop for EndsStreams {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

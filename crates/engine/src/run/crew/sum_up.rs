@@ -11,6 +11,7 @@ use crate::run::directions;
 use crate::run::flight::Keeper;
 use crate::run::live::HostWait;
 use crate::run::summary::{Measured, summarise};
+use crate::streams::Streams;
 use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Direction, Housekeeping, SampleSummary, Sink, Summary, Totals};
 
@@ -119,6 +120,10 @@ fn with_kept(mut summary: Summary, prepared: &Prepared, findings: &Findings, kee
         .filter(|_| outcomes.iter().all(|lane| lane.sent.is_none()));
     let start_error_ns = starts_at.map(|starts| starts.error_ns(start_ns, outcomes));
     summary.start_error_ns = start_error_ns;
+    let overshot = trial.common.streams.as_ref().map_or(0, Streams::overshot);
+    summary.warnings.extend((overshot > 0).then(|| {
+        format!("{overshot} packets left after an order held: a lane knew of it too late, as it lacked its core")
+    }));
     summary.warnings.extend(start_error_ns.and_then(began_late));
     let lost = keeper.lost();
     let known = (findings.ended_ns, summary.lost as i64, summary.valid);
