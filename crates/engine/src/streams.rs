@@ -2,8 +2,11 @@
 //!
 //! An order names the instant at which it holds on all lanes. The instant lies far enough ahead for every lane to know
 //! of the order by then: a lane with orders to follow looks for new ones every [`LOOK_NS`], asleep or not, and takes a
-//! lock only if there is one. A lane carries an order out by its schedule, not by the time at which it looks:
-//! departures before the instant leave, late or not, and those from the instant on are of the new schedule.
+//! lock only if there is one, to copy it. A lane carries an order out by its schedule, not by the time at which it
+//! looks: departures before the instant leave, late or not, and those from the instant on are of the new schedule.
+//!
+//! An order takes the place of the stream's orders that were to hold later: what was ordered can be brought forward or
+//! called off. The book keeps all orders as they were given, and lanes do the same with them as it does.
 
 use mpps_io::Rate;
 use mpps_sys::clock::{ClockTime, monotonic_ns};
@@ -56,9 +59,9 @@ pub enum At {
 pub struct StreamCounts {
     /// Packets sent by then.
     pub sent: u64,
-    /// Packets of these that did not come back within the settle time.
+    /// Packets of these that have not come back. One that comes back after the settle time is late, and lost no longer.
     pub lost: i64,
-    /// The time, since the start. Nothing that happens later changes the counts.
+    /// The time, since the start.
     pub until: Duration,
     /// Nothing is sent any more and all packets are back or lost: the stream was stopped, or the trial is over.
     pub is_final: bool,
@@ -111,8 +114,18 @@ struct Book {
 struct Stream {
     /// Rate of its plan; `None`: as fast as the path takes packets.
     rate: Option<Rate>,
-    /// Orders with their instants, ns, which do not go back.
-    orders: Vec<(u64, Do)>,
+    /// All orders with their instants, ns, as they were given.
+    given: Vec<(u64, Do)>,
+    /// Orders that stand, by their instants.
+    standing: VecDeque<(u64, Do)>,
+}
+
+/// Puts an order behind those that hold before it, in place of those that hold later. Returns the latter.
+fn put(standing: &mut VecDeque<(u64, Do)>, order: (u64, Do)) -> VecDeque<(u64, Do)> {
+    let place = standing.partition_point(|(at_ns, _)| *at_ns <= order.0);
+    let later = standing.split_off(place);
+    standing.push_back(order);
+    later
 }
 
 /// Stream as a trial has it at its start.
@@ -134,20 +147,23 @@ impl Streams {
         self.0.book.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Gives orders to streams, which all hold at one instant; if one of them is refused, none is given. Before the
-    /// trial any order is taken, in any order, and the trial refuses those that it can't follow. A stream sends from
-    /// the start of the trial on, unless it is ordered to pause then.
+    /// Gives orders to streams, which all hold at one instant; if one of them is refused, none is given. Each takes the
+    /// place of the stream's orders that were to hold later. Returns the instant, ns on the clock `CLOCK_MONOTONIC`;
+    /// `None` before the trial. One beyond the planned end never comes.
+    ///
+    /// Before the trial orders are taken in any order, none takes another's place, and the trial refuses those that it
+    /// can't follow. A stream sends from the start of the trial on, unless it is ordered to pause then.
     ///
     /// # Errors
     /// In a trial: an unknown stream, one that was stopped, a rate that is higher than the plan's or that a plan
     /// without rate can't have, an instant that is nearer than 10 ms or before that of another order to the stream.
-    pub fn order(&self, orders: &[(StreamId, Do)], at: At) -> Result<(), OrderError> {
+    pub fn order(&self, orders: &[(StreamId, Do)], at: At) -> Result<Option<u64>, OrderError> {
         let mut book = self.book();
         if self.is_over() {
             return Err(OrderError("the trial is over: want an order before its end".to_owned()));
         }
         let Some(start_ns) = self.start_ns() else {
-            return book.order_early(orders, at);
+            return book.order_early(orders, at).map(|()| None);
         };
         let soonest_ns = monotonic_ns() + AHEAD_NS;
         let at_ns = match at {
@@ -155,31 +171,30 @@ impl Streams {
             at => at.resolve(start_ns).max(start_ns),
         };
         let too_near = |now_ns: u64| {
-            let ahead_us = (i128::from(at_ns) - i128::from(now_ns)) / 1_000;
-            Err(OrderError(format!(
-                "an instant {ahead_us} us ahead: want {} us or more, so that every lane knows of the order by then",
+            let when = match at_ns.checked_sub(now_ns) {
+                Some(ahead_ns) => format!("{} us ahead", ahead_ns / 1_000),
+                None => format!("{} us ago", (now_ns - at_ns) / 1_000),
+            };
+            OrderError(format!(
+                "an instant {when}: want one {} us ahead or more, so that every lane knows of the order by then",
                 AHEAD_NS / 1_000
-            )))
+            ))
         };
         if at_ns < soonest_ns {
-            return too_near(soonest_ns - AHEAD_NS);
+            return Err(too_near(soonest_ns - AHEAD_NS));
         }
-        let before: Vec<usize> = book.streams.iter().map(|stream| stream.orders.len()).collect();
-        let mut given = add(
-            &mut book.streams,
-            orders.iter().map(|(stream, what)| (*stream, *what, at_ns)),
-        );
+        let all = orders.iter().map(|(stream, what)| (*stream, *what, at_ns));
+        let mut given = add(&mut book.streams, all);
         // This thread may have been held up.
         let now_ns = monotonic_ns();
-        if given.is_ok() && now_ns + LEAST_NS > at_ns {
-            given = too_near(now_ns);
-        }
-        if given.is_err() {
-            let streams = book.streams.iter_mut().zip(before);
-            streams.for_each(|(stream, orders)| stream.orders.truncate(orders));
+        if let Ok(later) = &mut given
+            && now_ns + LEAST_NS > at_ns
+        {
+            take_back(&mut book.streams, std::mem::take(later));
+            given = Err(too_near(now_ns));
         }
         self.0.publish(&book);
-        given
+        given.map(|_| Some(at_ns))
     }
 
     /// Returns the packets of a stream so far; `None` before the trial, and for an unknown stream. They are counted as
@@ -225,6 +240,11 @@ impl Streams {
         if self.start_ns().is_some() || self.is_over() {
             return Err(OrderError(
                 "these streams have served another trial: want new ones".to_owned(),
+            ));
+        }
+        if book.checked.is_some() {
+            return Err(OrderError(
+                "these streams serve another trial: want new ones".to_owned(),
             ));
         }
         add(&mut streams_of(plans), book.early_orders(start_ns))?;
@@ -283,7 +303,7 @@ impl Streams {
             return true;
         };
         let (mut sends, mut since_ns) = (true, self.start_ns().unwrap_or(0));
-        for (at_ns, what) in of.orders.iter().filter(|(at_ns, _)| *at_ns < end_ns) {
+        for (at_ns, what) in of.standing.iter().filter(|(at_ns, _)| *at_ns < end_ns) {
             if sends && *at_ns > since_ns {
                 return true;
             }
@@ -311,7 +331,7 @@ impl Streams {
 
 impl Shared {
     fn publish(&self, book: &Book) {
-        let orders = book.streams.iter().map(|stream| stream.orders.len()).sum();
+        let orders = book.streams.iter().map(|stream| stream.given.len()).sum();
         self.orders.store(orders, Ordering::Release);
     }
 }
@@ -340,7 +360,7 @@ impl Book {
         if fits.is_err() {
             self.early.truncate(before);
         }
-        fits
+        fits.map(drop)
     }
 
     /// Returns the early orders by their instants, for a trial that starts at `start_ns`.
@@ -362,41 +382,59 @@ fn streams_of(plans: &[StreamPlan]) -> Vec<Stream> {
     plans.iter().map(stream).collect()
 }
 
-/// Adds orders, up to the first that can't be followed.
-fn add(streams: &mut [Stream], orders: impl Iterator<Item = (StreamId, Do, u64)>) -> Result<(), OrderError> {
+/// Orders that were added, by stream, each with those that it took the place of.
+type Added = Vec<(usize, VecDeque<(u64, Do)>)>;
+
+/// Adds orders, all or none.
+fn add(streams: &mut [Stream], orders: impl Iterator<Item = (StreamId, Do, u64)>) -> Result<Added, OrderError> {
+    let mut added = Added::new();
     for (StreamId(number), what, at_ns) in orders {
-        let refused = |why: String| Err(OrderError(format!("stream {number}: {why}")));
-        let all = streams.len();
-        let Some(of) = streams.get_mut(number) else {
-            return refused(format!("the trial has none of this number: want 0 to {}", all - 1));
-        };
-        match (what, of.rate) {
-            (Do::Rate(_), None) => {
-                return refused("a rate, though its plan has none: want a plan with a rate".to_owned());
+        match fits(streams, number, what, at_ns) {
+            Ok(of) => {
+                of.given.push((at_ns, what));
+                added.push((number, put(&mut of.standing, (at_ns, what))));
             }
-            (Do::Rate(rate), Some(highest)) if rate.pps() > highest.pps() => {
-                return refused(format!(
-                    "{} pps: memory was made for the plan's rate: want {} pps or less",
-                    rate.pps(),
-                    highest.pps()
-                ));
+            Err(why) => {
+                take_back(streams, added);
+                return Err(OrderError(format!("stream {number}: {why}")));
             }
-            _ => {}
-        }
-        match of.orders.last() {
-            Some((_, Do::Stop)) => {
-                return refused("it is stopped by then: want it paused, if it is to go on".to_owned());
-            }
-            Some((last_ns, _)) if *last_ns > at_ns => {
-                return refused(format!(
-                    "another order holds {} us later: want orders by their instants, the earlier ones first",
-                    (last_ns - at_ns).div_ceil(1_000)
-                ));
-            }
-            _ => of.orders.push((at_ns, what)),
         }
     }
-    Ok(())
+    Ok(added)
+}
+
+/// Takes back what was added last.
+fn take_back(streams: &mut [Stream], added: Added) {
+    for (number, later) in added.into_iter().rev() {
+        let of = &mut streams[number];
+        of.given.pop();
+        of.standing.pop_back();
+        of.standing.extend(later);
+    }
+}
+
+/// Returns the stream of this number, if it can follow such an order.
+fn fits(streams: &mut [Stream], number: usize, what: Do, at_ns: u64) -> Result<&mut Stream, String> {
+    let all = streams.len();
+    let Some(of) = streams.get_mut(number) else {
+        return Err(format!("the trial has none of this number: want 0 to {}", all - 1));
+    };
+    match (what, of.rate) {
+        (Do::Rate(_), None) => return Err("a rate, though its plan has none: want a plan with a rate".to_owned()),
+        (Do::Rate(rate), Some(highest)) if rate.pps() > highest.pps() => {
+            return Err(format!(
+                "{} pps: memory was made for the plan's rate: want {} pps or less",
+                rate.pps(),
+                highest.pps()
+            ));
+        }
+        _ => {}
+    }
+    let before = of.standing.partition_point(|(standing_ns, _)| *standing_ns <= at_ns);
+    match before.checked_sub(1).and_then(|last| of.standing.get(last)) {
+        Some((_, Do::Stop)) => Err("it is stopped by then: want it paused, if it is to go on".to_owned()),
+        _ => Ok(of),
+    }
 }
 
 /// A lane's view of the orders to its stream. It follows them one after the other.
@@ -429,10 +467,12 @@ impl Orders {
 
     fn copy(&mut self, book: &Book) {
         if let Some(stream) = book.streams.get(self.stream) {
-            self.next.extend(&stream.orders[self.copied..]);
-            self.copied = stream.orders.len();
+            for order in &stream.given[self.copied..] {
+                put(&mut self.next, *order);
+            }
+            self.copied = stream.given.len();
         }
-        self.seen = book.streams.iter().map(|stream| stream.orders.len()).sum();
+        self.seen = book.streams.iter().map(|stream| stream.given.len()).sum();
     }
 
     /// Returns the next order that holds by now, with its instant.
@@ -527,6 +567,34 @@ mod tests {
     }
 
     #[test]
+    fn an_order_takes_the_place_of_those_that_were_to_hold_later() {
+        let (streams, start_ns) = begun();
+        let order = |what, ms| streams.order(&[(StreamId(0), what)], after(ms)).expect("an order");
+        let mut lane = streams.followed(0);
+        assert_eq!(order(Do::Pause, 10), Some(start_ns + 10_000_000));
+        order(Do::Start, 20);
+        order(Do::Stop, 1_000_000);
+        assert_eq!(lane.next(start_ns), None);
+        order(Do::Stop, 15);
+        // Refused, and the order before it stands.
+        streams
+            .order(&[(StreamId(0), Do::Start)], after(16))
+            .expect_err("stopped");
+        let late = start_ns + 30_000_000;
+        assert_eq!(lane.next(late), Some((start_ns + 10_000_000, Do::Pause)));
+        assert_eq!(lane.next(late), Some((start_ns + 15_000_000, Do::Stop)));
+        assert_eq!(lane.next(start_ns + 1_000_000_000_000_000), None);
+        assert!(streams.was_to_send(0, start_ns + 1));
+    }
+
+    #[test]
+    fn streams_serve_one_trial_even_before_it_has_begun() {
+        let streams = Streams::new();
+        streams.check(0, &plans()).expect("the first");
+        streams.check(0, &plans()).expect_err("another one");
+    }
+
+    #[test]
     fn a_lane_that_finds_the_book_in_use_looks_again_at_once() {
         let (streams, start_ns) = begun();
         let mut lane = streams.followed(0);
@@ -554,12 +622,6 @@ mod tests {
                 Do::Rate(rate(11)),
                 after(100),
                 "11 pps: memory was made for the plan's rate: want 10 pps",
-            ),
-            (
-                1,
-                Do::Stop,
-                after(99),
-                "another order holds 1000 us later: want orders by their instants",
             ),
             (0, Do::Start, after(200), "stopped by then: want it paused"),
             (0, Do::Rate(rate(1)), after(200), "want a plan with a rate"),
@@ -593,16 +655,20 @@ mod tests {
         let refused = streams
             .order(&[(StreamId(0), Do::Start)], after(1))
             .expect_err("too near");
-        assert!(refused.to_string().contains("want 10000 us or more"), "{refused}");
+        assert!(
+            refused.to_string().contains("want one 10000 us ahead or more"),
+            "{refused}"
+        );
+        let refused = streams.order(&[], At::Time(ClockTime::Monotonic(1))).expect_err("past");
+        assert!(refused.to_string().contains(" us ago: "), "{refused}");
     }
 
     #[test]
     fn early_orders_that_are_refused_stay_for_another_trial() {
         let streams = Streams::new();
         let order = |stream| {
-            streams
-                .order(&[(StreamId(stream), Do::Stop)], At::Soonest)
-                .expect("not known yet")
+            let stop = [(StreamId(stream), Do::Stop)];
+            assert_eq!(streams.order(&stop, At::Soonest), Ok(None), "not known yet");
         };
         (0..2).for_each(order);
         assert!(streams.check(0, &plans()[..1]).is_err());

@@ -19,6 +19,23 @@
 //! # Ok::<(), mpps::Error>(())
 //! ```
 //!
+//! A stream that is paused for 30 ms, and then stopped:
+//!
+//! ```
+//! use mpps::{At, Do, FromArgs, Plan, StreamId, Streams, session};
+//! use std::time::Duration;
+//!
+//! let line = "sendrecv loop: --src 10.0.0.1 --dest 10.0.0.2:9000 --rate 10kpps --duration 0 --settle 20ms";
+//! let plan = Plan::from_args(line.split(' '))?;
+//! let streams = Streams::new();
+//! for (what, ms) in [(Do::Pause, 50), (Do::Start, 80), (Do::Stop, 100)] {
+//!     streams.order(&[(StreamId(0), what)], At::AfterStart(Duration::from_millis(ms)))?;
+//! }
+//! let summary = session(&plan, |session| session.directed(std::slice::from_ref(&plan), &streams, &mut []))?;
+//! assert_eq!(summary.tx + summary.missed, 500 + 200);
+//! # Ok::<(), mpps::Error>(())
+//! ```
+//!
 //! Nothing here prints, writes a file, catches a signal or gives up a privilege, with one exception: if a path works,
 //! but not as well as it could, a note on that goes to standard error.
 
@@ -29,10 +46,10 @@ mod cli;
 mod commands;
 mod fail;
 
-pub use mpps_run::{At, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
+pub use mpps_run::{At, ClockTime, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
 pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_beside, session_until};
 pub use mpps_stats::{
-    Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
+    Direction, Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
 };
 pub use mpps_stats::{Started, Summary, Wants, Workload};
 

@@ -29,6 +29,8 @@ pub use watchers::Watchers;
 
 /// Streams that the caller of [`Session::directed`] starts and stops.
 pub use mpps_engine::{At, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
+/// Clock of [`At::Time`].
+pub use mpps_sys::clock::ClockTime;
 
 use fail::Failure;
 use mpps_stats::{Event, Sink, Summary};

@@ -338,7 +338,7 @@ pub struct Summary {
     pub sample: Option<SampleSummary>,
     /// Summary of each direction, if packets went in several directions at the same time; else empty. The other fields
     /// then cover both directions: counts and rates are sums, latency is over the packets of both, and the run is valid
-    /// if both are.
+    /// if each is.
     pub directions: Vec<Direction>,
     /// Results per lane and queue.
     pub lanes: Vec<LaneSummary>,
@@ -448,7 +448,7 @@ impl KeptOffBy {
     }
 }
 
-/// One of the directions in which packets went at the same time.
+/// Direction of packets, one of several at the same time: between two ports, or the stream of one of several ports.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
     /// Ports of the direction: "A to B" is from the first port to the second.
