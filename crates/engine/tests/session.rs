@@ -7,27 +7,14 @@ use mpps_engine::{FlowSet, LanePlan, Opened, Owner, Rate, RunError, TrafficPlan,
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort};
 use mpps_io::{Burst, Capabilities, Error, ErrorKind, Fact, Layer, Port, Queue, QueueCounters, Result, Step, Wait};
-use mpps_stats::{Event, Row, Sink, Summary};
+use mpps_stats::{Event, Summary};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{MacAddr, ReflectFilter, SlowPath, build_arp_reply, parse_slow_path, reflect_in_place};
-use setup::{loop_port, reason, traffic};
+use setup::{Kept, MS, loop_port, reason, traffic};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const MS: Duration = Duration::from_millis(1);
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Row>>>);
-
-impl Sink for Kept {
-    fn event(&mut self, event: &Event<'_>) {
-        if let Event::Row(row) = event {
-            self.0.lock().unwrap().push((*row).clone());
-        }
-    }
-}
 
 /// Runs a trial; its rows, its lanes and its totals are of the same packets.
 fn trial(session: &mut dyn Trials, plan: TrafficPlan) -> Summary {

@@ -6,23 +6,10 @@ mod setup;
 use mpps_engine::{At, Do, Pacing, Rate, RunError, StreamCounts, StreamId, Streams, TrafficPlan, run_traffic, session};
 use mpps_io::Port;
 use mpps_io::loopback::LoopConfig;
-use mpps_stats::{Event, Row, Sink, Summary};
-use setup::{loop_port, traffic};
-use std::sync::{Arc, Mutex};
+use mpps_stats::{Row, Summary};
+use setup::{Kept, MS, loop_port, traffic};
+use std::sync::Mutex;
 use std::time::Duration;
-
-const MS: Duration = Duration::from_millis(1);
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Row>>>);
-
-impl Sink for Kept {
-    fn event(&mut self, event: &Event<'_>) {
-        if let Event::Row(row) = event {
-            self.0.lock().unwrap().push((*row).clone());
-        }
-    }
-}
 
 fn after(ms: u32) -> At {
     At::AfterStart(ms * MS)
@@ -206,7 +193,7 @@ fn beside() -> TrafficPlan {
 fn ports_that_run_beside_each_other_have_counts_and_a_verdict_each() {
     let four = four();
     let ports: Vec<&dyn mpps_engine::AnyPort> = four.iter().map(|port| port as _).collect();
-    let told = session(&ports, &beside(), &|| 0, |session| {
+    let trials = session(&ports, &beside(), &|| 0, |session| {
         (0..3)
             .map(|trial| {
                 let mut plan = beside();
@@ -216,7 +203,7 @@ fn ports_that_run_beside_each_other_have_counts_and_a_verdict_each() {
             })
             .collect::<Vec<_>>()
     });
-    for all in told.expect("a session") {
+    for all in trials.expect("a session") {
         let names: Vec<_> = all.directions.iter().map(|of| of.name).collect();
         assert_eq!(names, ["stream 0", "stream 1", "stream 2", "stream 3"]);
         for (of, pps) in all.directions.iter().zip([1_000, 2_000, 3_000, 4_000]) {

@@ -34,33 +34,33 @@ const LOOP: &str = "sendrecv loop: --src 10.0.0.1 --dest 10.0.0.2:9000 --rate 10
 
 #[test]
 fn plans_with_different_times_do_not_run_beside_each_other() {
-    let told = refused(&[LOOP, &LOOP.replace("1s", "2s")]);
+    let why = refused(&[LOOP, &LOOP.replace("1s", "2s")]);
     assert!(
-        told.starts_with("times: ") && told.contains("have it in common: want"),
-        "{told}"
+        why.starts_with("times: ") && why.contains("have it in common: want"),
+        "{why}"
     );
 }
 
 #[test]
 fn a_plan_of_a_number_of_packets_does_not_run_beside_another() {
     let counted = LOOP.replace("--duration 1s", "--count 10");
-    let told = refused(&[&counted, &counted]);
+    let why = refused(&[&counted, &counted]);
     assert!(
-        told.starts_with("traffic.count: 10: ") && told.contains("want a duration"),
-        "{told}"
+        why.starts_with("traffic.count: 10: ") && why.contains("want a duration"),
+        "{why}"
     );
 }
 
 #[test]
 fn a_number_of_packets_leaves_no_room_for_orders() {
     let plan = Plan::from_args(LOOP.replace("--duration 1s", "--count 10").split_whitespace()).expect("a plan");
-    let told = session(&plan, |session| {
+    let why = session(&plan, |session| {
         session.directed(std::slice::from_ref(&plan), &Streams::new(), &mut [])
     });
-    let told = told.expect_err("a number of packets").to_string();
+    let why = why.expect_err("a number of packets").to_string();
     assert!(
-        told.contains("a number of packets") && told.contains("want a duration"),
-        "{told}"
+        why.contains("a number of packets") && why.contains("want a duration"),
+        "{why}"
     );
 }
 
@@ -68,7 +68,7 @@ fn a_number_of_packets_leaves_no_room_for_orders() {
 fn a_trial_of_fewer_plans_than_ports_is_refused() {
     let plan = Plan::from_args(LOOP.split_whitespace()).expect("a plan");
     let plans = [plan.clone(), plan];
-    let told = session_beside(&plans, &|| 0, |session| session.trial(&plans[0], &mut []));
-    let told = told.expect_err("one of two plans").to_string();
-    assert!(told.contains("1: the session was opened with 2"), "{told}");
+    let why = session_beside(&plans, &|| 0, |session| session.trial(&plans[0], &mut []));
+    let why = why.expect_err("one of two plans").to_string();
+    assert!(why.contains("1: the session was opened with 2"), "{why}");
 }

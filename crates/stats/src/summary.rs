@@ -250,7 +250,7 @@ pub struct Summary {
     pub run_id: u64,
     /// Command line; empty if no command started the run.
     pub command: Vec<String>,
-    /// Plan of the run as JSON text; `None` if the run had no plan.
+    /// Plan of the run as JSON text; `None` if the run had no plan, or several: each is then in a direction.
     pub plan: Option<String>,
     /// Length of the sending (or, on a receiver, receiving) phase in ns, as measured.
     pub duration_ns: u64,

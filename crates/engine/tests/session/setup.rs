@@ -7,10 +7,25 @@ mod plans;
 use mpps_engine::{Common, FlowSet, LanePlan, Rate, TrafficPlan};
 use mpps_io::Port;
 use mpps_io::loopback::{LoopConfig, LoopPort};
-use mpps_stats::Summary;
+use mpps_stats::{Event, Row, Sink, Summary};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{ReflectFilter, reflect_in_place};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+/// Rows of a trial.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(pub(crate) Arc<Mutex<Vec<Row>>>);
+
+impl Sink for Kept {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Row(row) = event {
+            self.0.lock().unwrap().push((*row).clone());
+        }
+    }
+}
 
 pub(crate) fn loop_port(config: LoopConfig, lanes: usize) -> impl Port {
     let filter = ReflectFilter::default();

@@ -165,7 +165,7 @@ impl Crew<'_> {
         let lead_ns = job.ahead_ns() + LEAD_NS + lanes as u64 * LEAD_A_LANE_NS;
         let starts_at = order.common.start_at.map(|start| StartsAt::arm(start, lead_ns));
         let starts_at = starts_at.transpose()?;
-        let stream_plans = match &order.common.streams {
+        let directed = match &order.common.streams {
             Some(streams) => {
                 let plans = stream_plans(&order)?;
                 let soonest_ns = self.clocks.clock().now_ns() + lead_ns;
@@ -202,7 +202,7 @@ impl Crew<'_> {
         series.iter_mut().flatten().for_each(|lane| lane.set_start(start_ns));
         set_ends(&trial, start_ns);
         if let Some(streams) = &trial.common.streams {
-            streams.begin(start_ns, &stream_plans)?;
+            streams.begin(start_ns, &directed)?;
         }
         let prepared = Prepared {
             trial,
@@ -236,15 +236,15 @@ impl Crew<'_> {
         if series.len() == tracks * self.members.len() && series.iter_mut().flatten().all(fits) {
             return series;
         }
-        let of_lane = |(lane, track, role): (usize, usize, LanePlan)| {
-            let own = self.job.tracks_of(lane);
-            (own.sends == track || own.takes == track).then(|| LaneSeries::new(timing, role.rx))
-        };
-        let of_track = |track| {
-            let roles = roles(self.job, common, track).into_iter().enumerate();
-            roles.map(move |(lane, role)| (lane, track, role))
-        };
-        (0..tracks).flat_map(of_track).map(of_lane).collect()
+        series.clear();
+        for track in 0..tracks {
+            for (lane, role) in roles(self.job, common, track).into_iter().enumerate() {
+                let own = self.job.tracks_of(lane);
+                let works = own.sends == track || own.takes == track;
+                series.push(works.then(|| LaneSeries::new(timing, role.rx)));
+            }
+        }
+        series
     }
 
     /// Announces the trial to the sinks, and starts the lanes.
