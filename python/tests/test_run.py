@@ -22,6 +22,8 @@ def test_a_run_gives_its_numbers_by_name_and_its_rows(program: str) -> None:
     assert result.latency_ns.count == result.rx_packets
     p50 = result.latency_ns.p50
     assert p50 is not None and p50 >= 1e6
+    assert sum(lane["tx_packets"] for lane in result.lanes) == result.tx_packets
+    assert (result.due_packets, result.cpu_quota_unread) == (result["due_packets"], None)
     assert result["host"]["path"] == "loop"
     assert result.plan is not None and result.plan["ports"] == ["loop:delay=1ms"]
 

@@ -97,6 +97,37 @@ fn every_workload_gives_a_start_its_rows_and_one_end_as_its_csv_and_json_have_th
 }
 
 #[test]
+fn the_latencies_of_all_lines_are_those_of_the_run() {
+    let finished = run_command(mpps(
+        "sendrecv loop:delay=1ms,loss=2% --rate 5kpps --duration 700ms --settle 100ms --interval 50ms --json-lines -",
+    ));
+    let lines = lines(&finished.stdout);
+    let end = lines.last().expect("an end");
+    let periods: Vec<&Value> = lines.iter().filter(|line| line["event"] == "latency").collect();
+    assert!(periods.len() > 1, "{}", finished.stderr);
+    for (pairs, of_run) in [("buckets", "latency_ns"), ("scheduled", "latency_scheduled_ns")] {
+        let pairs = periods.iter().flat_map(|line| line[pairs].as_array().expect("pairs"));
+        let pairs: Vec<[u64; 2]> = pairs
+            .map(|pair| serde_json::from_value(pair.clone()).expect("a pair"))
+            .collect();
+        let packets: u64 = pairs.iter().map(|[_, packets]| packets).sum();
+        assert_eq!(end[of_run]["count"].as_u64(), Some(packets), "{of_run}");
+        let least = pairs.iter().map(|[ns, _]| *ns).min().expect("a latency");
+        let min = end[of_run]["min"].as_u64().expect("a latency");
+        assert!(least.abs_diff(min) <= min / 1024, "{of_run}: {least} for {min}");
+    }
+    let mut at = 0.0;
+    for period in periods {
+        let (start, length) = (
+            period["time_s"].as_f64().expect("s"),
+            period["interval_s"].as_f64().expect("s"),
+        );
+        assert!(start >= at && length > 0.0, "{period}");
+        at = start + length - 1e-9;
+    }
+}
+
+#[test]
 fn on_standard_output_there_are_lines_and_nothing_else() {
     let finished = run_command(mpps(
         "sendrecv loop: --rate 2kpps --duration 200ms --settle 50ms --json-lines -",

@@ -1,6 +1,7 @@
 //! Compares docs, schema and Python with the tables of fields. `MPPS_WRITE=1 cargo test -p mpps-report fields` writes
 //! them.
 
+use crate::keys::{Key, Kind, LANE as LANE_KEYS, RUN};
 use crate::lanes_csv::LANE;
 use mpps_stats::fields::{FAULTS, Field, ROW, Unit};
 use serde_json::{Map, Value, json};
@@ -18,8 +19,8 @@ fn holds(name: &str, text: &str, made: &str) {
     let differs = text.lines().zip(made.lines()).find(|(is, made)| is != made);
     assert!(
         text == made,
-        "{name} is not what crates/stats/src/fields.rs or lanes_csv.rs make of it: {differs:?}: \
-         MPPS_WRITE=1 cargo test -p mpps-report fields"
+        "{name} is not what crates/stats/src/fields.rs, lanes_csv.rs, json/run.rs or json/lane.rs make of it: \
+         {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
     );
 }
 
@@ -87,10 +88,179 @@ fn fields_of_rows_are_attributes_in_python() {
 }
 
 #[test]
-fn faults_of_a_run_are_attributes_in_python() {
-    let result = std::fs::read_to_string(file("python/src/mpps/_result.py")).expect("_result.py");
+fn faults_of_a_run_are_keys_of_the_json() {
+    let run = mpps_stats::Summary {
+        late: 1,
+        duplicates: 2,
+        reordered: 3,
+        corrupt: 4,
+        foreign: 5,
+        missed: 6,
+        ..Default::default()
+    };
     for fault in &FAULTS {
-        let property = format!("    def {}(self) -> int:\n", fault.key);
-        assert!(result.contains(&property), "{}: no property of the result", fault.key);
+        let key = RUN.iter().find(|key| key.name == fault.key).expect(fault.key);
+        assert_eq!((key.of)(&run), json!((fault.of_run)(&run)), "{}", fault.key);
     }
+}
+
+/// Returns the name of a type in JSON Schema.
+fn kind_of<T>(key: &Key<T>) -> &'static str {
+    match key.kind {
+        Kind::Count => "integer",
+        Kind::Number => "number",
+        Kind::Flag => "boolean",
+        Kind::Text => "string",
+        Kind::Texts | Kind::List => "array",
+        Kind::Times | Kind::Object => "object",
+    }
+}
+
+fn table_of_keys<T>(head: &str, keys: &[Key<T>]) -> String {
+    let row = |key: &Key<T>| {
+        let null = if key.null { ", `null`" } else { "" };
+        format!("\n| `{}` | {}{null} | {} |", key.name, kind_of(key), key.about)
+    };
+    let rows: String = keys.iter().map(row).collect();
+    format!("{head}\n|---|---|---|{rows}")
+}
+
+#[test]
+fn keys_of_a_run_are_documented() {
+    const RUNS: &str = "| key of a run | type | meaning |";
+    holds_block("docs/use/files.md", RUNS, &table_of_keys(RUNS, &RUN));
+}
+
+#[test]
+fn keys_of_a_lane_are_documented() {
+    const LANES: &str = "| key of a lane | type | meaning |";
+    holds_block("docs/use/times.md", LANES, &table_of_keys(LANES, &LANE_KEYS));
+}
+
+/// Adds the types of keys to those parts of a schema that say more of them, and takes other keys out.
+fn schema_of<T>(properties: &Value, keys: &[Key<T>]) -> Map<String, Value> {
+    let one = |key: &Key<T>| {
+        let mut property = properties[key.name].as_object().cloned().unwrap_or_default();
+        let kind = kind_of(key);
+        let kind = if key.null { json!([kind, "null"]) } else { json!(kind) };
+        property.insert("type".to_owned(), kind);
+        if key.kind == Kind::Texts {
+            property.insert("items".to_owned(), json!({ "type": "string" }));
+        }
+        (key.name.to_owned(), Value::Object(property))
+    };
+    keys.iter().map(one).collect()
+}
+
+#[test]
+fn keys_of_runs_and_lanes_are_in_the_schema_of_lines() {
+    const NAME: &str = "docs/lines.schema.json";
+    let text = std::fs::read_to_string(file(NAME)).expect(NAME);
+    let mut schema: Value = serde_json::from_str(&text).expect("JSON");
+    let lane = schema_of(&schema["$defs"]["lane"]["properties"], &LANE_KEYS);
+    schema["$defs"]["lane"] = json!({
+        "description": "A lane of a run: one thread with one queue.",
+        "type": "object",
+        "required": LANE_KEYS.iter().map(|key| key.name).collect::<Vec<_>>(),
+        "properties": lane,
+    });
+    let end = &mut schema["$defs"]["end"];
+    let mut properties = Map::from_iter([("event".to_owned(), json!({ "const": "end" }))]);
+    properties.extend(schema_of(&end["properties"], &RUN));
+    properties["lanes"]["items"] = json!({ "$ref": "#/$defs/lane" });
+    end["required"] = properties.keys().cloned().collect();
+    end["properties"] = Value::Object(properties);
+    holds(NAME, &text, &format!("{schema:#}\n"));
+}
+
+/// Returns Markdown as plain text: of links the text alone.
+fn plain(markdown: &str) -> String {
+    let mut parts = markdown.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    text.replace(['[', '`', '*'], "")
+}
+
+/// Returns text as lines of at most `width` characters.
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("a line");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            let space = if last.is_empty() { "" } else { " " };
+            last.push_str(&format!("{space}{word}"));
+        }
+    }
+    lines
+}
+
+/// Returns the body of a doc comment in Python.
+fn doc(about: &str) -> String {
+    let about = plain(about);
+    let first: String = about.chars().take(1).flat_map(char::to_uppercase).collect();
+    let text = format!("{first}{}.", about.chars().skip(1).collect::<String>());
+    let lines = folded(&text, 100);
+    match lines.as_slice() {
+        [one] => format!("        \"\"\"{one}\"\"\"\n"),
+        many => format!("        \"\"\"{}\n        \"\"\"\n", many.join("\n        ")),
+    }
+}
+
+/// Returns a property of a run in Python; `None` for values that have a form of their own there.
+fn property(key: &Key<mpps_stats::Summary>) -> Option<String> {
+    let (kind, value) = match (key.kind, key.null) {
+        (Kind::Count, false) => ("int", "self._count(@)"),
+        (Kind::Count, true) => ("int | None", "self._count_or_none(@)"),
+        (Kind::Number, _) => ("float | None", "self._number(@)"),
+        (Kind::Flag, _) => ("bool", "self._flag(@)"),
+        (Kind::Text, false) => ("str", "self._text(@)"),
+        (Kind::Text, true) => ("str | None", "self._text_or_none(@)"),
+        (Kind::Texts, _) => ("list[str]", "self._texts(@)"),
+        (Kind::Times, _) => ("Spread", "self._spread(@)"),
+        (Kind::Object | Kind::List, _) => return None,
+    };
+    let value = value.replace('@', &format!("\"{}\"", key.name));
+    let (name, doc) = (key.name, doc(key.about));
+    Some(format!(
+        "\n    @property\n    def {name}(self) -> {kind}:\n{doc}        return {value}\n"
+    ))
+}
+
+#[test]
+fn keys_of_runs_and_lanes_are_in_python() {
+    const NAME: &str = "python/src/mpps/_keys.py";
+    /// Values that Python has in a form of its own: the command of the process, and a count that is 0 where it is not
+    /// known.
+    const OTHERS: [&str; 2] = ["command", "host_dropped"];
+    let run: String = RUN
+        .iter()
+        .filter(|key| !OTHERS.contains(&key.name))
+        .filter_map(property)
+        .collect();
+    let lane = |key: &Key<_>| {
+        let kind = match key.kind {
+            Kind::Count => "int",
+            Kind::Number => "float",
+            Kind::Flag => "bool",
+            Kind::Text => "str",
+            Kind::Texts => "list[str]",
+            Kind::Times | Kind::Object => "dict[str, Any]",
+            Kind::List => "list[Any]",
+        };
+        let null = if key.null { " | None" } else { "" };
+        format!("    {}: {kind}{null}\n", key.name)
+    };
+    let lanes: String = LANE_KEYS.iter().map(lane).collect();
+    let text = std::fs::read_to_string(file(NAME)).expect(NAME);
+    let head = &text[..text.find("# Made of").expect("a line '# Made of …'")];
+    let made = format!(
+        "{head}# Made of the table in crates/report/src/json: MPPS_WRITE=1 cargo test -p mpps-report fields\n\
+         class Keys(Values):\n    \"\"\"The keys of a run.\"\"\"\n{run}\n\n\
+         class Lane(TypedDict):\n    \"\"\"One lane of a run.\"\"\"\n\n{lanes}"
+    );
+    holds(NAME, &text, &made);
 }

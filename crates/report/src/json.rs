@@ -1,18 +1,20 @@
 //! The JSON summary. Its keys are a contract: they change by addition only.
 
 mod file;
+pub mod keys;
 mod lane;
+mod run;
 
 pub use file::{JsonSink, JsonWritten, write_json};
 pub(crate) use lane::ASSUMED;
 
-use lane::lane;
-use mpps_stats::fields::FAULTS;
+use keys::object;
 use mpps_stats::{
     CaptureSummary, Direction, Expectation, Housekeeping, Known, Latency, LossTimes, Outage, PortSummary,
     SampleSummary, Stretch, Stretches, Summary, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
+use run::RUN;
 use serde_json::{Map, Value, json};
 
 /// Bytes that a frame takes on layer 1 beyond its own: preamble, start of frame delimiter and gap (IEEE 802.3).
@@ -42,107 +44,7 @@ pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
 
 /// Returns the summary as JSON. Numbers are finite; a value that was not measured is `null`.
 pub fn json_value(s: &Summary) -> Value {
-    let mut all = measured(s);
-    all.extend(all_of(circumstances(s)));
-    Value::Object(all)
-}
-
-/// Returns the counts and times of a run.
-fn measured(s: &Summary) -> Map<String, Value> {
-    // Rates of a sender are given however short the run was: the verdict says so if it was too short.
-    let tells = s.workload.generates() || s.tells_rate();
-    let (offered, received) = (tells.then_some(s.offered_pps), tells.then_some(s.received_pps));
-    let layer1 = |pps: Option<f64>| pps.and_then(|pps| layer1_bps(pps, s.frame_size));
-    let counted = json!({
-        "workload": workload_name(s.workload),
-        // In hexadecimal, because not every reader of JSON has 64-bit integers.
-        "run_id": format!("{:016x}", s.run_id),
-        "tx_packets": s.tx,
-        "rx_packets": s.rx,
-        "lost": s.lost,
-        "loss_stretches": stretches(&s.loss_stretches, "lost"),
-        "loss_outside_stretches": outside(&s.loss_stretches, "lost"),
-        "loss_times": s.loss_times.as_ref().map(loss_times),
-        "longest_outage": s.longest_outage.as_ref().map(longest_outage),
-        "host_dropped": s.host_dropped,
-        "host_drop_stretches": stretches(&s.host_drop_stretches, "dropped"),
-        "host_dropped_outside_stretches": outside(&s.host_drop_stretches, "dropped"),
-        "kernel_drops": s.kernel_drops.as_ref().map(|drops| kernel_drops(drops)),
-    });
-    let mut all = all_of(counted);
-    all.extend(
-        FAULTS
-            .iter()
-            .map(|fault| (fault.key.to_owned(), (fault.of_run)(s).into())),
-    );
-    all.extend(all_of(json!({
-        "due_packets": s.due,
-        "intended_pps": s.intended_pps.map(number),
-        "offered_pps": offered.map(number),
-        "received_pps": received.map(number),
-        "frame_size_bytes": (s.frame_size > 0).then_some(s.frame_size),
-        "intended_bps": s.intended_pps.and_then(|pps| layer1_bps(pps, s.frame_size)),
-        "offered_bps": layer1(offered),
-        "received_bps": layer1(received),
-        "loss_ratio": number(s.loss_ratio),
-        "duration_s": number(s.duration_ns as f64 / 1e9),
-        "latency_ns": latency(&s.latency),
-        "latency_scheduled_ns": s.latency_scheduled.as_ref().map(latency),
-        "latency_note": s.latency_note,
-        "reorder_distance": { "max": s.reorder_distance.max, "mean": number(s.reorder_distance.mean) },
-        "departure_gap_ns": s.gaps.as_ref().map(|gaps| {
-            let mut object = distribution(&gaps.measured);
-            let intended = if gaps.intended_mean > 0.0 { number(gaps.intended_mean) } else { Value::Null };
-            object.insert("intended_mean".to_owned(), intended);
-            object
-        }),
-    })));
-    all
-}
-
-/// Returns the keys and values of an object.
-fn all_of(object: Value) -> Map<String, Value> {
-    match object {
-        Value::Object(all) => all,
-        _ => Map::new(),
-    }
-}
-
-/// Returns the verdict, and the circumstances of the measurement.
-fn circumstances(s: &Summary) -> Value {
-    json!({
-        "valid": s.valid,
-        "invalid_reasons": s.invalid_reasons,
-        "warnings": s.warnings,
-        "known": s.known.iter().map(known).collect::<Vec<_>>(),
-        "interrupted": s.interrupted,
-        "kept_off": s.kept_off.as_ref().map(|of| json!({
-            "by": of.by.as_str(),
-            "sentence": of.sentence,
-            "named": of.named,
-        })),
-        "cpu_quota": s.withheld.as_ref().map(withheld),
-        "cpu_quota_unread": s.unread_quota,
-        "open_ended": s.open_ended,
-        "housekeeping": s.housekeeping.as_ref().map(housekeeping),
-        "reasons": counters(&s.reasons),
-        "capture": s.capture.as_ref().map(capture),
-        "sample": s.sample.as_ref().map(sample),
-        "lanes": s.lanes.iter().map(|l| lane(l, &s.lanes)).collect::<Vec<_>>(),
-        "stages": s.stages.iter().map(stage).collect::<Vec<_>>(),
-        "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
-        "stage_cost": s.stage_cost.as_ref().map(|cost| json!(cost)),
-        "expectations": s.expectations.iter().map(expectation).collect::<Vec<_>>(),
-        "why": s.causes.iter().map(|cause| json!(cause)).collect::<Vec<_>>(),
-        "started_utc": (s.started.utc_ns > 0).then(|| rfc3339(s.started.utc_ns)),
-        "start_monotonic_ns": (s.started.monotonic_ns > 0).then_some(s.started.monotonic_ns),
-        "start_error_ns": s.start_error_ns,
-        "command": s.command,
-        "plan": s.plan.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()),
-        "ports": s.ports.iter().map(port).collect::<Vec<_>>(),
-        "directions": s.directions.iter().map(direction).collect::<Vec<_>>(),
-        "host": s.host.iter().map(|fact| (fact.name.clone(), Value::from(fact.value.as_str()))).collect::<Map<_, _>>(),
-    })
+    Value::Object(object(&RUN, s))
 }
 
 /// A quota that withheld CPU time.
@@ -160,7 +62,7 @@ fn withheld(of: &Withheld) -> Value {
 fn expectation(of: &Expectation) -> Value {
     json!({
         "expected": of.expected,
-        "measured": of.measured.map(number),
+        "measured": of.measured,
         "told": of.told,
         "met": of.met,
         "note": of.note,
@@ -172,9 +74,9 @@ fn stage(row: &StageRow) -> Value {
     let mut value = json!(row);
     if let Value::Object(object) = &mut value {
         object.extend([
-            ("packets_per_call".to_owned(), number(row.packets_per_call())),
-            ("ns_per_packet".to_owned(), number(row.ns_per_packet())),
-            ("ns_per_call".to_owned(), number(row.ns_per_call())),
+            ("packets_per_call".to_owned(), Value::from(row.packets_per_call())),
+            ("ns_per_packet".to_owned(), Value::from(row.ns_per_packet())),
+            ("ns_per_call".to_owned(), Value::from(row.ns_per_call())),
         ]);
     }
     value
@@ -185,9 +87,9 @@ fn program(row: &ProgramRow) -> Value {
     let mut value = json!(row);
     if let Value::Object(object) = &mut value {
         object.extend([
-            ("packets_per_run".to_owned(), number(row.packets_per_run())),
-            ("ns_per_packet".to_owned(), number(row.ns_per_packet())),
-            ("ns_per_run".to_owned(), number(row.ns_per_run())),
+            ("packets_per_run".to_owned(), Value::from(row.packets_per_run())),
+            ("ns_per_packet".to_owned(), Value::from(row.ns_per_packet())),
+            ("ns_per_run".to_owned(), Value::from(row.ns_per_run())),
         ]);
     }
     value
@@ -213,12 +115,6 @@ fn loss_times(times: &LossTimes) -> Value {
         "last_lost_ns": times.last_ns,
         "received_after_ns": times.received_after_ns,
     })
-}
-
-/// Lost packets that the kernel dropped, by reason.
-fn kernel_drops(drops: &[(String, u64)]) -> Value {
-    let drop = |(reason, packets): &(String, u64)| json!({ "reason": reason, "packets": packets });
-    drops.iter().map(drop).collect()
 }
 
 /// Returns the longest outage, ns since the start of the run.
@@ -247,7 +143,7 @@ fn outside(of: &Stretches, count: &str) -> Value {
 fn housekeeping(h: &Housekeeping) -> Value {
     json!({
         "cpu_ns": h.cpu_ns,
-        "core_percent": number(h.cpu_ns as f64 / h.run_ns.max(1) as f64 * 100.0),
+        "core_percent": h.cpu_ns as f64 / h.run_ns.max(1) as f64 * 100.0,
         "longest_ns": h.longest_ns,
         "threads": counters(&h.threads),
     })
@@ -315,23 +211,14 @@ fn port(p: &PortSummary) -> Value {
     })
 }
 
-/// Returns a finite number, else `null`.
-fn number(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
-}
-
-fn latency(latency: &Latency) -> Value {
-    Value::Object(distribution(latency))
-}
-
 /// Returns min to max; all `null` when nothing was measured.
-fn distribution(l: &Latency) -> Map<String, Value> {
+fn latency(l: &Latency) -> Map<String, Value> {
     let measured = |value: u64| if l.count > 0 { Value::from(value) } else { Value::Null };
     let percentile = |value: Option<u64>| value.map_or(Value::Null, measured);
     let mut object = Map::new();
     let mut put = |key: &str, value| object.insert(key.to_owned(), value);
     put("min", measured(l.min));
-    put("mean", if l.count > 0 { number(l.mean) } else { Value::Null });
+    put("mean", (l.count > 0).then_some(l.mean).into());
     put("p50", percentile(l.percentiles.map(|p| p.p50)));
     put("p90", percentile(l.percentiles.map(|p| p.p90)));
     put("p99", percentile(l.percentiles.map(|p| p.p99)));
@@ -355,7 +242,7 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 
 /// Returns a fact about the run's surroundings.
 fn known(known: &Known) -> Value {
-    let seconds = |ns: u64| number(ns as f64 / 1e9);
+    let seconds = |ns: u64| Value::from(ns as f64 / 1e9);
     let once = match known.when_ns[..] {
         [once] => Some(once),
         _ => None,

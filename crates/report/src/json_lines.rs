@@ -5,7 +5,7 @@ use crate::json::json_value;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
 use mpps_stats::fields::{ROW, Unit};
-use mpps_stats::{Event, Row, Sink, Summary, Wants};
+use mpps_stats::{Event, Period, Row, Sink, Summary, Wants};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -20,8 +20,8 @@ const LINES: usize = 4096;
 /// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file of JSON Lines: `start`, any number of `row` and `note`, and one `end`. If the run fails, one `error` takes
-/// the place of the missing lines. Clones share the file.
+/// A file of JSON Lines: `start`, any number of `row`, `latency` and `note`, and one `end`. If the run fails, one
+/// `error` takes the place of the missing lines. Clones share the file.
 #[derive(Clone)]
 pub struct JsonLines(Arc<Mutex<Open>>);
 
@@ -40,7 +40,43 @@ struct Open {
 #[derive(Serialize, Deserialize)]
 enum Line {
     Row(Row),
+    Latency(Latencies),
     Text(String),
+}
+
+/// Latencies of one period: see [`Period`].
+#[derive(Serialize, Deserialize)]
+struct Latencies {
+    start_ns: u64,
+    length_ns: u64,
+    buckets: Vec<(u64, u64)>,
+    scheduled: Vec<(u64, u64)>,
+}
+
+impl From<&Period<'_>> for Latencies {
+    fn from(period: &Period<'_>) -> Self {
+        Self {
+            start_ns: period.start_ns,
+            length_ns: period.length_ns,
+            buckets: period.buckets.to_vec(),
+            scheduled: period.scheduled.to_vec(),
+        }
+    }
+}
+
+impl Latencies {
+    /// Appends the line.
+    fn write(&self, out: &mut Vec<u8>) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let line = json!({
+            "event": "latency",
+            "time_s": seconds(self.start_ns),
+            "interval_s": seconds(self.length_ns),
+            "buckets": self.buckets,
+            "scheduled": self.scheduled,
+        });
+        out.extend_from_slice(line.to_string().as_bytes());
+    }
 }
 
 impl JsonLines {
@@ -121,7 +157,10 @@ struct LinesSink(JsonLines);
 
 impl Sink for LinesSink {
     fn wants(&self) -> Wants {
-        OF_ROWS
+        Wants {
+            histograms: true,
+            ..OF_ROWS
+        }
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -140,6 +179,7 @@ impl Sink for LinesSink {
                 open.text(&Value::Object(line));
             }
             Event::Row(row) => open.spool.push(Line::Row((*row).clone())),
+            Event::Period(period) => open.spool.push(Line::Latency(period.into())),
             Event::Note(note) => open.text(&json!({ "event": "note", "text": note })),
             _ => {}
         }
@@ -168,6 +208,7 @@ impl Format<Line> for LinesFormat {
                 out.extend_from_slice(text.as_bytes());
                 self.first.get_or_insert_with(|| text.clone());
             }
+            Line::Latency(latencies) => latencies.write(out),
             Line::Row(row) => {
                 out.extend_from_slice(br#"{"event":"row""#);
                 // Rows are handed over after the start, by a lock that orders the two.

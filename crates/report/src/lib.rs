@@ -35,7 +35,7 @@ pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use expect::{Between, Expect, Found, NOT_DECIDED};
 pub use hdr::HdrSink;
-pub use json::{JsonSink, JsonWritten, json_text, json_value, rfc3339, workload_name, write_json};
+pub use json::{JsonSink, JsonWritten, json_text, json_value, keys, rfc3339, workload_name, write_json};
 pub use json_lines::{JsonLines, LINES_SCHEMA};
 pub use lanes_csv::{LanesCsvSink, lanes_csv_header};
 pub use live::{LIVE_GROUP, LiveSink, LiveStyle, own_group, whole_terminal};

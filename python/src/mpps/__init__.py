@@ -13,9 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ._errors import MissingExtra, MppsError, ProgramKilled, ProgramNotFound
 from ._host import Host, Lab, command, lab
+from ._keys import Lane, Spread
 from ._method import MethodResult, Table
 from ._program import Option, find_program
-from ._result import Expectation, Result, Spread, Summary
+from ._result import Expectation, Result, Summary
 from ._row import Row
 from ._run import Run
 
@@ -37,6 +38,7 @@ __all__ = [
     "Expectation",
     "Host",
     "Lab",
+    "Lane",
     "MethodResult",
     "MissingExtra",
     "MppsError",

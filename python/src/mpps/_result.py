@@ -7,33 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _extras
+from ._keys import Keys, Lane
 from ._row import COLUMNS, Row
 
 if TYPE_CHECKING:
     import pandas
     import polars
     from hdrh.histogram import HdrHistogram
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A distribution of times, ns. None: not measured."""
-
-    min: float | None = None
-    mean: float | None = None
-    p50: float | None = None
-    p90: float | None = None
-    p99: float | None = None
-    p999: float | None = None
-    max: float | None = None
-    count: int = 0
-
-    @classmethod
-    def of(cls, value: dict[str, Any] | None) -> Spread:
-        return cls(**{key: (value or {}).get(key, default) for key, default in _SPREAD.items()})
-
-
-_SPREAD: dict[str, Any] = {name: 0 if name == "count" else None for name in Spread.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -49,11 +29,8 @@ class Expectation:
     note: str | None
 
 
-class Summary:
+class Summary(Keys):
     """The numbers of a run, or of one of its directions. `data` is the whole object of `--json`."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.data = data
 
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
@@ -61,111 +38,19 @@ class Summary:
     @property
     def name(self) -> str | None:
         """Of a direction: `A to B`."""
-        name = self.data.get("name")
-        return None if name is None else str(name)
-
-    @property
-    def workload(self) -> str:
-        return str(self.data["workload"])
-
-    @property
-    def valid(self) -> bool:
-        """Whether the test was done as asked. It does not say that the path is good."""
-        return bool(self.data["valid"])
-
-    @property
-    def invalid_reasons(self) -> list[str]:
-        return list(self.data.get("invalid_reasons") or [])
-
-    @property
-    def warnings(self) -> list[str]:
-        return list(self.data.get("warnings") or [])
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a signal ended it."""
-        return bool(self.data.get("interrupted"))
-
-    def _count(self, key: str) -> int:
-        return int(self.data.get(key) or 0)
-
-    def _number(self, key: str) -> float | None:
-        value = self.data.get(key)
-        return None if value is None else float(value)
-
-    @property
-    def tx_packets(self) -> int:
-        return self._count("tx_packets")
-
-    @property
-    def rx_packets(self) -> int:
-        return self._count("rx_packets")
-
-    @property
-    def lost(self) -> int:
-        return self._count("lost")
-
-    @property
-    def late(self) -> int:
-        return self._count("late")
-
-    @property
-    def duplicates(self) -> int:
-        return self._count("duplicates")
-
-    @property
-    def reordered(self) -> int:
-        return self._count("reordered")
-
-    @property
-    def corrupt(self) -> int:
-        return self._count("corrupt")
-
-    @property
-    def foreign(self) -> int:
-        return self._count("foreign")
-
-    @property
-    def missed(self) -> int:
-        return self._count("missed")
+        return self._text_or_none("name")
 
     @property
     def host_dropped(self) -> int:
+        """Packets that this host dropped before mpps could take them; 0 also where the path can't tell: then
+        `result["host_dropped"]` is None.
+        """
         return self._count("host_dropped")
 
     @property
-    def loss_ratio(self) -> float | None:
-        return self._number("loss_ratio")
-
-    @property
-    def intended_pps(self) -> float | None:
-        return self._number("intended_pps")
-
-    @property
-    def offered_pps(self) -> float | None:
-        return self._number("offered_pps")
-
-    @property
-    def received_pps(self) -> float | None:
-        return self._number("received_pps")
-
-    @property
-    def duration_s(self) -> float | None:
-        return self._number("duration_s")
-
-    @property
-    def latency_ns(self) -> Spread:
-        """From the actual send time."""
-        return Spread.of(self.data.get("latency_ns"))
-
-    @property
-    def latency_scheduled_ns(self) -> Spread:
-        """From the scheduled send time: a generator that falls behind can't hide it."""
-        return Spread.of(self.data.get("latency_scheduled_ns"))
-
-    @property
-    def departure_gap_ns(self) -> Spread:
-        return Spread.of(self.data.get("departure_gap_ns"))
+    def lanes(self) -> list[Lane]:
+        """What each lane did."""
+        return list(self.data.get("lanes") or [])
 
     @property
     def expectations(self) -> list[Expectation]:
