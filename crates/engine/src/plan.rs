@@ -5,7 +5,7 @@ use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
-use mpps_stats::HostFact;
+use mpps_stats::{HostFact, Remark};
 use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
@@ -113,7 +113,7 @@ pub struct Common {
     /// Facts for the report, beside those that the engine adds.
     pub host: Vec<HostFact>,
     /// Warnings that the planning found.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Remark>,
     /// Party for which the run takes place.
     pub owner: Arc<dyn Owner>,
     /// Options for recording each round of the lanes; `None`: nothing is recorded.

@@ -11,7 +11,7 @@ use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
 use mpps_io::Obstacle;
 use mpps_io::around::Surroundings;
-use mpps_stats::{KeptOff, Known, LaneSummary, Shortfall, Stretches, Withheld, Workload};
+use mpps_stats::{Invalidates, KeptOff, Known, LaneSummary, Remark, Shortfall, Stretches, Withheld, Workload};
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::Rival;
 
@@ -115,18 +115,18 @@ pub(crate) struct Icmp {
 /// Result of one check.
 enum Finding {
     /// The numbers can't be trusted.
-    Invalid(String),
+    Invalid(Remark),
     /// The numbers can be trusted, and the user should know this.
-    Warning(String),
+    Warning(Remark),
 }
 
 impl Finding {
     /// Makes a reason if `invalid`, else a warning.
-    fn by(invalid: bool, text: String) -> Self {
+    fn by(invalid: bool, remark: Remark) -> Self {
         if invalid {
-            Self::Invalid(text)
+            Self::Invalid(remark)
         } else {
-            Self::Warning(text)
+            Self::Warning(remark)
         }
     }
 }
@@ -156,8 +156,8 @@ impl Case<'_> {
 /// Result of judging a run's numbers.
 pub(crate) struct Verdict {
     /// Reasons why they are not valid.
-    pub(crate) reasons: Vec<String>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) reasons: Vec<Remark>,
+    pub(crate) warnings: Vec<Remark>,
     /// Evidence on the surroundings, which notes and reasons are based on.
     pub(crate) known: Vec<Known>,
     /// The one reason why they are not valid, if it is one of these.
@@ -178,11 +178,13 @@ pub(crate) fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> 
     let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
     for finding in CHECKS.iter().filter_map(|check| check(&case)) {
         match finding {
-            Finding::Invalid(text) => reasons.push(text),
-            Finding::Warning(text) => warnings.push(text),
+            Finding::Invalid(remark) => reasons.push(remark),
+            Finding::Warning(remark) => warnings.push(remark),
         }
     }
     warnings.extend(case.causes.notes());
+    let as_documented = |all: &[Remark], no: Invalidates| all.iter().all(|remark| remark.name.invalidates() != no);
+    debug_assert!(as_documented(&reasons, Invalidates::Never) && as_documented(&warnings, Invalidates::Always));
     let shortfall = case.causes.shortfall().filter(|_| reasons.len() == 1);
     Verdict {
         shortfall,

@@ -5,7 +5,7 @@ mod plans;
 
 use mpps_engine::{Common, FlowSet, LanePlan, Link, Rate, TrafficPlan, run_traffic};
 use mpps_io::{Burst, Capabilities, Fact, Frame, Layer, Port, Queue, QueueCounters, Result, Wait};
-use mpps_stats::{Event, HostFact, Row, Sink, Summary};
+use mpps_stats::{Event, HostFact, Remark, RemarkName, Row, Sink, Summary, TRACK};
 use mpps_wire::MacAddr;
 use plans::{link, traffic};
 use std::collections::VecDeque;
@@ -212,7 +212,10 @@ fn assert_sums(all: &Summary, rows: &[Vec<Row>; 3]) {
         assert_eq!(summary.latency.count, summary.rx);
         assert!(summary.latency.percentiles.is_some());
         assert!(
-            !summary.invalid_reasons.iter().any(|why| why.contains("internal")),
+            !summary
+                .invalid_reasons
+                .iter()
+                .any(|why| why.sentence.contains("internal")),
             "{summary:#?}"
         );
     }
@@ -261,14 +264,16 @@ fn each_way_has_its_own_loss_rows_and_verdict_and_the_sum_has_both() {
         assert_eq!(all.intended_pps, Some(40_000.0));
         assert_eq!(all.loss_ratio, 0.05);
         assert!(
-            !there.warnings.iter().any(|note| note.contains("lost packets")),
+            !there.warnings.iter().any(|note| note.sentence.contains("lost packets")),
             "{there:#?}"
         );
-        assert!(
-            all.warnings
-                .iter()
-                .any(|note| note.starts_with("B to A: ") && note.contains("600 lost"))
-        );
+        let of_back = |note: &Remark| {
+            note.sentence.starts_with("B to A: ")
+                && note.sentence.contains("600 lost")
+                && note.name == RemarkName::WhereLost
+                && note.value(TRACK) == Some(&"B to A".into())
+        };
+        assert!(all.warnings.iter().any(of_back), "{:?}", all.warnings);
         let port = |summary: &Summary| {
             summary
                 .host

@@ -138,7 +138,7 @@ fn late_packets_are_known(layer: Layer, next: impl FnOnce(&mut TrafficPlan)) {
             let remarked = told
                 .warnings
                 .iter()
-                .any(|w| w.contains("of an earlier trial arrived during this one"));
+                .any(|w| w.sentence.contains("of an earlier trial arrived during this one"));
             assert_eq!(remarked, late > 0, "{:?}", told.warnings);
             owed = owed - late + told.lost;
             assert_eq!(strangers(&told), (0, 0, 0), "{:?}", told.reasons);
@@ -503,11 +503,17 @@ fn a_device_that_vanishes_ends_its_trial_with_a_result() {
     session(&[&port], &opening, &|| 0, |session| {
         *port.whim.lock().unwrap() = Whim::Vanish;
         let summary = trial(session, opening.clone());
-        let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
+        let told = summary
+            .warnings
+            .iter()
+            .any(|note| note.sentence.contains("it has vanished"));
         assert!(!summary.valid && told, "{:?}", summary.warnings);
         // It was only told so; what is of that trial is not in the next.
         let summary = trial(session, opening.clone());
-        let told = summary.warnings.iter().any(|note| note.contains("it has vanished"));
+        let told = summary
+            .warnings
+            .iter()
+            .any(|note| note.sentence.contains("it has vanished"));
         assert!(summary.tx + summary.missed == 100 && !told, "{:?}", summary.warnings);
     })
     .expect("a session");

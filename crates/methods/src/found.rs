@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::measure::measured;
     use crate::search::{Goal, Input, Ratio};
-    use mpps_stats::{KeptOff, Shortfall, Summary};
+    use mpps_stats::{KeptOff, Remark, RemarkName, Shortfall, Summary};
 
     /// Returns a trial that this host disturbed; `outpaced`: because it can send no faster.
     fn void(load: u64, reached: f64, outpaced: bool) -> Measured {
@@ -342,7 +342,7 @@ mod tests {
         let summary = Summary {
             offered_pps: reached,
             shortfall: outpaced.then_some(Shortfall::Outpaced),
-            invalid_reasons: vec!["why".to_owned()],
+            invalid_reasons: vec![Remark::new(RemarkName::MissedDepartures, "why")],
             ..Summary::default()
         };
         measured(ask, &summary, Vec::new())

@@ -1,7 +1,7 @@
 //! Conversion of a trial's summary into the values that a method uses.
 
 use crate::search::{Input, Trial, Verdict};
-use mpps_stats::{Histogram, KeptOff, Shortfall, Summary};
+use mpps_stats::{Histogram, KeptOff, Remark, Shortfall, Summary, sentences};
 use std::time::Duration;
 
 /// Purpose of a trial. The record contains its name.
@@ -118,6 +118,11 @@ pub(crate) fn quantiles(histogram: &Histogram) -> Vec<(f64, u64)> {
     let count = histogram.count() as f64;
     let told = SHARES.into_iter().filter(|share| (1.0 - share) * count >= 1.0);
     told.map(|share| (share, histogram.value_at(share))).collect()
+}
+
+/// Returns the sentences of remarks, for a record.
+fn texts(remarks: &[Remark]) -> Vec<String> {
+    sentences(remarks).into_iter().map(str::to_owned).collect()
 }
 
 /// Results of a trial that are recorded.
@@ -272,12 +277,12 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         down: summary.lanes.iter().any(|lane| lane.link_down_ns > 0),
         outpaced: summary.shortfall == Some(Shortfall::Outpaced),
         started_unix_ns: summary.started.utc_ns,
-        notes: summary.warnings.clone(),
+        notes: texts(&summary.warnings),
         kept_off: summary.kept_off.clone().filter(|of| of.named && !counted),
         reasons: if counted {
             Vec::new()
         } else {
-            summary.invalid_reasons.clone()
+            texts(&summary.invalid_reasons)
         },
     }
 }
@@ -285,7 +290,11 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::{KeptOffBy, LaneSummary};
+    use mpps_stats::{KeptOffBy, LaneSummary, RemarkName};
+
+    fn reason(sentence: &str) -> Remark {
+        Remark::new(RemarkName::MissedDepartures, sentence)
+    }
 
     #[test]
     fn refused_load_is_lost_and_a_host_s_fault_is_void() {
@@ -334,7 +343,7 @@ mod tests {
         );
         let fault = Summary {
             shortfall: None,
-            invalid_reasons: vec!["the host interfered".to_owned()],
+            invalid_reasons: vec![reason("the host interfered")],
             ..refused
         };
         assert_eq!(told(&fault), Verdict::Void);
@@ -346,9 +355,9 @@ mod tests {
         let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
                        for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core \
                        1)";
-        let void = |reason: String, named| {
+        let void = |sentence: &str, named| {
             let summary = Summary {
-                invalid_reasons: vec![reason],
+                invalid_reasons: vec![reason(sentence)],
                 kept_off: Some(KeptOff {
                     by: KeptOffBy::OtherThreads,
                     sentence: culprit.to_owned(),
@@ -366,14 +375,14 @@ mod tests {
             "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \
              host interfered: {culprit}"
         );
-        let missed = void(missed, true);
+        let missed = void(&missed, true);
         assert_eq!(
             missed.void_in_short(),
             format!("the offered rate is 14.1 % off the intended one: the host interfered: {culprit}")
         );
         assert_eq!(missed.disturbance(), culprit);
         let other = "a port was down (eth0 (a)): no";
-        assert_eq!(void(other.to_owned(), false).disturbance(), other);
+        assert_eq!(void(other, false).disturbance(), other);
     }
 
     #[test]

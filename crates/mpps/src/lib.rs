@@ -49,7 +49,8 @@ mod fail;
 pub use mpps_run::{At, ClockTime, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
 pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_beside, session_until};
 pub use mpps_stats::{
-    Direction, Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Row, Sink, Snapshot, Start,
+    Direction, Event, HostFact, LaneSummary, Latency, LiveLane, Percentiles, Period, Remark, RemarkName, RemarkValue,
+    Row, Sink, Snapshot, Start,
 };
 pub use mpps_stats::{Started, Summary, Wants, Workload};
 

@@ -3,7 +3,7 @@
 use crate::document::Document;
 use crate::escape::escape;
 use mpps_report::{rfc3339, workload_name};
-use mpps_stats::{Expectation, Summary};
+use mpps_stats::{Expectation, Summary, sentences};
 use std::fmt::Write;
 
 /// Contents of a test suite.
@@ -33,9 +33,9 @@ pub fn junit(s: &Summary, unwritten: &[String]) -> String {
         },
         duration_s: s.duration_ns as f64 / 1e9,
         holds: "valid",
-        error: (!s.valid).then(|| s.invalid_reasons.join("; ")),
+        error: (!s.valid).then(|| sentences(&s.invalid_reasons).join("; ")),
         demands: &s.expectations,
-        told: s.warnings.join("\n"),
+        told: sentences(&s.warnings).join("\n"),
         unwritten,
     })
 }
@@ -137,7 +137,11 @@ fn suite(of: &Suite<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::Expectation;
+    use mpps_stats::{Expectation, Remark, RemarkName};
+
+    fn remark(sentence: &str) -> Remark {
+        Remark::new(RemarkName::Output, sentence)
+    }
 
     fn of(expected: &str, met: bool) -> Expectation {
         Expectation {
@@ -164,7 +168,7 @@ mod tests {
         assert!(text.contains("message=\"loss&lt;1%: 50.0 %\""), "{text}");
         assert!(text.contains("name=\"p99&lt;&quot;1ms\"/>"), "{text}");
         run.valid = false;
-        run.invalid_reasons = vec!["a < b".to_owned()];
+        run.invalid_reasons = vec![remark("a < b")];
         let text = junit(&run, &[]);
         assert!(text.contains("failures=\"0\" errors=\"1\" skipped=\"2\""), "{text}");
         assert!(text.contains("message=\"a &lt; b\""), "{text}");
@@ -213,13 +217,13 @@ mod tests {
         let mut run = Summary {
             valid: true,
             expectations: vec![demand(false, None), demand(true, Some(ODD))],
-            warnings: vec![ODD.to_owned()],
+            warnings: vec![remark(ODD)],
             ..Summary::default()
         };
         let unwritten = [ODD.to_owned()];
         let valid = junit(&run, &unwritten);
         run.valid = false;
-        run.invalid_reasons = vec![ODD.to_owned()];
+        run.invalid_reasons = vec![remark(ODD)];
         [valid, junit(&run, &unwritten), junit_without_result(ODD, ODD)]
     }
 

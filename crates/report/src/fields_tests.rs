@@ -1,8 +1,9 @@
-//! Compares docs, schema and Python with the tables of fields. `MPPS_WRITE=1 cargo test -p mpps-report fields` writes
-//! them.
+//! Compares docs, schema and Python with the tables of fields and of remarks. `MPPS_WRITE=1 cargo test -p mpps-report
+//! fields` writes them.
 
 use crate::keys::{Key, Kind, LANE as LANE_KEYS, RUN};
 use crate::lanes_csv::LANE;
+use mpps_stats::RemarkName;
 use mpps_stats::fields::{FAULTS, Field, ROW, Unit};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ fn holds(name: &str, text: &str, made: &str) {
     let differs = text.lines().zip(made.lines()).find(|(is, made)| is != made);
     assert!(
         text == made,
-        "{name} is not what crates/stats/src/fields.rs, lanes_csv.rs, json/run.rs or json/lane.rs make of it: \
-         {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
+        "{name} is not what crates/stats/src/fields.rs, remark.rs, lanes_csv.rs, json/run.rs or json/lane.rs \
+         make of it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
     );
 }
 
@@ -45,6 +46,19 @@ fn fields_of_rows_and_of_lanes_are_documented() {
     holds_block("docs/use/files.md", ROWS, &table(ROWS, &ROW));
     const LANES: &str = "| column of a lane | unit | meaning |";
     holds_block("docs/use/files.md", LANES, &table(LANES, &LANE));
+}
+
+#[test]
+fn remarks_are_documented() {
+    const HEAD: &str = "| remark | makes a run invalid | values | meaning |";
+    let row = |name: &RemarkName| {
+        let values: Vec<_> = name.values().iter().map(|key| format!("`{key}`")).collect();
+        let (invalid, values) = (name.invalidates().as_str(), values.join(" "));
+        format!("\n| `{}` | {invalid} | {values} | {} |", name.as_str(), name.meaning())
+    };
+    let rows: String = RemarkName::ALL.iter().map(row).collect();
+    let table = format!("{HEAD}\n|---|---|---|---|{}", rows.replace("|  |", "| |"));
+    holds_block("docs/use/verdict.md", HEAD, &table);
 }
 
 #[test]

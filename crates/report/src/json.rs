@@ -10,7 +10,7 @@ pub(crate) use lane::ASSUMED;
 
 use keys::object;
 use mpps_stats::{
-    CaptureSummary, Direction, Expectation, Housekeeping, Known, Latency, LossTimes, Outage, PortSummary,
+    CaptureSummary, Direction, Expectation, Housekeeping, Known, Latency, LossTimes, Outage, PortSummary, Remark,
     SampleSummary, Stretch, Stretches, Summary, Withheld, Workload,
 };
 use mpps_trace::{ProgramRow, StageRow};
@@ -45,6 +45,23 @@ pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
 /// Returns the summary as JSON. Numbers are finite; a value that was not measured is `null`.
 pub fn json_value(s: &Summary) -> Value {
     Value::Object(object(&RUN, s))
+}
+
+/// Returns the reasons why a run is not valid, and then its warnings.
+fn remarks(s: &Summary) -> Value {
+    let reasons = s.invalid_reasons.iter().map(|of| remark(of, true));
+    reasons.chain(s.warnings.iter().map(|of| remark(of, false))).collect()
+}
+
+/// Returns a remark, which makes the run `invalid` or not.
+fn remark(of: &Remark, invalid: bool) -> Value {
+    let values = of.values.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+    json!({
+        "name": of.name.as_str(),
+        "invalid": invalid,
+        "sentence": of.sentence,
+        "values": values.collect::<Map<_, _>>(),
+    })
 }
 
 /// A quota that withheld CPU time.

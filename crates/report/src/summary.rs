@@ -106,7 +106,7 @@ pub fn print_summary(
     if !s.warnings.is_empty() {
         writeln!(out)?;
         for warning in &s.warnings {
-            sentence(&colour.paint("33", "note:"), warning, "  ", out)?;
+            sentence(&colour.paint("33", "note:"), &warning.sentence, "  ", out)?;
         }
     }
     expectations(s, colour, out)?;
@@ -187,7 +187,7 @@ fn verdict(s: &Summary, colour: Colour, out: &mut Page<'_>) -> io::Result<()> {
     let rest = format!("{}, {span}{ended}", workload_name(s.workload));
     fold([verdict, rest], "  ", "  ", out)?;
     for reason in &s.invalid_reasons {
-        sentence("-", reason, "  ", out)?;
+        sentence("-", &reason.sentence, "  ", out)?;
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use mpps_report::{Colour, Detail, JsonTarget, json_value, print_summary, write_json};
 use mpps_stats::{
-    CaptureSummary, Gaps, HostFact, LaneSummary, Latency, LossTimes, Outage, Percentiles, ReorderDistance, Stretch,
-    Stretches, Summary, Workload,
+    CaptureSummary, Gaps, HostFact, LaneSummary, Latency, LossTimes, Outage, Percentiles, Remark, RemarkName,
+    RemarkValue, ReorderDistance, Stretch, Stretches, Summary, TRACK, Workload,
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,6 +14,14 @@ fn stretch(from_ms: u64, to_ms: u64, packets: u64) -> Stretch {
         to_ns: to_ms * 1_000_000,
         packets,
     }
+}
+
+fn reason(sentence: &str) -> Remark {
+    Remark::new(RemarkName::MissedDepartures, sentence)
+}
+
+fn note(sentence: &str) -> Remark {
+    Remark::new(RemarkName::Output, sentence)
 }
 
 fn summary() -> Summary {
@@ -98,7 +106,7 @@ fn summary() -> Summary {
         shortfall: None,
         invalid_reasons: vec![],
         kept_off: None,
-        warnings: vec!["csv: /x/run.csv: No space left on device".into()],
+        warnings: vec![note("csv: /x/run.csv: No space left on device")],
         interrupted: false,
         open_ended: false,
         housekeeping: None,
@@ -145,7 +153,7 @@ fn both_ways() -> Summary {
     let mut all = summary();
     all.directions = vec![way("A to B", true), way("B to A", false)];
     (all.valid, all.missed, all.corrupt) = (false, 1, 1);
-    all.invalid_reasons = vec!["B to A: the offered rate is off".into()];
+    all.invalid_reasons = vec![reason("B to A: the offered rate is off").with(TRACK, "B to A")];
     all.warnings.clear();
     all
 }
@@ -296,6 +304,45 @@ fn json_has_the_contracts_keys_and_finite_numbers() {
 }
 
 #[test]
+fn remarks_are_the_reasons_and_then_the_warnings_with_names_and_values() {
+    let mut s = both_ways();
+    let missed = reason("A to B: missed")
+        .with("off_ratio", 0.25)
+        .with("missed_packets", 7u64);
+    s.invalid_reasons
+        .push(missed.with("cause", "stopped").with(TRACK, "A to B"));
+    let cores: RemarkValue = [2usize, 3].into_iter().collect();
+    s.warnings = vec![Remark::new(RemarkName::CoresUnused, "no lane runs on 2,3").with("cores", cores)];
+    let json = json_value(&s);
+    assert_eq!(
+        json["remarks"],
+        serde_json::json!([
+            {
+                "name": "missed_departures",
+                "invalid": true,
+                "sentence": "B to A: the offered rate is off",
+                "values": { "track": "B to A" },
+            },
+            {
+                "name": "missed_departures",
+                "invalid": true,
+                "sentence": "A to B: missed",
+                "values": { "off_ratio": 0.25, "missed_packets": 7, "cause": "stopped", "track": "A to B" },
+            },
+            {
+                "name": "cores_unused",
+                "invalid": false,
+                "sentence": "no lane runs on 2,3",
+                "values": { "cores": [2, 3] },
+            },
+        ])
+    );
+    let reasons = ["B to A: the offered rate is off", "A to B: missed"];
+    assert_eq!(json["invalid_reasons"], serde_json::json!(reasons));
+    assert_eq!(json["warnings"], serde_json::json!(["no lane runs on 2,3"]));
+}
+
+#[test]
 fn what_was_not_measured_is_null() {
     let mut s = summary();
     s.intended_pps = None;
@@ -401,7 +448,7 @@ fn the_verdict_comes_last_and_every_figure_is_there() {
     let mut s = summary();
     s.valid = false;
     s.interrupted = true;
-    s.invalid_reasons = vec!["offered rate is off by 3 %".into(), "ring full".into()];
+    s.invalid_reasons = vec![reason("offered rate is off by 3 %"), reason("ring full")];
     let text = printed(&s, Colour::Never);
     assert!(
         text.ends_with("\n\nNOT VALID  sendrecv, 10.0 s, ended early\n- offered rate is off by 3 %\n- ring full\n")
@@ -435,7 +482,7 @@ fn the_verdict_of_a_receiver_says_what_its_span_is() {
 fn in_brief_it_fits_a_terminal_of_24_lines_however_many_lanes_there_are() {
     let mut s = summary();
     s.valid = false;
-    s.invalid_reasons = vec!["offered rate is off by 3 %".into()];
+    s.invalid_reasons = vec![reason("offered rate is off by 3 %")];
     s.lanes = (0..32)
         .map(|lane| LaneSummary {
             lane,
@@ -481,7 +528,7 @@ fn nothing_is_wider_than_a_terminal_of_80_columns() {
     let mut s = summary();
     let long =
         "the host interfered: other threads kept the lanes from running for 51.4 % of the time, and more ".repeat(4);
-    (s.invalid_reasons, s.warnings, s.latency_note) = (vec![long.clone()], vec![long.clone()], long);
+    (s.invalid_reasons, s.warnings, s.latency_note) = (vec![reason(&long)], vec![note(&long)], long);
     s.valid = false;
     (s.tx, s.rx, s.lost, s.late, s.duplicates, s.reordered, s.corrupt) = (most, most, most, most, most, most, most);
     s.reasons = (0..20).map(|n| (format!("reason_{n}"), most)).collect();
@@ -591,9 +638,9 @@ fn a_narrow_terminal_gets_no_line_that_is_wider() {
     for columns in [30, 40, 60, 80] {
         for detail in [Detail::Brief, Detail::Full] {
             let mut s = summary();
-            s.warnings = vec![
-                "a note with thousands set apart, 254,484 of them, and more words than a line has room for".into(),
-            ];
+            s.warnings = vec![note(
+                "a note with thousands set apart, 254,484 of them, and more words than a line has room for",
+            )];
             let mut out = Vec::new();
             print_summary(&s, detail, Colour::Never, columns, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();

@@ -10,7 +10,7 @@ use mpps_engine::SampleOptions;
 use mpps_io::Layer;
 use mpps_io::packet_ring::{PacketConsumer, packet_ring};
 use mpps_report::{AtBegin, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Notes};
-use mpps_stats::{Summary, count};
+use mpps_stats::{Remark, RemarkName, Summary, count};
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -201,12 +201,17 @@ impl Sampling {
         sample.file = self.asked.file.display().to_string();
         sample.failure = end.failure;
         if sample.dropped_ring > 0 {
-            summary.warnings.push(format!(
+            let chosen = sample.received + sample.sent;
+            let text = format!(
                 "{} of {} frames of --sample-pcap are not in the file because it was written more slowly than they \
                  came: a larger n= takes fewer",
                 count(sample.dropped_ring),
-                count(sample.received + sample.sent),
-            ));
+                count(chosen),
+            );
+            let remark = Remark::new(RemarkName::SampleIncomplete, text)
+                .with("lacking_frames", sample.dropped_ring)
+                .with("frames", chosen);
+            summary.warnings.push(remark);
         }
         let failure = sample.failure.as_ref()?;
         // A reader may close a pipe when it has read enough: that is no error.

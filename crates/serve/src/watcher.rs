@@ -6,7 +6,7 @@ use crate::state::{About, Counts, Goal, LaneState, Phase, State, TrialAbout};
 use mpps_pages::document::{Document, runs, shown};
 use mpps_report::json_value;
 use mpps_stats::fields::FAULTS;
-use mpps_stats::{Event, LanesSoFar, LiveLane, Period, Row, Sink, Snapshot, Start, Summary, Wants};
+use mpps_stats::{Event, LanesSoFar, LiveLane, Period, Row, Sink, Snapshot, Start, Summary, Wants, sentences};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -285,8 +285,8 @@ impl Inner {
         let document = runs::document(&[runs::Run::new("this run", json_value(summary))]);
         let expectations = summary.expectations.iter().map(|of| (of.expected.clone(), of.met));
         let told = json!({
-            "reasons": summary.invalid_reasons,
-            "warnings": summary.warnings,
+            "reasons": sentences(&summary.invalid_reasons),
+            "warnings": sentences(&summary.warnings),
             "document": shown(&Document { charts: Vec::new(), ..document }),
         });
         self.over(summary.valid, expectations.collect(), told);

@@ -4,6 +4,7 @@ use crate::HostFact;
 use crate::fill::RingFill;
 use crate::gaps::Gap;
 use crate::known::Known;
+use crate::remark::Remark;
 use crate::row::{Latency, Workload};
 use crate::stretches::Stretches;
 use crate::withheld::Withheld;
@@ -316,12 +317,12 @@ pub struct Summary {
     pub valid: bool,
     /// Only reason why the run is not valid, if it is one of these.
     pub shortfall: Option<Shortfall>,
-    /// Reasons why the run is not valid; one sentence each.
-    pub invalid_reasons: Vec<String>,
+    /// Reasons why the run is not valid.
+    pub invalid_reasons: Vec<Remark>,
     /// Main cause that kept the lanes from their cores; `None` if no cause lasted long enough to be named.
     pub kept_off: Option<KeptOff>,
     /// Warnings: facts that the reader should know although the numbers are valid.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Remark>,
     /// CPU time that a quota of the control groups withheld; `None` if none was withheld, or if no counter shows it.
     pub withheld: Option<Withheld>,
     /// Control group whose CPU quota can't be read. Whether that group withheld time is not known.

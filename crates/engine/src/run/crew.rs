@@ -27,7 +27,7 @@ use crate::verdict::{meanwhile, withheld};
 use crate::workload::TrafficTrial;
 use lane_thread::{Readiness, Word, lane_thread};
 use mpps_io::Error;
-use mpps_stats::{LaneCounters, LaneSeries, Sink, Summary, Workload};
+use mpps_stats::{LaneCounters, LaneSeries, Remark, Sink, Summary, Workload};
 use mpps_sys::cgroup::{Groups, Quota, RealTimeLimit};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::proc_stat::ThreadStat;
@@ -144,7 +144,7 @@ pub(crate) struct Crew<'s> {
     several: bool,
     panicked: Option<usize>,
     /// Requests of the lanes that the host refused and a run can do without: for the warnings of each trial.
-    refused: Vec<String>,
+    refused: Vec<Remark>,
 }
 
 impl Drop for Crew<'_> {
@@ -225,7 +225,7 @@ impl<'s> Crew<'s> {
             classes.push((ready.tid, ready.real_time));
             self.refused.extend(ready.refused);
         }
-        self.refused.sort();
+        self.refused.sort_by(|a, b| a.sentence.cmp(&b.sentence));
         self.host = HostWait::begin(&self.tids);
         self.stats = meanwhile::open(&self.tids);
         if classes.iter().any(|(_, real_time)| *real_time) {

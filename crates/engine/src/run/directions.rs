@@ -1,11 +1,11 @@
 //! Summary of a run with several tracks.
 
-use mpps_stats::{Direction, Shortfall, Summary};
+use mpps_stats::{Direction, Remark, Shortfall, Summary, TRACK};
 
 /// Makes the summary of all lanes and rows, `all`, a summary of all tracks. It is valid if each is, and a sentence on
 /// one way names it.
 pub(crate) fn combine(mut all: Summary, directions: Vec<Direction>) -> Summary {
-    let of = |list: fn(&Summary) -> &[String]| {
+    let of = |list: fn(&Summary) -> &[Remark]| {
         let lists: Vec<_> = directions
             .iter()
             .map(|track| (track.name, list(&track.summary)))
@@ -40,17 +40,21 @@ fn shortfall(tracks: &[Direction]) -> Option<Shortfall> {
     })
 }
 
-/// Returns the sentences of several tracks: once if all have the same, else with the name of the track.
-fn in_one(tracks: &[(&'static str, &[String])]) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
-    for (name, sentences) in tracks {
-        for sentence in *sentences {
-            let line = match tracks.iter().all(|(_, all)| all.contains(sentence)) {
-                true => sentence.clone(),
-                false => format!("{name}: {sentence}"),
+/// Returns the remarks of several tracks: once if all have the same sentence, else with the name of the track.
+fn in_one(tracks: &[(&'static str, &[Remark])]) -> Vec<Remark> {
+    let has = |all: &[Remark], sentence: &str| all.iter().any(|remark| remark.sentence == sentence);
+    let mut told: Vec<Remark> = Vec::new();
+    for (name, remarks) in tracks {
+        for remark in *remarks {
+            let remark = match tracks.iter().all(|(_, all)| has(all, &remark.sentence)) {
+                true => remark.clone(),
+                false => Remark {
+                    sentence: format!("{name}: {remark}"),
+                    ..remark.clone().with(TRACK, *name)
+                },
             };
-            if !told.contains(&line) {
-                told.push(line);
+            if !has(&told, &remark.sentence) {
+                told.push(remark);
             }
         }
     }
@@ -60,6 +64,7 @@ fn in_one(tracks: &[(&'static str, &[String])]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_stats::{RemarkName, sentences};
 
     #[test]
     fn a_run_of_two_ways_is_valid_if_both_are_and_says_which_is_not() {
@@ -67,7 +72,7 @@ mod tests {
             name,
             summary: Summary {
                 valid,
-                invalid_reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+                invalid_reasons: reasons.iter().map(|of| Remark::new(RemarkName::Late, *of)).collect(),
                 intended_pps: Some(10.0),
                 offered_pps: 9.0,
                 ..Summary::default()
@@ -82,7 +87,9 @@ mod tests {
             track("B to A", false, &["gone"]),
         );
         assert!(!bad.valid);
-        assert_eq!(bad.invalid_reasons, ["gone", "A to B: slow"]);
+        assert_eq!(sentences(&bad.invalid_reasons), ["gone", "A to B: slow"]);
+        let tracks: Vec<_> = bad.invalid_reasons.iter().map(|remark| remark.value(TRACK)).collect();
+        assert_eq!(tracks, [None, Some(&"A to B".into())]);
         assert_eq!(bad.directions.len(), 2);
     }
 }

@@ -22,8 +22,8 @@ use lanes::{lane_summaries, port_summaries};
 use mpps_io::QueueCounters;
 use mpps_io::around::Surroundings;
 use mpps_stats::{
-    Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, ReorderDistance, Started, Summary, Tally,
-    Totals, Withheld, Workload,
+    Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, Remark, ReorderDistance, Started, Summary,
+    Tally, Totals, Withheld, Workload,
 };
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::OthersRan;
@@ -61,7 +61,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) port_names: Vec<String>,
     pub(crate) clock: &'static str,
     pub(crate) steal_ns: Option<u64>,
-    pub(crate) sink_notes: &'r [String],
+    /// Priorities that were refused, and files that were not written.
+    pub(crate) notes: &'r [Remark],
     /// Times when the collector was away from its clock.
     pub(crate) collector_gaps: Vec<Gap>,
     /// Lanes of other processes before the start.

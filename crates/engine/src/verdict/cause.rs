@@ -7,12 +7,18 @@
 
 mod drops;
 mod missing;
+mod named;
 mod shares;
 
 use super::{Evidence, whose};
 use mpps_io::Obstacle;
-use mpps_stats::{Gap, KeptOff, KeptOffBy, Known, KnownKind, LaneSummary, Shortfall, Withheld, Workload, count};
+use mpps_stats::{
+    Gap, KeptOff, KeptOffBy, Known, KnownKind, LaneSummary, Remark, RemarkName, RemarkValue, Shortfall, Withheld,
+    Workload, count,
+};
 use std::cell::{Cell, RefCell};
+
+pub(super) use named::Cause;
 
 /// Share of its time that a lane must work to count as fully busy.
 const BUSY: f64 = 0.9;
@@ -83,8 +89,8 @@ impl<'e> Causes<'e> {
     }
 
     /// Returns why nothing could leave, part by part: a link that was down is not an address that was missing
-    /// afterwards.
-    pub(super) fn could_not_leave(&self) -> String {
+    /// afterwards. The sentence is empty if nothing shows that something could not.
+    pub(super) fn could_not_leave(&self) -> (Cause, String) {
         self.told_links.set(true);
         let mut parts = Vec::new();
         if self.e.link_down_ns > 0 {
@@ -101,7 +107,11 @@ impl<'e> Causes<'e> {
             .iter()
             .filter(|of| !is_link(of.kind) && self.kept_here(of.kind));
         parts.extend(others.map(|of| of.sentence.clone()));
-        parts.join("; ")
+        let cause = match self.e.link_down_ns {
+            0 => Cause::NoWay,
+            _ => Cause::LinkDown,
+        };
+        (cause, parts.join("; "))
     }
 
     /// Returns whether this may be why packets could not leave. An MTU is a cause only if packets were longer.
@@ -114,8 +124,8 @@ impl<'e> Causes<'e> {
         }
     }
 
-    /// Returns a sentence on links, addresses and MTUs, unless a reason has named them.
-    pub(super) fn of_links(&self) -> Option<String> {
+    /// Returns a remark on links, addresses and MTUs, unless a reason has named them.
+    pub(super) fn of_links(&self) -> Option<Remark> {
         let worth = |of: &&Known| {
             is_link(of.kind)
                 || matches!(
@@ -124,26 +134,36 @@ impl<'e> Causes<'e> {
                 )
         };
         let named = |of: &&Known| self.told_links.get() && self.kept_here(of.kind);
-        let rest = self.known.iter().filter(worth).filter(|of| !named(of));
-        let rest: Vec<&str> = rest.map(|of| of.sentence.as_str()).collect();
-        (!rest.is_empty()).then(|| rest.join("; "))
+        let rest: Vec<&Known> = self.known.iter().filter(worth).filter(|of| !named(of)).collect();
+        let sentences: Vec<&str> = rest.iter().map(|of| of.sentence.as_str()).collect();
+        let remark = || Remark::new(RemarkName::SurroundingsChanged, sentences.join("; "));
+        (!rest.is_empty()).then(|| remark().with("known", kinds(rest)))
     }
 
     /// Returns notes on the host that the user should see even if it did no harm. Call it after the causes: what they
     /// have named is left out.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<Remark> {
         let still = &self.e.still;
         let stops = !still.stops.is_empty() && !self.told_stops.get();
         let others = !self.others.is_empty() && !self.told_others.get();
-        let stops = stops.then(|| self.stopped(&still.stops));
-        let others = others.then(|| self.stood_still(&self.others));
+        let lasted = |gaps: &[Gap]| gaps.iter().map(Gap::ns).sum::<u64>();
+        let stops = stops.then(|| {
+            Remark::new(RemarkName::Stopped, self.stopped(&still.stops).1)
+                .with("times", still.stops.len())
+                .with("stopped_ns", lasted(&still.stops))
+        });
+        let others = others.then(|| {
+            Remark::new(RemarkName::StoodStill, self.stood_still(&self.others).1)
+                .with("times", self.others.len())
+                .with("still_ns", lasted(&self.others))
+        });
         let named = self.host.borrow().is_some();
         let host = (!named).then(|| self.host()).flatten();
         stops.into_iter().chain(others).chain(host).collect()
     }
 
-    /// Returns a sentence if the host took more than 1 % of the time from the lanes.
-    fn host(&self) -> Option<String> {
+    /// Returns a remark if the host took more than 1 % of the time from the lanes.
+    fn host(&self) -> Option<Remark> {
         let (waited, measured) = self.waited();
         let (kept_off, stolen) = (waited as f64 / measured.max(1) as f64, self.stolen());
         let mut parts = Vec::new();
@@ -160,18 +180,23 @@ impl<'e> Causes<'e> {
         if stolen > NOTABLE {
             parts.push((KeptOffBy::Hypervisor, hypervisor(stolen)));
         }
-        (!parts.is_empty()).then(|| format!("the host interfered: {}", self.in_one(parts, false)))
+        let (by, sentence) = self.in_one(parts, false)?;
+        let remark = Remark::new(RemarkName::HostInterfered, format!("the host interfered: {sentence}"));
+        Some(
+            remark
+                .with("cause", Cause::KeptOff(by).as_str())
+                .with("waited_ratio", kept_off)
+                .with("stolen_ratio", stolen),
+        )
     }
 
-    /// Joins the reasons that kept the lanes from their cores and remembers them, by the first kind.
-    fn in_one(&self, parts: Vec<(KeptOffBy, String)>, named: bool) -> String {
-        let by = parts.first().map(|(by, _)| *by);
+    /// Joins the reasons that kept the lanes from their cores and remembers them, by the first kind; `None`: no parts.
+    fn in_one(&self, parts: Vec<(KeptOffBy, String)>, named: bool) -> Option<(KeptOffBy, String)> {
+        let by = parts.first()?.0;
         let sentences: Vec<String> = parts.into_iter().map(|(_, sentence)| sentence).collect();
         let sentence = sentences.join("; ");
-        if let Some(by) = by {
-            self.remember(by, &sentence, named);
-        }
-        sentence
+        self.remember(by, &sentence, named);
+        Some((by, sentence))
     }
 
     /// Returns how long the lanes of the whole run waited for their cores, and over how long that was measured, ns.
@@ -252,22 +277,35 @@ impl<'e> Causes<'e> {
         (by, sentence)
     }
 
-    fn stopped(&self, stops: &[Gap]) -> String {
+    fn stopped(&self, stops: &[Gap]) -> (Cause, String) {
         self.told_stops.set(true);
-        format!(
+        let sentence = format!(
             "the process was stopped {} (Ctrl-Z, SIGSTOP or a debugger)",
             spans(stops)
-        )
+        );
+        (Cause::Stopped, sentence)
     }
 
-    fn stood_still(&self, gaps: &[Gap]) -> String {
+    fn stood_still(&self, gaps: &[Gap]) -> (Cause, String) {
         self.told_others.set(true);
-        format!(
+        let sentence = format!(
             "all of mpps stood still {}, and no signal explains it: the process was frozen, or the whole machine was \
              (a virtual machine that is paused or moved)",
             spans(gaps)
-        )
+        );
+        (Cause::StoodStill, sentence)
     }
+}
+
+/// Returns the kinds of evidence, each once.
+pub(super) fn kinds<'k>(all: impl IntoIterator<Item = &'k Known>) -> RemarkValue {
+    let mut kinds = Vec::new();
+    for kind in all.into_iter().map(|known| known.kind.as_str()) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds.into_iter().collect()
 }
 
 pub(super) fn is_link(kind: KnownKind) -> bool {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{AwaySummary, Stretch, Stretches};
+use mpps_stats::{AwaySummary, Stretch, Stretches, sentences};
 use mpps_sys::evidence::Rival;
 
 const MS: u64 = 1_000_000;
@@ -11,6 +11,29 @@ fn gap(from_ms: u64, to_ms: u64) -> Gap {
         from_ns: from_ms * MS,
         to_ns: to_ms * MS,
     }
+}
+
+/// Returns the sentence on a cause, once it agrees with the cause's name.
+fn in_words((cause, sentence): (Cause, String)) -> String {
+    let words: &[&str] = match cause {
+        Cause::Stopped => &["the process was stopped"],
+        Cause::StoodStill => &["stood still"],
+        Cause::LinkDown => &["the link was down"],
+        Cause::NoWay => &[],
+        Cause::KeptOff(KeptOffBy::CpuQuota) => &["the CPU quota of control group"],
+        Cause::KeptOff(KeptOffBy::Hypervisor) => &["the hypervisor took"],
+        Cause::KeptOff(_) => &["kept the lanes from running"],
+        Cause::AwayFromClock => &["without waiting for a core", "the reason is not known"],
+        Cause::PathTookNothing => &["the path took nothing", "a ring, buffer or queue was full"],
+        Cause::DeviceDropped => &["the path took nothing", "the device"],
+        Cause::QueueDropped => &["the queue"],
+        Cause::NoRoomToSend => &["waited for room to send"],
+        Cause::LanesBusy => &["busy for"],
+        Cause::NotKnown => &["the cause is not known"],
+    };
+    let agrees = words.iter().all(|words| sentence.contains(words));
+    assert!(agrees, "{cause:?}: {sentence}");
+    sentence
 }
 
 /// Checks the sentence on a cause: it has these words, and none of the words of other causes.
@@ -51,7 +74,7 @@ fn short(missing: u64, lane: LaneTime, change: impl FnOnce(&mut Evidence)) -> St
         ..Evidence::default()
     };
     change(&mut e);
-    Causes::new(Workload::Send, &e, &[]).of_missing(100_000)
+    in_words(Causes::new(Workload::Send, &e, &[]).of_missing(100_000))
 }
 
 /// A lane that had time to spare, and was never held up.
@@ -229,10 +252,14 @@ fn a_share_is_of_the_time_looked_at() {
         ..Evidence::default()
     };
     let notes = Causes::new(Workload::SendRecv, &e, &[lane.clone(), lane]).notes();
+    let note = &notes[0].sentence;
     assert!(
-        notes[0].contains("from running for 81.3 % of the time") && notes[0].contains("took 2.0 % of the time"),
+        note.contains("from running for 81.3 % of the time") && note.contains("took 2.0 % of the time"),
         "{notes:?}"
     );
+    assert_eq!(notes[0].name, RemarkName::HostInterfered);
+    assert_eq!(notes[0].value("cause"), Some(&"other_threads".into()));
+    assert_eq!(notes[0].value("stolen_ratio"), Some(&RemarkValue::Ratio(0.02)));
 }
 
 /// Drops of 1,000 of 10,000 packets in 100 ms, from 400 to 500 ms, of what `lane` was to take; 10 ms explain them.
@@ -257,7 +284,7 @@ fn dropped(workload: Workload, lane: LaneTime, change: impl FnOnce(&mut Evidence
         ..Evidence::default()
     };
     change(&mut e);
-    Causes::new(workload, &e, &[]).of_drops()
+    in_words(Causes::new(workload, &e, &[]).of_drops())
 }
 
 #[test]
@@ -440,7 +467,7 @@ fn a_hypervisor_is_named_for_lanes_that_were_held_where_it_took_as_much() {
         }),
         ..LaneSummary::default()
     };
-    let said = |e: &Evidence| Causes::new(Workload::Drop, e, std::slice::from_ref(&lane)).of_drops();
+    let said = |e: &Evidence| in_words(Causes::new(Workload::Drop, e, std::slice::from_ref(&lane)).of_drops());
     assert!(
         said(&e).contains("without waiting for a core: the hypervisor took 4.0 %"),
         "{}",
@@ -481,7 +508,7 @@ fn whose_threads_had_the_cores_is_told_where_they_had_them_for_half_of_the_wait(
             own_ns: own_ms * MS,
             ..Evidence::default()
         };
-        Causes::new(Workload::Reflect, &e, lanes).notes().join(" ")
+        sentences(&Causes::new(Workload::Reflect, &e, lanes).notes()).join(" ")
     };
     let one = std::slice::from_ref(&lane);
     let alone = LaneSummary {
@@ -658,9 +685,7 @@ fn a_thread_that_may_run_elsewhere_is_not_said_to_have_had_the_lanes_core_for_su
             }],
             ..Evidence::default()
         };
-        Causes::new(Workload::Reflect, &e, std::slice::from_ref(&lane))
-            .notes()
-            .join(" ")
+        sentences(&Causes::new(Workload::Reflect, &e, std::slice::from_ref(&lane)).notes()).join(" ")
     };
     let (named, unsure) = (
         "opt (thread 88) ran for",
@@ -705,7 +730,7 @@ fn a_quota_that_can_t_be_read_leaves_the_cause_open_unless_threads_were_seen_for
             ..Evidence::default()
         };
         let causes = Causes::new(Workload::Reflect, &e, &lanes);
-        let notes = causes.notes().join(" ");
+        let notes = sentences(&causes.notes()).join(" ");
         let by = causes.kept_off().expect("lanes waited").by;
         assert_eq!(
             notes.contains("a CPU quota of control group /a can't be read"),

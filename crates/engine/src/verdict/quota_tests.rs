@@ -3,7 +3,7 @@
 use super::*;
 use crate::lane::away::Standstills;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Stretch, Stretches, WithheldTime};
+use mpps_stats::{Stretch, Stretches, WithheldTime, sentences};
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::Rival;
 
@@ -80,8 +80,13 @@ fn a_quota_is_named_by_the_time_that_it_withheld_and_who_ran_meanwhile_is_not() 
     for (withheld_ms, named) in [(80, true), (41, true), (39, false), (0, false)] {
         let e = evidence(off(800, true), quota(withheld_ms));
         let lanes = lanes(800);
-        let text = Causes::new(Workload::Send, &e, &lanes).of_missing(100_000);
+        let (cause, text) = Causes::new(Workload::Send, &e, &lanes).of_missing(100_000);
         assert_eq!(text.contains(NAME), named, "{withheld_ms}: {text}");
+        assert_eq!(
+            cause == Cause::KeptOff(KeptOffBy::CpuQuota),
+            named,
+            "{withheld_ms}: {cause:?}"
+        );
         assert_eq!(text.contains("cc1"), !named, "{withheld_ms}: {text}");
         // A quota that was not most of the cause is named all the same.
         let as_well = text.contains("withheld 390.0 ms as well");
@@ -89,7 +94,7 @@ fn a_quota_is_named_by_the_time_that_it_withheld_and_who_ran_meanwhile_is_not() 
         if named {
             assert!(text.contains("in 9 of the run's 10 periods"), "{text}");
         }
-        let note = Causes::new(Workload::Reflect, &e, &lanes).notes().join(" ");
+        let note = sentences(&Causes::new(Workload::Reflect, &e, &lanes).notes()).join(" ");
         assert_eq!((note.contains(NAME), note.contains("cc1")), (named, !named), "{note}");
     }
 }
@@ -107,7 +112,7 @@ fn a_limit_of_real_time_threads_is_named_if_it_can_have_kept_the_lanes_off_and_w
         };
         let lanes = lanes(450);
         let causes = Causes::new(Workload::Reflect, &e, &lanes);
-        let note = causes.notes().join(" ");
+        let note = sentences(&causes.notes()).join(" ");
         let limit = "control group /jobs/7 grants them 200.0 ms of each 1.000 s";
         assert_eq!((note.contains(limit), note.contains("cc1")), (named, !named), "{note}");
         let by = causes.kept_off().expect("lanes were kept off").by;
@@ -117,7 +122,10 @@ fn a_limit_of_real_time_threads_is_named_if_it_can_have_kept_the_lanes_off_and_w
 
 #[test]
 fn where_the_kernel_tells_no_waits_the_quota_is_named_all_the_same() {
-    let text = |withheld| Causes::new(Workload::Send, &evidence(off(800, false), withheld), &[]).of_missing(100_000);
+    let text = |withheld| {
+        let e = evidence(off(800, false), withheld);
+        Causes::new(Workload::Send, &e, &[]).of_missing(100_000).1
+    };
     assert!(text(quota(80)).contains(NAME), "{}", text(quota(80)));
     assert!(text(None).contains("the reason is not known"), "{}", text(None));
 }
@@ -136,7 +144,7 @@ fn a_quota_that_stops_all_threads_is_no_frozen_process() {
             still: still.clone(),
             ..evidence(off(800, false), withheld)
         };
-        Causes::new(Workload::Send, &e, &[]).of_missing(100_000)
+        Causes::new(Workload::Send, &e, &[]).of_missing(100_000).1
     };
     assert!(text(quota(80)).contains(NAME), "{}", text(quota(80)));
     assert!(text(quota(9)).contains("was frozen"), "{}", text(quota(9)));
@@ -157,7 +165,7 @@ fn drops_are_the_quotas_only_if_it_withheld_time_while_they_happened() {
             drops: dropped(from_ms),
             ..evidence(off(800, true), quota(80))
         };
-        Causes::new(Workload::Drop, &e, &lanes(800)).of_drops()
+        Causes::new(Workload::Drop, &e, &lanes(800)).of_drops().1
     };
     assert!(text(0).contains(NAME), "{}", text(0));
     // After the first second nothing was withheld.
@@ -192,8 +200,9 @@ fn what_a_quota_withheld_on_other_cores_is_not_the_lanes() {
                 },
                 &lanes,
             )
-            .of_missing(100_000),
-            Causes::new(Workload::Reflect, &e, &lanes).notes().join(" "),
+            .of_missing(100_000)
+            .1,
+            sentences(&Causes::new(Workload::Reflect, &e, &lanes).notes()).join(" "),
         ];
         for text in texts {
             let kept = text.contains(&format!("{WIDE} kept the lanes from running"));
@@ -203,7 +212,7 @@ fn what_a_quota_withheld_on_other_cores_is_not_the_lanes() {
     // Named beside the thread that ran only if it can be a tenth of the lane's time.
     for (off_ms, as_well) in [(620, true), (640, false)] {
         let e = evidence(off(off_ms, true), Some(of_sixteen_cores()));
-        let note = Causes::new(Workload::Reflect, &e, &lanes(off_ms)).notes().join(" ");
+        let note = sentences(&Causes::new(Workload::Reflect, &e, &lanes(off_ms)).notes()).join(" ");
         assert!(note.contains("cc1"), "{note}");
         assert_eq!(note.contains(WIDE), as_well, "{off_ms}: {note}");
     }
@@ -222,7 +231,7 @@ fn drops_and_frozen_processes_are_not_explained_by_what_a_quota_withheld_on_othe
         },
         ..evidence(off(800, true), Some(of_sixteen_cores()))
     };
-    let text = Causes::new(Workload::Drop, &e, &lanes(800)).of_drops();
+    let (_, text) = Causes::new(Workload::Drop, &e, &lanes(800)).of_drops();
     assert!(
         text.contains("cc1") && !text.contains(&format!("{WIDE} kept")),
         "{text}"
@@ -232,6 +241,7 @@ fn drops_and_frozen_processes_are_not_explained_by_what_a_quota_withheld_on_othe
         from_ns: 100 * MS,
         to_ns: 900 * MS,
     });
-    let text = Causes::new(Workload::Send, &e, &[]).of_missing(100_000);
+    let (cause, text) = Causes::new(Workload::Send, &e, &[]).of_missing(100_000);
     assert!(text.contains("was frozen"), "{text}");
+    assert_eq!(cause, Cause::StoodStill);
 }

@@ -1,14 +1,23 @@
 use super::*;
 
-/// Reasons and warnings.
+/// Sentences of reasons and warnings.
 fn judge(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> (Vec<String>, Vec<String>) {
     let Verdict { reasons, warnings, .. } = super::judge(workload, e, lanes);
-    (reasons, warnings)
+    let of = |remarks: &[Remark]| sentences(remarks).into_iter().map(str::to_owned).collect();
+    (of(&reasons), of(&warnings))
+}
+
+/// The only remark: a reason or a warning.
+fn only(workload: Workload, e: &Evidence, lanes: &[LaneSummary]) -> Remark {
+    let Verdict { reasons, warnings, .. } = super::judge(workload, e, lanes);
+    let all = [reasons, warnings].concat();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.into_iter().next().expect("a remark")
 }
 use mpps_io::around::{KernelCount, MtuChange, Outage, QueueDrops, Surroundings};
 use mpps_io::counter;
 use mpps_stats::LEAST_NS;
-use mpps_stats::{Gap, Stretch, Stretches};
+use mpps_stats::{Gap, RemarkName, RemarkValue, Stretch, Stretches, sentences};
 
 fn good() -> Evidence {
     Evidence {
@@ -60,7 +69,7 @@ fn a_stream_that_orders_kept_from_sending_is_valid() {
 
 #[test]
 fn each_fault_invalidates_and_names_its_cause() {
-    let cases: Vec<(Evidence, LaneSummary, &str)> = vec![
+    let cases: Vec<(Evidence, LaneSummary, &str, RemarkName)> = vec![
         (
             Evidence {
                 scheduled: Some(100_200),
@@ -69,6 +78,7 @@ fn each_fault_invalidates_and_names_its_cause() {
             },
             lane(),
             "off the intended",
+            RemarkName::MissedDepartures,
         ),
         (
             good(),
@@ -77,6 +87,7 @@ fn each_fault_invalidates_and_names_its_cause() {
                 ..lane()
             },
             "this host itself dropped 1 ",
+            RemarkName::DroppedByHost,
         ),
         (
             good(),
@@ -85,6 +96,7 @@ fn each_fault_invalidates_and_names_its_cause() {
                 ..lane()
             },
             "refused",
+            RemarkName::RefusedAfterwards,
         ),
         (
             good(),
@@ -93,6 +105,7 @@ fn each_fault_invalidates_and_names_its_cause() {
                 ..lane()
             },
             "7 packets of the test went to the host",
+            RemarkName::WentToHost,
         ),
         (
             Evidence {
@@ -101,8 +114,14 @@ fn each_fault_invalidates_and_names_its_cause() {
             },
             lane(),
             "vanished",
+            RemarkName::DeviceGone,
         ),
-        (Evidence { tx: 0, ..good() }, LaneSummary::default(), "nothing was sent"),
+        (
+            Evidence { tx: 0, ..good() },
+            LaneSummary::default(),
+            "nothing was sent",
+            RemarkName::NothingSent,
+        ),
         (
             good(),
             LaneSummary {
@@ -110,6 +129,7 @@ fn each_fault_invalidates_and_names_its_cause() {
                 ..lane()
             },
             "internal",
+            RemarkName::RowsAndLanesDiffer,
         ),
         (
             Evidence {
@@ -118,6 +138,7 @@ fn each_fault_invalidates_and_names_its_cause() {
             },
             lane(),
             "out of order",
+            RemarkName::BeyondWindow,
         ),
         (
             Evidence {
@@ -126,12 +147,13 @@ fn each_fault_invalidates_and_names_its_cause() {
             },
             lane(),
             "3 times a flow moved",
+            RemarkName::FlowContended,
         ),
     ];
-    for (e, lane, needle) in cases {
-        let (reasons, _) = judge(Workload::SendRecv, &e, &[lane]);
-        assert_eq!(reasons.len(), 1, "{needle}: {reasons:?}");
-        assert!(reasons[0].contains(needle), "{needle}: {reasons:?}");
+    for (e, lane, needle, name) in cases {
+        let remark = only(Workload::SendRecv, &e, &[lane]);
+        assert!(remark.sentence.contains(needle), "{needle}: {remark:?}");
+        assert_eq!(remark.name, name);
     }
 }
 
@@ -170,47 +192,101 @@ fn what_does_not_spoil_a_count_is_told_and_leaves_it_valid() {
             good(),
             &dropped,
             "dropped 50 packets that it should have sent, of the test or of others: all of the test's came back",
+            RemarkName::InterfaceDropped,
         ),
         (
             Workload::Send,
             good(),
             &dropped,
             "packets of the test may be among them",
+            RemarkName::InterfaceDropped,
         ),
         (
             Workload::Reflect,
             good(),
             &dropped,
             "packets of the test may be among them",
+            RemarkName::InterfaceDropped,
         ),
-        (Workload::Drop, good(), &dropped, "none was the test's"),
+        (
+            Workload::Drop,
+            good(),
+            &dropped,
+            "none was the test's",
+            RemarkName::InterfaceDropped,
+        ),
         (
             Workload::SendRecv,
             missed,
             &missed_some,
             "50 of 100,000 departures were missed (0.0500 %; 0.100 % are allowed)",
+            RemarkName::MissedDepartures,
         ),
         (
             Workload::SendRecv,
             good(),
             &refused,
             "100 packets counted as sent were refused by the kernel or device afterwards: no more than",
+            RemarkName::RefusedAfterwards,
         ),
-        (Workload::SendRecv, moved(0), &lane(), ""),
-        (Workload::SendRecv, moved(2), &lane(), "3 times: all are counted"),
+        (
+            Workload::SendRecv,
+            moved(2),
+            &lane(),
+            "3 times: all are counted",
+            RemarkName::FlowMoved,
+        ),
         (
             Workload::Drop,
             untracked,
             &lane(),
             "7 packets were of flows beyond the 10",
+            RemarkName::Untracked,
         ),
     ];
-    for (workload, e, lane, needle) in cases {
-        let (reasons, warnings) = judge(workload, &e, std::slice::from_ref(lane));
+    for (workload, e, lane, needle, name) in cases {
+        let lane = std::slice::from_ref(lane);
+        let (reasons, warnings) = judge(workload, &e, lane);
         assert!(reasons.is_empty(), "{reasons:?}");
-        assert_eq!(warnings.len(), usize::from(!needle.is_empty()), "{warnings:?}");
         assert!(warnings.iter().all(|warning| warning.contains(needle)), "{warnings:?}");
+        assert_eq!(only(workload, &e, lane).name, name);
     }
+    let (reasons, warnings) = judge(Workload::SendRecv, &moved(0), &[lane()]);
+    assert!(reasons.is_empty() && warnings.is_empty(), "{reasons:?} {warnings:?}");
+}
+
+#[test]
+fn a_remark_has_the_numbers_of_its_sentence() {
+    let beyond = Evidence {
+        tx: 90_000,
+        missed: 10_000,
+        ..good()
+    };
+    let lane = LaneSummary {
+        tx_packets: 90_000,
+        ..lane()
+    };
+    let missed = only(Workload::Send, &beyond, std::slice::from_ref(&lane));
+    let values = [
+        ("missed_packets", RemarkValue::Count(10_000)),
+        ("due_packets", RemarkValue::Count(100_000)),
+        ("allowed_ratio", RemarkValue::Ratio(0.001)),
+        ("off_ratio", RemarkValue::Ratio(0.1)),
+        ("cause", "not_known".into()),
+    ];
+    assert_eq!(missed.values, values);
+    let stopped = Evidence {
+        still: Standstills {
+            stops: vec![Gap {
+                from_ns: 0,
+                to_ns: 100 * MS,
+            }],
+            others: vec![],
+        },
+        ..beyond
+    };
+    let missed = only(Workload::Send, &stopped, &[lane]);
+    assert_eq!(missed.value("cause"), Some(&"stopped".into()));
 }
 
 #[test]
@@ -245,21 +321,45 @@ fn a_senders_loss_is_put_on_its_own_host_only_as_far_as_its_counters_go() {
         rx_dropped: n,
         ..lane()
     };
-    for (known, n, needle) in [
-        (true, 0, "none of the 1,000 lost packets shows on this host's counters"),
-        (false, 0, "where the 1,000 lost packets were lost is not known"),
+    for (known, n, needle, place, counted) in [
+        (
+            true,
+            0,
+            "none of the 1,000 lost packets shows on this host's counters",
+            "on_the_way",
+            None,
+        ),
+        (
+            false,
+            0,
+            "where the 1,000 lost packets were lost is not known",
+            "not_known",
+            None,
+        ),
         (
             true,
             400,
             "account for 400 of the 1,000 lost packets at the most: the others",
+            "host_counters",
+            Some(400u64),
         ),
-        (true, 1_200, "account for all of the 1,000 lost packets"),
+        (
+            true,
+            1_200,
+            "account for all of the 1,000 lost packets",
+            "host_counters",
+            Some(1_000),
+        ),
     ] {
-        let (_, warnings) = judge(Workload::SendRecv, &lost(known), &[dropped(n)]);
+        let Verdict { warnings, .. } = super::judge(Workload::SendRecv, &lost(known), &[dropped(n)]);
         assert!(
-            warnings.len() == 1 && warnings[0].contains(needle),
+            warnings.len() == 1 && warnings[0].sentence.contains(needle),
             "{needle}: {warnings:?}"
         );
+        let (remark, counted) = (&warnings[0], counted.map(RemarkValue::from));
+        assert_eq!(remark.value("where"), Some(&place.into()), "{needle}");
+        assert_eq!(remark.value("counted_packets"), counted.as_ref(), "{needle}");
+        assert_eq!(remark.value("packets"), Some(&1_000u64.into()));
     }
 }
 
@@ -289,8 +389,13 @@ fn what_the_path_itself_lost_is_one_sentence_by_the_meaning_of_its_counters() {
             ],
             ..lane()
         };
-        let (_, warnings) = judge(Workload::SendRecv, &lost, &[lane]);
-        assert!(warnings.len() == 1 && warnings[0] == needle, "{warnings:?}");
+        let remark = only(Workload::SendRecv, &lost, &[lane]);
+        assert_eq!(remark.sentence, needle);
+        let counted = RemarkValue::from(queue + 10);
+        assert_eq!(
+            (remark.value("where"), remark.value("counted_packets")),
+            (Some(&"path".into()), Some(&counted))
+        );
     }
     for (packets, sentence) in [
         (86, "all 86 lost packets were lost by the path itself, at random"),
@@ -323,6 +428,10 @@ fn a_link_that_was_down_for_an_instant_does_not_spoil_a_mean() {
     );
     let (reasons, _) = judge(Workload::Send, &down(200_000_000), &[lane()]);
     assert!(reasons[0].contains("was down for 200.0 ms"), "{reasons:?}");
+    let remark = only(Workload::Send, &down(200_000_000), &[lane()]);
+    assert_eq!(remark.name, RemarkName::CouldNotLeave);
+    assert_eq!(remark.value("cause"), Some(&"link_down".into()));
+    assert_eq!(remark.value("down_ns"), Some(&200_000_000u64.into()));
 }
 
 #[test]
@@ -388,6 +497,11 @@ fn what_is_named_as_a_cause_is_not_told_again_and_what_is_none_is_a_note() {
     assert!(
         reasons[0].contains("not known") && warnings[0].contains("stopped for 5.0 ms"),
         "{reasons:?} {warnings:?}"
+    );
+    let Verdict { warnings, .. } = super::judge(Workload::Send, &stopped(405), std::slice::from_ref(&lane));
+    assert_eq!(
+        (warnings[0].name, warnings[0].value("stopped_ns")),
+        (RemarkName::Stopped, Some(&(5 * MS).into()))
     );
 }
 
@@ -527,13 +641,17 @@ fn what_explains_little_stands_beside_the_question_about_the_reflector() {
         (Surroundings::default(), "", true),
     ] {
         let e = losing(100_000, (0, 1_000 * MS), seen);
-        let (_, warnings) = judge(Workload::SendRecv, &e, &[lane()]);
-        let note = warnings
-            .iter()
-            .find(|of| of.starts_with("nothing came back"))
-            .expect("told");
-        assert!(note.contains(told), "{told}: {note}");
+        let Verdict { warnings, .. } = super::judge(Workload::SendRecv, &e, &[lane()]);
+        let remark = warnings.iter().find(|of| of.name == RemarkName::NothingCameBack);
+        let remark = remark.expect("told");
+        let note = &remark.sentence;
+        assert!(
+            note.starts_with("nothing came back") && note.contains(told),
+            "{told}: {note}"
+        );
         assert_eq!(note.contains(question), asks, "{told}: {note}");
+        let place = if asks { "not_known" } else { "surroundings" };
+        assert_eq!(remark.value("where"), Some(&place.into()), "{told}");
     }
     let quoted = Evidence {
         icmp: Icmp {
@@ -618,7 +736,10 @@ fn drops_of_a_queue_that_others_use_too_are_not_said_to_be_the_tests() {
         queues,
         ..Surroundings::default()
     };
-    let (reasons, _) = judge(Workload::SendRecv, &losing(500, (0, MS), seen), &[lane()]);
+    let (reasons, _) = judge(Workload::SendRecv, &losing(500, (0, MS), seen.clone()), &[lane()]);
+    let Verdict { reasons: remarks, .. } = super::judge(Workload::SendRecv, &losing(500, (0, MS), seen), &[lane()]);
+    assert_eq!(remarks[0].name, RemarkName::OwnQueuesDropped);
+    assert_eq!(remarks[0].value("test_packets"), Some(&500u64.into()));
     assert_eq!(
         reasons,
         [

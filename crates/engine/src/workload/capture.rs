@@ -9,7 +9,7 @@ use crate::outcome::LaneOutcome;
 use crate::outcome::RINGS;
 use mpps_io::packet_ring::{PacketProducer, RingPacket};
 use mpps_io::{Burst, Frame, Queue, Reason, Result, RxRoom, Wait, counter};
-use mpps_stats::{CaptureSummary, Recorder, Summary, count};
+use mpps_stats::{CaptureSummary, Recorder, Remark, RemarkName, Summary, count};
 use mpps_trace::Stage;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,18 +178,19 @@ pub(crate) fn counted(summary: &Summary, plan: &CapturePlan) -> CaptureSummary {
 }
 
 /// Returns the reason why the file lacks the ends of frames that the path itself has cut, for any `--snap-len`.
-fn cut_frames(summary: &Summary) -> Option<String> {
+fn cut_frames(summary: &Summary) -> Option<Remark> {
     let counters = summary.lanes.iter().flat_map(|lane| &lane.path_counters);
     let cut: u64 = counters.filter(|(name, _)| name == counter::CUT).map(|(_, n)| n).sum();
     let interface = summary.host.iter().find(|fact| fact.name == "interface");
     let interface = interface.map_or("INTERFACE", |fact| &fact.value);
     (cut > 0).then(|| {
-        format!(
+        let text = format!(
             "{} frames are in the file without their ends: merged frames (GSO, TSO, GRO) of more than 64 KiB, or more \
              long ones at a time than there is memory for: ethtool -K {interface} gro off here, and ethtool -K \
              INTERFACE tso off gso off at their sender, keep packets apart",
             count(cut)
-        )
+        );
+        Remark::new(RemarkName::CutFrames, text).with("frames", cut)
     })
 }
 
@@ -199,24 +200,30 @@ pub(crate) fn judge(summary: &mut Summary, capture: CaptureSummary) {
     let reasons = &mut summary.invalid_reasons;
     reasons.extend(cut);
     if capture.dropped_ring > 0 {
-        reasons.push(format!(
+        let text = format!(
             "{} packets are not in the file because it was written more slowly than they came: enlarge the buffer \
              (--buffer), keep less (--snap-len, a filter), or write to something faster",
             count(capture.dropped_ring)
-        ));
+        );
+        reasons.push(Remark::new(RemarkName::FileTooSlow, text).with("packets", capture.dropped_ring));
     }
     if let Some(failure) = &capture.failure {
-        reasons.push(match capture.dropped_write {
+        let text = match capture.dropped_write {
             0 => failure.clone(),
             n => format!("{failure}; {} packets that came later are not in the file", count(n)),
-        });
+        };
+        reasons.push(Remark::new(RemarkName::FileFailed, text).with("packets", capture.dropped_write));
     }
     let accounted = capture.written + capture.dropped_write + capture.dropped_ring;
     if capture.taken != accounted {
-        reasons.push(format!(
+        let text = format!(
             "internal: {} packets were taken, {accounted} are accounted for",
             capture.taken
-        ));
+        );
+        let remark = Remark::new(RemarkName::CaptureUnaccounted, text)
+            .with("taken_packets", capture.taken)
+            .with("accounted_packets", accounted);
+        reasons.push(remark);
     }
     summary.valid = reasons.is_empty();
     summary.capture = Some(capture);

@@ -4,6 +4,7 @@
 //! counts for all. A packet that goes round alone comes in bursts of its own, and is looked at each time.
 
 use mpps_io::Reason;
+use mpps_stats::{Remark, RemarkName};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
@@ -39,29 +40,31 @@ impl Sampler {
     }
 }
 
-/// Returns a sentence for each thing that kept packets from going round, given how often each reason was counted.
-pub(crate) fn warnings(count: impl Fn(Reason) -> u64) -> Vec<String> {
+/// Returns a remark for each thing that kept packets from going round, given how often each reason was counted.
+pub(crate) fn warnings(count: impl Fn(Reason) -> u64) -> Vec<Remark> {
     let mut warnings = Vec::new();
-    let mut tell = |n: u64, text: &str| {
+    let mut tell = |reason: Reason, text: &str| {
+        let n = count(reason);
         if n > 0 {
-            warnings.push(format!("{n} packets {text}"));
+            let remark = Remark::new(RemarkName::KeptFromGoingRound, format!("{n} packets {text}"));
+            warnings.push(remark.with("packets", n).with("reason", reason.as_str()));
         }
     };
     tell(
-        count(Reason::TtlExpired),
+        Reason::TtlExpired,
         "were not sent back, because their time to live (hop limit) was used up: they had gone round between this \
          reflector and another, or were sent with a time to live of 1",
     );
     tell(
-        count(Reason::Returned),
+        Reason::Returned,
         "were not sent back, because their source returns what it is sent: another reflector, or an echo server",
     );
     tell(
-        count(Reason::OwnSource),
+        Reason::OwnSource,
         "were not sent back, because they came from this reflector's own address: it was forged, or they had come back",
     );
     tell(
-        count(Reason::Probed),
+        Reason::Probed,
         "got a probe or nothing in place of their answer, because their source had sent the same bytes many times: a \
          packet that goes round looks like this",
     );
@@ -71,13 +74,21 @@ pub(crate) fn warnings(count: impl Fn(Reason) -> u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_stats::RemarkValue;
 
     #[test]
     fn what_was_stopped_is_told() {
         assert!(warnings(|_| 0).is_empty());
         let all = warnings(|reason| reason.as_str().len() as u64);
         assert_eq!(all.len(), 4);
-        assert!(all[0].starts_with("11 packets were not sent back, because their time to live"));
+        assert!(
+            all[0]
+                .sentence
+                .starts_with("11 packets were not sent back, because their time to live")
+        );
+        let reasons: Vec<_> = all.iter().filter_map(|remark| remark.value("reason")).collect();
+        let names = ["ttl_expired", "returned", "own_source", "probed"].map(RemarkValue::from);
+        assert_eq!(reasons, names.iter().collect::<Vec<_>>());
     }
 
     #[test]

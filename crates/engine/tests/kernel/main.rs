@@ -10,7 +10,7 @@ use mpps_engine::{
     TrafficPlan, Work, run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel,
 };
 use mpps_io::Reason;
-use mpps_stats::{Event, Row, Sink, Snapshot, Summary};
+use mpps_stats::{Event, Remark, RemarkName, Row, Sink, Snapshot, Summary};
 use mpps_wire::{ReflectFilter, Rewrite, SlowPath, TakeFilter, parse_slow_path};
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
@@ -172,7 +172,7 @@ fn an_interrupted_run_has_its_full_result() {
         let asked = || u32::from(port.lane_packets() > 1_000 && long());
         let (summary, _) = sendrecv(&port, &plan, &asked);
         assert!(summary.interrupted);
-        let slow = |reason: &String| reason.contains("off the intended");
+        let slow = |reason: &Remark| reason.name == RemarkName::MissedDepartures;
         assert!(
             summary.invalid_reasons.iter().all(slow),
             "{:?}",
@@ -199,7 +199,7 @@ fn a_device_that_vanishes_ends_the_run_with_what_was_counted() {
         Rate::new(20_000, 1).unwrap().packets_in(summary.duration_ns)
     );
     assert!(
-        summary.invalid_reasons[0].contains("vanished"),
+        summary.invalid_reasons[0].sentence.contains("vanished"),
         "{:?}",
         summary.invalid_reasons
     );
@@ -212,7 +212,8 @@ fn a_device_that_was_down_is_told_once() {
         ..Config::default()
     });
     let (summary, _) = sendrecv(&port, &traffic(1_000, 400), &|| 0);
-    let told = summary.warnings.iter().filter(|w| w.contains("trying on")).count();
+    let trying_on = |note: &&Remark| note.name == RemarkName::DeviceError && note.sentence.contains("trying on");
+    let told = summary.warnings.iter().filter(trying_on).count();
     assert_eq!(told, 1, "{:?}", summary.warnings);
     assert!(summary.valid);
 }
@@ -240,7 +241,8 @@ fn a_reader_that_was_held_up_loses_places_but_no_packets() {
         let (summary, _) = sendrecv(&port, &traffic(20_000, 700), &|| 0);
         assert_eq!((summary.tx, summary.rx), (14_000, 14_000), "{overwrites}");
         assert!(summary.valid, "{:?}", summary.invalid_reasons);
-        let told = |w: &String| w.contains("kept from running");
+        let told =
+            |note: &Remark| note.name == RemarkName::CollectorLate && note.sentence.contains("kept from running");
         assert!(summary.warnings.iter().any(told), "{:?}", summary.warnings);
     }
 }

@@ -4,13 +4,13 @@ use super::keys::{Key, Kind};
 use super::lane::lanes;
 use super::{
     capture, counters, direction, expectation, housekeeping, known, latency, layer1_bps, longest_outage, loss_times,
-    outside, port, program, rfc3339, sample, stage, stretches, withheld, workload_name,
+    outside, port, program, remarks, rfc3339, sample, stage, stretches, withheld, workload_name,
 };
-use mpps_stats::Summary;
+use mpps_stats::{Summary, sentences};
 use serde_json::{Map, Value, json};
 
 /// Keys of a run, in the order of the output. New keys are added beside those of their subject.
-pub const RUN: [Key<Summary>; 61] = [
+pub const RUN: [Key<Summary>; 62] = [
     Key::new(
         "workload",
         Kind::Text,
@@ -203,13 +203,20 @@ pub const RUN: [Key<Summary>; 61] = [
         |s| s.valid.into(),
     ),
     Key::new("invalid_reasons", Kind::Texts, "why it was not, a sentence each", |s| {
-        json!(s.invalid_reasons)
+        json!(sentences(&s.invalid_reasons))
     }),
     Key::new(
         "warnings",
         Kind::Texts,
         "what the reader should know although the numbers are valid",
-        |s| json!(s.warnings),
+        |s| json!(sentences(&s.warnings)),
+    ),
+    Key::new(
+        "remarks",
+        Kind::List,
+        "the reasons and then the warnings, an object for each: `name` `invalid` `sentence` `values`; see \
+         [Remarks](verdict.md#remarks)",
+        remarks,
     ),
     Key::new(
         "known",

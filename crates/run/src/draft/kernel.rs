@@ -7,6 +7,7 @@ use mpps_engine::{Common, LanePlan, OnFull};
 use mpps_io::{PortSpec, Roles};
 use mpps_plan::Written;
 use mpps_plan::values::Cores;
+use mpps_stats::{Remark, RemarkName};
 use mpps_sys::sched::allowed_cores;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -150,11 +151,13 @@ pub(super) fn common(
     }
     let mut common = lanes::common(&run, senders, default_duration, 1)?;
     if !senders.is_empty() && senders.len() == allowed_cores().len() {
-        common.warnings.push(format!(
+        let text = format!(
             "{} sending lane{} on as many cores: the live view and whatever else runs here take their time from them",
             senders.len(),
             if senders.len() == 1 { "" } else { "s" }
-        ));
+        );
+        let remark = Remark::new(RemarkName::LanesFillCores, text);
+        common.warnings.push(remark.with("lanes", senders.len()));
     }
     let reader = LanePlan {
         rx: true,

@@ -8,7 +8,7 @@ use mpps_engine::{Common, LanePlan, Owner, TraceOptions};
 use mpps_host::isolate::{Share, Tree, nice_trap};
 use mpps_io::Roles;
 use mpps_plan::Plain;
-use mpps_stats::HostFact;
+use mpps_stats::{HostFact, Remark, RemarkName, RemarkValue};
 use mpps_sys::sched::{Priority, allowed_cores, denied_core, may_have};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -147,24 +147,20 @@ pub fn ranks_first(priority: &Priority) -> bool {
     matches!(priority, Priority::Nice(nice) if *nice < 0)
 }
 
-/// Returns notes on lanes of `SCHED_FIFO`.
+/// Returns the remark on lanes of `SCHED_FIFO`.
 ///
 /// # Errors
 /// If such lanes would lose their core for long, or would never leave it to each other.
-fn check_fifo(
-    rank: u32,
-    busy_poll: bool,
-    share_cores: bool,
-    (share, off): (Share, Option<&str>),
-) -> Result<Vec<String>> {
+fn check_fifo(rank: u32, busy_poll: bool, share_cores: bool, (share, off): (Share, Option<&str>)) -> Result<Remark> {
     if share_cores {
         return Err(usage(never_leaves(rank)));
     }
+    let remark = |text| Remark::new(RemarkName::FifoLimit, text).with("rank", u64::from(rank));
     let Some(told) = share.told() else {
-        return Ok(vec![format!(
+        return Ok(remark(format!(
             "--fifo {rank}: the limit of real-time threads is switched off: a lane that never sleeps keeps its core \
              from all other threads"
-        )]);
+        )));
     };
     if busy_poll {
         let want = match off {
@@ -175,9 +171,9 @@ fn check_fifo(
             "--fifo {rank}: with --busy-poll lanes never sleep, and {told}: want {want}"
         )));
     }
-    Ok(vec![format!(
+    Ok(remark(format!(
         "--fifo {rank}: {told}: a lane under full load never sleeps"
-    )])
+    )))
 }
 
 /// Refuses cores that no thread of this process can be given. A mask that the process was started with (`taskset`,
@@ -217,14 +213,17 @@ pub(crate) fn share_cores(common: &mut Common) -> Result<()> {
         false => (pinned.len(), distinct),
     };
     let mut warnings = vec![shared(lanes, cores)];
-    warnings.extend(common.busy_poll.then(|| BUSY_AND_SHARED.to_owned()));
+    warnings.extend(common.busy_poll.then(busy_and_shared));
     warnings.retain(|warning| !common.warnings.contains(warning));
     common.warnings.extend(warnings);
     Ok(())
 }
 
-/// Warning on lanes that share cores and never sleep.
-const BUSY_AND_SHARED: &str = "--busy-poll with more lanes than cores: lanes take each other's core while idle";
+/// Returns the warning on lanes that share cores and never sleep.
+fn busy_and_shared() -> Remark {
+    let text = "--busy-poll with more lanes than cores: lanes take each other's core while idle";
+    Remark::new(RemarkName::BusyPollShared, text)
+}
 
 /// Returns the refusal of lanes of `SCHED_FIFO` that share cores.
 fn never_leaves(rank: u32) -> String {
@@ -235,9 +234,14 @@ fn never_leaves(rank: u32) -> String {
 }
 
 /// Returns the warning that more lanes than cores work slowly.
-fn shared(lanes: usize, cores: usize) -> String {
+fn shared(lanes: usize, cores: usize) -> Remark {
     let s = if cores == 1 { "" } else { "s" };
-    format!("{lanes} lanes share {cores} core{s}: each waits for the others, so the rate is lower and latency higher")
+    let text = format!(
+        "{lanes} lanes share {cores} core{s}: each waits for the others, so the rate is lower and latency higher"
+    );
+    Remark::new(RemarkName::LanesShareCores, text)
+        .with("lanes", lanes)
+        .with("cores", cores)
 }
 
 /// Places the lanes on cores, and returns the settings that every run has.
@@ -251,11 +255,15 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
         .filter(|beyond| !beyond.is_empty())
     {
         let named: Vec<String> = beyond.iter().map(ToString::to_string).collect();
-        warnings.push(format!(
+        let text = format!(
             "--cores: no lane runs on {}: a core is taken for each lane, in their order, and the run has {} of them",
             named.join(","),
             roles.len()
-        ));
+        );
+        let remark = Remark::new(RemarkName::CoresUnused, text)
+            .with("cores", beyond.iter().copied().collect::<RemarkValue>())
+            .with("lanes", roles.len());
+        warnings.push(remark);
     }
     // A core named twice is one core; cores beyond the lanes stay unused.
     let distinct = |list: &[usize]| list.iter().take(roles.len()).collect::<BTreeSet<_>>().len();
@@ -264,7 +272,7 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     if share_cores {
         warnings.push(shared(roles.len(), cores));
         if run.plan.lanes.busy_poll {
-            warnings.push(BUSY_AND_SHARED.to_owned());
+            warnings.push(busy_and_shared());
         }
     }
     let priority = priority(run);
@@ -273,10 +281,11 @@ pub(crate) fn common(run: &Run, roles: &[Roles], default_duration: Option<Durati
     if let Some(Priority::Fifo(rank)) = priority {
         let share = Share::live();
         let told = check_fifo(rank, run.plan.lanes.busy_poll, share_cores, (share, share.off_here()))?;
-        warnings.extend(told.into_iter().filter(|_| had.is_some()));
+        warnings.extend(had.map(|_| told));
     }
     if let Some(trap) = had.filter(ranks_first).and_then(|_| nice_trap(&Tree::live())) {
-        warnings.push(format!("{}: {trap}", had.map(asked).unwrap_or_default()));
+        let text = format!("{}: {trap}", had.map(asked).unwrap_or_default());
+        warnings.push(Remark::new(RemarkName::NiceRanksInSession, text));
     }
     let host = privilege::facts(run).into_iter();
     let host = host.chain(had.map(|priority| HostFact::new("lane_priority", priority.to_string())));
@@ -345,8 +354,10 @@ mod tests {
             refused.line()
         );
         let told = check_fifo(5, false, false, (throttled, None)).expect("lanes sleep");
-        assert!(told[0].contains("50 ms of each 1000 ms"), "{told:?}");
-        assert!(check_fifo(5, true, false, (Share::Nothing, None)).expect("off")[0].contains("switched off"));
+        assert!(told.sentence.contains("50 ms of each 1000 ms"), "{told:?}");
+        let off = check_fifo(5, true, false, (Share::Nothing, None)).expect("off");
+        assert!(off.sentence.contains("switched off"), "{off:?}");
+        assert_eq!(off.value("rank"), Some(&5u64.into()));
         assert!(
             check_fifo(5, false, true, (Share::Nothing, None)).is_err(),
             "two lanes on one core"

@@ -15,6 +15,7 @@ pub(crate) use claim::ANY_INTERFACE;
 use claim::{Claim, PREFIX};
 use mpps_netdev::abstract_names;
 use mpps_plan::DEFAULT_SRC_PORTS;
+use mpps_stats::{Remark, RemarkName};
 use rustix::process::geteuid;
 use std::io;
 use std::ops::RangeInclusive;
@@ -151,10 +152,11 @@ impl Others {
     }
 
     /// Returns notes on runs of other users.
-    fn of_strangers(&self) -> Vec<String> {
+    fn of_strangers(&self) -> Vec<Remark> {
         let more = (self.more_strangers > 0).then(|| {
             let n = self.more_strangers;
-            format!("{n} more names of other users' runs say so, too")
+            let text = format!("{n} more names of other users' runs say so, too");
+            Remark::new(RemarkName::StrangersRun, text).with("runs", n)
         });
         self.strangers.iter().map(stranger).chain(more).collect()
     }
@@ -223,33 +225,38 @@ fn place(drafted: &Draft) -> &str {
 }
 
 /// Returns the note that the source ports of a run were moved.
-fn moved(drafted: &Draft, ports: &RangeInclusive<u16>, other: &Claim) -> String {
-    format!(
+fn moved(drafted: &Draft, ports: &RangeInclusive<u16>, other: &Claim) -> Remark {
+    let text = format!(
         "source ports {} in place of {}: another run of mpps on {} (run_id {:016x}) uses those",
         dashed(ports),
         dashed(&drafted.flows.src_ports()),
         place(drafted),
         other.run_id
-    )
+    );
+    Remark::new(RemarkName::SourcePortsMoved, text)
+        .with("source_ports", dashed(ports))
+        .with("other_run_id", format!("{:016x}", other.run_id))
 }
 
 /// Returns the note on a run of another user.
-fn stranger((other, uid): &(Claim, Option<u32>)) -> String {
+fn stranger((other, uid): &(Claim, Option<u32>)) -> Remark {
     let whose = match uid {
         Some(uid) => format!("of user {uid}"),
         None => "of a user that this host does not report".to_owned(),
     };
-    format!(
+    let text = format!(
         "another run of mpps {whose} (run_id {:016x}) says that it uses {}: if so, packets of both mix",
         other.run_id,
         other.told()
-    )
+    );
+    Remark::new(RemarkName::StrangersRun, text).with("other_run_id", format!("{:016x}", other.run_id))
 }
 
 /// Returns the note that names could not be read, or this run's name could not be bound.
-fn unread(error: &io::Error) -> String {
-    format!(
+fn unread(error: &io::Error) -> Remark {
+    let text = format!(
         "other runs of mpps on the interface could not be looked for ({error}): one with the same addresses and ports \
          would mix its packets with those of this run"
-    )
+    );
+    Remark::new(RemarkName::OtherRunsUnread, text)
 }

@@ -16,6 +16,7 @@ use mpps_io::selection::From;
 use mpps_io::{AddressRange, Ends, Layer, Request, Roles, Selection, Task, To, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_plan::{DEFAULT_SRC_PORTS, Workload};
+use mpps_stats::Remark;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -45,7 +46,7 @@ pub struct Draft {
     pub(crate) rules: Rules,
     /// Port at which packets arrive, if they do not arrive where they leave.
     pub(crate) far: Option<Far>,
-    warnings: Vec<String>,
+    warnings: Vec<Remark>,
     device: Option<NetDev>,
     /// Memory that the flows take, bytes.
     flow_bytes: u64,
@@ -56,7 +57,7 @@ pub struct Draft {
     /// Source ports in place of the default ones.
     moved: Option<RangeInclusive<u16>>,
     /// Notes from the reservation of the flows.
-    notes: Vec<String>,
+    notes: Vec<Remark>,
 }
 
 impl Draft {
@@ -160,7 +161,7 @@ impl Draft {
     }
 
     /// Returns the same run with these source ports, if they were moved, and with these notes.
-    pub(super) fn reserved(&self, moved: Option<RangeInclusive<u16>>, notes: Vec<String>) -> Result<Self> {
+    pub(super) fn reserved(&self, moved: Option<RangeInclusive<u16>>, notes: Vec<Remark>) -> Result<Self> {
         let mut draft = match moved {
             None => Self::knowing(Some(self), self.args.clone())?,
             moved => {

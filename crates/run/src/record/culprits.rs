@@ -1,7 +1,7 @@
 //! Names the programs that used the lanes' cores, in one sentence beside the verdict.
 
 use super::watched::Watched;
-use mpps_stats::Summary;
+use mpps_stats::{Remark, RemarkName, RemarkValue, Summary};
 use mpps_trace::{Taker, TakerKind, thread_number, time};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,9 +15,9 @@ const SHARE: f64 = 0.05;
 const NOTABLE: f64 = 0.01;
 const LONG_VISIT_NS: u64 = 1_000_000;
 
-/// Returns a sentence with the programs that took the lanes' cores, if they took a notable part. `None`: they did not,
+/// Returns a remark with the programs that took the lanes' cores, if they took a notable part. `None`: they did not,
 /// or there is no trace. The verdict then says how much of the waiting time is accounted for.
-pub fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<String> {
+pub fn culprits(summary: &Summary, watched: Option<&Watched>) -> Option<Remark> {
     let lanes = || {
         summary
             .lanes
@@ -67,7 +67,7 @@ fn is_somebody(taker: &Taker) -> bool {
 
 /// Names the takers of most of the time. Takers of the same name are added up, because the work of one program is often
 /// many short threads.
-fn named(takers: &[Taker]) -> Option<String> {
+fn named(takers: &[Taker]) -> Option<Remark> {
     let all: u64 = takers.iter().map(|taker| taker.total_ns).sum();
     let mut culprits: Vec<Culprit<'_>> = Vec::new();
     for taker in takers.iter().filter(|taker| is_somebody(taker)) {
@@ -88,8 +88,16 @@ fn named(takers: &[Taker]) -> Option<String> {
     }
     culprits.retain(|culprit| culprit.total_ns as f64 > SHARE * all as f64);
     culprits.sort_by_key(|culprit| Reverse(culprit.total_ns));
-    let sentences: Vec<String> = culprits.iter().take(NAMED).map(Culprit::sentence).collect();
-    (!sentences.is_empty()).then(|| format!("the lanes' cores were taken by {}", sentences.join(", ")))
+    culprits.truncate(NAMED);
+    let sentences: Vec<String> = culprits.iter().map(Culprit::sentence).collect();
+    let takers: RemarkValue = culprits.iter().map(|culprit| culprit.first.name.as_str()).collect();
+    let taken_ns: RemarkValue = culprits.iter().map(|culprit| culprit.total_ns).collect();
+    (!culprits.is_empty()).then(|| {
+        let text = format!("the lanes' cores were taken by {}", sentences.join(", "));
+        Remark::new(RemarkName::CoresTaken, text)
+            .with("takers", takers)
+            .with("taken_ns", taken_ns)
+    })
 }
 
 impl Culprit<'_> {
@@ -146,9 +154,13 @@ mod tests {
         ];
         let said = "the lanes' cores were taken by cc1 (2 threads) on cores 0, 1 for 400.0 ms, sh (thread 9) on core 1 \
                     for 300.0 ms, mpps's own mpps-watch (thread 5) on core 1 for 100.0 ms";
-        assert_eq!(named(&takers).as_deref(), Some(said));
+        let remark = named(&takers).expect("three");
+        assert_eq!(remark.sentence, said);
+        let names: RemarkValue = ["cc1", "sh", "mpps-watch"].into_iter().collect();
+        assert_eq!(remark.value("takers"), Some(&names));
+        let sentence = named(&takers[4..]).map(|remark| remark.sentence);
         assert_eq!(
-            named(&takers[4..]).as_deref(),
+            sentence.as_deref(),
             Some("the lanes' cores were taken by local_timer interrupt on core 1 for 90.00 ms")
         );
         assert_eq!(named(&takers[5..]), None);
@@ -179,7 +191,7 @@ mod tests {
             takers: vec![taker(TakerKind::Thread, "cc1", 7, 1, 500)],
             ..Watched::default()
         };
-        assert!(culprits(&summary, Some(&watched)).is_some_and(|said| said.contains("cc1")));
+        assert!(culprits(&summary, Some(&watched)).is_some_and(|said| said.sentence.contains("cc1")));
         // A smaller quota: if it is used up at once, the rest of each period is withheld from the lane.
         summary.withheld.as_mut().expect("withheld").granted_us = Some((20_000, 100_000));
         assert_eq!(culprits(&summary, Some(&watched)), None);

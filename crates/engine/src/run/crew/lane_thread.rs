@@ -13,7 +13,7 @@ use crate::run::flight;
 use crate::run::job::AnyLane;
 use crate::stamped::StampMemory;
 use mpps_io::{Error, Reason};
-use mpps_stats::LaneSeries;
+use mpps_stats::{LaneSeries, Remark, RemarkName};
 use mpps_sys::clock::Clock;
 use mpps_sys::proc_stat::ThreadStat;
 use mpps_sys::sched::{self, Heirs};
@@ -32,8 +32,8 @@ pub(super) struct Ready {
     pub(super) tid: i32,
     /// Whether its thread has a real-time class.
     pub(super) real_time: bool,
-    /// Reason why its thread has no other priority than before, though one was asked for.
-    pub(super) refused: Option<String>,
+    /// Remark that its thread has no other priority than before, though one was asked for.
+    pub(super) refused: Option<Remark>,
 }
 
 /// A lane's report that it is ready or has failed, with its number.
@@ -127,10 +127,11 @@ fn serve(
     let priority = base.common.priority.filter(|_| !job.only_reads(index));
     let refused = priority.and_then(|priority| {
         let error = sched::set_priority(priority, Heirs::Normal).err()?;
-        Some(format!(
+        let text = format!(
             "lane {index} has the normal priority, not {priority}: {error}{}",
             sched::lacks_for(priority, &error)
-        ))
+        );
+        Some(Remark::new(RemarkName::PriorityRefused, text).with("lane", index))
     });
     let dest_mac = own.resolve(&base.found, clock, &ended)?;
     base.common.opened(Opened::Lane(index))?;

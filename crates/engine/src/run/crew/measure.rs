@@ -25,8 +25,8 @@ use crate::workload::WorkFacts;
 use mpps_io::around::Surroundings;
 use mpps_io::{Error, Rate, Rates};
 use mpps_stats::{
-    Collector, Event, GapLog, LaneCounters, LaneSeries, Sink, Start, Started, Summary, Timing, Totals, Withheld,
-    Workload,
+    Collector, Event, GapLog, LaneCounters, LaneSeries, Remark, RemarkName, Sink, Start, Started, Summary, Timing,
+    Totals, Withheld, Workload,
 };
 use mpps_sys::clock::{ClockSource, utc_ns};
 use mpps_sys::evidence::OthersRan;
@@ -462,12 +462,18 @@ fn broken_off(lane: usize, prepared: &Prepared, sinks: &mut [Box<dyn Sink>]) -> 
         tx: sum(|lane| lane.tx_packets.get()),
         rx: sum(|lane| lane.rx_test.get()),
         valid: false,
-        invalid_reasons: vec![error.to_string()],
+        invalid_reasons: vec![Remark::new(RemarkName::LanePanicked, error.to_string()).with("lane", lane)],
         ..Summary::default()
     };
-    summary.warnings = sinks.iter_mut().flat_map(|sink| sink.finish()).collect();
+    summary.warnings = unwritten(sinks).collect();
     sinks.iter_mut().for_each(|sink| sink.event(&Event::End(&summary)));
     error
+}
+
+/// Ends the sinks, and returns their notes on files that were not written.
+pub(super) fn unwritten(sinks: &mut [Box<dyn Sink>]) -> impl Iterator<Item = Remark> {
+    let notes = sinks.iter_mut().flat_map(|sink| sink.finish());
+    notes.map(|note| Remark::new(RemarkName::Output, note))
 }
 
 /// Returns the role of each lane in one track.

@@ -3,6 +3,7 @@
 use super::LOOK;
 use crate::error::RunError;
 use crate::outcome::LaneOutcome;
+use mpps_stats::{Remark, RemarkName};
 use mpps_sys::clock::{ClockTime, monotonic_ns};
 use std::thread;
 use std::time::Duration;
@@ -73,11 +74,12 @@ fn too_late(at_ns: u64, ready_ns: u64, least_ns: u64) -> String {
 }
 
 /// Returns the warning about a start that was not kept; `None`: it was, to a ms.
-pub(super) fn began_late(error_ns: u64) -> Option<String> {
+pub(super) fn began_late(error_ns: u64) -> Option<Remark> {
     (error_ns > 1_000_000).then(|| {
-        format!(
+        let text = format!(
             "--start-at: the last lane began {:.1} ms after the instant that was asked for",
             error_ns as f64 / 1e6
-        )
+        );
+        Remark::new(RemarkName::BeganLate, text).with("late_ns", error_ns)
     })
 }

@@ -1,7 +1,7 @@
 //! The end of a trial: its summary, made from what was measured.
 
 use super::Crew;
-use super::measure::{Before, Findings, Prepared, Sums};
+use super::measure::{Before, Findings, Prepared, Sums, unwritten};
 use super::start_at::began_late;
 use crate::outcome::LaneOutcome;
 use crate::plan::SampleOptions;
@@ -13,7 +13,7 @@ use crate::run::live::HostWait;
 use crate::run::summary::{Measured, summarise};
 use crate::streams::Streams;
 use crate::verdict::meanwhile::LaneTime;
-use mpps_stats::{Direction, Housekeeping, SampleSummary, Sink, Summary, Totals};
+use mpps_stats::{Direction, Housekeeping, Remark, RemarkName, SampleSummary, Sink, Summary, Totals};
 
 impl Crew<'_> {
     /// Makes the summary of a trial: of each track, if there are several, and of all.
@@ -26,8 +26,7 @@ impl Crew<'_> {
         keeper: Keeper<'_>,
         sinks: &mut [Box<dyn Sink>],
     ) -> Summary {
-        let notes = sinks.iter_mut().flat_map(|sink| sink.finish());
-        let notes: Vec<String> = self.refused.iter().cloned().chain(notes).collect();
+        let notes = self.refused.iter().cloned().chain(unwritten(sinks)).collect();
         let run_ns = self.clocks.clock().now_ns().saturating_sub(prepared.timing.start_ns);
         let housekeeping = housekeeping(&mut self.host, &findings.collected, run_ns);
         let review = Review {
@@ -60,7 +59,7 @@ struct Review<'r, 's> {
     prepared: &'r Prepared,
     before: &'r Before,
     findings: &'r Findings,
-    notes: Vec<String>,
+    notes: Vec<Remark>,
     housekeeping: Option<Housekeeping>,
 }
 
@@ -96,7 +95,7 @@ impl Review<'_, '_> {
                 .steal_ns()
                 .zip(before.steal_ns)
                 .map(|(now, then)| now.saturating_sub(then)),
-            sink_notes: &self.notes,
+            notes: &self.notes,
             collector_gaps: findings.gaps.longest(),
             rivals: &before.rivals,
             withheld: findings.withheld.as_ref(),
@@ -122,7 +121,9 @@ fn with_kept(mut summary: Summary, prepared: &Prepared, findings: &Findings, kee
     summary.start_error_ns = start_error_ns;
     let overshot = trial.common.streams.as_ref().map_or(0, Streams::overshot);
     summary.warnings.extend((overshot > 0).then(|| {
-        format!("{overshot} packets left after an order held: a lane knew of it too late, as it lacked its core")
+        let text =
+            format!("{overshot} packets left after an order held: a lane knew of it too late, as it lacked its core");
+        Remark::new(RemarkName::SentAfterOrder, text).with("packets", overshot)
     }));
     summary.warnings.extend(start_error_ns.and_then(began_late));
     let lost = keeper.lost();

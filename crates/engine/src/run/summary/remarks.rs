@@ -5,7 +5,7 @@ use crate::plan::LEFT_TO_HOST_PORTS;
 use crate::run::summary::Measured;
 use mpps_io::around::Surroundings;
 use mpps_io::{Reason, counter};
-use mpps_stats::{LaneSummary, Workload, count};
+use mpps_stats::{LaneSummary, Remark, RemarkName, Workload, count};
 
 /// Counts of a receiver that remarks are based on.
 pub(crate) struct Heard<'m> {
@@ -53,8 +53,8 @@ impl<'m> Heard<'m> {
     }
 }
 
-/// Returns sentences for the report, each with its number.
-pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
+/// Returns remarks for the report, each with its number.
+pub(crate) fn remarks(h: &Heard<'_>) -> Vec<Remark> {
     let mut remarks = Vec::new();
     left_to_host(h, &mut remarks);
     if remarks.is_empty() {
@@ -65,19 +65,21 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<String> {
     }
     let others = h.reason(Reason::ForeignOtherRun);
     if others > 0 {
-        remarks.push(format!(
+        let text = format!(
             "{} had addresses, ports and data of this run, but a number that it had not sent in that flow, or not at \
              that time: they come from another run, or are forged, and are counted as foreign_other_run alone",
             packets(others)
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::OtherRun, text).with("packets", others));
     }
     let late = h.reason(Reason::LateOfAnEarlierTrial);
     if late > 0 {
-        remarks.push(format!(
+        let text = format!(
             "{} of an earlier trial arrived during this one, and are not in its counts: a longer settle time waits for \
              them",
             packets(late)
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::LateOfAnEarlierTrial, text).with("packets", late));
     }
     remarks
 }
@@ -87,7 +89,7 @@ fn packets(n: u64) -> String {
     format!("{} packet{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
+fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<Remark>) {
     if !matches!(h.workload, Workload::Reflect | Workload::Drop) {
         return;
     }
@@ -95,31 +97,35 @@ fn left_to_host(h: &Heard<'_>, remarks: &mut Vec<String>) {
                   host's";
     let left = h.reason(Reason::HostPort);
     for (port, n) in &h.host_ports {
-        remarks.push(format!(
+        let text = format!(
             "{} for UDP port {port} were left to the host, because another program on it has that port open: {remedy}",
             packets(*n)
-        ));
+        );
+        let remark = Remark::new(RemarkName::LeftToHost, text);
+        remarks.push(remark.with("packets", *n).with("port", u64::from(*port)));
     }
     let Some(ports) = h.left_ports else { return };
     if left > 0 && h.host_ports.is_empty() {
-        remarks.push(format!(
+        let text = format!(
             "{} for UDP ports that other programs of this host have open were left to it ({ports}): {remedy}",
             packets(left)
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::LeftToHost, text).with("packets", left));
     } else if left == 0
         && h.rx == 0
         && let Some(passed) = h.left_to_host.filter(|n| *n > 0)
     {
-        remarks.push(format!(
+        let text = format!(
             "nothing was received, and {} went to the host: other programs there have UDP ports open, which are left \
              to it ({ports}): {remedy}",
             packets(passed)
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::NothingReceived, text).with("left_packets", passed));
     }
 }
 
 /// Adds how far packets came on a path past the host's stack that received none.
-fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
+fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<Remark>) {
     let judged = h.reasons.iter().any(|(_, n)| *n > 0);
     if h.workload == Workload::Send || h.rx > 0 || h.dropped > 0 || judged {
         return;
@@ -136,23 +142,23 @@ fn nothing_arrived(h: &Heard<'_>, remarks: &mut Vec<String>) {
         .iter()
         .map(|(name, n)| format!("{name} counted {}", packets(*n)));
     let each = each.collect::<Vec<_>>().join(", ");
-    let arrived = counted.iter().any(|(_, n)| *n > 0);
+    let arrived: u64 = counted.iter().map(|(_, n)| n).sum();
     let program = match h.left_to_host {
-        Some(0) if arrived => {
+        Some(0) if arrived > 0 => {
             ", and the XDP program left none to the host: its driver gave it none, or the kernel refused what it \
              redirected; another mode= may take them"
                 .to_owned()
         }
-        Some(passed) if arrived => format!(", of which the XDP program left {} to the host", count(passed)),
+        Some(passed) if arrived > 0 => format!(", of which the XDP program left {} to the host", count(passed)),
         _ => String::new(),
     };
-    remarks.push(format!(
-        "nothing was received: meanwhile {each}, of the test or of others{program}"
-    ));
+    let text = format!("nothing was received: meanwhile {each}, of the test or of others{program}");
+    let remark = Remark::new(RemarkName::NothingReceived, text).with("arrived_packets", arrived);
+    remarks.push(remark.with_some("left_packets", h.left_to_host));
 }
 
 /// Adds remarks on sequence numbers that were not believed, or that had to be.
-fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
+fn numbers(h: &Heard<'_>, remarks: &mut Vec<Remark>) {
     let [aside, gap, contested, first, restarts] = [
         Reason::ImplausibleSequence,
         Reason::UnconfirmedGap,
@@ -166,38 +172,44 @@ fn numbers(h: &Heard<'_>, remarks: &mut Vec<String>) {
             0 => String::new(),
             n => format!("; the {} numbers that they skip are not counted as lost", count(n)),
         };
-        remarks.push(format!(
+        let text = format!(
             "{} came with sequence numbers far from their flow's, and no later packets confirmed them: they are \
              forged, or the last of a flow after a loss{skipped}",
             packets(aside)
-        ));
+        );
+        let remark = Remark::new(RemarkName::ImplausibleSequence, text);
+        remarks.push(remark.with("packets", aside).with("skipped_numbers", gap));
     }
     if contested > 0 {
-        remarks.push(format!(
+        let text = format!(
             "{contested} numbers that packets skipped are not counted as lost: the flow then went on where it had been \
              before, so those packets were forged, or its sender was restarted"
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::ContestedGap, text).with("skipped_numbers", contested));
     }
     if first > 0 {
-        remarks.push(format!(
+        let text = format!(
             "{} of the lost packets lie between the first packet or two of a flow and the next: if those first ones \
              were forged, nothing was lost there",
             count(first)
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::GapAfterFirst, text).with("packets", first));
     }
     if restarts > 0 {
-        remarks.push(format!(
+        let text = format!(
             "{} time{} the numbers of a flow began again: its sender was restarted, or three packets in a row were \
              forged; loss in between can't be seen",
             count(restarts),
             if restarts == 1 { "" } else { "s" }
-        ));
+        );
+        remarks.push(Remark::new(RemarkName::SenderRestarts, text).with("times", restarts));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpps_stats::sentences;
     use mpps_wire::Left;
 
     fn heard(reasons: &[(String, u64)]) -> Heard<'_> {
@@ -231,7 +243,7 @@ mod tests {
                 around: &around,
                 ..heard(&[])
             };
-            remarks(&h).concat()
+            sentences(&remarks(&h)).concat()
         };
         let none = "nothing was received: meanwhile eth1 counted 0 packets, of the test or of others";
         assert_eq!(said(Some(0), Some(0), 0, 0), none);
@@ -248,7 +260,7 @@ mod tests {
     #[test]
     fn a_run_without_doubts_has_no_remarks() {
         let reasons = [("neighbor_service".to_owned(), 3), ("flows".to_owned(), 7)];
-        assert_eq!(remarks(&heard(&reasons)), [""; 0]);
+        assert_eq!(remarks(&heard(&reasons)), []);
     }
 
     #[test]
@@ -258,13 +270,22 @@ mod tests {
             ("unconfirmed_gap".to_owned(), 299),
         ];
         let told = remarks(&heard(&reasons));
-        assert!(told.len() == 1 && told[0].starts_with("1 packet came"), "{told:?}");
+        let sentence = &told[0].sentence;
+        assert!(told.len() == 1 && sentence.starts_with("1 packet came"), "{told:?}");
         assert!(
-            told[0].contains("299 numbers that they skip are not counted as lost"),
+            sentence.contains("299 numbers that they skip are not counted as lost"),
             "{told:?}"
         );
+        assert_eq!(told[0].name, RemarkName::ImplausibleSequence);
+        assert_eq!(told[0].value("skipped_numbers"), Some(&299u64.into()));
         let reasons = ["sender_restarts", "gap_after_first", "contested_gap"].map(|name| (name.to_owned(), 9));
-        assert_eq!(remarks(&heard(&reasons)).len(), 3);
+        let names: Vec<_> = remarks(&heard(&reasons)).iter().map(|remark| remark.name).collect();
+        let expected = [
+            RemarkName::ContestedGap,
+            RemarkName::GapAfterFirst,
+            RemarkName::SenderRestarts,
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]
@@ -274,20 +295,30 @@ mod tests {
         h.workload = Workload::Reflect;
         h.left_ports = Some("68 9000");
         let told = remarks(&h);
+        let sentence = &told[0].sentence;
         assert!(
-            told.len() == 1 && told[0].contains("999") && told[0].contains("68 9000"),
+            told.len() == 1 && sentence.contains("999") && sentence.contains("68 9000"),
             "{told:?}"
         );
         h.host_ports = vec![(9000, 999)];
         let told = remarks(&h);
+        let sentence = &told[0].sentence;
         assert!(
-            told.len() == 1 && told[0].contains("999 packets for UDP port 9000") && told[0].contains("--port"),
+            told.len() == 1 && sentence.contains("999 packets for UDP port 9000") && sentence.contains("--port"),
             "{told:?}"
+        );
+        assert_eq!(
+            (told[0].name, told[0].value("port")),
+            (RemarkName::LeftToHost, Some(&9000u64.into()))
         );
         h = heard(&[]);
         (h.workload, h.rx, h.left_ports, h.left_to_host) = (Workload::Reflect, 0, Some("9000"), Some(50));
         let told = remarks(&h);
-        assert!(told.len() == 1 && told[0].contains("nothing was received"), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].sentence.contains("nothing was received"),
+            "{told:?}"
+        );
+        assert_eq!(told[0].name, RemarkName::NothingReceived);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Causes of packets that this host dropped.
 
 use super::shares::{Shares, busy, held_ns, off_ns, sum};
-use super::{BUSY, Causes, NOTABLE, hypervisor, percent, span};
+use super::{BUSY, Cause, Causes, NOTABLE, hypervisor, percent, span};
 use crate::verdict::meanwhile::LaneTime;
 use mpps_stats::{Gap, KeptOffBy, Stretch, Workload};
 
@@ -9,7 +9,7 @@ impl Causes<'_> {
     /// Returns why this host dropped packets before mpps took them. Only lanes that should have taken them count, and
     /// only the time in which they were dropped. While a lane took nothing, packets are assumed to come at the same
     /// rate as in the rest of that time.
-    pub(in crate::verdict) fn of_drops(&self) -> String {
+    pub(in crate::verdict) fn of_drops(&self) -> (Cause, String) {
         let still = &self.e.still;
         if self.fell_in(&still.stops) {
             return self.stopped(&still.stops);
@@ -36,36 +36,39 @@ impl Causes<'_> {
         if most(explained(off_ns)) && self.quota_took(&stretches, lanes.len(), sum(lanes, off_ns)) {
             let why = self.withheld(time.waited.max(time.away), of, &stretches);
             self.remember(KeptOffBy::CpuQuota, &why, true);
-            return format!("lanes were kept from their cores: {why}. A larger buffer or ring bridges this");
+            let text = format!("lanes were kept from their cores: {why}. A larger buffer or ring bridges this");
+            return (Cause::KeptOff(KeptOffBy::CpuQuota), text);
         }
         if most(blocked) && blocked >= waited.max(held) {
-            return format!(
+            let text = format!(
                 "lanes waited for room to send for {} of {of}, and could take nothing meanwhile: a ring, buffer or \
                  queue of the port that they send by was full. Lower the rate, enlarge it, or see what its other end \
                  is slow at",
                 percent(time.blocked)
             );
+            return (Cause::NoRoomToSend, text);
         }
         if most(waited) && waited >= held {
             let (by, why) = self.by_threads(time.waited, of);
             self.remember(by, &why, true);
-            return format!("lanes were kept from their cores: {why}");
+            return (Cause::KeptOff(by), format!("lanes were kept from their cores: {why}"));
         }
         if most(held) {
             return self.away_from_clocks(time.held(), of);
         }
         let without_rest = lanes.iter().filter(|lane| busy(lane) >= BUSY);
         if most(without_rest.map(|lane| lane.dropped as f64).sum()) {
-            return self.outpaced(of);
+            return (Cause::LanesBusy, self.outpaced(of));
         }
-        format!(
+        let text = format!(
             "a socket buffer or ring was full, and the cause is not known: {}. A larger buffer or ring may help",
             time.measured(&format!("of {of} the lanes concerned"))
-        )
+        );
+        (Cause::NotKnown, text)
     }
 
     /// Returns why lanes were away from their clocks for a share of a time, other than waiting for their cores.
-    fn away_from_clocks(&self, share: f64, of: &str) -> String {
+    fn away_from_clocks(&self, share: f64, of: &str) -> (Cause, String) {
         let stolen = self.stolen();
         let away: u64 = self
             .lanes
@@ -75,19 +78,23 @@ impl Causes<'_> {
             .sum();
         // Over the whole run, as far as that can be compared.
         let by_host = stolen * self.e.looked_ns as f64 >= away as f64 / 2.0 && stolen > NOTABLE;
-        let what = match by_host {
+        let (cause, what) = match by_host {
             true => {
                 let why = hypervisor(stolen);
                 self.remember(KeptOffBy::Hypervisor, &why, true);
-                why
+                (Cause::KeptOff(KeptOffBy::Hypervisor), why)
             }
-            false => "the reason is not known (a call into the kernel, interrupts, or a host that does not say)".into(),
+            false => {
+                let why = "the reason is not known (a call into the kernel, interrupts, or a host that does not say)";
+                (Cause::AwayFromClock, why.to_owned())
+            }
         };
-        format!(
+        let text = format!(
             "lanes were away from their clocks for {} of {of}, without waiting for a core: {what}. A larger buffer \
              or ring bridges this",
             percent(share)
-        )
+        );
+        (cause, text)
     }
 
     /// Returns a sentence on packets that came faster than lanes could take them, which were busy then.

@@ -1,7 +1,7 @@
 //! Causes of missed departures.
 
 use super::shares::{Shares, off_ns, sum};
-use super::{BUSY, Causes, hypervisor, is_link, percent, times};
+use super::{BUSY, Cause, Causes, hypervisor, is_link, percent, times};
 use mpps_stats::{Gap, KeptOffBy, KnownKind, Shortfall, Stretch};
 
 /// Share of the time that counts as most of it.
@@ -11,7 +11,7 @@ impl Causes<'_> {
     /// Returns why departures of `scheduled` are missing. An outage in which nothing could leave is the cause if half
     /// of the missing ones were due then. Another thing that took a share of the sending time is the cause if half of
     /// them would have left without it, at the pace of the rest of the time.
-    pub(in crate::verdict) fn of_missing(&self, scheduled: u64) -> String {
+    pub(in crate::verdict) fn of_missing(&self, scheduled: u64) -> (Cause, String) {
         let (sent, scheduled) = (self.e.tx as f64, scheduled as f64);
         let explains = |share: f64| {
             let all = (sent / (1.0 - share.clamp(0.0, 0.999_999))).min(scheduled);
@@ -28,18 +28,22 @@ impl Causes<'_> {
         if explains(off) && self.quota_took(&whole, self.e.sending.len(), sum(&self.e.sending, off_ns)) {
             let why = self.withheld(off, "the sending time", &whole);
             self.remember(KeptOffBy::CpuQuota, &why, true);
-            return format!("the host interfered: {why}");
+            return (
+                Cause::KeptOff(KeptOffBy::CpuQuota),
+                format!("the host interfered: {why}"),
+            );
         }
         if explains(time.waited + self.stolen()) {
             return self.interfered(time.waited, &explains);
         }
         if explains(time.held()) {
-            return format!(
+            let text = format!(
                 "lanes were away from their clocks {}, for {} of the sending time, without waiting for a core: the \
                  reason is not known (a call into the kernel, interrupts, or a host that does not say)",
                 times(time.away_times),
                 percent(time.held())
             );
+            return (Cause::AwayFromClock, text);
         }
         if explains(time.blocked) || time.busy + time.blocked >= BUSY && time.blocked > time.busy {
             self.shortfall.set(Some(Shortfall::Refused));
@@ -47,11 +51,12 @@ impl Causes<'_> {
         }
         if time.busy + time.blocked >= BUSY {
             self.shortfall.set(Some(Shortfall::Outpaced));
-            return format!(
+            let text = format!(
                 "the generator could not keep up: its lanes were busy for {} of the sending time; lower the rate, add \
                  lanes or use a faster path",
                 percent(time.busy)
             );
+            return (Cause::LanesBusy, text);
         }
         // Lanes that lack their cores for most of the time, and yet are not busy, don't send on as in the rest of it:
         // they come back to more than they may catch up with.
@@ -59,10 +64,8 @@ impl Causes<'_> {
         if most(time.waited + self.stolen()) {
             return self.interfered(time.waited, &most);
         }
-        format!(
-            "the cause is not known: {}",
-            time.measured("of the sending time the lanes")
-        )
+        let measured = time.measured("of the sending time the lanes");
+        (Cause::NotKnown, format!("the cause is not known: {measured}"))
     }
 
     /// Returns the whole run as a stretch.
@@ -75,7 +78,7 @@ impl Causes<'_> {
 
     /// Returns the outage in which nothing could leave and that explains the missing departures, by its share of the
     /// run.
-    fn outage(&self, due_then: &dyn Fn(f64) -> bool) -> Option<String> {
+    fn outage(&self, due_then: &dyn Fn(f64) -> bool) -> Option<(Cause, String)> {
         let whole = self.whole();
         let share = |ns: u64| ns as f64 / self.e.duration_ns.max(1) as f64;
         let lasted = |gaps: &[Gap]| share(gaps.iter().map(|gap| gap.common_ns(&whole)).sum());
@@ -93,7 +96,7 @@ impl Causes<'_> {
 
     /// Names threads, the hypervisor or both as what kept the lanes from their cores: each that is `enough` alone, else
     /// the larger share or both.
-    fn interfered(&self, waited: f64, enough: &dyn Fn(f64) -> bool) -> String {
+    fn interfered(&self, waited: f64, enough: &dyn Fn(f64) -> bool) -> (Cause, String) {
         let stolen = self.stolen();
         let mut parts = Vec::new();
         if waited > stolen || enough(waited) {
@@ -102,11 +105,13 @@ impl Causes<'_> {
         if stolen >= waited || enough(stolen) || !enough(waited) {
             parts.push((KeptOffBy::Hypervisor, hypervisor(stolen)));
         }
-        format!("the host interfered: {}", self.in_one(parts, true))
+        // One of the two is always there.
+        let (by, why) = self.in_one(parts, true).unwrap_or((KeptOffBy::NotKnown, String::new()));
+        (Cause::KeptOff(by), format!("the host interfered: {why}"))
     }
 
     /// Names what was full while the path took nothing, for a share of the sending time.
-    fn took_nothing(&self, share: f64) -> String {
+    fn took_nothing(&self, share: f64) -> (Cause, String) {
         let known = |kind: KnownKind| {
             let known = self.known.iter().filter(|of| of.kind == kind);
             known.map(|of| of.sentence.as_str()).collect::<Vec<&str>>()
@@ -118,23 +123,25 @@ impl Causes<'_> {
         let queues = self.e.around.iter().flat_map(|seen| seen.queues.iter().flatten());
         let of_queues: u64 = queues.map(|queue| queue.packets).sum();
         if !dropped.is_empty() && of_device > of_queues {
-            return format!(
+            let text = format!(
                 "the path took nothing for {} of the sending time: {}. A queue behind it was full, which a lower \
                  rate mends, or its other end takes no packets of this length (MTU), which --frame-size does",
                 percent(share),
                 dropped.join("; ")
             );
+            return (Cause::DeviceDropped, text);
         }
         let queues = known(KnownKind::QueueDropped);
         let which = match queues.is_empty() {
             true => String::new(),
             false => format!(" ({})", queues.join("; ")),
         };
-        format!(
+        let text = format!(
             "the path took nothing for {} of the sending time, because a ring, buffer or queue was full{which}: \
              lower the rate, enlarge it or use a faster path",
             percent(share)
-        )
+        );
+        (Cause::PathTookNothing, text)
     }
 
     /// Returns whether half of the missed departures are in stretches that an outage of the link reaches into, as far

@@ -9,7 +9,7 @@ use crate::fail::{Result, failed, say, tell_at_end};
 use mpps_report::{Colour, Notes, ReportError, columns_of, print_summary, write_trace};
 use mpps_run::profile::{self, Samples};
 use mpps_run::record;
-use mpps_stats::{Event, Sink, Summary};
+use mpps_stats::{Event, Remark, RemarkName, Sink, Summary, sentences};
 use mpps_sys::stdio::stdout_is_closed;
 use mpps_sys::text::Spoken;
 use mpps_trace::Recording;
@@ -97,10 +97,10 @@ impl Output {
         let kept = summary.kept.take();
         let (programs, lack) = record::programs(&self.run, &summary);
         let mut warnings = std::mem::take(&mut summary.warnings);
-        warnings.extend(
-            lack.as_ref()
-                .map(|lack| format!("{} is not known: {}", lack.what, lack.why)),
-        );
+        warnings.extend(lack.as_ref().map(|lack| {
+            let text = format!("{} is not known: {}", lack.what, lack.why);
+            Remark::new(RemarkName::ProgramsUnknown, text)
+        }));
         let summary = Summary {
             programs,
             warnings,
@@ -148,7 +148,7 @@ impl Output {
                 say!("{note}");
             }
             if !summary.valid {
-                say!("not valid: {}", summary.invalid_reasons.join("; "));
+                say!("not valid: {}", sentences(&summary.invalid_reasons).join("; "));
             }
             let missed = summary.expectations.iter().filter(|of| !of.met);
             missed.for_each(|of| say!("expected {}: {}: not met", of.expected, of.told));

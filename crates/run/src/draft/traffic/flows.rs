@@ -11,6 +11,7 @@ use crate::request::Run;
 use mpps_engine::{FlowSet, footprint};
 use mpps_io::{AddressRange, Roles, addresses as ranges};
 use mpps_plan::DEFAULT_SRC_PORTS;
+use mpps_stats::{Remark, RemarkName};
 use std::ops::RangeInclusive;
 
 /// Bytes that the kernel's maps take per flow: its window, its slips and its ports. Addresses take more if they vary.
@@ -158,7 +159,7 @@ pub(super) fn flows(
     roles: &[Roles],
     (srcs, dest): (&AddressRange, &Destination),
     moved: Option<&RangeInclusive<u16>>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Remark>,
 ) -> Result<FlowSet> {
     let counts = (ranges::count(srcs), dest.count);
     let set = |src_ports: RangeInclusive<u16>| {
@@ -211,10 +212,14 @@ pub(super) fn flows(
     if all.count() <= most {
         return Ok(all);
     }
-    warnings.push(format!(
+    let text = format!(
         "{}: {most} of {} flows are used, because each takes a socket (more with the port's option sockets=N)",
         port.spec.path,
         all.count()
-    ));
+    );
+    let remark = Remark::new(RemarkName::FewerFlows, text)
+        .with("flows", u64::from(most))
+        .with("wanted_flows", u64::from(all.count()));
+    warnings.push(remark);
     Ok(all.first(most))
 }
