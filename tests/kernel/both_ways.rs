@@ -141,6 +141,8 @@ fn what_is_lost_on_one_way_is_that_way_s_loss_alone() {
         warnings.contains("B to A: nothing arrived at the other port"),
         "{warnings}"
     );
+    let remark = both.remark("nothing_came_back").expect("a remark");
+    assert_eq!(remark["values"]["track"], "B to A", "{remark:#}");
 }
 
 fn through_mpps_forward_every_packet_of_both_ways_arrives(words: &str) {

@@ -226,6 +226,34 @@ fn a_schedule_that_can_not_be_kept_is_missed_in_the_report_and_not_valid() {
 }
 
 #[test]
+fn a_rate_that_was_missed_is_a_remark_with_its_numbers() {
+    let report = Scratch::new().measure(mpps("send null: --rate 1000Mpps --duration 100ms --quiet"));
+    report.assert_accounted();
+    let remark = report.remark("missed_departures").expect("a remark");
+    assert_eq!(remark["invalid"], true);
+    assert_eq!(remark["sentence"], report.json["invalid_reasons"][0]);
+    let (values, due) = (&remark["values"], report.count("due_packets"));
+    assert_eq!(values["missed_packets"].as_u64(), Some(report.count("missed")));
+    assert_eq!(values["due_packets"].as_u64(), Some(due));
+    let off = (due - report.count("tx_packets")) as f64 / due as f64;
+    for (key, ratio) in [("allowed_ratio", 0.001), ("off_ratio", off)] {
+        let is = values[key].as_f64().expect(key);
+        assert!((is - ratio).abs() < 1e-9, "{key}: {is} is not {ratio}");
+    }
+    assert!(values["cause"].is_string(), "{remark:#}");
+}
+
+#[test]
+fn a_run_that_lost_everything_is_a_remark_and_valid() {
+    let words = "sendrecv loop:loss=1 --rate 2kpps --tolerance 100% --duration 100ms --settle 50ms --quiet";
+    let report = Scratch::new().measure(mpps(words));
+    report.assert_accounted();
+    let remark = report.remark("nothing_came_back").expect("a remark");
+    assert_eq!(remark["invalid"], false);
+    assert_eq!(remark["values"]["packets"].as_u64(), Some(report.count("tx_packets")));
+}
+
+#[test]
 fn unpaced_runs_add_up_too() {
     for words in [
         "sendrecv loop:loss=0.001 --duration 200ms --settle 100ms --quiet --interval 1ms",

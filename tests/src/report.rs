@@ -261,6 +261,44 @@ impl Report {
         )
     }
 
+    /// First remark of this name, if there is one.
+    pub fn remark(&self, name: &str) -> Option<&Value> {
+        let remarks = self.json["remarks"].as_array()?;
+        remarks.iter().find(|remark| remark["name"] == name)
+    }
+
+    /// Checks that the remarks are the reasons and then the warnings, with names and values of the documentation.
+    fn assert_remarks(&self) {
+        let remarks = self.json["remarks"].as_array().expect("a list");
+        let sentences = |invalid: bool| {
+            let of = remarks.iter().filter(|remark| remark["invalid"] == invalid);
+            Value::Array(of.map(|remark| remark["sentence"].clone()).collect())
+        };
+        assert_eq!(sentences(true), self.json["invalid_reasons"], "{remarks:#?}");
+        assert_eq!(sentences(false), self.json["warnings"], "{remarks:#?}");
+        assert!(
+            remarks.is_sorted_by_key(|remark| remark["invalid"] == false),
+            "{remarks:#?}"
+        );
+        let page = include_str!("../../docs/use/verdict.md");
+        for remark in remarks {
+            let name = remark["name"].as_str().expect("a name");
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let cells: Vec<_> = row
+                .unwrap_or_else(|| panic!("no row for {name}"))
+                .split(" | ")
+                .collect();
+            let excluded = if remark["invalid"] == true { "never" } else { "always" };
+            assert_ne!(cells[1], excluded, "{remark:#}");
+            for key in remark["values"].as_object().expect("values").keys() {
+                assert!(
+                    key == "track" || cells[2].contains(&format!("`{key}`")),
+                    "{key}: {remark:#}"
+                );
+            }
+        }
+    }
+
     /// Checks what must hold for every run that sends, whatever happened to its packets: each of them is accounted
     /// for once, in the summary, in the rows and in the histograms.
     ///
@@ -356,6 +394,7 @@ impl Report {
             }
             false => assert_eq!(self.logged, measured, "histogram log: {:#}", self.json),
         }
+        self.assert_remarks();
         let valid = self.json["valid"].as_bool().expect("a verdict");
         assert_eq!(
             self.json["invalid_reasons"].as_array().expect("a list").is_empty(),
