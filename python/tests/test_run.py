@@ -67,6 +67,15 @@ def test_not_valid_is_a_field(program: str) -> None:
     assert "the offered rate is" in result.invalid_reasons[0]
 
 
+def test_a_remark_has_its_name_and_numbers(program: str) -> None:
+    result = mpps.run("send", "null:", rate="900Mpps", duration="100ms")
+    missed = result.remarks[0]
+    assert (missed.name, missed.invalid, missed.sentence) == ("missed_departures", True, result.invalid_reasons[0])
+    assert missed.values["missed_packets"] == result.missed
+    assert missed.values["off_ratio"] > missed.values["allowed_ratio"] == 0.001
+    assert [one.sentence for one in result.remarks] == result.invalid_reasons + result.warnings
+
+
 def test_an_expectation_that_is_not_met_is_a_field(program: str) -> None:
     result = mpps.run("sendrecv", "loop:loss=0.5", duration="300ms", expect=["loss<1%", "loss<100%"], **ANY_RATE)
     assert (result.valid, result.exit_code, result.met) == (True, 4, False)

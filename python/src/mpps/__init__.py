@@ -16,7 +16,7 @@ from ._host import Host, Lab, command, lab
 from ._keys import Lane, Spread
 from ._method import MethodResult, Table
 from ._program import Option, find_program
-from ._result import Expectation, Result, Summary
+from ._result import Expectation, Remark, Result, Summary
 from ._row import Row
 from ._run import Run
 
@@ -45,6 +45,7 @@ __all__ = [
     "Option",
     "ProgramKilled",
     "ProgramNotFound",
+    "Remark",
     "Result",
     "Row",
     "Run",

@@ -29,6 +29,18 @@ class Expectation:
     note: str | None
 
 
+@dataclass(frozen=True)
+class Remark:
+    """One reason why a run is not valid, or one warning. docs/use/verdict.md lists the names and their values."""
+
+    name: str
+    #: Whether this is a reason why the run is not valid.
+    invalid: bool
+    #: The text for people.
+    sentence: str
+    values: dict[str, Any]
+
+
 class Summary(Keys):
     """The numbers of a run, or of one of its directions. `data` is the whole object of `--json`."""
 
@@ -39,6 +51,12 @@ class Summary(Keys):
     def name(self) -> str | None:
         """Of a direction: `A to B`."""
         return self._text_or_none("name")
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """Reasons and warnings as data. An older program has none."""
+        keys = Remark.__dataclass_fields__
+        return [Remark(**{key: one[key] for key in keys}) for one in self.data.get("remarks") or []]
 
     @property
     def host_dropped(self) -> int:
