@@ -8,3 +8,4 @@ mod plans;
 mod recipes;
 mod shell;
 mod start;
+mod traffic;

@@ -269,6 +269,16 @@ const RECIPES: &[Recipe] = &[
         ],
     },
     Recipe {
+        page: "docs/use/traffic.md",
+        before: "printf '[[stream]]\\npacket = \"eth / vlan vid=10..12 / ipv4 / udp\"\\nsize = \"imix\"\\n' > mix.toml",
+        commands: &[
+            "mpps traffic show -n 3 --packet \"eth / vlan vid=10..12 / ipv4 dst=10.0.0.0/24 / udp dst=9000\"",
+            "mpps traffic check mix.toml",
+            "mpps traffic pcap mix.toml -n 1000 -o mix.pcapng",
+            "mpps traffic schema > traffic.schema.json",
+        ],
+    },
+    Recipe {
         page: "docs/use/plans.md",
         before: "mpps sendrecv loop:delay=1ms --rate 10kpps --duration 1s --print-plan > plan.json",
         commands: &[

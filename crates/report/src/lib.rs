@@ -30,7 +30,7 @@ mod trace_file;
 mod tracks;
 pub mod units;
 
-pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation};
+pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation, pcapng_of};
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
 pub use expect::{Between, Expect, Found, NOT_DECIDED};

@@ -138,6 +138,29 @@ fn partial_word(last: u64, len: usize) -> u64 {
     last.wrapping_add(STEP) & !(u64::MAX << (8 * len))
 }
 
+/// Fills `out`, which ends where a tag begins, for packet `seq`: its words count backwards from the end, so that they
+/// can be verified wherever the payload begins. Word `i` is word `i` of [`fill_data`]; a first partial word is its high
+/// bytes.
+pub fn fill_back(seed: u64, seq: u64, out: &mut [u8]) {
+    let mut word = base(seed, seq);
+    for chunk in out.rchunks_mut(8) {
+        word = word.wrapping_add(STEP);
+        let len = chunk.len();
+        chunk.copy_from_slice(&word.to_le_bytes()[8 - len..]);
+    }
+}
+
+/// True when `data`, which ends where a tag begins, is what [`fill_back`] writes.
+pub fn verify_back(seed: u64, seq: u64, data: &[u8]) -> bool {
+    let mut word = base(seed, seq);
+    let mut same = true;
+    for chunk in data.rchunks(8) {
+        word = word.wrapping_add(STEP);
+        same &= chunk == &word.to_le_bytes()[8 - chunk.len()..];
+    }
+    same
+}
+
 /// Fills `out` with the words that follow `base`.
 #[inline(always)]
 pub(crate) fn fill(base: u64, out: &mut [u8]) {

@@ -11,6 +11,8 @@ static HEADINGS: [(&str, &[&str]); 18] = [
     (
         "Traffic",
         &[
+            "packet",
+            "set",
             "both-ways",
             "src",
             "src-port-range",
@@ -421,6 +423,60 @@ static EXAMPLES: &[(&str, &[Example])] = &[
                 "A trace for Perfetto beside the table",
                 "mpps trace peer --trace peer.pftrace.gz -- dpdk-testpmd -l 0-1 -- -i",
             ),
+        ],
+    ),
+    (
+        "traffic",
+        &[
+            ("A file", "mpps traffic check mix.toml"),
+            ("Its first packets", "mpps traffic show mix.toml"),
+            ("For Wireshark", "mpps traffic pcap mix.toml -o mix.pcapng"),
+        ],
+    ),
+    (
+        "traffic check",
+        &[
+            (
+                "A file, with another value of a variable",
+                "mpps traffic check mix.toml --set users=5000",
+            ),
+            (
+                "A packet",
+                "mpps traffic check --packet 'eth / vlan vid=10..12 / ipv4 dst=10.0.0.0/24 / udp dst=9000'",
+            ),
+        ],
+    ),
+    (
+        "traffic show",
+        &[
+            ("The first packets of a file", "mpps traffic show mix.toml -n 50"),
+            (
+                "The flows of a packet",
+                "mpps traffic show --packet 'eth / ipv6 dst=2001:db8::1*16 / tcp dst={80*7,443*3} flags=syn'",
+            ),
+        ],
+    ),
+    (
+        "traffic pcap",
+        &[
+            (
+                "1000 packets for Wireshark",
+                "mpps traffic pcap mix.toml -n 1000 -o mix.pcapng",
+            ),
+            (
+                "One to tshark",
+                "mpps traffic pcap --packet 'eth / ipv4 / icmp' -n 1 -o - | tshark -r -",
+            ),
+        ],
+    ),
+    (
+        "traffic schema",
+        &[
+            (
+                "For an editor that completes",
+                "mpps traffic schema > traffic.schema.json",
+            ),
+            ("The keys of a file", "mpps traffic schema | jq .properties"),
         ],
     ),
     ("ports", &[("All paths", "mpps ports"), ("The same", "mpps help ports")]),

@@ -15,6 +15,7 @@ mod rate;
 mod results;
 mod run;
 mod serve;
+mod streams;
 mod trace;
 mod traffic;
 pub(crate) mod version;
@@ -32,6 +33,7 @@ pub(crate) use method::{Method, Ndr, Overload, Rfc2544, Rfc2544Test, SearchBy};
 pub(crate) use results::{Plot, Report};
 pub(crate) use run::{Again, RunArgs, Tell};
 pub(crate) use serve::{Listen, Serve};
+pub(crate) use streams::{Looked, TrafficAction, TrafficFiles};
 pub(crate) use trace::{Peer, Show, Trace, TraceAction};
 pub(crate) use traffic::Traffic;
 
@@ -231,6 +233,8 @@ pub(crate) enum Command {
     /// Read a trace that a run has kept (--trace): where its time went, and why packets were late or lost; or count
     /// what another DPDK program does with its time
     Trace(Trace),
+    /// Check a traffic file, show or write the packets that it describes
+    Traffic(TrafficFiles),
     /// Print a manual page, or write all of them
     Man(Man),
     /// Print the completions of a shell

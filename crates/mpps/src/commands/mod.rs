@@ -19,6 +19,7 @@ mod state_files;
 mod steps;
 mod trace;
 mod trace_peer;
+mod traffic;
 mod workload;
 
 pub(crate) use compare::end_with_parent;
@@ -50,7 +51,7 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
     // A user who has rights only from the program's file could write the list of changes.
     let mends = match &command {
         Command::Plot(_) | Command::Report(_) | Command::Trace(_) => false,
-        Command::Man(_) | Command::Completions(_) => false,
+        Command::Traffic(_) | Command::Man(_) | Command::Completions(_) => false,
         // `isolate --undo` prints itself what it undoes; `--probe` is part of a run that still lives.
         Command::Isolate(args) => !args.undo && !args.probe,
         _ => true,
@@ -89,6 +90,7 @@ pub(crate) fn run(mut command: Command) -> Result<ExitCode> {
         Command::Report(args) => written(&args.output, || {
             mpps_pages::document::report(&args.files, &args.output, args.redact)
         }),
+        Command::Traffic(args) => traffic::run(&args.action),
         Command::Man(args) => manual::man(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Ports => {

@@ -15,7 +15,7 @@ pub use pcapng::CaptureHeader;
 
 use crate::{Notes, ReportError};
 use files::Files;
-use mpps_io::packet_ring::PacketConsumer;
+use mpps_io::packet_ring::{PacketConsumer, RingPacket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,20 @@ pub struct CaptureOptions {
     pub interfaces: Vec<CaptureHeader>,
     /// Size at which the next file begins, and number of files to keep; `None`: one file.
     pub rotation: Option<Rotation>,
+}
+
+/// Returns a capture file of these packets, each with its time in ns since 1970.
+pub fn pcapng_of<'p>(header: CaptureHeader, packets: impl Iterator<Item = (u64, &'p [u8])>) -> Vec<u8> {
+    let mut encoder = pcapng::Encoder::new(&[header]);
+    for (time_ns, bytes) in packets {
+        let packet = RingPacket {
+            time_ns,
+            wire_len: bytes.len() as u32,
+            tag: 0,
+        };
+        encoder.packet(time_ns, packet, bytes);
+    }
+    encoder.bytes().to_vec()
 }
 
 /// Counts of the lanes, for the file's statistics block; a file of several interfaces has no such block.

@@ -1,0 +1,168 @@
+//! Order in which the packets of several streams are due, for those who look at traffic without sending it.
+
+use crate::file::Traffic;
+use crate::form::Form;
+use crate::rate::RateText;
+use crate::stream::{Load, Stream};
+
+/// Bits of a packet on layer 1 beyond its frame: preamble and gap (IEEE 802.3).
+const OVERHEAD: f64 = 20.0;
+
+/// Packet that is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Due {
+    /// Time after the start, ns. Streams without a rate send a packet each µs here.
+    pub at_ns: u64,
+    /// Stream.
+    pub stream: usize,
+    /// Number in the stream.
+    pub n: u64,
+}
+
+/// Stream on its way.
+struct Lane {
+    /// Time of the first packet, ns; `None`: it never begins.
+    start_ns: Option<f64>,
+    pps: f64,
+    /// Packets of a burst and its length in ns, for streams that send bursts.
+    burst: Option<(u64, f64)>,
+    /// Packets of all, if they end.
+    packets: Option<u64>,
+    next: u64,
+}
+
+impl Lane {
+    fn due_ns(&self) -> Option<f64> {
+        let start = self
+            .start_ns
+            .filter(|_| self.packets.is_none_or(|packets| self.next < packets))?;
+        Some(start + self.offset_ns(self.next))
+    }
+
+    fn offset_ns(&self, n: u64) -> f64 {
+        match self.burst {
+            // A burst leaves at once.
+            Some((packets, gap_ns)) => (n / packets) as f64 * gap_ns,
+            None => n as f64 * 1e9 / self.pps,
+        }
+    }
+}
+
+/// Returns the packets of all streams in the order in which they are due. `forms` are the streams' forms.
+pub fn in_order<'t>(traffic: &'t Traffic, forms: &'t [Form]) -> impl Iterator<Item = Due> + use<'t> {
+    let streams = traffic.streams.iter().zip(forms);
+    let mut lanes: Vec<Lane> = streams.map(|(stream, form)| lane(stream, form)).collect();
+    for at in 0..lanes.len() {
+        lanes[at].start_ns = start_ns(traffic, &lanes, at, 0);
+    }
+    std::iter::from_fn(move || {
+        let due = lanes
+            .iter()
+            .enumerate()
+            .filter_map(|(stream, lane)| Some((stream, lane.due_ns()?)));
+        let (stream, at_ns) = due.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let n = lanes[stream].next;
+        lanes[stream].next += 1;
+        Some(Due {
+            at_ns: at_ns as u64,
+            stream,
+            n,
+        })
+    })
+}
+
+fn lane(stream: &Stream, form: &Form) -> Lane {
+    const EACH_US: f64 = 1e6;
+    let pps = match &stream.load {
+        Load::Most => EACH_US,
+        Load::Weight(weight) => EACH_US * f64::from(*weight),
+        Load::Rate(text) => RateText::parse(text)
+            .ok()
+            .and_then(|rate| rate.packets_per_second(form.mean_size() + OVERHEAD))
+            .unwrap_or(EACH_US),
+    };
+    let burst = stream
+        .burst
+        .map(|burst| (u64::from(burst.packets), burst.gap.as_nanos() as f64));
+    let bursts = stream
+        .burst
+        .and_then(|burst| Some(u64::from(burst.count?) * u64::from(burst.packets)));
+    let once = match (stream.packets, bursts) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    Lane {
+        start_ns: None,
+        pps,
+        burst,
+        packets: once.map(|packets| packets.saturating_mul(stream.repeat.into())),
+        next: 0,
+    }
+}
+
+/// Returns when a stream begins: after its predecessor's last packet. A circle of streams begins with the first of it.
+fn start_ns(traffic: &Traffic, lanes: &[Lane], at: usize, depth: usize) -> Option<f64> {
+    let stream = &traffic.streams[at];
+    let own = stream.start.as_nanos() as f64;
+    let Some(after) = &stream.after else { return Some(own) };
+    if depth > lanes.len() {
+        return Some(own);
+    }
+    let before = traffic.streams.iter().position(|other| other.name == after.stream)?;
+    let circle = before >= at && traffic.streams[before].after.is_some();
+    if circle {
+        return Some(own);
+    }
+    let start = start_ns(traffic, lanes, before, depth + 1)?;
+    let packets = lanes[before].packets?;
+    Some(own + start + lanes[before].offset_ns(packets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(text: &str, n: usize) -> Vec<(usize, u64, u64)> {
+        let traffic = Traffic::parse(text, &[]).unwrap();
+        let forms = traffic.forms(1).unwrap();
+        in_order(&traffic, &forms)
+            .take(n)
+            .map(|due| (due.stream, due.n, due.at_ns))
+            .collect()
+    }
+
+    #[test]
+    fn streams_take_turns_by_their_rates() {
+        let text = "[[stream]]\npacket = 'eth / ipv4 / udp'\nrate = '2kpps'\n\
+                    [[stream]]\npacket = 'eth / ipv4 / udp'\nrate = '1kpps'\nstart = '1ms'\n";
+        let all = order(text, 6);
+        assert_eq!(
+            all,
+            [
+                (0, 0, 0),
+                (0, 1, 500_000),
+                (0, 2, 1_000_000),
+                (1, 0, 1_000_000),
+                (0, 3, 1_500_000),
+                (0, 4, 2_000_000)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_stream_begins_when_the_one_before_it_has_ended() {
+        let text = "[[stream]]\nname = 'a'\npacket = 'eth / ipv4 / udp'\n\
+                    burst = { packets = 2, gap = '1ms', count = 2 }\n\
+                    [[stream]]\npacket = 'eth / ipv4 / udp'\nafter = 'a'\npackets = 1\nrate = '1kpps'\n";
+        assert_eq!(
+            order(text, 9),
+            [
+                (0, 0, 0),
+                (0, 1, 0),
+                (0, 2, 1_000_000),
+                (0, 3, 1_000_000),
+                (1, 0, 2_000_000)
+            ]
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Tag of a test packet: the last 16 bytes of its innermost payload. It survives what changes headers: address
+//! translation, routers, tunnels and VLAN tags that are put on or taken off, padding.
+//!
+//! Layout, big-endian: number (32 bits); two words of 16 bits, whose top bits are the marks and whose other bits are
+//! together run (8) and flow (22); send time (36) and check (28). The check is keyed by the seed and covers all but the
+//! marks. These are 01 in a packet as it was sent, and 10 in one that was returned: exchanging them changes no Internet
+//! checksum.
+
+use crate::data::base;
+
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 16;
+/// Number of flows that tags tell apart: flow numbers are below it.
+pub const TAG_FLOWS: u32 = 1 << 22;
+
+const TIME: u64 = (1 << 36) - 1;
+const CHECK: u64 = (1 << 28) - 1;
+const MARK: u16 = 0x8000;
+
+/// Way of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// As it was sent.
+    Sent,
+    /// Returned by a reflector.
+    Returned,
+}
+
+/// Content of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Number of the packet in its flow, modulo 2^32.
+    pub number: u32,
+    /// Run that the packet is of.
+    pub run: u8,
+    /// Flow, below [`TAG_FLOWS`].
+    pub flow: u32,
+    /// Send time in ns, modulo 2^36 (some 68 s).
+    pub time_ns: u64,
+    /// Way of the packet.
+    pub mark: Mark,
+}
+
+impl Tag {
+    /// Returns the bytes, with a check keyed by `seed`.
+    #[inline]
+    pub fn bytes(&self, seed: u64) -> [u8; TAG_LEN] {
+        let both = u32::from(self.run) << 22 | self.flow & (TAG_FLOWS - 1);
+        let mut words = [(both >> 15) as u16, (both & 0x7fff) as u16];
+        words[match self.mark {
+            Mark::Sent => 1,
+            Mark::Returned => 0,
+        }] |= MARK;
+        let time = self.time_ns & TIME;
+        let last = time << 28 | check(seed, self.number, both, time);
+        let mut bytes = [0; TAG_LEN];
+        bytes[..4].copy_from_slice(&self.number.to_be_bytes());
+        bytes[4..6].copy_from_slice(&words[0].to_be_bytes());
+        bytes[6..8].copy_from_slice(&words[1].to_be_bytes());
+        bytes[8..].copy_from_slice(&last.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a tag from the last bytes of a payload; `None` if its check is not that of `seed`.
+    #[inline]
+    pub fn read(payload: &[u8], seed: u64) -> Option<Self> {
+        let bytes = payload.last_chunk::<TAG_LEN>()?;
+        let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let mark = match [word(4) & MARK != 0, word(6) & MARK != 0] {
+            [false, true] => Mark::Sent,
+            [true, false] => Mark::Returned,
+            _ => return None,
+        };
+        let number = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let both = u32::from(word(4) & !MARK) << 15 | u32::from(word(6) & !MARK);
+        let last = u64::from_be_bytes([
+            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
+        ]);
+        let time_ns = last >> 28;
+        (last & CHECK == check(seed, number, both, time_ns)).then_some(Self {
+            number,
+            run: (both >> 22) as u8,
+            flow: both & (TAG_FLOWS - 1),
+            time_ns,
+            mark,
+        })
+    }
+}
+
+/// Returns the check of a tag, 28 bits.
+#[inline]
+fn check(seed: u64, number: u32, both: u32, time: u64) -> u64 {
+    base(seed ^ time, u64::from(number) << 32 | u64::from(both)) >> 36
+}
+
+/// Marks a tag as returned. Returns `false`, and changes nothing, if it is not marked as sent.
+#[inline]
+pub fn mark_returned(tag: &mut [u8; TAG_LEN]) -> bool {
+    let sent = tag[4] & 0x80 == 0 && tag[6] & 0x80 != 0;
+    if sent {
+        tag[4] |= 0x80;
+        tag[6] &= 0x7f;
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Sum;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        fn any_tag()(number: u32, run: u8, flow in 0..TAG_FLOWS, time_ns in 0..=TIME, back: bool) -> Tag {
+            let mark = if back { Mark::Returned } else { Mark::Sent };
+            Tag { number, run, flow, time_ns, mark }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(tag in any_tag(), seed: u64, before in prop::collection::vec(any::<u8>(), 0..9)) {
+            let payload = [before, tag.bytes(seed).to_vec()].concat();
+            prop_assert_eq!(Tag::read(&payload, seed), Some(tag));
+        }
+
+        #[test]
+        fn a_changed_bit_is_seen(tag in any_tag(), seed: u64, bit in 0usize..128) {
+            let mut bytes = tag.bytes(seed);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            // One in 2^28 would be taken for another tag.
+            prop_assert_ne!(Tag::read(&bytes, seed), Some(tag));
+        }
+
+        #[test]
+        fn another_seed_reads_nothing(tag in any_tag(), seed: u64) {
+            prop_assert_eq!(Tag::read(&tag.bytes(seed), seed ^ 1), None);
+        }
+
+        #[test]
+        fn returning_changes_no_checksum(tag in any_tag(), seed: u64) {
+            let mut bytes = Tag { mark: Mark::Sent, ..tag }.bytes(seed);
+            let sum = Sum::ZERO.bytes(&bytes).fold();
+            prop_assert!(mark_returned(&mut bytes));
+            prop_assert_eq!(Sum::ZERO.bytes(&bytes).fold(), sum);
+            prop_assert_eq!(Tag::read(&bytes, seed), Some(Tag { mark: Mark::Returned, ..tag }));
+            prop_assert!(!mark_returned(&mut bytes), "twice");
+        }
+    }
+}
