@@ -15,21 +15,21 @@ pub(crate) struct Compare {
     /// them. All but the first are compared with the first
     #[arg(value_name = "RUN|FILE", required = true)]
     pub(crate) operands: Vec<String>,
-    /// How often each is run, in turns: 1 to 200; fewer than 6 give values without a verdict [default: 8]
+    /// Number of runs of each, in turns: 1 to 200; fewer than 6 give values without a verdict [default: 8]
     #[arg(long, value_name = "N", value_parser = rounds, allow_hyphen_values = true)]
     pub(crate) rounds: Option<usize>,
     /// Pause between two runs [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) pause: Option<Duration>,
-    /// What to compare: received_pps, offered_pps, loss, mean, p50, p90, p99, p999 or max (latency); may be given more
-    /// than once, the first decides which setting is best [default: received_pps, and p99 where all runs have a --rate;
-    /// send, reflect and forward: offered_pps]
+    /// Quantity to compare: received_pps, offered_pps, loss, mean, p50, p90, p99, p999 or max (latency); may be given
+    /// more than once, the first decides which setting is best [default: received_pps, and p99 where all runs have a
+    /// --rate; send, reflect and forward: offered_pps]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Metric::parse)]
     pub(crate) metric: Vec<Metric>,
     /// Difference that does not matter
     #[arg(long, value_name = "RATIO", default_value = "2%", value_parser = margin, allow_hyphen_values = true)]
     pub(crate) margin: f64,
-    /// How often a run that is not valid is repeated, 0 to 10 [default: 2]
+    /// Number of times that a run that is not valid is repeated, 0 to 10 [default: 2]
     #[arg(long, value_name = "N", value_parser = retries, allow_hyphen_values = true)]
     pub(crate) retries: Option<usize>,
     /// Values of an option of the command, or else of its port, KEY=VALUE|VALUE…, quoted: one run is then run with

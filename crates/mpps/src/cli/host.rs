@@ -67,7 +67,7 @@ pub(crate) enum LabAction {
 /// `demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// How long to measure, 1s to 1h
+    /// Length of the measurement, 1s to 1h
     #[arg(
         long, value_name = "TIME", default_value = "10s", value_parser = values::demo_duration,
         allow_hyphen_values = true

@@ -21,7 +21,7 @@ pub(crate) struct Isolate {
     /// The program and its arguments, behind `--` [default: none: only the noise is measured: before, isolated, after]
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<OsString>,
-    /// How long to measure the noise of the cores, each time, 10ms to 1h; 0: not at all
+    /// Length of each measurement of the cores' noise, 10ms to 1h; 0: none
     #[arg(
         long, value_name = "TIME", default_value = "3s", value_parser = values::measure, allow_hyphen_values = true
     )]

@@ -13,15 +13,14 @@ pub(crate) struct Keep {
     /// (--trace-on), and write it to FILE: a Perfetto trace (gzipped), which `mpps trace FILE` reads, too
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// What is worth a window of the trace: stall=TIME (a round that took longer), late=TIME (a packet that left so
-    /// late), loss (a row that lost packets), drop (this host dropped some), invalid (the end of a run that is not
-    /// valid)
+    /// Cause of a window of the trace: stall=TIME (a round that took longer), late=TIME (a packet that left so late),
+    /// loss (a row that lost packets), drop (this host dropped some), invalid (the end of a run that is not valid)
     #[arg(
         long, value_name = "WHAT,…", default_value = "stall=1ms,late=1ms,loss,drop,invalid", value_parser = triggers,
         requires = "trace"
     )]
     pub(crate) trace_on: Triggers,
-    /// How long before its cause a window begins, and how long after it it ends
+    /// Time before the cause at which a window begins, and time after it at which the window ends
     #[arg(long, value_name = "BEFORE:AFTER", default_value = "5ms:1ms", value_parser = window, requires = "trace")]
     pub(crate) trace_window: Window,
     /// Keep all rounds of the run, not windows

@@ -40,7 +40,7 @@ pub(crate) struct Method {
 /// `ndr`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Ndr {
-    /// What to search for; may be given more than once, and all are found in one search: loss=0.5%, or a preset
+    /// Goal of the search; may be given more than once, and all are found in one search: loss=0.5%, or a preset
     /// (rfc2544, tst009, csit), and after a comma what differs from it: exceed=50%, width=0.5%, initial=1s, final=1s,
     /// sum=21s [default: csit,loss=0 and csit,loss=0.5%]
     #[arg(long, value_name = "GOAL", value_parser = goal)]
@@ -48,7 +48,7 @@ pub(crate) struct Ndr {
     /// Duration sums of 5 s at the most, and bounds 2 % apart: an estimate within a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// How long all trials together may take, void ones and the waits after those too, without settling and pauses
+    /// Longest time of all trials together, void ones and the waits after those too, without settling and pauses
     #[arg(
         long, value_name = "TIME", default_value = "20m", value_parser = values::duration, allow_hyphen_values = true
     )]
@@ -66,14 +66,14 @@ pub(crate) struct Overload {
     /// Length of a trial, 100ms to 1h [default: 30s; --quick: 1s]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) trial: Option<Duration>,
-    /// How often all loads are gone through, rising and falling [default: 3; --quick: 1]
+    /// Number of passes through all loads, rising and falling [default: 3; --quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100), allow_hyphen_values = true)]
     pub(crate) rounds: Option<u32>,
     /// Short trials, one round: a minute or two
     #[arg(long)]
     pub(crate) quick: bool,
-    /// What the device's lanes did: the file that mpps forward or mpps reflect on this host writes meanwhile, started
-    /// with --lanes-csv FILE
+    /// Lanes of the device: the file that mpps forward or mpps reflect on this host writes meanwhile, started with
+    /// --lanes-csv FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) device: Option<PathBuf>,
     #[command(flatten)]
@@ -133,7 +133,7 @@ pub(crate) struct Rfc2544 {
     /// Length of the first trials of a search [default: 5s, at most a full one; --strict: 60s; --quick: 1s]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) first_trial: Option<Duration>,
-    /// How close the two ends of a throughput are to be, of it [default: 0.5%; --strict: 0.1%; --quick: 1%]
+    /// Largest distance of the two ends of a throughput, as a share of it [default: 0.5%; --strict: 0.1%; --quick: 1%]
     #[arg(long, value_name = "RATIO", value_parser = values::ratio, allow_hyphen_values = true)]
     pub(crate) resolution: Option<f64>,
     /// Share of the packets that may be lost: above 0 the result is no throughput by RFC 1242, and is named otherwise
@@ -146,8 +146,8 @@ pub(crate) struct Rfc2544 {
     /// Which trials find the throughput
     #[arg(long, value_enum, value_name = "HOW", default_value = "mlrsearch")]
     pub(crate) search: SearchBy,
-    /// How long the trials of one search may take together, void ones and the waits after those too, without settling
-    /// and pauses
+    /// Longest time of the trials of one search together, void ones and the waits after those too, without settling and
+    /// pauses
     #[arg(
         long, value_name = "TIME", default_value = "2h", value_parser = values::duration, allow_hyphen_values = true
     )]
@@ -158,8 +158,8 @@ pub(crate) struct Rfc2544 {
     /// latency: at which share of the throughput
     #[arg(long, value_name = "RATIO", default_value = "100%", value_parser = share, allow_hyphen_values = true)]
     pub(crate) at: f64,
-    /// How often latency, back-to-back, recovery and reset are measured [default: 20, recovery and reset 3; --strict:
-    /// 20, back-to-back 50; --quick: 3, recovery and reset 1]
+    /// Number of measurements of latency, back-to-back, recovery and reset [default: 20, recovery and reset 3;
+    /// --strict: 20, back-to-back 50; --quick: 3, recovery and reset 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), allow_hyphen_values = true)]
     pub(crate) repeats: Option<u32>,
     /// back-to-back: longest burst, as the time that sending it takes

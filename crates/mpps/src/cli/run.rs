@@ -66,7 +66,7 @@ pub(crate) struct Tell {
     /// CSV), note, and last end (the summary) or error
     #[arg(long, value_name = "FILE")]
     pub(crate) json_lines: Option<PathBuf>,
-    /// What the run must reach, such as 'loss<0.01%', 'p99<200us', 'received>=1Mpps'; several may be given. Exit code
+    /// Demand on the run, such as 'loss<0.01%', 'p99<200us', 'received>=1Mpps'; several may be given. Exit code
     /// 4: done and valid, but not reached
     #[arg(long, value_name = "NAME OP VALUE", value_parser = Expect::parse)]
     pub(crate) expect: Vec<Expect>,

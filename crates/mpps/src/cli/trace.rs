@@ -29,7 +29,7 @@ pub(crate) struct Trace {
     /// The trace, as --trace has written it
     #[arg(value_name = "FILE", required = true)]
     pub(crate) file: Option<PathBuf>,
-    /// What to print [default: table and why; with --ctf, --folded or --svg nothing]
+    /// Form to print [default: table and why; with --ctf, --folded or --svg nothing]
     #[arg(value_name = "WHAT")]
     pub(crate) show: Option<Show>,
     /// The trace to compare with
