@@ -6,7 +6,7 @@ use std::process::Command;
 
 use mpps_tests::{Scratch, assert_refused, missing, mpps, run_command};
 
-/// Traffic files, all of them different: `make test-all` makes more (`MPPS_TRAFFIC_FILES`).
+/// Streams of traffic files, drawn at random: `make test-all` makes more (`MPPS_TRAFFIC_FILES`).
 const FILES: usize = 200;
 /// Streams of one file of those.
 const TOGETHER: usize = 500;
@@ -81,7 +81,7 @@ fn one_packet_needs_no_file() {
         shown
             .stdout
             .lines()
-            .all(|line| line.contains("size 128") && line.ends_with("payload 82 bytes"))
+            .all(|line| line.contains("size 128 payload 82: eth"))
     );
 }
 
@@ -106,7 +106,7 @@ fn what_is_wrong_is_one_line_with_file_line_and_column() {
     assert_refused(
         traffic("pcap -o -", &file),
         2,
-        &["small.toml:2:10: size 64", "want 94 or more"],
+        &["small.toml:2:10: size 64", "want sizes of 94 or more"],
     );
     let mut packet = mpps("traffic show");
     packet.args(["--packet", "eth / ipv4 / upd"]);
@@ -123,6 +123,19 @@ fn what_is_wrong_is_one_line_with_file_line_and_column() {
         &["none.toml", "No such file"],
     );
     assert_refused(mpps("traffic check"), 2, &["FILE"]);
+    let file = written(&scratch, "self.toml", MIX);
+    let mut onto_itself = traffic("pcap -n 1", &file);
+    onto_itself.arg("-o").arg(&file);
+    assert_refused(onto_itself, 2, &["it is the traffic file"]);
+    assert_eq!(std::fs::read_to_string(&file).expect("as it was"), MIX);
+    assert_refused(
+        traffic("pcap -n 9000000 -o -", &file),
+        2,
+        &["packets of up to 1522 bytes at most"],
+    );
+    assert_refused(traffic("show --frame-size 99", &file), 2, &["--frame-size"]);
+    let file = written(&scratch, "open.toml", "[[stream]");
+    assert_refused(traffic("check", &file), 2, &["open.toml:1:10: "]);
 }
 
 #[test]
@@ -231,10 +244,13 @@ fn dissected(packets: &[String], filter: &str) -> Option<Vec<String>> {
         let mut text = String::new();
         for packet in some {
             // RFC 2236 has the whole payload summed up, Wireshark the first 8 bytes: zeros are in both sums.
-            let fill = if packet.contains("igmp") { "zeros" } else { "data" };
+            let (fill, tag) = match packet.contains("igmp") {
+                true => ("zeros", "none"),
+                false => ("data", "tail"),
+            };
             let _ = writeln!(
                 text,
-                "[[stream]]\npacket = \"{packet}\"\ntag = \"none\"\nfill = \"{fill}\"\nsize = \"SIZE\""
+                "[[stream]]\npacket = \"{packet}\"\ntag = \"{tag}\"\nfill = \"{fill}\"\nsize = \"SIZE\""
             );
         }
         let file = written(&scratch, "any.toml", &sizes(&text));
@@ -303,7 +319,11 @@ fn sizes(text: &str) -> String {
                 out.truncate(key);
                 out.push_str("comment = \"as small as it goes");
             }
-            false => out.push_str(&(300 + dice.below(900)).to_string()),
+            false => match dice.below(3) {
+                0 => out.push_str(&(300 + dice.below(900)).to_string()),
+                1 => out.push_str("300*7 594*4 1518*1"),
+                _ => out.push_str("random(300..1518)"),
+            },
         }
     }
     out

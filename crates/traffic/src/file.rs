@@ -4,12 +4,13 @@ use crate::form::Form;
 use crate::grammar::{Packet, Variables, substituted};
 use crate::node::{Any, Node, read};
 use crate::rate::RateText;
-use crate::size::Size;
+use crate::size::{SMALLEST, Size};
 use crate::stream::{After, Burst, Fill, Load, Step, Stream, Tag};
 use crate::text::{Read, Span, Wrong, did_you_mean, quoted};
 use crate::time::time_ns;
 use mpps_wire::TAG_FLOWS;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest file, bytes.
@@ -90,6 +91,10 @@ pub(crate) const KEYS: [Key; 22] = [
             let text = node.text("packet")?;
             s.packet = Packet::read(&text, variables).map_err(|wrong| node.within(wrong))?;
             s.at = node.at.clone();
+            s.text_at = match &node.value {
+                Any::Text(_, at) => *at,
+                _ => None,
+            };
             Ok(())
         },
     ),
@@ -148,7 +153,14 @@ pub(crate) const KEYS: [Key; 22] = [
         "rate: `1Mpps`, `4Gbps` (layer 1), `10%`",
         |s, node, variables| {
             let text = substituted(&node.text("rate")?, variables, &node.at)?;
-            RateText::parse(&text).or_else(|want| node.wrong(format!("rate: {}: {want}", quoted(&text))))?;
+            let read = RateText::parse(&text).and_then(|rate| rate.known(SMALLEST as usize));
+            read.or_else(|want| {
+                node.wrong(format!(
+                    "rate: {}: want {}",
+                    quoted(&text),
+                    want.trim_start_matches("want ")
+                ))
+            })?;
             load(s, node, Load::Rate(text))
         },
     ),
@@ -164,7 +176,7 @@ pub(crate) const KEYS: [Key; 22] = [
     key(
         "scale",
         Type::Flag,
-        "whether `--scale` and searches change its rate",
+        "whether a factor of all rates changes its rate",
         |s, node, _| {
             s.scale = node.flag("scale")?;
             Ok(())
@@ -381,7 +393,11 @@ impl Traffic {
             return Err(Wrong::new(0..0, "no stream: want [[stream]] with a packet"));
         };
         let mut traffic = Self::default();
-        for node in streams.list("stream")? {
+        let list = streams.list("stream")?;
+        if list.is_empty() {
+            return streams.wrong("no stream: want one at least");
+        }
+        for node in list {
             if traffic.streams.len() == MOST_STREAMS {
                 return node.wrong(format!("want {MOST_STREAMS} streams at most"));
             }
@@ -411,18 +427,24 @@ impl Traffic {
         let mut forms = Vec::with_capacity(self.streams.len());
         let mut flows = 0;
         for stream in &self.streams {
-            let at = |wrong: Wrong| match stream.at.is_empty() {
-                true => wrong,
-                false => Wrong::new(stream.at.clone(), wrong.line),
+            let at = |wrong: Wrong| match (stream.text_at, stream.at.is_empty()) {
+                (_, true) => wrong,
+                // The whole packet is the stream's.
+                (Some(from), _) if wrong.at != (0..stream.packet.text.len()) => {
+                    Wrong::new(from + wrong.at.start..from + wrong.at.end, wrong.line)
+                }
+                _ => Wrong::new(stream.at.clone(), wrong.line),
             };
             let form = Form::of(stream, seed, flows).map_err(at)?;
-            flows += form.flows();
+            if stream.tag == Tag::Tail {
+                flows += form.flows();
+            }
             if flows > TAG_FLOWS {
                 let line = format!(
                     "stream {}: {flows} flows with those before: want {TAG_FLOWS} at most",
                     stream.name
                 );
-                return Err(at(Wrong::new(0..0, line)));
+                return Err(at(Wrong::new(0..stream.packet.text.len(), line)));
             }
             forms.push(form);
         }
@@ -448,6 +470,7 @@ impl Traffic {
                 format!("stream {}: want weight in each stream or in none", quoted(name)),
             ));
         }
+        self.check_order()?;
         for stream in &self.streams {
             let wrong = |line: String| {
                 Err(Wrong::new(
@@ -455,19 +478,64 @@ impl Traffic {
                     format!("stream {}: {line}", quoted(&stream.name)),
                 ))
             };
-            if let Some(after) = &stream.after {
-                let names = || self.streams.iter().map(|stream| stream.name.as_str());
-                if !names().any(|name| name == after.stream) {
-                    let near = did_you_mean(&after.stream, names());
-                    return wrong(format!("after {}: no such stream{near}", quoted(&after.stream)));
-                }
-            }
             if stream.repeat > 1 && stream.packets.is_none() && stream.burst.is_none_or(|burst| burst.count.is_none()) {
                 return wrong("repeat: want packets, or burst with a count, that end it".into());
             }
             if stream.burst.is_some() && stream.load != Load::Most {
                 return wrong("burst: its packets and gap are its rate: want no rate and no weight".into());
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses streams that would never begin: behind themselves, behind none, or behind one without an end.
+    fn check_order(&self) -> Read<()> {
+        let places: BTreeMap<&str, usize> = self
+            .streams
+            .iter()
+            .zip(0..)
+            .map(|(of, at)| (of.name.as_str(), at))
+            .collect();
+        for stream in &self.streams {
+            let wrong = |line: String| {
+                let line = format!("stream {}: after {line}", quoted(&stream.name));
+                Err(Wrong::new(stream.at.clone(), line))
+            };
+            let Some(after) = &stream.after else { continue };
+            let name = quoted(&after.stream);
+            let Some(before) = places.get(after.stream.as_str()).map(|at| &self.streams[*at]) else {
+                let near = did_you_mean(&after.stream, places.keys().copied());
+                return wrong(format!("{name}: no such stream{near}"));
+            };
+            if before.load == Load::Most && before.burst.is_none() {
+                return wrong(format!("{name}: want a rate there, which says when it ends"));
+            }
+            if before.packets.is_none() && before.burst.is_none_or(|burst| burst.count.is_none()) {
+                return wrong(format!(
+                    "{name}: want packets there, or burst with a count, that end it"
+                ));
+            }
+        }
+        // Streams of a circle never lead to one that begins by itself.
+        let next = |at: usize| {
+            self.streams[at]
+                .after
+                .as_ref()
+                .and_then(|after| places.get(after.stream.as_str()).copied())
+        };
+        let mut ends = vec![false; self.streams.len()];
+        for first in 0..self.streams.len() {
+            let (mut path, mut at) = (Vec::new(), Some(first));
+            while let Some(here) = at.filter(|here| !ends[*here]) {
+                path.push(here);
+                if path.len() > self.streams.len() {
+                    let stream = &self.streams[first];
+                    let line = format!("stream {}: after: a circle, which never begins", quoted(&stream.name));
+                    return Err(Wrong::new(stream.at.clone(), line));
+                }
+                at = next(here);
+            }
+            path.into_iter().for_each(|here| ends[here] = true);
         }
         Ok(())
     }
@@ -515,7 +583,7 @@ impl Stream {
     fn json(&self) -> Value {
         let mut all = Map::new();
         let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
-        let ms = |time: Duration| Value::from(format!("{}us", time.as_nanos() as f64 / 1e3));
+        let us = |time: Duration| Value::from(format!("{}us", time.as_nanos() as f64 / 1e3));
         put("name", json!(self.name));
         put("packet", json!(self.packet.text));
         if let Some(size) = &self.size {
@@ -553,13 +621,13 @@ impl Stream {
             put("packets", json!(packets));
         }
         if !self.start.is_zero() {
-            put("start", ms(self.start));
+            put("start", us(self.start));
         }
         if let Some(after) = &self.after {
             put("after", json!(after.stream));
         }
         if let Some(burst) = &self.burst {
-            let mut of = json!({ "packets": burst.packets, "gap": ms(burst.gap) });
+            let mut of = json!({ "packets": burst.packets, "gap": us(burst.gap) });
             if let Some(count) = burst.count {
                 of["count"] = json!(count);
             }

@@ -6,7 +6,8 @@ use crate::oracle;
 use crate::size::{SMALLEST, Size};
 use crate::stream::{Fill, Step, Stream, Tag};
 use crate::text::{Read, Span, Wrong};
-use crate::value::{Source, ones};
+use crate::value::{MOST_FIELDS, Source, ones};
+use mpps_wire::image::{self, Image, ImageSpec};
 use mpps_wire::{Mark, TAG_FLOWS, TAG_LEN, Tag as TagBytes, fill_back, random};
 use std::ops::Range;
 
@@ -16,8 +17,10 @@ const FCS: usize = 4;
 const MOST_BYTES: usize = 256;
 /// Most checksums of a packet.
 const MOST_SUMS: usize = 4;
-/// Most fields that vary.
-const MOST_FIELDS: usize = 16;
+/// Fields that make an inner flow.
+const HASHED: [&str; 8] = ["src", "dst", "vid", "vni", "teid", "label", "flow", "proto"];
+/// Most bytes behind an EtherType field that holds a length (IEEE 802.3).
+const MOST_802_3: usize = 1500;
 /// EtherType of packets without a protocol (IEEE 802, local experimental).
 const EXPERIMENTAL: u16 = 0x88b5;
 /// Protocol of IP packets without one (RFC 3692).
@@ -33,12 +36,15 @@ pub struct Vary {
     /// First bit, from the start of the frame or, in the payload, from the start of the payload.
     bit: usize,
     width: u32,
-    kind: Kind,
     in_payload: bool,
     /// Header that it is in.
     header: usize,
     /// Field whose value it takes.
     of: Option<Of>,
+    /// Part of what a hash of the inner flow is made of.
+    hashed: bool,
+    /// Place in the packet's text.
+    at: Span,
     /// Flows for which a value stays.
     every: u64,
     seed: u64,
@@ -57,6 +63,8 @@ struct Length {
     at: usize,
     /// Byte from which is counted.
     from: usize,
+    /// Largest length.
+    most: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -86,8 +94,17 @@ pub(crate) struct Laid {
     pub(crate) kind: HeaderKind,
     /// Its bytes.
     pub(crate) bytes: Range<usize>,
-    /// Fields that were written.
-    pub(crate) written: Vec<&'static str>,
+    /// Parts that were written.
+    pub(crate) given: Vec<Shown>,
+}
+
+/// Part of a header that was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Shown {
+    /// Text, which is the same in each packet.
+    Text(String),
+    /// Name, first bit in the frame (or in the payload), bits and kind of a number.
+    Bits(String, usize, u32, Kind),
 }
 
 /// Form of a stream's packets.
@@ -130,8 +147,8 @@ impl Form {
     pub fn of(stream: &Stream, seed: u64, first_flow: u32) -> Result<Self, Wrong> {
         let own = stream.name.bytes().fold(seed, |seed, byte| random(seed, byte.into()));
         let mut layout = Layout::of(&stream.packet, own)?;
-        layout.follow(&stream.packet)?;
         layout.number_next(&stream.packet)?;
+        layout.follow(&stream.packet)?;
         layout.sum_up(&stream.packet)?;
         let flows = layout.flows(stream)?;
         let end = stream.packet.text.len();
@@ -153,13 +170,16 @@ impl Form {
             .headers
             .iter()
             .rfind(|header| header.kind != HeaderKind::Payload);
-        if stream.tag == Tag::Tcp && tcp.is_none_or(|header| header.kind != HeaderKind::Tcp) {
-            return Err(Wrong::new(whole(), "tag \"tcp\": want tcp as the innermost header"));
+        let numbered =
+            |header: &Header| header.kind == HeaderKind::Tcp && !header.given.iter().any(|given| given.is("seq"));
+        if stream.tag == Tag::Tcp && !tcp.is_some_and(numbered) {
+            return Err(Wrong::new(
+                whole(),
+                "tag \"tcp\": want tcp as the innermost header, without seq",
+            ));
         }
-        let tags = layout
-            .headers
-            .iter()
-            .filter(|laid| matches!(laid.kind, HeaderKind::Vlan | HeaderKind::Qinq));
+        let outer = layout.headers.iter().skip(1);
+        let tags = outer.take_while(|laid| matches!(laid.kind, HeaderKind::Vlan | HeaderKind::Qinq));
         let tags = tags.count() as u64 * 4;
         let form = Self {
             image: layout.image,
@@ -193,41 +213,33 @@ impl Form {
                 Tag::Tail => format!(" and the tag of {TAG_LEN}"),
                 Tag::Tcp | Tag::None => String::new(),
             };
-            let payload = self.payload_least();
-            let payload = match payload {
-                0 => String::new(),
-                bytes => format!(", {bytes} bytes of payload"),
-            };
             let line = format!(
-                "size {}: frames of {smallest} bytes have no room for {} bytes of headers{tag}{payload}: want {least} \
-                 or more, or tag = \"none\"",
+                "size {}: frames of {smallest} bytes have no room for {} bytes of headers{tag}: want sizes of {least} \
+                 or more",
                 self.size.text,
-                self.image.len()
+                self.image.len() + self.payload_least()
             );
             return Err(Wrong::new(whole(), line));
         }
-        // A length field has 16 bits.
-        let longest = self
-            .lengths
-            .iter()
-            .map(|length| largest as usize - FCS - length.from)
-            .max();
-        if longest.is_some_and(|longest| longest > usize::from(u16::MAX)) {
+        let most = self.lengths.iter().map(|length| length.from + length.most + FCS).min();
+        if let Some(most) = most.filter(|most| largest > *most as u64) {
             let line = format!(
-                "size {}: frames of {largest} bytes are longer than a length field can say",
+                "size {}: its length field goes to frames of {most} bytes",
                 self.size.text
             );
             return Err(Wrong::new(whole(), line));
         }
         let sctp = self.checks.iter().any(|check| check.kind == Cover::Crc32c);
-        let sizes = || (0..4096).map(|n| self.size.at(n, self.own, self.tags) as usize - FCS - self.image.len());
-        if sctp && let Some(len) = sizes().find(|len| !len.is_multiple_of(4)) {
-            let more = 4 - len % 4;
+        let odd = |size: u64| !(size as usize - FCS - self.image.len()).is_multiple_of(4);
+        let all = self.size.values().unwrap_or_else(|| vec![smallest, smallest + 1]);
+        if let Some(size) = all
+            .into_iter()
+            .map(|size| size.max(smallest))
+            .find(|size| sctp && odd(*size))
+        {
             let line = format!(
-                "size {}: sctp: the data of a chunk is a multiple of 4 bytes: want frames of {more} bytes more, or {} \
-                 less",
-                self.size.text,
-                4 - more
+                "size {}: sctp: data of a chunk is a multiple of 4 bytes: frames of {size} bytes have another",
+                self.size.text
             );
             return Err(Wrong::new(whole(), line));
         }
@@ -247,7 +259,11 @@ impl Form {
     /// Returns the smallest frame with room for headers, payload and tag, bytes with FCS.
     pub fn least_size(&self) -> u64 {
         let tag = if self.tag == Tag::Tail { TAG_LEN } else { 0 };
-        ((self.image.len() + self.payload_least() + tag + FCS) as u64).max(SMALLEST)
+        let sctp = self.checks.iter().any(|check| check.kind == Cover::Crc32c);
+        let least = (self.payload_least() + tag).max(SMALLEST as usize - FCS - self.image.len().min(60));
+        // Data of a chunk is a multiple of 4 bytes.
+        let payload = if sctp { least.next_multiple_of(4) } else { least };
+        (self.image.len() + payload + FCS) as u64
     }
 
     /// Returns the number of flows: combinations of the fields that come again.
@@ -292,10 +308,10 @@ impl Form {
 
     /// Returns packet `n`, without FCS.
     pub fn packet(&self, n: u64, moment: Moment) -> Vec<u8> {
-        let size = self.size.at(n, self.own, self.tags) as usize - FCS;
+        let (flow, number) = self.flow_of(n);
+        let size = self.size.at(turn(flow, number), n, self.own, self.tags) as usize - FCS;
         let mut frame = vec![0; size.max(self.image.len())];
         frame[..self.image.len()].copy_from_slice(&self.image);
-        let (flow, number) = self.flow_of(n);
         let payload = self.image.len();
         self.fill_payload(&mut frame[payload..], n, flow, number, moment);
         self.write_fields(&mut frame, n, flow);
@@ -312,13 +328,121 @@ impl Form {
         frame
     }
 
+    /// Returns what writes the packets of one size, bytes with FCS, fast; `None` if bytes of the payload vary.
+    pub fn image(&self, size: u64, run: u8) -> Option<Image> {
+        let frame_len = usize::try_from(size).ok()?.checked_sub(FCS)?;
+        if self.varies.iter().any(|vary| vary.in_payload) {
+            return None;
+        }
+        let mut headers = self.image.clone();
+        for vary in &self.varies {
+            set_bits(&mut headers, vary.bit, vary.width, 0);
+        }
+        for length in &self.lengths {
+            let bytes = frame_len.checked_sub(length.from)? as u16;
+            headers[length.at..length.at + 2].copy_from_slice(&bytes.to_be_bytes());
+        }
+        for check in &self.checks {
+            let width = if check.kind == Cover::Crc32c { 4 } else { 2 };
+            headers[check.at..check.at + width].fill(0);
+        }
+        let mut fields = self.fields();
+        if self.tag == Tag::Tcp
+            && let Some(tcp) = self.headers.iter().rfind(|laid| laid.kind == HeaderKind::Tcp)
+        {
+            let bit = (tcp.bytes.start + 4) * 8;
+            set_bits(&mut headers, bit, 32, 0);
+            fields.push(image::Field {
+                bit,
+                width: 32,
+                every: 1,
+                values: image::Values::Number,
+            });
+        }
+        Image::new(ImageSpec {
+            headers,
+            frame_len,
+            fields,
+            sums: self.checks.iter().map(Check::sum).collect(),
+            data: match &self.fill {
+                Fill::Data => image::Data::Verified,
+                Fill::Pattern(pattern) => image::Data::Pattern(pattern.clone()),
+            },
+            tagged: self.tag == Tag::Tail,
+            seed: self.seed,
+            run,
+            flows: self.flows,
+            first_flow: self.first_flow,
+        })
+    }
+
+    /// Returns the fields that vary, those that take values of others last.
+    fn fields(&self) -> Vec<image::Field> {
+        let own = |vary: &Vary| !matches!(vary.source, Source::Same { .. } | Source::InnerHash);
+        let mut order: Vec<usize> = (0..self.varies.len()).filter(|at| own(&self.varies[*at])).collect();
+        // A hash is made of values that are taken from others, too.
+        order.extend((0..self.varies.len()).filter(|at| matches!(self.varies[*at].source, Source::Same { .. })));
+        order.extend((0..self.varies.len()).filter(|at| self.varies[*at].source == Source::InnerHash));
+        let place = |of: usize| order.iter().position(|at| *at == of).unwrap_or_default();
+        let field = |at: &usize| {
+            let vary = &self.varies[*at];
+            let seed = vary.seed;
+            let values = match (&vary.source, vary.of) {
+                (Source::Constant(value), _) => image::Values::Table(vec![*value]),
+                (Source::Counter { start, step, count }, _) => image::Values::Counter {
+                    start: *start,
+                    step: *step,
+                    count: *count,
+                },
+                (Source::Table(values), _) => image::Values::Table(values.clone()),
+                (Source::Random { low, high, period }, _) => image::Values::Random {
+                    low: *low,
+                    high: *high,
+                    period: *period,
+                    seed,
+                },
+                (Source::Shuffle { low, count }, _) => image::Values::Shuffle {
+                    low: *low,
+                    count: *count,
+                    seed,
+                },
+                (Source::Same { plus, .. }, Some(Of::Vary(other))) => image::Values::Same {
+                    field: place(other),
+                    plus: *plus,
+                },
+                (Source::Same { plus, .. }, Some(Of::Constant(value))) => {
+                    image::Values::Table(vec![value.wrapping_add_signed(*plus)])
+                }
+                (Source::InnerHash, _) => image::Values::Hash {
+                    fields: (0..self.varies.len())
+                        .filter(|other| self.varies[*other].header > vary.header && self.varies[*other].hashed)
+                        .map(place)
+                        .collect(),
+                    seed: self.own,
+                },
+                (Source::Same { .. } | Source::Bad, _) => image::Values::Table(vec![0]),
+            };
+            image::Field {
+                bit: vary.bit,
+                width: vary.width,
+                every: vary.every,
+                values,
+            }
+        };
+        order.iter().map(field).collect()
+    }
+
     /// Fills the payload and writes the tag at its end.
     fn fill_payload(&self, payload: &mut [u8], n: u64, flow: u32, number: u64, moment: Moment) {
         let tag = if self.tag == Tag::Tail { TAG_LEN } else { 0 };
         let (data, end) = payload.split_at_mut(payload.len().saturating_sub(tag));
-        let flow = self.first_flow + flow;
+        let tag_flow = self.first_flow + flow;
         match &self.fill {
-            Fill::Data => fill_back(self.seed, u64::from(flow) << 32 | number & u64::from(u32::MAX), data),
+            Fill::Data => fill_back(
+                self.seed,
+                u64::from(tag_flow) << 32 | number & u64::from(u32::MAX),
+                data,
+            ),
             Fill::Pattern(pattern) => {
                 for (byte, pattern) in data.iter_mut().zip(pattern.iter().cycle()) {
                     *byte = *pattern;
@@ -326,7 +450,12 @@ impl Form {
             }
         }
         for vary in self.varies.iter().filter(|vary| vary.in_payload) {
-            if let Some(value) = vary.source.at(n, vary.seed) {
+            let i = if vary.source.period().is_some() {
+                turn(flow, number)
+            } else {
+                n
+            };
+            if let Some(value) = vary.source.at(i, vary.seed) {
                 set_bits(data, vary.bit, vary.width, value);
             }
         }
@@ -334,7 +463,7 @@ impl Form {
             let tag = TagBytes {
                 number: number as u32,
                 run: moment.run,
-                flow,
+                flow: tag_flow,
                 time_ns: moment.time_ns,
                 mark: Mark::Sent,
             };
@@ -356,26 +485,27 @@ impl Form {
             *value = own(vary).unwrap_or(0);
         }
         for (at, vary) in self.varies.iter().enumerate() {
-            match (&vary.source, vary.of) {
-                (Source::Same { plus, .. }, Some(of)) => {
-                    let value = match of {
-                        Of::Vary(other) => values[other],
-                        Of::Constant(value) => value,
-                    };
-                    values[at] = value.wrapping_add_signed(*plus) & ones(vary.width);
-                }
-                (Source::InnerHash, _) => {
-                    let inner = self
-                        .varies
-                        .iter()
-                        .zip(&values)
-                        .filter(|(other, _)| other.header > vary.header);
-                    let inner = inner.filter(|(other, _)| !other.in_payload);
-                    let hash = inner.fold(self.own, |hash, (_, value)| random(hash, (value ^ value >> 64) as u64));
-                    values[at] = 0xc000 | u128::from(hash & 0x3fff);
-                }
-                _ => {}
+            if let (Source::Same { plus, .. }, Some(of)) = (&vary.source, vary.of) {
+                let value = match of {
+                    Of::Vary(other) => values[other],
+                    Of::Constant(value) => value,
+                };
+                values[at] = value.wrapping_add_signed(*plus) & ones(vary.width);
             }
+        }
+        for (at, vary) in self
+            .varies
+            .iter()
+            .enumerate()
+            .filter(|(_, vary)| vary.source == Source::InnerHash)
+        {
+            let inner = self
+                .varies
+                .iter()
+                .zip(&values)
+                .filter(|(other, _)| other.header > vary.header && other.hashed);
+            let hash = inner.fold(self.own, |hash, (_, value)| random(hash, (value ^ value >> 64) as u64));
+            values[at] = 0xc000 | u128::from(hash & 0x3fff);
         }
         for (vary, value) in self.varies.iter().zip(&values).filter(|(vary, _)| !vary.in_payload) {
             set_bits(frame, vary.bit, vary.width, *value);
@@ -392,6 +522,24 @@ impl Form {
 }
 
 impl Check {
+    fn sum(&self) -> image::SumOf {
+        image::SumOf {
+            at: self.at,
+            covers: self.covers.clone(),
+            rest: self.rest,
+            pseudo: self
+                .pseudo
+                .as_ref()
+                .map(|pseudo| (pseudo.src.clone(), pseudo.dst.clone(), pseudo.proto)),
+            kind: match self.kind {
+                Cover::Crc32c => image::SumKind::Crc32c,
+                Cover::Pseudo { zero_is_none: true } => image::SumKind::Udp,
+                _ => image::SumKind::Internet,
+            },
+            wrong: self.wrong,
+        }
+    }
+
     /// Writes the checksum of a frame in which everything inside is right.
     fn write(&self, frame: &mut [u8], payload: usize) {
         let width = if self.kind == Cover::Crc32c { 4 } else { 2 };
@@ -432,6 +580,12 @@ impl Check {
         }
         frame[self.at..self.at + 2].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// Returns the turn of a packet among sizes and values of the payload that come again. They go on with each packet of a
+/// flow and from one flow to the next, so that each flow has all of them.
+fn turn(flow: u32, number: u64) -> u64 {
+    u64::from(flow) + number
 }
 
 /// Sets bits of a frame, the first being the top bit of byte 0. Bits past the end are left out.
@@ -500,38 +654,47 @@ impl Layout {
         let end = self.image.len();
         let mut taken: Vec<(Range<usize>, bool, &Given)> = Vec::new();
         for given in &header.given {
-            let (bit, width, kind, masked) = match given.place {
+            let bits_of = |field: &Field| match given.place {
+                Place::Field(other, _) => other.name == field.name,
+                Place::Bytes(..) => false,
+            };
+            let (bit, width, masked) = match given.place {
                 Place::Field(field, _) if field.role == Role::Option => continue,
                 Place::Field(field, mask) => {
                     let bit = match field.role {
-                        Role::Optional => optional
-                            .iter()
-                            .find(|(name, _)| *name == field.name)
-                            .map_or(0, |(_, bit)| *bit),
+                        Role::Optional => match optional.iter().find(|(name, _)| *name == field.name) {
+                            Some((_, bit)) => *bit,
+                            None => continue,
+                        },
                         _ => start * 8 + field.bit,
                     };
                     match mask {
-                        None => (bit, field.width, field.kind, false),
+                        None => (bit, field.width, false),
                         Some(mask) => {
                             let above = field.width - mask.trailing_zeros() - mask.count_ones();
-                            (bit + above as usize, mask.count_ones(), Kind::Decimal, true)
+                            (bit + above as usize, mask.count_ones(), true)
                         }
                     }
                 }
-                Place::Bytes(offset, len) if header.kind == HeaderKind::Payload => {
-                    (offset * 8, len as u32 * 8, Kind::Decimal, false)
-                }
+                Place::Bytes(offset, len) if header.kind == HeaderKind::Payload => (offset * 8, len as u32 * 8, false),
                 Place::Bytes(offset, len) => {
                     if start + offset + len > end {
                         let line = format!("@{offset}:{len}: the raw header has {} bytes", end - start);
                         return Err(Wrong::new(given.at.clone(), line));
                     }
-                    ((start + offset) * 8, len as u32 * 8, Kind::Decimal, false)
+                    ((start + offset) * 8, len as u32 * 8, false)
                 }
             };
             let bits = bit..bit + width as usize;
-            let meets = |(other, of_mask, _): &&(Range<usize>, bool, &Given)| {
-                other.start < bits.end && bits.start < other.end && (*of_mask == masked)
+            // A constant may stand beside values of some of its bits.
+            let constant = |given: &Given| matches!(given.value, Value::Numbers(Source::Constant(_)));
+            let beside = |other: &Given, of_mask: bool| match (other.place, of_mask, masked) {
+                (Place::Field(field, _), false, true) => bits_of(field) && constant(other),
+                (Place::Field(field, _), true, false) => bits_of(field) && constant(given),
+                _ => false,
+            };
+            let meets = |(other, of_mask, of): &&(Range<usize>, bool, &Given)| {
+                other.start < bits.end && bits.start < other.end && !beside(of, *of_mask)
             };
             if let Some((_, _, other)) = taken.iter().find(meets) {
                 let line = format!(
@@ -543,26 +706,32 @@ impl Layout {
                 return Err(Wrong::new(given.at.clone(), line));
             }
             taken.push((bits, masked, given));
-            self.put(packet, at, given, (bit, width, kind))?;
+            self.put(packet, at, given, (bit, width))?;
         }
+        let shown = |(bits, masked, given): &(Range<usize>, bool, &Given)| {
+            let kind = match given.place {
+                Place::Field(field, _) => field.kind,
+                Place::Bytes(..) => Kind::Decimal,
+            };
+            (!masked).then(|| Shown::Bits(given.name(), bits.start, bits.len() as u32, kind))
+        };
+        let text = |given: &&Given| matches!(given.place, Place::Field(field, _) if field.role == Role::Option);
+        let texts = header
+            .given
+            .iter()
+            .filter(text)
+            .map(|given| Shown::Text(given.said.clone()));
         self.headers.push(Laid {
             kind: header.kind,
             bytes: start..end,
-            written: header
-                .given
-                .iter()
-                .filter_map(|given| match given.place {
-                    Place::Field(field, _) => Some(field.name),
-                    Place::Bytes(..) => None,
-                })
-                .collect(),
+            given: texts.chain(taken.iter().filter_map(shown)).collect(),
         });
         self.after(header, start, end);
         Ok(())
     }
 
     /// Writes a constant, or notes what varies.
-    fn put(&mut self, packet: &Packet, at: usize, given: &Given, (bit, width, kind): (usize, u32, Kind)) -> Read<()> {
+    fn put(&mut self, packet: &Packet, at: usize, given: &Given, (bit, width): (usize, u32)) -> Read<()> {
         let header = &packet.headers[at];
         let in_payload = header.kind == HeaderKind::Payload;
         match &given.value {
@@ -587,10 +756,11 @@ impl Layout {
                     source: source.clone(),
                     bit,
                     width,
-                    kind,
                     in_payload,
                     header: at,
                     of: None,
+                    hashed: matches!(given.place, Place::Field(field, _) if HASHED.contains(&field.name)),
+                    at: given.at.clone(),
                     every: 1,
                 });
             }
@@ -601,7 +771,7 @@ impl Layout {
 
     /// Appends the words of GRE and GTP-U that are there only if they are written; the first bit of each.
     fn optional(&mut self, header: &Header, start: usize) -> Vec<(&'static str, usize)> {
-        let has = |name: &str| header.given.iter().any(|given| given.name() == name);
+        let has = |name: &str| header.given.iter().any(|given| given.is(name));
         let mut places = Vec::new();
         match header.kind {
             HeaderKind::Gre => {
@@ -678,12 +848,13 @@ impl Layout {
 
     /// Notes lengths and own lengths of a header.
     fn after(&mut self, header: &Header, start: usize, end: usize) {
-        let given = |field: &Field| header.given.iter().any(|given| given.name() == field.name);
+        let given = |field: &Field| header.given.iter().any(|given| given.is(field.name));
         for field in header.kind.info().fields.iter().filter(|field| !given(field)) {
             match field.role {
                 Role::Length { from } => self.lengths.push(Length {
                     at: start + field.bit / 8,
                     from: start + from,
+                    most: usize::from(u16::MAX),
                 }),
                 Role::Own { unit, less } => {
                     let words = (end - start) / unit - less;
@@ -704,8 +875,9 @@ impl Layout {
         for (at, header) in headers.iter().enumerate() {
             let next = headers.get(at + 1).map(|next| next.kind);
             let start = self.headers[at].bytes.start;
-            let given = |name: &str| header.given.iter().any(|given| given.name() == name);
+            let given = |name: &str| header.given.iter().any(|given| given.is(name));
             let name = header.kind.name();
+            self.presume(packet, at)?;
             let whole = |line: String| {
                 let at = headers.get(at + 1).map_or(header.at.clone(), |next| next.at.clone());
                 Err(Wrong::new(at, line))
@@ -731,6 +903,7 @@ impl Layout {
                         self.lengths.push(Length {
                             at: start + field.bit / 8,
                             from: start + (field.bit + field.width as usize) / 8,
+                            most: MOST_802_3,
                         });
                         continue;
                     }
@@ -793,10 +966,64 @@ impl Layout {
             }
         }
         match headers.first().map(|header| header.kind) {
-            Some(HeaderKind::Eth | HeaderKind::Raw) => {}
+            Some(HeaderKind::Eth) => {}
             _ => return Err(Wrong::new(headers[0].at.clone(), "want eth as the first header")),
         }
         Ok(())
+    }
+
+    /// Gives fields that were not written the values that the headers around them ask for.
+    fn presume(&mut self, packet: &Packet, at: usize) -> Read<()> {
+        let (headers, header) = (&packet.headers, &packet.headers[at]);
+        let given = |name: &str| header.given.iter().any(|given| given.is(name));
+        let start = self.headers[at].bytes.start;
+        let next = headers.get(at + 1).map(|next| next.kind);
+        match header.kind {
+            HeaderKind::Srh if !given("segs") => {
+                let line = "srh: want segs={ADDRESS,…}, the next segment first";
+                return Err(Wrong::new(header.at.clone(), line));
+            }
+            // The packet is on its way to the next segment.
+            HeaderKind::Srh => {
+                let ipv6 = (0..at).rev().find(|at| headers[*at].kind == HeaderKind::Ipv6);
+                if let Some(ipv6) = ipv6.filter(|ipv6| !headers[*ipv6].given.iter().any(|given| given.is("dst"))) {
+                    let end = self.headers[at].bytes.end;
+                    let to = self.headers[ipv6].bytes.start + 24;
+                    self.image.copy_within(end - 16..end, to);
+                }
+            }
+            HeaderKind::Ipv4 => {
+                // Fragments may be fragmented.
+                if (given("mf") || given("frag")) && !given("df") {
+                    set_bits(&mut self.image, start * 8 + 49, 1, 0);
+                }
+                if next == Some(HeaderKind::Igmp) && !given("ttl") {
+                    self.image[start + 8] = 1;
+                }
+            }
+            _ => {}
+        }
+        self.map_multicast(packet, at);
+        Ok(())
+    }
+
+    /// Writes the MAC address of a multicast group into the Ethernet header that carries it (RFC 1112, RFC 2464).
+    fn map_multicast(&mut self, packet: &Packet, at: usize) {
+        let eth = (0..at).rev().find(|at| packet.headers[*at].kind == HeaderKind::Eth);
+        let free = |at: &usize| !packet.headers[*at].given.iter().any(|given| given.is("dst"));
+        let Some(eth) = eth.filter(free) else { return };
+        let start = self.headers[at].bytes.start;
+        let ip = &self.image[start..];
+        let mac = match packet.headers[at].kind {
+            HeaderKind::Ipv4 if ip[16] >> 4 == 14 => [1, 0, 0x5e, ip[17] & 0x7f, ip[18], ip[19]],
+            HeaderKind::Ipv6 if ip[24] == 0xff => [0x33, 0x33, ip[36], ip[37], ip[38], ip[39]],
+            _ => return,
+        };
+        let constant = |given: &Given| !given.is("dst") || matches!(given.value, Value::Numbers(Source::Constant(_)));
+        if packet.headers[at].given.iter().all(constant) {
+            let to = self.headers[eth].bytes.start;
+            self.image[to..to + 6].copy_from_slice(&mac);
+        }
     }
 
     /// Notes the checksums, innermost first.
@@ -804,7 +1031,7 @@ impl Layout {
         for (at, header) in packet.headers.iter().enumerate().rev() {
             let Range { start, end } = self.headers[at].bytes;
             for field in header.kind.info().fields {
-                let written = header.given.iter().find(|given| given.name() == field.name);
+                let written = header.given.iter().find(|given| given.is(field.name));
                 let wrong = written.is_some_and(|given| given.value == Value::Numbers(Source::Bad));
                 let gre = header.kind == HeaderKind::Gre && field.name == "cksum";
                 let cover = match field.role {
@@ -861,7 +1088,7 @@ impl Layout {
                 HeaderKind::Srh if self.image[start + 3] > 0 && laid.bytes.len() >= 24 => {
                     dst = Some(start + 8..start + 24);
                 }
-                HeaderKind::Srh | HeaderKind::HopOpts | HeaderKind::DstOpts | HeaderKind::Frag => {}
+                HeaderKind::Srh | HeaderKind::HopOpts | HeaderKind::DstOpts | HeaderKind::Frag | HeaderKind::Raw => {}
                 _ => break,
             }
         }
@@ -877,7 +1104,7 @@ impl Layout {
                 continue;
             };
             let vary = &self.varies[at];
-            let place = packet.headers[vary.header].at.clone();
+            let place = vary.at.clone();
             let wrong = |line: String| Err(Wrong::new(place.clone(), line));
             let (header, field) = match of.rsplit_once('.') {
                 Some((header, field)) => (self.header_named(packet, header), field),
@@ -902,21 +1129,51 @@ impl Layout {
                     packet.headers[header].kind.name()
                 ));
             };
+            if matches!(known.role, Role::Length { .. } | Role::Sum(_)) {
+                return wrong(format!(
+                    "{}={of}: it is worked out last: want a field with a value",
+                    vary.name
+                ));
+            }
             let bit = self.headers[header].bytes.start * 8 + known.bit;
-            let other = self
-                .varies
-                .iter()
-                .position(|other| other.bit == bit && !other.in_payload);
-            let found = match other {
-                Some(other) if self.varies[other].of.is_some() || self.varies[other].source.at(0, 0).is_none() => {
-                    return wrong(format!(
-                        "{}={of}: that field takes its value from another: want that one",
-                        vary.name
-                    ));
-                }
-                Some(other) => Of::Vary(other),
-                None => Of::Constant(get_bits(&self.image, bit, known.width)),
+            let meets = |other: &Vary| {
+                let end = other.bit + other.width as usize;
+                !other.in_payload && other.bit < bit + known.width as usize && bit < end
             };
+            let other = self.varies.iter().position(meets);
+            let (found, bounds) = match other {
+                Some(other) => {
+                    let source = &self.varies[other];
+                    let whole = source.bit == bit && source.width == known.width;
+                    let Some(bounds) = source
+                        .source
+                        .bounds()
+                        .filter(|_| whole && source.source != Source::InnerHash)
+                    else {
+                        let line = format!("{}={of}: want a field with values of its own, as a whole", vary.name);
+                        return wrong(line);
+                    };
+                    (Of::Vary(other), bounds)
+                }
+                None => {
+                    let value = get_bits(&self.image, bit, known.width);
+                    (Of::Constant(value), (value, value))
+                }
+            };
+            let Source::Same { plus, .. } = vary.source else {
+                continue;
+            };
+            let inside = |value: u128| {
+                value
+                    .checked_add_signed(plus)
+                    .is_some_and(|sum| sum <= ones(vary.width))
+            };
+            if !inside(bounds.0) || !inside(bounds.1) {
+                return wrong(format!(
+                    "{}={}: it leaves the field of {} bits",
+                    vary.name, vary.source, vary.width
+                ));
+            }
             self.varies[at].of = Some(found);
         }
         Ok(())
@@ -994,17 +1251,26 @@ fn pad_options(image: &mut Vec<u8>, start: usize) {
 }
 
 impl Vary {
+    /// Returns the name, and of fields that make flows how many of their values the first `flows` flows have; `None` of
+    /// a constant.
+    pub fn told(&self, flows: u32) -> Option<String> {
+        let name = &self.name;
+        Some(match self.source.period() {
+            Some(1) => return None,
+            Some(period) if !self.in_payload => {
+                let used = u64::from(flows).div_ceil(self.every.max(1)).min(period);
+                match used == period {
+                    true => format!("{name} ({period} values)"),
+                    false => format!("{name} ({used} of {period} values)"),
+                }
+            }
+            _ => name.clone(),
+        })
+    }
+
     /// Returns the place of the field in the frame or, in the payload, in the payload: first bit, and bits.
     pub fn place(&self) -> (usize, u32) {
         (self.bit, self.width)
-    }
-
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    pub(crate) fn span(&self) -> Span {
-        self.bit / 8..(self.bit + self.width as usize).div_ceil(8)
     }
 }
 

@@ -127,6 +127,64 @@ fn the_outer_port_of_a_tunnel_is_that_of_its_inner_flow() {
 }
 
 #[test]
+fn flags_named_like_fields_are_flags() {
+    assert_eq!(number(&form("eth / ipv4 / tcp flags=ack"), 0, 47, 1), 0x10);
+    assert_eq!(number(&form("eth / ipv4 / tcp flags=urg"), 0, 47, 1), 0x20);
+}
+
+#[test]
+fn each_flow_has_the_whole_mix_of_sizes() {
+    let form = sized("eth / ipv4 dst=10.0.0.1*4 / udp", "64*1 594*2 1518*1").unwrap();
+    let mut each = [[0; 3]; 4];
+    for n in 0..16 {
+        let size = [60, 590, 1514]
+            .iter()
+            .position(|len| *len == bytes(&form, n).len())
+            .expect("a size");
+        each[form.flow_of(n).0 as usize][size] += 1;
+    }
+    assert_eq!(each, [[1, 2, 1]; 4]);
+}
+
+#[test]
+fn sizes_by_name_count_outer_tags_alone() {
+    let form = |text: &str| sized(text, "genome:g").unwrap();
+    assert_eq!(form("eth / vlan / ipv4 / udp").sizes(), (1522, 1522));
+    assert_eq!(
+        form("eth / ipv4 / udp / vxlan / eth / vlan / ipv4 / udp").sizes(),
+        (1518, 1518)
+    );
+}
+
+#[test]
+fn fields_that_are_not_written_are_as_the_headers_around_them_ask() {
+    let frame = bytes(&form("eth / ipv6 / srh segs={2001:db8::7,2001:db8::9} / udp"), 0);
+    assert_eq!(frame[38 + 15], 7, "on its way to the first segment");
+    let frame = bytes(&form("eth / ipv4 dst=239.129.2.3 / igmp"), 0);
+    assert_eq!((&frame[..6], frame[22]), (&[1, 0, 0x5e, 1, 2, 3][..], 1));
+    let frame = bytes(&form("eth / ipv6 dst=ff02::1:2 / udp"), 0);
+    assert_eq!(frame[..6], [0x33, 0x33, 0, 1, 0, 2]);
+    let frame = bytes(&form("eth / ipv4 mf=1 / udp"), 0);
+    assert_eq!(frame[20], 0x20, "more fragments, and not \"don't fragment\"");
+}
+
+#[test]
+fn a_port_that_a_tunnel_gave_is_taken_by_another_field() {
+    assert_eq!(
+        number(&form("eth / ipv4 / udp src=dst / vxlan / eth / ipv4 / udp"), 0, 34, 2),
+        4789
+    );
+}
+
+#[test]
+fn random_fields_of_the_inner_packet_change_no_outer_port() {
+    let text = "eth / ipv4 / udp src=inner-hash / vxlan / eth / ipv4 id=random(0..65535) src=10.0.0.1*2 / udp";
+    let form = form(text);
+    let port = |n| number(&form, n, 34, 2);
+    assert!((0..50).all(|n| port(n) == port(n % 2)) && port(0) != port(1));
+}
+
+#[test]
 fn bits_under_a_mask_vary_alone() {
     let form = form("eth / ipv4 dst=10.1.2.3 dst&0.0.255.0=7..9 / udp");
     let all: Vec<u64> = (0..4).map(|n| number(&form, n, 30, 4)).collect();
@@ -209,20 +267,35 @@ fn what_can_not_be_a_packet_is_refused_with_what_would_be_right() {
         ("eth / ipv4 / vxlan", "128", "want it behind udp"),
         ("eth / ipv4 / udp / tcp", "128", "udp does not carry it"),
         ("eth / ipv4 / tcp / payload / udp", "128", "want payload as the last"),
-        ("eth / ipv4 proto=17 / raw hex=00 / udp", "128", "needs ipv4 or ipv6"),
-        ("eth / ipv6 / udp", "64", "want 82 or more"),
+        ("eth type=5 / raw hex=00 / udp", "128", "needs ipv4 or ipv6"),
+        ("eth / ipv4 / icmp6", "64", "icmp6 behind ipv4"),
+        ("eth / ipv4 / frag / udp", "64", "frag behind ipv4"),
+        ("eth / ipv6 / srh / udp", "128", "want segs"),
+        ("eth / llc / snap / ipv4 / udp", "1600", "goes to frames of 1518 bytes"),
+        (
+            "eth / ipv4 dst=10.0.0.1*5 dst&0.0.255.0=1..9 / udp",
+            "64",
+            "its bits are those of dst",
+        ),
+        ("eth / ipv4 tos=8 dscp&3=1..2 / udp", "64", "its bits are those of tos"),
+        (
+            "eth / ipv4 length&0xff=3 / udp",
+            "64",
+            "its bits have no values of their own",
+        ),
+        ("eth / ipv4 id=inner-hash / udp", "64", "a value of a UDP port alone"),
+        ("eth / ipv4 id=length / udp", "64", "it is worked out last"),
+        ("eth / ipv4 dscp=1..3 id=tos / udp", "64", "as a whole"),
+        ("eth / ipv4 / udp src=65535 dst=src+1", "64", "it leaves the field"),
+        ("eth / ipv6 / udp", "64", "want sizes of 82 or more"),
         ("eth / ipv4 tos=3 dscp=4 / udp", "64", "its bits are those of tos"),
         ("eth / ipv4 / udp src=tcp.src", "64", "want one header of that name"),
-        (
-            "eth / ipv4 / udp src=dst+1 dst=src",
-            "64",
-            "takes its value from another",
-        ),
+        ("eth / ipv4 / udp src=dst+1 dst=src", "64", "with values of its own"),
         ("eth / ipv4 src=10.0.0.0/8 / udp", "64", "want 4194304 at most"),
         ("eth / ipv4 / sctp", "99", "multiple of 4"),
-        ("eth / ipv4 / udp / payload @9:9=1..3", "64", "want 80 or more"),
+        ("eth / ipv4 / udp / payload @9:9=1..3", "64", "want sizes of 80 or more"),
         ("eth / raw hex=00", "64", "want type=NUMBER"),
-        ("raw hex=0102 / ipv4 / udp", "65553", "longer than a length field"),
+        ("raw hex=0102 / ipv4 / udp", "128", "want eth as the first header"),
     ] {
         let line = sized(text, size).err().unwrap_or_else(|| panic!("{text} was taken"));
         assert!(line.contains(needle), "{text}: {line}");
@@ -270,6 +343,41 @@ fn a_file_is_refused_at_the_place_that_is_wrong() {
         assert!(wrong.line.contains(needle), "{text}: {}", wrong.line);
         assert_eq!(wrong.position(text), position, "{text}: {}", wrong.line);
     }
+}
+
+#[test]
+fn streams_that_would_never_begin_are_refused() {
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    let ends = "packets = 3\nrate = '1kpps'";
+    for (text, needle) in [
+        (stream("a", &format!("{ends}\nafter = 'a'")), "a circle"),
+        (
+            stream("a", &format!("{ends}\nafter = 'b'")) + &stream("b", &format!("{ends}\nafter = 'a'")),
+            "a circle",
+        ),
+        (
+            stream("a", "after = 'b'") + &stream("b", "rate = '1kpps'"),
+            "that end it",
+        ),
+        (
+            stream("a", "after = 'b'") + &stream("b", "packets = 3"),
+            "want a rate there",
+        ),
+        (stream("a", "after = 'c'") + &stream("b", ends), "no such stream"),
+        ("stream = []".into(), "want one at least"),
+        (stream("a", "rate = '0.0000001pps'"), "want"),
+    ] {
+        let wrong = Traffic::parse(&text, &[]).expect_err(&text);
+        assert!(wrong.line.contains(needle), "{text}: {}", wrong.line);
+    }
+    let chain = stream("c", "after = 'b'") + &stream("b", &format!("{ends}\nafter = 'a'")) + &stream("a", ends);
+    let traffic = Traffic::parse(&chain, &[]).unwrap();
+    let forms = traffic.forms(1).unwrap();
+    let order: Vec<usize> = crate::in_order(&traffic, &forms)
+        .take(7)
+        .map(|due| due.stream)
+        .collect();
+    assert_eq!(order, [2, 2, 2, 1, 1, 1, 0]);
 }
 
 #[test]
@@ -323,11 +431,53 @@ proptest! {
     #[test]
     fn any_packet_is_made_again_and_changes_only_where_it_varies(text in any_packet(), n: u32, size in 200u32..1518) {
         let form = sized(&text, &size.to_string()).unwrap();
-        let (one, other) = (bytes(&form, n.into()), bytes(&form, n.into()));
-        prop_assert_eq!(&one, &other);
-        prop_assert_eq!(one.len(), size as usize - 4);
+        let (one, other) = (bytes(&form, n.into()), bytes(&form, u64::from(n) + 1));
+        prop_assert_eq!((one.len(), other.len()), (size as usize - 4, size as usize - 4));
         prop_assert!(TagRead::read(&one, form.seed).is_some());
-        prop_assert!(!form.line(n.into()).is_empty());
+        let varies = |byte: usize| {
+            let of = form.varies.iter().any(|vary| vary.bit / 8 <= byte && byte * 8 < vary.bit + vary.width as usize);
+            of || form.checks.iter().any(|check| (check.at..check.at + 4).contains(&byte))
+        };
+        let fixed = (0..form.image.len()).filter(|byte| !varies(*byte));
+        for byte in fixed {
+            prop_assert_eq!(one[byte], other[byte], "byte {} of {}", byte, text);
+        }
+    }
+
+    #[test]
+    fn a_line_is_a_packet_with_the_same_headers(text in any_packet(), n: u32) {
+        let plain = |text: &str| {
+            with(text, |stream| {
+                stream.tag = Tag::None;
+                stream.fill = Fill::Pattern(vec![0]);
+                stream.size = Some(Size::one(400));
+            })
+        };
+        let form = plain(&text);
+        let line = form.line(n.into());
+        let again = plain(line.split_once(": ").expect("a packet").1);
+        prop_assert_eq!(bytes(&again, 0), bytes(&form, n.into()), "{}", line);
+    }
+
+    #[test]
+    fn an_image_writes_what_the_form_makes(
+        text in any_packet(), n: u32, size in 200u32..1518, combine: bool, tag in 0..2, zeros: bool, bad: bool,
+    ) {
+        let text = if bad { text.replacen("ipv4 ", "ipv4 cksum=bad ", 1) } else { text };
+        let form = with(&text, |stream| {
+            stream.size = Some(Size::parse(&size.to_string()).unwrap());
+            stream.step = if combine { Step::Combine } else { Step::Together };
+            stream.flows = combine.then_some(1);
+            stream.tag = if tag == 0 { Tag::Tail } else { Tag::None };
+            stream.fill = if zeros { Fill::Pattern(vec![1, 2, 3]) } else { Fill::Data };
+        });
+        let image = form.image(size.into(), 7).expect("an image");
+        let (flow, number) = form.flow_of(n.into());
+        let mut frame = vec![0xee; image.frame_len()];
+        image.write(&mut frame, image::Place { flow, number }, 123_456);
+        let made = form.packet(n.into(), Moment { run: 7, time_ns: 123_456 });
+        let differs = frame.iter().zip(&made).position(|(one, other)| one != other);
+        prop_assert!(differs.is_none() && frame.len() == made.len(), "byte {differs:?} of {text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::headers::{Field, HEADERS, HeaderKind, INFO, Kind, Role};
 use crate::text::{Read, Span, Wrong, did_you_mean, quoted};
-use crate::value::{Shape, Source, bytes};
+use crate::value::{MOST_ENTRIES, MOST_FIELDS, Shape, Source, bytes};
 use std::collections::BTreeMap;
 
 /// Most headers of a packet.
@@ -38,6 +38,8 @@ pub struct Header {
 pub(crate) struct Given {
     pub(crate) place: Place,
     pub(crate) value: Value,
+    /// Text, with the values of variables.
+    pub(crate) said: String,
     pub(crate) at: Span,
 }
 
@@ -78,7 +80,29 @@ pub(crate) enum Value {
     Bare,
 }
 
+impl Header {
+    /// Returns the number of entries of its lists.
+    fn entries(&self) -> u64 {
+        let of = |given: &Given| match &given.value {
+            Value::Numbers(Source::Table(values)) => values.len() as u64,
+            _ => 0,
+        };
+        self.given.iter().map(of).sum()
+    }
+
+    /// Returns the number of its fields that vary.
+    fn varies(&self) -> usize {
+        let varies = |given: &&Given| matches!(&given.value, Value::Numbers(source) if source.period() != Some(1));
+        self.given.iter().filter(varies).count()
+    }
+}
+
 impl Given {
+    /// Returns whether the field of this name is given, whole or in part.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        matches!(self.place, Place::Field(field, _) if field.name == name)
+    }
+
     /// Name of the field, or the place of the bytes.
     pub(crate) fn name(&self) -> String {
         match self.place {
@@ -227,6 +251,13 @@ impl Packet {
             }
             headers.push(header);
             said.push(text);
+            let entries: u64 = headers.iter().map(Header::entries).sum();
+            if entries > MOST_ENTRIES {
+                return Err(Wrong::new(
+                    name.at(),
+                    format!("want lists of {MOST_ENTRIES} entries at most in all"),
+                ));
+            }
         }
         Ok(Self {
             headers,
@@ -281,6 +312,11 @@ fn header(name: Word<'_>, fields: &[Word<'_>], variables: &Variables) -> Read<(H
         text.push(said);
         text.extend(step.map(|(step, _)| format!("step {step}")));
         header.given.push(given);
+        if header.entries() > MOST_ENTRIES || header.varies() > MOST_FIELDS {
+            let line =
+                format!("want {MOST_FIELDS} fields that vary, with lists of {MOST_ENTRIES} entries in all, at most");
+            return Err(Wrong::new(word.at(), line));
+        }
     }
     Ok((header, text.join(" ")))
 }
@@ -316,10 +352,16 @@ fn given(kind: HeaderKind, said: &str, at: Span, step: Option<(&str, Span)>) -> 
     let shape = Shape {
         kind: field.kind,
         width: width(field),
-        sum: matches!(field.role, Role::Sum(_)),
-        host: matches!(kind, HeaderKind::Ipv4 | HeaderKind::Ipv6),
+        sum: matches!(field.role, Role::Sum(_)) || (kind == HeaderKind::Gre && name == "cksum"),
+        host: matches!(kind, HeaderKind::Ipv4 | HeaderKind::Ipv6 | HeaderKind::Arp),
     };
     let (shape, mask) = match mask {
+        Some(_) if field.role != Role::Plain => {
+            return Err(Wrong::new(
+                at,
+                format!("{named}: its bits have no values of their own: want {name}=VALUE"),
+            ));
+        }
         Some(mask) => masked(shape, mask, &named, &at)?,
         None => (shape, None),
     };
@@ -334,6 +376,12 @@ fn given(kind: HeaderKind, said: &str, at: Span, step: Option<(&str, Span)>) -> 
             Value::Numbers(read.map_err(|wrong| Wrong::new(wrong.at, format!("{named}={}", wrong.line)))?)
         }
     };
+    if kind != HeaderKind::Udp && value == Value::Numbers(Source::InnerHash) {
+        return Err(Wrong::new(
+            at,
+            format!("{named}=inner-hash: it is a value of a UDP port alone"),
+        ));
+    }
     let constant = matches!(&value, Value::Numbers(Source::Constant(_)));
     if field.role == Role::Option && matches!(value, Value::Numbers(_)) && !constant {
         return Err(Wrong::new(at, format!("{named}: options do not vary: want one value")));
@@ -341,6 +389,7 @@ fn given(kind: HeaderKind, said: &str, at: Span, step: Option<(&str, Span)>) -> 
     Ok(Given {
         place: Place::Field(field, mask),
         value,
+        said: said.to_owned(),
         at,
     })
 }
@@ -429,6 +478,7 @@ fn at_offset(kind: HeaderKind, place: &str, value: Option<&str>, at: Span, step:
     Ok(Given {
         place: Place::Bytes(offset, len),
         value: Value::Numbers(value),
+        said: format!("@{offset}:{len}"),
         at,
     })
 }

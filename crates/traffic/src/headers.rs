@@ -208,6 +208,15 @@ const TAG: &[Field] = &[
 const SRC_PORT: Field = shown("src", Kind::Decimal, 0, 16);
 const DST_PORT: Field = shown("dst", Kind::Decimal, 16, 16);
 
+/// Headers that those of IPv6 alone may follow.
+const IN_IPV6: &[HeaderKind] = &[
+    HeaderKind::Ipv6,
+    HeaderKind::HopOpts,
+    HeaderKind::DstOpts,
+    HeaderKind::Srh,
+    HeaderKind::Frag,
+];
+
 const OPTIONS6: &[Field] = &[
     auto("proto", Kind::Decimal, 0, 8, Role::Next(Space::Ip)),
     auto("len", Kind::Decimal, 8, 8, Role::Own { unit: 8, less: 1 }),
@@ -368,6 +377,7 @@ pub(crate) const INFO: [Info; 27] = [
         bytes: &[0, 0],
         fields: OPTIONS6,
         ip: Some(60),
+        after: IN_IPV6,
         ..NONE
     },
     Info {
@@ -385,6 +395,7 @@ pub(crate) const INFO: [Info; 27] = [
             option("segs", Kind::Segments),
         ],
         ip: Some(43),
+        after: IN_IPV6,
         ..NONE
     },
     Info {
@@ -398,6 +409,7 @@ pub(crate) const INFO: [Info; 27] = [
             field("id", Kind::Decimal, 32, 32),
         ],
         ip: Some(44),
+        after: IN_IPV6,
         ..NONE
     },
     Info {
@@ -455,6 +467,7 @@ pub(crate) const INFO: [Info; 27] = [
         bytes: &[8, 0, 0, 0, 0, 0, 0, 0],
         fields: ECHO,
         ip: Some(1),
+        after: &[HeaderKind::Ipv4],
         ..NONE
     },
     Info {
@@ -463,6 +476,7 @@ pub(crate) const INFO: [Info; 27] = [
         bytes: &[128, 0, 0, 0, 0, 0, 0, 0],
         fields: ECHO6,
         ip: Some(58),
+        after: IN_IPV6,
         ..NONE
     },
     Info {
@@ -498,6 +512,7 @@ pub(crate) const INFO: [Info; 27] = [
             shown("group", Kind::Ipv4, 32, 32),
         ],
         ip: Some(2),
+        after: &[HeaderKind::Ipv4],
         ..NONE
     },
     Info {

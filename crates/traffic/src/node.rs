@@ -4,6 +4,7 @@ use crate::text::{Read, Span, Wrong, quoted};
 use jsonc_parser::ast::Value as JsonValue;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions};
+use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
 /// Deepest nesting of a file.
@@ -176,10 +177,9 @@ impl Node {
         let Any::Table(entries) = &self.value else {
             return self.wrong(format!("{name}: want a table, not {}", self.value.kind()));
         };
-        for (at, (key, span, _)) in entries.iter().enumerate() {
-            if entries[..at].iter().any(|(other, ..)| other == key) {
-                return Err(Wrong::new(span.clone(), format!("{}: given twice", quoted(key))));
-            }
+        let mut seen = BTreeSet::new();
+        if let Some((key, span, _)) = entries.iter().find(|(key, ..)| !seen.insert(key)) {
+            return Err(Wrong::new(span.clone(), format!("{}: given twice", quoted(key))));
         }
         Ok(entries)
     }

@@ -4,8 +4,9 @@ use crate::file::Traffic;
 use crate::form::Form;
 use crate::rate::RateText;
 use crate::stream::{Load, Stream};
+use std::collections::BTreeMap;
 
-/// Bits of a packet on layer 1 beyond its frame: preamble and gap (IEEE 802.3).
+/// Bytes of a packet on layer 1 beyond its frame: preamble and gap (IEEE 802.3).
 const OVERHEAD: f64 = 20.0;
 
 /// Packet that is due.
@@ -52,9 +53,7 @@ impl Lane {
 pub fn in_order<'t>(traffic: &'t Traffic, forms: &'t [Form]) -> impl Iterator<Item = Due> + use<'t> {
     let streams = traffic.streams.iter().zip(forms);
     let mut lanes: Vec<Lane> = streams.map(|(stream, form)| lane(stream, form)).collect();
-    for at in 0..lanes.len() {
-        lanes[at].start_ns = start_ns(traffic, &lanes, at, 0);
-    }
+    begin(traffic, &mut lanes);
     std::iter::from_fn(move || {
         let due = lanes
             .iter()
@@ -100,22 +99,45 @@ fn lane(stream: &Stream, form: &Form) -> Lane {
     }
 }
 
-/// Returns when a stream begins: after its predecessor's last packet. A circle of streams begins with the first of it.
-fn start_ns(traffic: &Traffic, lanes: &[Lane], at: usize, depth: usize) -> Option<f64> {
-    let stream = &traffic.streams[at];
-    let own = stream.start.as_nanos() as f64;
-    let Some(after) = &stream.after else { return Some(own) };
-    if depth > lanes.len() {
-        return Some(own);
+/// Works out when each stream begins: after the last packet of the one before it. Chains of them have no circle.
+fn begin(traffic: &Traffic, lanes: &mut [Lane]) {
+    let places: BTreeMap<&str, usize> = traffic
+        .streams
+        .iter()
+        .zip(0..)
+        .map(|(of, at)| (of.name.as_str(), at))
+        .collect();
+    let before = |at: usize| {
+        let after = traffic.streams[at].after.as_ref()?;
+        places.get(after.stream.as_str()).copied()
+    };
+    for first in 0..lanes.len() {
+        let mut path = vec![first];
+        while let Some(at) = path
+            .last()
+            .copied()
+            .and_then(before)
+            .filter(|at| lanes[*at].start_ns.is_none())
+        {
+            if path.len() > lanes.len() {
+                break;
+            }
+            path.push(at);
+        }
+        for at in path.into_iter().rev() {
+            let own = traffic.streams[at].start.as_nanos() as f64;
+            let after = match before(at) {
+                None => Some(0.0),
+                Some(before) => {
+                    let lane = &lanes[before];
+                    lane.start_ns
+                        .zip(lane.packets)
+                        .map(|(start, packets)| start + lane.offset_ns(packets))
+                }
+            };
+            lanes[at].start_ns = after.map(|after| own + after);
+        }
     }
-    let before = traffic.streams.iter().position(|other| other.name == after.stream)?;
-    let circle = before >= at && traffic.streams[before].after.is_some();
-    if circle {
-        return Some(own);
-    }
-    let start = start_ns(traffic, lanes, before, depth + 1)?;
-    let packets = lanes[before].packets?;
-    Some(own + start + lanes[before].offset_ns(packets))
 }
 
 #[cfg(test)]

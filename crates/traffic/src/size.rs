@@ -1,7 +1,7 @@
 //! Sizes of frames: one, a sweep, a list, random sizes, a weighted mix.
 
 use crate::text::{Read, Span, Wrong, quoted};
-use crate::value::{MOST_ENTRIES, Source, number, spread};
+use crate::value::{Source, number, spread};
 
 /// Smallest frame, bytes with FCS.
 pub(crate) const SMALLEST: u64 = 64;
@@ -79,7 +79,7 @@ impl Size {
         };
         let said = text.trim();
         if said == "imix" {
-            return made(table(&IMIX), true);
+            return made(table(&IMIX, said, at)?, true);
         }
         if let Some(letters) = said.strip_prefix("genome:") {
             let sizes: Option<Vec<u128>> = letters
@@ -150,25 +150,28 @@ impl Size {
             let weight = weight.parse().ok().filter(|weight| *weight > 0).ok_or_else(refused)?;
             weighted.push((size(one)?, weight));
         }
-        let total: u128 = weighted
-            .iter()
-            .map(|(_, weight): &(u64, u64)| u128::from(*weight))
-            .sum();
-        match (weighted.as_slice(), total) {
-            ([], _) => Err(refused()),
-            ([(one, _)], _) => made(Source::Constant((*one).into()), false),
-            (_, total) if total > u128::from(MOST_ENTRIES) => Err(wrong(format!(
-                "size {}: want weights of {MOST_ENTRIES} at most in all",
-                quoted(said)
-            ))),
-            (mix, _) => made(table(mix), false),
+        match weighted.as_slice() {
+            [] => Err(refused()),
+            [(one, _)] => made(Source::Constant((*one).into()), false),
+            mix => made(table(mix, said, at)?, false),
         }
     }
 
-    /// Returns the size of packet `n`, bytes with FCS. `tags` is the length of VLAN tags in the frame.
-    pub(crate) fn at(&self, n: u64, seed: u64, tags: u64) -> u64 {
-        let size = self.source.at(n, seed).unwrap_or(SMALLEST.into()) as u64;
+    /// Returns a size, bytes with FCS: number `i` of those that come again, or that of packet `n` of random ones.
+    /// `tags` is the length of the frame's outer VLAN tags.
+    pub(crate) fn at(&self, i: u64, n: u64, seed: u64, tags: u64) -> u64 {
+        let i = if self.source.period().is_some() { i } else { n };
+        let size = self.source.at(i, seed).unwrap_or(SMALLEST.into()) as u64;
         if self.without_tags { size + tags } else { size }
+    }
+
+    /// Returns all sizes as they are written; `None` of random ones and of a sweep of too many.
+    pub(crate) fn values(&self) -> Option<Vec<u64>> {
+        const MOST: u64 = 65_536;
+        let period = self.source.period().filter(|period| *period <= MOST)?;
+        (0..period)
+            .map(|i| self.source.at(i, 0).map(|size| size as u64))
+            .collect()
     }
 
     /// Returns the smallest and the largest size.
@@ -189,8 +192,10 @@ impl Size {
     }
 }
 
-fn table(mix: &[(u64, u64)]) -> Source {
-    Source::Table(spread(mix).into_iter().map(u128::from).collect())
+fn table(mix: &[(u64, u64)], text: &str, at: &Span) -> Read<Source> {
+    Ok(Source::Table(
+        spread(mix, text, at)?.into_iter().map(u128::from).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -199,7 +204,7 @@ mod tests {
 
     fn sizes(text: &str, n: u64) -> Vec<u64> {
         let size = Size::read(text, &(0..text.len())).expect(text);
-        (0..n).map(|i| size.at(i, 1, 4)).collect()
+        (0..n).map(|i| size.at(i, i, 1, 4)).collect()
     }
 
     #[test]

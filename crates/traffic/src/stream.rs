@@ -111,8 +111,10 @@ pub struct Stream {
     pub from: Option<usize>,
     /// Port that it arrives at.
     pub to: Option<usize>,
-    /// Place of the packet's text, and of the stream.
+    /// Place of the packet's text, or of the stream.
     pub(crate) at: Span,
+    /// Offset of the packet's first byte in the file, if it stands there as it is.
+    pub(crate) text_at: Option<usize>,
 }
 
 impl Stream {
@@ -140,6 +142,7 @@ impl Stream {
             from: None,
             to: None,
             at: 0..0,
+            text_at: None,
         }
     }
 }

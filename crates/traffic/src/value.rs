@@ -2,10 +2,15 @@
 
 use crate::headers::{FLAGS, Kind};
 use crate::text::{Read, Span, Wrong, quoted};
+use mpps_wire::vary::{scaled, shuffled};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most entries of a list, and of a mix of sizes.
 pub(crate) const MOST_ENTRIES: u64 = 65_536;
+/// Most fields that vary in a packet.
+pub(crate) const MOST_FIELDS: usize = 16;
+/// Most different values of a list.
+const MOST_VALUES: usize = 256;
 
 /// Values of a field, by the number of the flow or of the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,57 +105,49 @@ impl Source {
     }
 }
 
-/// Returns number `i` of a sequence of random numbers, 0 to `span`.
-fn scaled(i: u64, seed: u64, span: u128) -> u128 {
-    let low = mpps_wire::random(seed, i);
-    match u64::try_from(span) {
-        Ok(u64::MAX) => u128::from(low),
-        // The product's upper half: as even as 64 bits allow.
-        Ok(span) => (u128::from(low) * (u128::from(span) + 1)) >> 64,
-        Err(_) => {
-            let wide = u128::from(mpps_wire::random(!seed, i)) << 64 | u128::from(low);
-            match span.checked_add(1) {
-                Some(values) => wide % values,
-                None => wide,
-            }
-        }
-    }
-}
-
-/// Returns number `i` of a random order of the numbers below `count`: a Feistel network over the next power of four,
-/// walked until it gives a number below `count`.
-fn shuffled(i: u64, count: u64, seed: u64) -> u64 {
-    let half = (u64::BITS - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
-    let mask = (1u64 << half) - 1;
-    let mut at = i;
-    loop {
-        let (mut left, mut right) = (at >> half, at & mask);
-        for round in 0..4 {
-            let mixed = mpps_wire::random(seed.wrapping_add(round), right) & mask;
-            (left, right) = (right, left ^ mixed);
-        }
-        at = left << half | right;
-        if at < count {
-            return at;
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Same { of, plus } if *plus != 0 => write!(f, "{of}{plus:+}"),
+            Self::Same { of, .. } => f.write_str(of),
+            other => write!(f, "{other:?}"),
         }
     }
 }
 
 /// Returns the values by their weights, each as evenly spread as can be (smooth weighted round-robin).
-pub(crate) fn spread<T: Copy>(weighted: &[(T, u64)]) -> Vec<T> {
-    let total: i128 = weighted.iter().map(|(_, weight)| i128::from(*weight)).sum();
+///
+/// # Errors
+/// Names a list that is too long.
+pub(crate) fn spread<T: Copy>(weighted: &[(T, u64)], text: &str, at: &Span) -> Read<Vec<T>> {
+    let common = weighted
+        .iter()
+        .fold(0, |common, (_, weight)| greatest_common_divisor(common, *weight))
+        .max(1);
+    let total: i128 = weighted.iter().map(|(_, weight)| i128::from(weight / common)).sum();
+    if weighted.len() > MOST_VALUES || total > i128::from(MOST_ENTRIES) {
+        let line = format!(
+            "{}: want {MOST_VALUES} values, and weights of {MOST_ENTRIES} in all, at most",
+            quoted(text)
+        );
+        return Err(Wrong::new(at.clone(), line));
+    }
     let mut credit = vec![0i128; weighted.len()];
     let mut order = Vec::with_capacity(total.max(0) as usize);
     for _ in 0..total {
         for (credit, (_, weight)) in credit.iter_mut().zip(weighted) {
-            *credit += i128::from(*weight);
+            *credit += i128::from(weight / common);
         }
         // The first of those with most.
         let next = (0..credit.len()).rev().max_by_key(|at| credit[*at]).unwrap_or(0);
         credit[next] -= total;
         order.push(weighted[next].0);
     }
-    order
+    Ok(order)
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Field whose value is read.
@@ -226,7 +223,6 @@ impl Shape {
 
     /// Reads the values of a field. `step` is the text and place of the word behind `step`.
     pub(crate) fn values(&self, text: &str, at: &Span, step: Option<(&str, Span)>) -> Read<Source> {
-        let steps = |source: &Source| matches!(source, Source::Counter { .. });
         let read = self.without_step(text, at)?;
         let Some((step, step_at)) = step else { return Ok(read) };
         let Source::Counter {
@@ -238,7 +234,7 @@ impl Shape {
             return Err(Wrong::new(step_at, "step: it goes with a range A..B, or with A*COUNT"));
         };
         let by = self.step(step, &step_at)?;
-        let stepped = match text.contains("..") {
+        let stepped = match text.contains("..") || text.contains('/') {
             true => {
                 // The end of the range is reached, or passed by less than a step.
                 let span = i128::from(count - 1);
@@ -252,7 +248,6 @@ impl Shape {
             }
             false => Source::Counter { start, step: by, count },
         };
-        debug_assert!(steps(&stepped));
         self.within(stepped, text, at)
     }
 
@@ -288,7 +283,11 @@ impl Shape {
                 return wrong(format!("{}: want nothing behind shuffle(…)", quoted(text)));
             }
             let (low, high) = self.range(inside, at)?;
-            let Some(count) = u64::try_from(high - low).ok().map(|n| n + 1).filter(|n| *n <= 1 << 32) else {
+            let Some(count) = u64::try_from(high - low)
+                .ok()
+                .and_then(|n| n.checked_add(1))
+                .filter(|n| *n <= 1 << 32)
+            else {
                 return wrong(format!("{}: want 2^32 values at most", quoted(text)));
             };
             return Ok(Source::Shuffle { low, count });
@@ -333,10 +332,11 @@ impl Shape {
                 },
             });
         }
-        if let Some(source) = other_field(text) {
-            return Ok(source);
+        // Flags of TCP have the names of fields.
+        match self.one(text, at) {
+            Ok(value) => Ok(Source::Constant(value)),
+            Err(wrong) => other_field(text).ok_or(wrong),
         }
-        self.one(text, at).map(Source::Constant)
     }
 
     fn count(&self, count: &str, text: &str, at: &Span) -> Read<u64> {
@@ -416,12 +416,7 @@ impl Shape {
             };
             weighted.push((self.one(value, at)?, weight));
         }
-        let total: u128 = weighted.iter().map(|(_, weight)| u128::from(*weight)).sum();
-        if total > u128::from(MOST_ENTRIES) {
-            let line = format!("{}: want weights of {MOST_ENTRIES} at most in all", quoted(text));
-            return Err(Wrong::new(at.clone(), line));
-        }
-        Ok(Source::Table(spread(&weighted)))
+        Ok(Source::Table(spread(&weighted, text, at)?))
     }
 
     /// Returns a value as it is written.
@@ -455,9 +450,12 @@ fn call<'t>(text: &'t str, name: &str) -> Option<(&'t str, &'t str)> {
 pub(crate) fn number(text: &str) -> Option<u128> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let (digits, radix) = hex.map_or((text, 10), |digits| (digits, 16));
-    // The standard library takes a sign, too.
+    // The standard library takes a sign, too, and testpmd reads 0800 as octal.
+    let octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    valid.then(|| u128::from_str_radix(digits, radix).ok()).flatten()
+    (valid && !octal)
+        .then(|| u128::from_str_radix(digits, radix).ok())
+        .flatten()
 }
 
 fn mac(text: &str) -> Option<u128> {
@@ -575,6 +573,23 @@ mod tests {
     }
 
     #[test]
+    fn a_network_with_a_step_stays_within_it() {
+        let ip = shape(Kind::Ipv4, 32);
+        let source = ip.values("10.0.0.0/24", &(0..3), Some(("2", 0..3))).unwrap();
+        assert_eq!(
+            (source.period(), source.bounds()),
+            (Some(127), Some((0x0a00_0001, 0x0a00_00fd)))
+        );
+    }
+
+    #[test]
+    fn each_flag_is_a_value_also_where_a_field_has_its_name() {
+        for (bit, name) in FLAGS.iter().enumerate() {
+            assert_eq!(read(Kind::Flags, 8, name), Ok(Source::Constant(1 << bit)), "{name}");
+        }
+    }
+
+    #[test]
     fn a_list_has_each_value_as_often_as_its_weight_says() {
         let source = read(Kind::Decimal, 16, "{80*7, 443*3}").unwrap();
         let values = first(&source, 10);
@@ -597,6 +612,8 @@ mod tests {
             (Kind::Decimal, 16, "random(5..4)"),
             (Kind::Decimal, 16, "shuffle(1..3)*2"),
             (Kind::Flags, 8, "syn+nack"),
+            (Kind::Hex, 16, "0800"),
+            (Kind::Decimal, 64, "shuffle(0..18446744073709551615)"),
         ] {
             assert!(read(kind, width, text).is_err(), "{text}");
         }
@@ -640,9 +657,10 @@ mod tests {
         #[test]
         fn a_spread_list_holds_each_weight(weights in prop::collection::vec(1u64..20, 1..8)) {
             let weighted: Vec<(usize, u64)> = weights.iter().copied().enumerate().collect();
-            let order = spread(&weighted);
+            let order = spread(&weighted, "", &(0..0)).unwrap();
+            let common = weighted.iter().fold(0, |common, (_, weight)| greatest_common_divisor(common, *weight));
             for (value, weight) in weighted {
-                prop_assert_eq!(order.iter().filter(|at| **at == value).count() as u64, weight);
+                prop_assert_eq!(order.iter().filter(|at| **at == value).count() as u64, weight / common);
             }
         }
     }

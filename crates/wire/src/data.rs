@@ -142,12 +142,26 @@ fn partial_word(last: u64, len: usize) -> u64 {
 /// can be verified wherever the payload begins. Word `i` is word `i` of [`fill_data`]; a first partial word is its high
 /// bytes.
 pub fn fill_back(seed: u64, seq: u64, out: &mut [u8]) {
-    let mut word = base(seed, seq);
-    for chunk in out.rchunks_mut(8) {
+    fill_back_and_sum(base(seed, seq), out);
+}
+
+/// Fills `out` as [`fill_back`] does, and returns its sum, as if its end were at an even place.
+#[inline]
+pub(crate) fn fill_back_and_sum(base: u64, out: &mut [u8]) -> Sum {
+    let (mut word, mut sum) = (base, Sum::ZERO);
+    let (first, words) = out.as_rchunks_mut::<8>();
+    for chunk in words.iter_mut().rev() {
         word = word.wrapping_add(STEP);
-        let len = chunk.len();
-        chunk.copy_from_slice(&word.to_le_bytes()[8 - len..]);
+        *chunk = word.to_le_bytes();
+        sum = sum.word(word);
     }
+    if !first.is_empty() {
+        word = word.wrapping_add(STEP);
+        let unused = 8 - first.len();
+        first.copy_from_slice(&word.to_le_bytes()[unused..]);
+        sum = sum.word(word >> (8 * unused) << (8 * unused));
+    }
+    sum
 }
 
 /// True when `data`, which ends where a tag begins, is what [`fill_back`] writes.

@@ -47,11 +47,11 @@ pub(crate) struct Looked {
     /// Traffic file, TOML or JSON; -: standard input
     #[arg(value_name = "FILE", required_unless_present = "packet")]
     pub(crate) file: Option<PathBuf>,
-    /// Packet in place of a file, such as \"eth / ipv4 dst=10.0.0.0/24 / udp dst=9000\"
+    /// Packet in place of a file, such as 'eth / ipv4 dst=10.0.0.0/24 / udp dst=9000'
     #[arg(long, value_name = "PACKET", conflicts_with = "file")]
     pub(crate) packet: Option<String>,
     /// Size of the packet's frames, bytes with FCS: 512, 64..1518 step 64, random(64..1518), imix, 64*7 594*4 1518*1
-    #[arg(long, value_name = "SIZE", requires = "packet")]
+    #[arg(long, value_name = "SIZE", requires = "packet", conflicts_with = "file")]
     pub(crate) frame_size: Option<String>,
     /// Value of a variable of the file; repeatable
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "packet")]

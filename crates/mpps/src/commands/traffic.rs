@@ -2,7 +2,7 @@
 
 use crate::cli::{Looked, TrafficAction};
 use crate::fail::{Result, print, print_words, unwritable, usage};
-use mpps_report::{CaptureHeader, JsonTarget, pcapng_of};
+use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
 use mpps_traffic::{Form, LONGEST, Moment, Packet, Traffic, Wrong, in_order, schema};
 use std::fs::File;
@@ -10,6 +10,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
+
+/// Most bytes of packets in a capture file, which is made in memory.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Runs the command.
 pub(crate) fn run(action: &TrafficAction) -> Result<ExitCode> {
@@ -35,8 +38,8 @@ fn read(of: &Looked) -> Result<(Traffic, Vec<Form>)> {
     let file = of.file.as_deref().unwrap_or(Path::new("-"));
     let (name, text) = as_user(|| text_of(file))?;
     let located = |wrong: Wrong| match wrong.at.is_empty() {
-        true => usage(format!("{name}: {}", wrong.line)),
-        false => usage(wrong.in_file(&name, &text)),
+        true if wrong.at.start == 0 => usage(format!("{name}: {}", wrong.line)),
+        _ => usage(wrong.in_file(&name, &text)),
     };
     let traffic = Traffic::parse(&text, &set).map_err(located)?;
     let forms = traffic.forms(of.seed).map_err(located)?;
@@ -51,9 +54,7 @@ fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
         let size = mpps_traffic::Size::parse(size).map_err(|wrong| usage(format!("--frame-size: {}", wrong.line)))?;
         traffic.streams[0].size = Some(size);
     }
-    let forms = traffic
-        .forms(of.seed)
-        .map_err(|wrong| usage(format!("--packet: {}", wrong.line)))?;
+    let forms = traffic.forms(of.seed).map_err(located)?;
     Ok((traffic, forms))
 }
 
@@ -86,10 +87,14 @@ fn check(of: &Looked) -> Result<()> {
                 true => format!("{smallest} bytes"),
                 false => format!("{smallest} to {largest} bytes, {:.1} on average", form.mean_size()),
             };
-            let varies: Vec<&str> = form.varies().iter().map(|vary| vary.name.as_str()).collect();
+            let varies: Vec<String> = form
+                .varies()
+                .iter()
+                .filter_map(|vary| vary.told(form.flows()))
+                .collect();
             let varies = match varies.is_empty() {
                 true => "nothing varies".to_owned(),
-                false => format!("{} vary", varies.join(", ")),
+                false => format!("varying: {}", varies.join(", ")),
             };
             writeln!(
                 out,
@@ -122,19 +127,33 @@ fn show(of: &Looked, packets: u32) -> Result<()> {
 /// Writes the first packets to a file.
 fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
     let (traffic, forms) = read(of)?;
+    let largest = forms.iter().map(|form| form.sizes().1).max().unwrap_or_default();
+    if u64::from(packets) * largest > MOST_BYTES {
+        let most = MOST_BYTES / largest.max(1);
+        return Err(usage(format!(
+            "-n {packets}: want {most} packets of up to {largest} bytes at most"
+        )));
+    }
+    if let Some(file) = of.file.as_deref().filter(|file| same_file(file, output)) {
+        return Err(usage(format!(
+            "-o {}: it is the traffic file {}",
+            output.display(),
+            file.display()
+        )));
+    }
     let target = JsonTarget::prepare(output).map_err(|error| unwritable("-o", &error))?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let start_ns = now.map_or(0, |since| since.as_nanos() as u64);
-    let made: Vec<(u64, Vec<u8>)> = in_order(&traffic, &forms)
-        .take(packets as usize)
-        .map(|due| {
-            let moment = Moment {
-                run: 0,
-                time_ns: due.at_ns,
-            };
-            (start_ns + due.at_ns, forms[due.stream].packet(due.n, moment))
-        })
-        .collect();
+    let made = in_order(&traffic, &forms).take(packets as usize).map(|due| {
+        let moment = Moment {
+            run: 0,
+            time_ns: due.at_ns,
+        };
+        (
+            start_ns.saturating_add(due.at_ns),
+            forms[due.stream].packet(due.n, moment),
+        )
+    });
     let header = CaptureHeader {
         interface: "traffic".into(),
         description: of
@@ -145,6 +164,6 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
         application: format!("mpps {}", env!("CARGO_PKG_VERSION")),
         ..CaptureHeader::default()
     };
-    let file = pcapng_of(header, made.iter().map(|(time, bytes)| (*time, bytes.as_slice())));
+    let file = pcapng_of(header, made);
     Ok(target.write_bytes(&file)?)
 }

@@ -37,7 +37,7 @@ pub struct CaptureOptions {
 }
 
 /// Returns a capture file of these packets, each with its time in ns since 1970.
-pub fn pcapng_of<'p>(header: CaptureHeader, packets: impl Iterator<Item = (u64, &'p [u8])>) -> Vec<u8> {
+pub fn pcapng_of(header: CaptureHeader, packets: impl Iterator<Item = (u64, Vec<u8>)>) -> Vec<u8> {
     let mut encoder = pcapng::Encoder::new(&[header]);
     for (time_ns, bytes) in packets {
         let packet = RingPacket {
@@ -45,7 +45,7 @@ pub fn pcapng_of<'p>(header: CaptureHeader, packets: impl Iterator<Item = (u64, 
             wire_len: bytes.len() as u32,
             tag: 0,
         };
-        encoder.packet(time_ns, packet, bytes);
+        encoder.packet(time_ns, packet, &bytes);
     }
     encoder.bytes().to_vec()
 }
