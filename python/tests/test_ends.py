@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from conftest import ANY_RATE, gone, within
@@ -34,7 +35,7 @@ def test_ctrl_c_ends_the_program_and_waits_for_it(program: str, where: str) -> N
 import mpps, sys
 with mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%") as run:
     next(run)
-    print(run.pid, flush=True)
+    print("program", run.pid, flush=True)
     run.result() if sys.argv[1] == "run" else list(run)
 """
     with subprocess.Popen(
@@ -282,15 +283,21 @@ def work(how):
 def start():
     global run
     run = mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%")
-    print(run.pid, flush=True)
+    print("program", run.pid, flush=True)
 
 if __name__ == "__main__":
     how, method = sys.argv[1:]
     process = multiprocessing.get_context(method).Process(target=work, args=(how,))
     process.start()
-    print(process.pid, flush=True)
+    print("worker", process.pid, flush=True)
     process.join()
 """
+
+
+def pids(lines: IO[str]) -> tuple[int, int]:
+    """The worker and its program. Numbers of processes begin again, so the worker's may be the higher one."""
+    named = dict(lines.readline().split() for _ in range(2))
+    return int(named["worker"]), int(named["program"])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -303,7 +310,7 @@ def test_a_program_ends_with_its_python_however_that_ends(
     words = [sys.executable, str(script), "main", method]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as python:
         assert python.stdout is not None
-        worker, pid = sorted((int(python.stdout.readline()), int(python.stdout.readline())))
+        worker, pid = pids(python.stdout)
         os.kill(worker, by)
         within("the program has ended", lambda: gone(pid))
         python.wait()
@@ -315,7 +322,7 @@ def test_a_program_outlives_the_thread_that_started_it(program: str, tmp_path: P
     words = [sys.executable, str(script), "thread", "spawn"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as python:
         assert python.stdout is not None
-        worker, pid = sorted((int(python.stdout.readline()), int(python.stdout.readline())))
+        worker, pid = pids(python.stdout)
         # Rows come on: its reader in Python lives, and it got no signal.
         status = Path(f"/proc/{pid}/status")
         before = status.read_text()
