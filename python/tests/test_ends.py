@@ -35,7 +35,7 @@ def test_ctrl_c_ends_the_program_and_waits_for_it(program: str, where: str) -> N
 import mpps, sys
 with mpps.start("sendrecv", "loop:", duration="1h", rate="1kpps", tolerance="100%") as run:
     next(run)
-    print("program", run.pid, flush=True)
+    print(run.pid, flush=True)
     run.result() if sys.argv[1] == "run" else list(run)
 """
     with subprocess.Popen(
