@@ -490,21 +490,17 @@ impl Traffic {
 
     /// Refuses streams that would never begin: behind themselves, behind none, or behind one without an end.
     fn check_order(&self) -> Read<()> {
-        let places: BTreeMap<&str, usize> = self
-            .streams
-            .iter()
-            .zip(0..)
-            .map(|(of, at)| (of.name.as_str(), at))
-            .collect();
-        for stream in &self.streams {
+        let before = self.before();
+        let names = || self.streams.iter().map(|stream| stream.name.as_str());
+        for (stream, before) in self.streams.iter().zip(&before) {
             let wrong = |line: String| {
                 let line = format!("stream {}: after {line}", quoted(&stream.name));
                 Err(Wrong::new(stream.at.clone(), line))
             };
             let Some(after) = &stream.after else { continue };
             let name = quoted(&after.stream);
-            let Some(before) = places.get(after.stream.as_str()).map(|at| &self.streams[*at]) else {
-                let near = did_you_mean(&after.stream, places.keys().copied());
+            let Some(before) = before.map(|at| &self.streams[at]) else {
+                let near = did_you_mean(&after.stream, names());
                 return wrong(format!("{name}: no such stream{near}"));
             };
             if before.load == Load::Most && before.burst.is_none() {
@@ -517,12 +513,6 @@ impl Traffic {
             }
         }
         // Streams of a circle never lead to one that begins by itself.
-        let next = |at: usize| {
-            self.streams[at]
-                .after
-                .as_ref()
-                .and_then(|after| places.get(after.stream.as_str()).copied())
-        };
         let mut ends = vec![false; self.streams.len()];
         for first in 0..self.streams.len() {
             let (mut path, mut at) = (Vec::new(), Some(first));
@@ -533,11 +523,19 @@ impl Traffic {
                     let line = format!("stream {}: after: a circle, which never begins", quoted(&stream.name));
                     return Err(Wrong::new(stream.at.clone(), line));
                 }
-                at = next(here);
+                at = before[here];
             }
             path.into_iter().for_each(|here| ends[here] = true);
         }
         Ok(())
+    }
+
+    /// Returns for each stream the one that it begins after, if there is one of that name.
+    pub(crate) fn before(&self) -> Vec<Option<usize>> {
+        let names = self.streams.iter().map(|stream| stream.name.as_str());
+        let places: BTreeMap<&str, usize> = names.zip(0..).collect();
+        let before = |stream: &Stream| places.get(stream.after.as_ref()?.stream.as_str()).copied();
+        self.streams.iter().map(before).collect()
     }
 
     /// Returns the streams as a plan has them: variables replaced, no file named.

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::file::Traffic;
+use crate::grammar::Packet;
+use crate::stream::Step;
 use mpps_wire::{Tag as TagRead, parse_udp, udp_checksum_ok};
 use proptest::prelude::*;
 

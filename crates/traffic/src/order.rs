@@ -4,7 +4,6 @@ use crate::file::Traffic;
 use crate::form::Form;
 use crate::rate::RateText;
 use crate::stream::{Load, Stream};
-use std::collections::BTreeMap;
 
 /// Bytes of a packet on layer 1 beyond its frame: preamble and gap (IEEE 802.3).
 const OVERHEAD: f64 = 20.0;
@@ -20,8 +19,8 @@ pub struct Due {
     pub n: u64,
 }
 
-/// Stream on its way.
-struct Lane {
+/// When the packets of a stream are due.
+struct Schedule {
     /// Time of the first packet, ns; `None`: it never begins.
     start_ns: Option<f64>,
     pps: f64,
@@ -32,7 +31,7 @@ struct Lane {
     next: u64,
 }
 
-impl Lane {
+impl Schedule {
     fn due_ns(&self) -> Option<f64> {
         let start = self
             .start_ns
@@ -52,16 +51,16 @@ impl Lane {
 /// Returns the packets of all streams in the order in which they are due. `forms` are the streams' forms.
 pub fn in_order<'t>(traffic: &'t Traffic, forms: &'t [Form]) -> impl Iterator<Item = Due> + use<'t> {
     let streams = traffic.streams.iter().zip(forms);
-    let mut lanes: Vec<Lane> = streams.map(|(stream, form)| lane(stream, form)).collect();
-    begin(traffic, &mut lanes);
+    let mut schedules: Vec<Schedule> = streams.map(|(stream, form)| schedule(stream, form)).collect();
+    begin(traffic, &mut schedules);
     std::iter::from_fn(move || {
-        let due = lanes
+        let due = schedules
             .iter()
             .enumerate()
-            .filter_map(|(stream, lane)| Some((stream, lane.due_ns()?)));
+            .filter_map(|(stream, schedule)| Some((stream, schedule.due_ns()?)));
         let (stream, at_ns) = due.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        let n = lanes[stream].next;
-        lanes[stream].next += 1;
+        let n = schedules[stream].next;
+        schedules[stream].next += 1;
         Some(Due {
             at_ns: at_ns as u64,
             stream,
@@ -70,7 +69,7 @@ pub fn in_order<'t>(traffic: &'t Traffic, forms: &'t [Form]) -> impl Iterator<It
     })
 }
 
-fn lane(stream: &Stream, form: &Form) -> Lane {
+fn schedule(stream: &Stream, form: &Form) -> Schedule {
     const EACH_US: f64 = 1e6;
     let pps = match &stream.load {
         Load::Most => EACH_US,
@@ -90,7 +89,7 @@ fn lane(stream: &Stream, form: &Form) -> Lane {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     };
-    Lane {
+    Schedule {
         start_ns: None,
         pps,
         burst,
@@ -100,26 +99,18 @@ fn lane(stream: &Stream, form: &Form) -> Lane {
 }
 
 /// Works out when each stream begins: after the last packet of the one before it. Chains of them have no circle.
-fn begin(traffic: &Traffic, lanes: &mut [Lane]) {
-    let places: BTreeMap<&str, usize> = traffic
-        .streams
-        .iter()
-        .zip(0..)
-        .map(|(of, at)| (of.name.as_str(), at))
-        .collect();
-    let before = |at: usize| {
-        let after = traffic.streams[at].after.as_ref()?;
-        places.get(after.stream.as_str()).copied()
-    };
-    for first in 0..lanes.len() {
+fn begin(traffic: &Traffic, schedules: &mut [Schedule]) {
+    let of = traffic.before();
+    let before = |at: usize| of[at];
+    for first in 0..schedules.len() {
         let mut path = vec![first];
         while let Some(at) = path
             .last()
             .copied()
             .and_then(before)
-            .filter(|at| lanes[*at].start_ns.is_none())
+            .filter(|at| schedules[*at].start_ns.is_none())
         {
-            if path.len() > lanes.len() {
+            if path.len() > schedules.len() {
                 break;
             }
             path.push(at);
@@ -129,13 +120,14 @@ fn begin(traffic: &Traffic, lanes: &mut [Lane]) {
             let after = match before(at) {
                 None => Some(0.0),
                 Some(before) => {
-                    let lane = &lanes[before];
-                    lane.start_ns
-                        .zip(lane.packets)
-                        .map(|(start, packets)| start + lane.offset_ns(packets))
+                    let schedule = &schedules[before];
+                    schedule
+                        .start_ns
+                        .zip(schedule.packets)
+                        .map(|(start, packets)| start + schedule.offset_ns(packets))
                 }
             };
-            lanes[at].start_ns = after.map(|after| own + after);
+            schedules[at].start_ns = after.map(|after| own + after);
         }
     }
 }

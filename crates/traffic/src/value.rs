@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn other_fields_are_told_from_numbers() {
+    fn other_fields_and_numbers_are_distinguished() {
         let same = |of: &str, plus| Ok(Source::Same { of: of.into(), plus });
         assert_eq!(read(Kind::Decimal, 16, "udp.src+1"), same("udp.src", 1));
         assert_eq!(read(Kind::Decimal, 16, "src"), same("src", 0));

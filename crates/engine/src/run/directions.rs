@@ -43,7 +43,7 @@ fn shortfall(tracks: &[Direction]) -> Option<Shortfall> {
 /// Returns the remarks of several tracks: once if all have the same sentence, else with the name of the track.
 fn in_one(tracks: &[(&'static str, &[Remark])]) -> Vec<Remark> {
     let has = |all: &[Remark], sentence: &str| all.iter().any(|remark| remark.sentence == sentence);
-    let mut told: Vec<Remark> = Vec::new();
+    let mut combined: Vec<Remark> = Vec::new();
     for (name, remarks) in tracks {
         for remark in *remarks {
             let remark = match tracks.iter().all(|(_, all)| has(all, &remark.sentence)) {
@@ -53,12 +53,12 @@ fn in_one(tracks: &[(&'static str, &[Remark])]) -> Vec<Remark> {
                     ..remark.clone().with(TRACK, *name)
                 },
             };
-            if !has(&told, &remark.sentence) {
-                told.push(remark);
+            if !has(&combined, &remark.sentence) {
+                combined.push(remark);
             }
         }
     }
-    told
+    combined
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn check(of: &Looked) -> Result<()> {
             let varies: Vec<String> = form
                 .varies()
                 .iter()
-                .filter_map(|vary| vary.told(form.flows()))
+                .filter_map(|vary| vary.described(form.flows()))
                 .collect();
             let varies = match varies.is_empty() {
                 true => "nothing varies".to_owned(),

@@ -264,20 +264,20 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_were_not_believed_are_told_with_what_they_skip() {
+    fn numbers_that_were_not_believed_are_named_with_what_they_skip() {
         let reasons = [
             ("implausible_sequence".to_owned(), 1),
             ("unconfirmed_gap".to_owned(), 299),
         ];
-        let told = remarks(&heard(&reasons));
-        let sentence = &told[0].sentence;
-        assert!(told.len() == 1 && sentence.starts_with("1 packet came"), "{told:?}");
+        let found = remarks(&heard(&reasons));
+        let sentence = &found[0].sentence;
+        assert!(found.len() == 1 && sentence.starts_with("1 packet came"), "{found:?}");
         assert!(
             sentence.contains("299 numbers that they skip are not counted as lost"),
-            "{told:?}"
+            "{found:?}"
         );
-        assert_eq!(told[0].name, RemarkName::ImplausibleSequence);
-        assert_eq!(told[0].value("skipped_numbers"), Some(&299u64.into()));
+        assert_eq!(found[0].name, RemarkName::ImplausibleSequence);
+        assert_eq!(found[0].value("skipped_numbers"), Some(&299u64.into()));
         let reasons = ["sender_restarts", "gap_after_first", "contested_gap"].map(|name| (name.to_owned(), 9));
         let names: Vec<_> = remarks(&heard(&reasons)).iter().map(|remark| remark.name).collect();
         let expected = [
@@ -294,31 +294,31 @@ mod tests {
         let mut h = heard(&reasons);
         h.workload = Workload::Reflect;
         h.left_ports = Some("68 9000");
-        let told = remarks(&h);
-        let sentence = &told[0].sentence;
+        let found = remarks(&h);
+        let sentence = &found[0].sentence;
         assert!(
-            told.len() == 1 && sentence.contains("999") && sentence.contains("68 9000"),
-            "{told:?}"
+            found.len() == 1 && sentence.contains("999") && sentence.contains("68 9000"),
+            "{found:?}"
         );
         h.host_ports = vec![(9000, 999)];
-        let told = remarks(&h);
-        let sentence = &told[0].sentence;
+        let found = remarks(&h);
+        let sentence = &found[0].sentence;
         assert!(
-            told.len() == 1 && sentence.contains("999 packets for UDP port 9000") && sentence.contains("--port"),
-            "{told:?}"
+            found.len() == 1 && sentence.contains("999 packets for UDP port 9000") && sentence.contains("--port"),
+            "{found:?}"
         );
         assert_eq!(
-            (told[0].name, told[0].value("port")),
+            (found[0].name, found[0].value("port")),
             (RemarkName::LeftToHost, Some(&9000u64.into()))
         );
         h = heard(&[]);
         (h.workload, h.rx, h.left_ports, h.left_to_host) = (Workload::Reflect, 0, Some("9000"), Some(50));
-        let told = remarks(&h);
+        let found = remarks(&h);
         assert!(
-            told.len() == 1 && told[0].sentence.contains("nothing was received"),
-            "{told:?}"
+            found.len() == 1 && found[0].sentence.contains("nothing was received"),
+            "{found:?}"
         );
-        assert_eq!(told[0].name, RemarkName::NothingReceived);
+        assert_eq!(found[0].name, RemarkName::NothingReceived);
     }
 
     #[test]
