@@ -8,8 +8,8 @@ use mpps_tests::{Scratch, assert_refused, missing, mpps, run_command};
 
 /// Streams of traffic files, drawn at random: `make test-all` makes more (`MPPS_TRAFFIC_FILES`).
 const FILES: usize = 200;
-/// Streams of one file of those.
-const TOGETHER: usize = 500;
+/// Streams of one file of those: their flows are no more than a file may have.
+const TOGETHER: usize = 100;
 /// Packets of each stream.
 const EACH: usize = 3;
 
