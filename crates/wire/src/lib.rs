@@ -39,6 +39,7 @@ pub mod size;
 pub mod slow_path;
 pub mod stamp;
 pub mod tag;
+pub mod tagged;
 pub mod template;
 pub mod udp;
 pub mod vary;

@@ -1,0 +1,171 @@
+//! Finds the tag of a test packet, whatever headers are around it.
+//!
+//! The tag ends the innermost payload, and so what the outermost IP header counts; bytes behind that are padding. A
+//! frame without an IP header counts nothing of its own, and the tag ends it.
+
+use crate::bytes::be16;
+use crate::{Tag, eth};
+
+/// Most VLAN tags and MPLS labels that are passed over.
+const MOST_SHIMS: usize = 20;
+const TYPE_MPLS: u16 = 0x8847;
+const TYPE_MPLS_UPSTREAM: u16 = 0x8848;
+const TYPE_PPPOE: u16 = 0x8864;
+const PPP_IPV4: u16 = 0x0021;
+const PPP_IPV6: u16 = 0x0057;
+
+/// Returns the offset of the outermost IP header, which VLAN tags, MPLS labels and PPPoE may precede; `None` if there
+/// is none.
+#[inline]
+pub fn outer_ip(frame: &[u8]) -> Option<usize> {
+    let ethertype = be16(frame, 12)?;
+    if ethertype == eth::TYPE_IPV4 || ethertype == eth::TYPE_IPV6 {
+        return Some(eth::HEADER_LEN);
+    }
+    behind_shims(frame, ethertype)
+}
+
+#[inline(never)]
+fn behind_shims(frame: &[u8], mut ethertype: u16) -> Option<usize> {
+    let mut at = eth::HEADER_LEN;
+    for _ in 0..MOST_SHIMS {
+        match ethertype {
+            eth::TYPE_IPV4 | eth::TYPE_IPV6 => return Some(at),
+            eth::TYPE_CTAG | eth::TYPE_STAG => {
+                ethertype = be16(frame, at + 2)?;
+                at += 4;
+            }
+            TYPE_MPLS | TYPE_MPLS_UPSTREAM => {
+                let last = frame.get(at + 2)? & 1 == 1;
+                at += 4;
+                if last {
+                    // What follows a label stack has no type: IP shows its version (RFC 4928).
+                    return matches!(frame.get(at)? >> 4, 4 | 6).then_some(at);
+                }
+            }
+            TYPE_PPPOE => return matches!(be16(frame, at + 6)?, PPP_IPV4 | PPP_IPV6).then_some(at + 8),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Returns the end of the packet in a frame: where the outermost IP header says, or the end of the frame if there is
+/// none, or one that says more than there is.
+#[inline]
+pub fn packet_end(frame: &[u8]) -> usize {
+    let end = outer_ip(frame).and_then(|at| {
+        let len = match frame.get(at)? >> 4 {
+            4 => be16(frame, at + 2)?.into(),
+            // A length of 0 is that of a jumbogram (RFC 2675).
+            6 => match be16(frame, at + 4)? {
+                0 => return None,
+                len => usize::from(len) + 40,
+            },
+            _ => return None,
+        };
+        Some(at + len)
+    });
+    end.filter(|end| *end <= frame.len()).unwrap_or(frame.len())
+}
+
+/// Reads the tag of a test packet, and where the packet ends; `None` if the frame has no tag of `seed`.
+#[inline]
+pub fn tag_of(frame: &[u8], seed: u64) -> Option<(Tag, usize)> {
+    let end = packet_end(frame);
+    let tag = Tag::read(frame.get(..end)?, seed)?;
+    Some((tag, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mark;
+    use proptest::prelude::*;
+
+    const SEED: u64 = 7;
+
+    fn tag() -> Tag {
+        Tag {
+            number: 1,
+            run: 2,
+            flow: 3,
+            time_ns: 4,
+            mark: Mark::Sent,
+        }
+    }
+
+    /// Returns a frame of these shims and an IP header that counts `payload` bytes before the tag.
+    fn frame(shims: &[u8], v6: bool, payload: usize, padding: usize) -> Vec<u8> {
+        let behind = payload + crate::TAG_LEN;
+        let ip: Vec<u8> = match v6 {
+            false => {
+                let mut ip = vec![0; 20];
+                ip[0] = 0x45;
+                ip[2..4].copy_from_slice(&(20 + behind as u16).to_be_bytes());
+                ip
+            }
+            true => {
+                let mut ip = vec![0; 40];
+                ip[0] = 0x60;
+                ip[4..6].copy_from_slice(&(behind as u16).to_be_bytes());
+                ip
+            }
+        };
+        [
+            &[2; 12][..],
+            shims,
+            &ip,
+            &vec![9; payload],
+            &tag().bytes(SEED),
+            &vec![0; padding],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn a_tag_is_found_behind_all_that_may_precede_ip() {
+        let cases: &[(&[u8], bool)] = &[
+            (&[0x08, 0x00], false),
+            (&[0x86, 0xdd], true),
+            (&[0x81, 0x00, 0, 5, 0x08, 0x00], false),
+            (&[0x88, 0xa8, 0, 5, 0x81, 0x00, 0, 6, 0x86, 0xdd], true),
+            (&[0x88, 0x47, 0, 0, 0x10, 9, 0, 0, 0x21, 9], false),
+            (&[0x88, 0x64, 0x11, 0, 0, 1, 0, 40, 0x00, 0x57], true),
+        ];
+        for &(shims, v6) in cases {
+            for padding in [0, 1, 4, 300] {
+                let bytes = frame(shims, v6, 30, padding);
+                let end = bytes.len() - padding;
+                assert_eq!(tag_of(&bytes, SEED), Some((tag(), end)), "{shims:x?} {padding}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_ip_the_tag_ends_the_frame() {
+        let bytes = [&[2; 12][..], &[0x88, 0xb5], &[0; 30], &tag().bytes(SEED)].concat();
+        assert_eq!(tag_of(&bytes, SEED), Some((tag(), bytes.len())));
+        assert_eq!(tag_of(&[&bytes[..], &[0]].concat(), SEED), None, "padded");
+    }
+
+    #[test]
+    fn another_seed_has_no_tag() {
+        assert_eq!(tag_of(&frame(&[0x08, 0x00], false, 30, 0), SEED + 1), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..100), at in 0usize..20, kind in 0usize..6) {
+            let mut bytes = bytes;
+            let kinds = [[0x08, 0], [0x86, 0xdd], [0x81, 0], [0x88, 0xa8], [0x88, 0x47], [0x88, 0x64]];
+            for at in [12, 12 + 4 * (at % 3)] {
+                if let Some(type_bytes) = bytes.get_mut(at..at + 2) {
+                    type_bytes.copy_from_slice(&kinds[kind]);
+                }
+            }
+            prop_assert!(packet_end(&bytes) <= bytes.len());
+            prop_assert_eq!(tag_of(&bytes, SEED), None);
+        }
+    }
+}
