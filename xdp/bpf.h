@@ -60,11 +60,17 @@ struct xdp_md {
 	u32 egress_ifindex;
 };
 
+/* Its first field. */
+struct __sk_buff {
+	u32 len;
+};
+
 /* enum bpf_func_id */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
+static long (*const bpf_skb_load_bytes)(const struct __sk_buff *skb, u32 offset, void *to, u32 length) = (void *)26;
 static long (*const bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int delta) = (void *)65;

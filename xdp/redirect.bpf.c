@@ -8,12 +8,15 @@
  */
 #define FOR_OLD_VERIFIERS
 #include "bpf.h"
+#include "tagged.h"
 #include "take.h"
 
 /* The loader's `Config` in crates/xsk/src/program/config.rs. */
 const volatile struct take_filter CONFIG = {};
 /* One bit a port, least significant first. */
 const volatile u64 PORTS[1024] = {};
+/* Of the tags, for the programs that take frames by them. */
+const volatile u64 SEED = 0;
 
 /* The reader's `Counters` in crates/xsk/src/program/counters.rs. */
 struct counters {
@@ -55,7 +58,23 @@ INLINE int stamp(struct xdp_md *ctx)
 	return 1;
 }
 
-INLINE int run(struct xdp_md *ctx)
+/* What a program knows frames by. Each has a program of its own, so that the filters' code is compiled as if there were
+ * no tags. */
+enum by { BY_FILTER, BY_TAG };
+
+/* Whether a frame has a tag of the seed, or is one that `answer` names. */
+INLINE int tagged_or_answered(struct xdp_md *ctx, enum bytes_in in)
+{
+	struct bytes from = { .xdp = ctx, .in = in };
+
+	if (is_tagged(from, SEED))
+		return 1;
+	/* The compiler would keep lengths that were checked above, and the verifier does not. */
+	OPAQUE(ctx);
+	return answered(&CONFIG, ctx);
+}
+
+INLINE int run(struct xdp_md *ctx, enum by by, enum bytes_in in)
 {
 	u32 key = 0;
 	struct counters *counters = bpf_map_lookup_elem(&COUNTERS, &key);
@@ -64,7 +83,7 @@ INLINE int run(struct xdp_md *ctx)
 	/* Never: the array has an entry 0. */
 	if (!counters)
 		return XDP_PASS;
-	if (!wanted(&CONFIG, PORTS, ctx)) {
+	if (!(by == BY_TAG ? tagged_or_answered(ctx, in) : wanted(&CONFIG, PORTS, ctx))) {
 		counters->passed++;
 		return XDP_PASS;
 	}
@@ -82,13 +101,23 @@ INLINE int run(struct xdp_md *ctx)
 
 SEC("xdp") int redirect(struct xdp_md *ctx)
 {
-	return run(ctx);
+	return run(ctx, BY_FILTER, ONE_BUFFER);
+}
+
+SEC("xdp") int redirect_tagged(struct xdp_md *ctx)
+{
+	return run(ctx, BY_TAG, ONE_BUFFER);
 }
 
 /* The same for frames of several buffers, which the kernel gives to programs of this section only. */
 SEC("xdp.frags") int redirect_frags(struct xdp_md *ctx)
 {
-	return run(ctx);
+	return run(ctx, BY_FILTER, SEVERAL_BUFFERS);
+}
+
+SEC("xdp.frags") int redirect_tagged_frags(struct xdp_md *ctx)
+{
+	return run(ctx, BY_TAG, SEVERAL_BUFFERS);
 }
 
 /* bpf_ktime_get_ns is for programs under a licence that the GPL is compatible with. */

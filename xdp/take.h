@@ -211,4 +211,17 @@ INLINE int wanted(FILTER, const volatile u64 *bits, struct xdp_md *ctx)
 	       for_answer(filter, &view, ip4, ip6);
 }
 
+/* Whether a frame is taken because of `answer` alone. */
+INLINE int answered(FILTER, struct xdp_md *ctx)
+{
+	struct view view;
+	struct ipv4 *ip4;
+
+	if (!filter->answer4_count && !filter->answer6_count && !filter->answer_within.count)
+		return 0;
+	parse_ethernet(&view, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	ip4 = parse_ipv4(&view);
+	return for_answer(filter, &view, ip4, ip4 ? 0 : parse_ipv6(&view));
+}
+
 #endif

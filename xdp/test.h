@@ -6,6 +6,7 @@
 #define XDP_TEST_H
 
 #include "run.h"
+#include "splitmix.h"
 #include "udp.h"
 
 /* Reasons beside those of the parser and the filter. */
@@ -31,15 +32,5 @@ enum {
 enum { STAMP = 16, UDP_HEADER = 8 };
 
 static const u64 DATA_STEP = 0xd1342543de82ef95ULL;
-
-/* Number `seq` of the SplitMix64 sequence that starts at `seed`. */
-INLINE u64 data_base(u64 seed, u64 seq)
-{
-	u64 z = seed + (seq + 1) * 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	return z ^ (z >> 31);
-}
 
 #endif

@@ -10,6 +10,7 @@
 #define XDP_UDP_H
 
 #include "bpf.h"
+#include "frame.h"
 #include "parse.h"
 
 #define NOINLINE static __attribute__((noinline, unused))
@@ -56,9 +57,6 @@ enum {
 
 enum { IPV4_OPTION_END = 0, IPV4_OPTION_NONE = 1, IPV4_LOOSE_ROUTE = 131, IPV4_STRICT_ROUTE = 137 };
 
-/* Offsets that are computed stay below this, so that the verifier can tell: 22 + 40 + 9 * 2048 at most. */
-enum { OFFSET = 0x7fff };
-
 struct udp {
 	struct ports ports;
 	be16 length;
@@ -94,25 +92,6 @@ struct udp_packet {
  */
 #define FORGET(number, unknown)                                                                                        \
 	asm volatile("%0 ^= %1\n\t%0 ^= %1" : "+r"(number) : "r"((u64)(unknown)))
-
-INLINE void *frame_data(struct xdp_md *ctx)
-{
-	return (void *)(long)ctx->data;
-}
-
-INLINE void *frame_end(struct xdp_md *ctx)
-{
-	return (void *)(long)ctx->data_end;
-}
-
-/* Bytes between. In assembly, because the compiler would rather add to `end`, which the verifier forbids. */
-INLINE u32 span(void *data, void *end)
-{
-	u64 length = (u64)end;
-
-	asm("%0 -= %1" : "+r"(length) : "r"(data));
-	return length;
-}
 
 /* One's complement sum of 32-bit words (fewer than 2^31) in 16 bits; RFC 1071. Words lie as they do in memory. */
 INLINE u16 fold(u64 sum)

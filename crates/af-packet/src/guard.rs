@@ -4,9 +4,12 @@
 //! that hook, so mpps loses nothing. The program hangs on a link descriptor: it is gone when the process is, however
 //! it ends. Several guards on one interface follow each other (`TCX_NEXT`).
 //!
-//! The program is assembled here, so that neither a compiler nor libbpf is needed.
+//! There are two programs, and neither needs a compiler or libbpf. One knows UDP packets by address and port: it is
+//! assembled here, for this run's addresses. The other knows packets by their tags: it is `xdp/guard.bpf.c`, compiled
+//! beforehand, and finds tags by the same source as the XDP program.
 
 mod asm;
+mod tagged;
 
 use asm::{Assembler, Label};
 use mpps_io::{AddressRange, Error, ErrorKind, Selection};
@@ -18,9 +21,21 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+/// Packets that the host's stack must not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GuardFilter {
+    /// UDP to an end of the test.
+    Udp(UdpFilter),
+    /// Frames that end with a tag of this seed, whatever their headers.
+    Tagged {
+        /// Key of the tag's check.
+        seed: u64,
+    },
+}
+
 /// Which packets are the test's: UDP, not a fragment, and all that is given here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardFilter {
+pub struct UdpFilter {
     /// Destination addresses: ours. Empty: any.
     pub ips: Vec<AddressRange>,
     /// UDP destination ports: ours.
@@ -34,30 +49,47 @@ pub struct GuardFilter {
 }
 
 impl GuardFilter {
-    /// The test packets that the host's stack must not see. `None` if it is not known which addresses they go to.
+    /// The test packets that the host's stack must not see. `None` if it is not known which packets these are.
     pub fn of(selection: &Selection) -> Option<Self> {
-        let Selection::Udp {
-            to,
-            ports,
-            excluded,
-            from,
-        } = selection
-        else {
-            return None;
+        let (to, ports, excluded, from) = match selection {
+            Selection::Udp {
+                to,
+                ports,
+                excluded,
+                from,
+            } => (to, ports, excluded, from),
+            Selection::Tagged { seed } => return Some(Self::Tagged { seed: *seed }),
+            Selection::Nothing | Selection::Either { .. } | Selection::Foreign | Selection::All => return None,
         };
         let addresses = to.addresses();
         if addresses.is_empty() {
             return None;
         }
-        let mut filter = Self::new(addresses, ports.clone().unwrap_or(1..=u16::MAX));
+        let mut filter = UdpFilter::new(addresses, ports.clone().unwrap_or(1..=u16::MAX));
         filter.excluded_ports.clone_from(excluded);
         if let Some(from) = from {
             filter.source_ips = vec![from.ips.clone()];
             filter.source_ports = from.ports.clone();
         }
-        Some(filter)
+        Some(Self::Udp(filter))
     }
 
+    /// Our addresses, as far as the filter knows them.
+    pub(crate) fn ips(self) -> Vec<AddressRange> {
+        match self {
+            Self::Udp(filter) => filter.ips,
+            Self::Tagged { .. } => Vec::new(),
+        }
+    }
+}
+
+impl From<UdpFilter> for GuardFilter {
+    fn from(filter: UdpFilter) -> Self {
+        Self::Udp(filter)
+    }
+}
+
+impl UdpFilter {
     /// All UDP packets to these addresses and ports.
     pub fn new(ips: Vec<AddressRange>, ports: RangeInclusive<u16>) -> Self {
         Self {
@@ -166,25 +198,21 @@ impl Guard {
             };
             Error::new(op, object.clone(), cause, kind)
         };
-        let program = assemble(filter);
-        if program.len() > PROGRAM_MAX {
-            let cause = "too many addresses or excluded ports for one program: hundreds are possible, not thousands";
-            return Err(Error::new(LOAD, object, cause, ErrorKind::Unsupported));
-        }
-        let mut prog_name = [0; 16];
-        prog_name[..10].copy_from_slice(b"mpps_guard");
-        let load = ProgLoad {
-            prog_type: BPF_PROG_TYPE_SCHED_CLS,
-            insn_cnt: program.len() as u32,
-            insns: program.as_ptr() as u64,
-            license: c"MIT".as_ptr() as u64,
-            prog_name,
-            ..ProgLoad::default()
+        let program = match filter {
+            GuardFilter::Tagged { seed } => tagged::load(*seed),
+            GuardFilter::Udp(filter) => {
+                let program = assemble(filter);
+                if program.len() > PROGRAM_MAX {
+                    let cause =
+                        "too many addresses or excluded ports for one program: hundreds are possible, not thousands";
+                    return Err(Error::new(LOAD, object, cause, ErrorKind::Unsupported));
+                }
+                load(&program)
+            }
         };
-        // SAFETY: the attribute has the kernel's layout (asserted); `program` and the licence live through the call.
-        let prog = unsafe { bpf(BPF_PROG_LOAD, &load) }.map_err(|e| failed(LOAD, e))?;
+        let program = program.map_err(|e| failed(LOAD, e))?;
         let link = LinkCreate {
-            prog_fd: prog.as_raw_fd() as u32,
+            prog_fd: program.as_raw_fd() as u32,
             target_ifindex: ifindex,
             attach_type: BPF_TCX_INGRESS,
             ..LinkCreate::default()
@@ -193,6 +221,22 @@ impl Guard {
         let link = unsafe { bpf(BPF_LINK_CREATE, &link) }.map_err(|e| failed("attach the guard to", e))?;
         Ok(Self { _link: link })
     }
+}
+
+/// Loads an assembled program.
+fn load(program: &[asm::Insn]) -> io::Result<OwnedFd> {
+    let mut prog_name = [0; 16];
+    prog_name[..10].copy_from_slice(b"mpps_guard");
+    let load = ProgLoad {
+        prog_type: BPF_PROG_TYPE_SCHED_CLS,
+        insn_cnt: program.len() as u32,
+        insns: program.as_ptr() as u64,
+        license: c"MIT".as_ptr() as u64,
+        prog_name,
+        ..ProgLoad::default()
+    };
+    // SAFETY: the attribute has the kernel's layout (asserted); `program` and the licence live through the call.
+    unsafe { bpf(BPF_PROG_LOAD, &load) }
 }
 
 /// The system call, for commands that return a descriptor.
@@ -211,7 +255,7 @@ unsafe fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<OwnedFd> {
 
 /// Assembles the program. At TCX ingress the packet's data begins at the Ethernet header and its VLAN tag is stripped.
 /// Nothing unreachable may be left in it: the verifier refuses that.
-fn assemble(filter: &GuardFilter) -> Vec<asm::Insn> {
+fn assemble(filter: &UdpFilter) -> Vec<asm::Insn> {
     let mut a = Assembler::new();
     let next = a.label();
     let possible = |v6: bool| {

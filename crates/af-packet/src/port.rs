@@ -111,7 +111,7 @@ impl AfPacketPort {
             Checksum::Device => true,
             Checksum::Auto => !device.is_virtual && device.tx_checksum,
         };
-        let solicited = guard.map(|g| g.ips).unwrap_or_default();
+        let solicited = guard.map(GuardFilter::ips).unwrap_or_default();
         let mut opener = Opener {
             config,
             device: &device,

@@ -3,17 +3,21 @@
 mod common;
 
 use common::{BOTH, IP_B, Lab, MAC_B, receive, send, udp};
-use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus};
-use mpps_io::{AddressRange, Frame, Port, addresses};
+use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus, UdpFilter};
+use mpps_io::{AddressRange, Frame, Port, Selection, addresses};
+use mpps_traffic::{Form, Moment, Packet, Stream};
+use mpps_wire::{Mark, Tag};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 fn filter() -> GuardFilter {
-    GuardFilter {
+    let filter = UdpFilter {
         excluded_ports: vec![2500],
-        ..GuardFilter::new(vec![addresses::one(IP_B.into())], 2000..=3000)
-    }
+        ..UdpFilter::new(vec![addresses::one(IP_B.into())], 2000..=3000)
+    };
+    filter.into()
 }
 
 /// ICMP "port unreachable" messages that host B has decided to send, rate-limited ones included.
@@ -41,7 +45,7 @@ fn checksum(bytes: &[u8]) -> [u8; 2] {
     (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
 }
 
-fn guarded(lab: &Lab, filter: GuardFilter) -> Option<AfPacketPort> {
+fn guarded(lab: &Lab, filter: impl Into<GuardFilter>) -> Option<AfPacketPort> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("kernel release");
     let mut version = release
         .split(|c: char| !c.is_ascii_digit())
@@ -52,7 +56,7 @@ fn guarded(lab: &Lab, filter: GuardFilter) -> Option<AfPacketPort> {
     }
     let port = lab
         .b
-        .open("af_packet:vb,guard=on", &[BOTH], Some(filter))
+        .open("af_packet:vb,guard=on", &[BOTH], Some(filter.into()))
         .expect("open");
     assert_eq!(*port.guard_status(), GuardStatus::On);
     Some(port)
@@ -146,10 +150,10 @@ fn two_guards_on_one_interface_coexist_and_each_goes_with_its_port() {
     let pool_a = a.pool(0).expect("pool");
     let mut qa = a.queue(0, &pool_a).expect("queue");
     let ip = || vec![addresses::one(IP_B.into())];
-    let Some(first) = guarded(&lab, GuardFilter::new(ip(), 2000..=2000)) else {
+    let Some(first) = guarded(&lab, UdpFilter::new(ip(), 2000..=2000)) else {
         return;
     };
-    let Some(second) = guarded(&lab, GuardFilter::new(ip(), 3000..=3000)) else {
+    let Some(second) = guarded(&lab, UdpFilter::new(ip(), 3000..=3000)) else {
         return;
     };
     let mut seen = |port| stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, port, 18, 0));
@@ -176,7 +180,7 @@ fn a_range_of_addresses_is_guarded_from_its_first_to_its_last() {
         (1, 9, false),
         (-9, -1, false),
     ] {
-        let filter = GuardFilter::new(vec![at(first)..=at(last)], 2000..=2000);
+        let filter = UdpFilter::new(vec![at(first)..=at(last)], 2000..=2000);
         let Some(_guard) = guarded(&lab, filter) else { return };
         let seen = stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, 2000, 18, 0));
         assert_eq!(seen, !hidden, "{first} to {last}");
@@ -189,10 +193,10 @@ fn source_addresses_and_ports_narrow_the_guard() {
     let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
     let pool_a = a.pool(0).expect("pool");
     let mut qa = a.queue(0, &pool_a).expect("queue");
-    let narrow = GuardFilter {
+    let narrow = UdpFilter {
         source_ports: 100..=200,
         source_ips: vec![addresses::one(common::IP_A.into())],
-        ..GuardFilter::new(Vec::new(), 2000..=2000)
+        ..UdpFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, narrow) else { return };
     assert_eq!(
@@ -200,9 +204,9 @@ fn source_addresses_and_ports_narrow_the_guard() {
         [true, false, false, true]
     );
     drop(_guard);
-    let elsewhere = GuardFilter {
+    let elsewhere = UdpFilter {
         source_ips: vec![addresses::one([10, 88, 0, 77].into())],
-        ..GuardFilter::new(Vec::new(), 2000..=2000)
+        ..UdpFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, elsewhere) else { return };
     assert!(stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, 2000, 18, 0)));
@@ -218,7 +222,7 @@ fn ipv6_is_guarded_by_address_and_port() {
     lab.b.ip("neigh add fd88::1 lladdr 02:00:00:00:00:0a dev vb");
     let Some(guard) = guarded(
         &lab,
-        GuardFilter::new(vec![addresses::one("fd88::2".parse().expect("ip"))], 2000..=2000),
+        UdpFilter::new(vec![addresses::one("fd88::2".parse().expect("ip"))], 2000..=2000),
     ) else {
         return;
     };
@@ -279,6 +283,169 @@ fn a_killed_process_leaves_no_guard_behind() {
     }
 }
 
+const SEED: u64 = 0xfeed;
+
+/// Makes a test packet of these headers, tagged by `seed`.
+fn made(headers: &str, seed: u64) -> Vec<u8> {
+    let text = format!("eth src=02:00:00:00:00:0a dst=02:00:00:00:00:0b / {headers}");
+    let stream = Stream::of(Packet::parse(&text).unwrap_or_else(|wrong| panic!("{text}: {}", wrong.line)));
+    let form = Form::of(&stream, seed, 0).unwrap_or_else(|wrong| panic!("{text}: {}", wrong.line));
+    let moment = Moment {
+        run: 9,
+        time_ns: 1 << 35,
+    };
+    form.packet(3, moment)
+}
+
+/// Makes a SYN to a port where nobody listens. A VLAN tag has number 0, so that a host without VLANs answers, too.
+fn syn(port: u16, vlan: bool, seed: u64) -> Vec<u8> {
+    let tag = if vlan { "vlan vid=0 / " } else { "" };
+    made(
+        &format!("{tag}ipv4 src=10.88.0.1 dst=10.88.0.2 / tcp src=1000 dst={port} flags=syn"),
+        seed,
+    )
+}
+
+const TAG: Tag = Tag {
+    number: 1,
+    run: 2,
+    flow: 3,
+    time_ns: 4,
+    mark: Mark::Returned,
+};
+
+/// Makes the smallest datagram with a tag, padded to the smallest frame.
+fn padded(seed: u64) -> Vec<u8> {
+    let mut frame = udp(MAC_B, IP_B, 1, 2000, 16, 0);
+    frame[42..].copy_from_slice(&TAG.bytes(seed));
+    frame.resize(60, 0);
+    frame
+}
+
+/// Returns the port that a TCP reset is from, if a frame is one.
+fn reset_from(frame: &[u8]) -> Option<u16> {
+    let is_reset = frame[12..15] == [8, 0, 0x45] && frame[23] == 6 && frame[47] & 4 != 0;
+    is_reset.then(|| u16::from_be_bytes([frame[34], frame[35]]))
+}
+
+#[test]
+fn frames_with_a_tag_reach_the_socket_and_not_the_stack() {
+    let Some(lab) = Lab::new() else { return };
+    lab.b.ip("neigh replace 10.88.0.1 lladdr 02:00:00:00:00:0a dev vb");
+    let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
+    let pool_a = a.pool(0).expect("pool");
+    let mut qa = a.queue(0, &pool_a).expect("queue");
+    let mut untagged = syn(2005, false, SEED);
+    let last = untagged.len() - 1;
+    untagged[last] ^= 1;
+    untagged[50..52].fill(0); // the checksum
+    let body = &untagged[34..];
+    let length = (body.len() as u16).to_be_bytes();
+    let sum = checksum(&[&untagged[26..34], &[0, 6], &length, body].concat());
+    untagged[50..52].copy_from_slice(&sum);
+    let syns = [
+        syn(2001, false, SEED),
+        syn(2002, true, SEED),
+        syn(2003, false, SEED + 1),
+        syn(2004, true, SEED + 1),
+        untagged,
+    ];
+    // The host handles frames in order: once it has answered the last one, it has handled all.
+    let reset = |qa: &mut mpps_af_packet::AfPacketQueue<'_>| {
+        send(qa, &syns);
+        let end = Instant::now() + common::DEADLINE;
+        let mut from = Vec::new();
+        while !from.contains(&2005) {
+            assert!(
+                Instant::now() < end,
+                "the host answers an untagged SYN, not only {from:?}"
+            );
+            from.extend(receive(qa, 0, |f| reset_from(f.bytes())).into_iter().flatten());
+        }
+        from
+    };
+    assert_eq!(reset(&mut qa), [2001, 2002, 2003, 2004, 2005], "without a guard");
+    let vxlan = |seed| {
+        made(
+            "ipv4 src=10.88.0.1 dst=10.88.0.2 / udp src=7 / vxlan / eth / ipv4 / tcp",
+            seed,
+        )
+    };
+    assert!(stack_sees(&lab, &mut qa, vxlan(SEED)), "without a guard");
+    assert!(stack_sees(&lab, &mut qa, padded(SEED)), "without a guard");
+
+    let filter = GuardFilter::of(&Selection::Tagged { seed: SEED }).expect("a guard");
+    let Some(b) = guarded(&lab, filter) else { return };
+    let pool_b = b.pool(0).expect("pool");
+    let mut qb = b.queue(0, &pool_b).expect("queue");
+    assert_eq!(reset(&mut qa), [2003, 2004, 2005]);
+    for (name, make) in [("VXLAN", &vxlan as &dyn Fn(u64) -> Vec<u8>), ("padded", &padded)] {
+        assert!(!stack_sees(&lab, &mut qa, make(SEED)), "{name}");
+        assert!(stack_sees(&lab, &mut qa, make(SEED + 1)), "{name} of another seed");
+    }
+    let came = receive(&mut qb, 0, |f| f.bytes().to_vec());
+    for frame in syns.iter().chain(&[vxlan(SEED), padded(SEED)]) {
+        assert!(came.contains(frame), "the tap sees every one: {frame:02x?}");
+    }
+    drop(qb);
+    drop(pool_b);
+    drop(b);
+    let end = Instant::now() + common::DEADLINE;
+    while reset(&mut qa).len() < syns.len() {
+        assert!(Instant::now() < end, "the guard did not go");
+    }
+}
+
+#[test]
+fn a_tag_in_pages_behind_the_socket_buffer_is_found() {
+    let Some(lab) = Lab::new() else { return };
+    let Some(_guard) = guarded(&lab, GuardFilter::Tagged { seed: SEED }) else {
+        return;
+    };
+    lab.a.ip("link set va mtu 40000");
+    lab.b.ip("link set vb mtu 40000");
+    let socket = lab.a.run(|| UdpSocket::bind("10.88.0.1:0")).expect("bind");
+    let behind = lab.b.run(|| UdpSocket::bind("10.88.0.2:9")).expect("bind");
+    behind.set_read_timeout(Some(common::DEADLINE)).expect("timeout");
+    // From 16 KiB on the kernel puts most of a datagram into pages.
+    for len in [1000, 20_000, 36_000] {
+        for (seed, seen) in [(SEED, false), (SEED + 1, true)] {
+            let before = no_ports(&lab);
+            let mut payload = vec![7; len];
+            payload.extend(TAG.bytes(seed));
+            socket.send_to(&payload, "10.88.0.2:2000").expect("send");
+            socket.send_to(b"x", "10.88.0.2:9").expect("send");
+            behind.recv(&mut [0; 8]).expect("the packet behind it");
+            assert_eq!(no_ports(&lab) != before, seen, "{len} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_guard_needs_no_more_than_the_capabilities_that_are_documented() {
+    let Some(lab) = Lab::new() else { return };
+    for filter in [filter(), GuardFilter::Tagged { seed: SEED }] {
+        if guarded(&lab, filter.clone()).is_none() {
+            return;
+        }
+        // A thread begins in the namespace of the one that starts it.
+        let thread = lab.b.run(|| {
+            std::thread::spawn(move || {
+                let few = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+                let sets = CapabilitySets {
+                    effective: few,
+                    permitted: few,
+                    inheritable: CapabilitySet::empty(),
+                };
+                set_capabilities(None, sets).expect("less is always granted");
+                let config = mpps_af_packet::check(&"af_packet:vb,guard=on".parse().expect("spec")).expect("config");
+                AfPacketPort::open(&config, &[BOTH], Some(filter)).map(drop)
+            })
+        });
+        thread.join().expect("the thread").expect("open");
+    }
+}
+
 #[test]
 fn guard_off_says_why() {
     let Some(lab) = Lab::new() else { return };
@@ -309,8 +476,8 @@ fn the_kernel_takes_the_program_of_every_shape_of_filter() {
     for ips in &lists {
         for source_ips in &lists {
             for excluded_ports in [vec![], (0..200).collect()] {
-                let rest = GuardFilter::new(ips.clone(), 0..=u16::MAX);
-                let filter = GuardFilter {
+                let rest = UdpFilter::new(ips.clone(), 0..=u16::MAX);
+                let filter = UdpFilter {
                     source_ips: source_ips.clone(),
                     excluded_ports,
                     ..rest
@@ -321,9 +488,13 @@ fn the_kernel_takes_the_program_of_every_shape_of_filter() {
             }
         }
     }
-    let endless = GuardFilter {
+    let endless = UdpFilter {
         excluded_ports: (0..5000).collect(),
-        ..GuardFilter::new(vec![], 0..=u16::MAX)
+        ..UdpFilter::new(vec![], 0..=u16::MAX)
     };
-    assert!(lab.b.open("af_packet:vb,guard=on", &[BOTH], Some(endless)).is_err());
+    assert!(
+        lab.b
+            .open("af_packet:vb,guard=on", &[BOTH], Some(endless.into()))
+            .is_err()
+    );
 }

@@ -30,6 +30,11 @@ pub enum Selection {
         /// Ports of UDP or TCP; `None`: any, and packets without one.
         ports: Option<RangeInclusive<u16>>,
     },
+    /// Frames that end with a tag of this seed, whatever their headers.
+    Tagged {
+        /// Seed of the run, which keys the tag's check.
+        seed: u64,
+    },
     /// Every frame but those for the host's own addresses.
     Foreign,
     /// Every frame.

@@ -148,17 +148,24 @@ impl Program {
         let device = Device::named(device)?;
         let name = device.name();
         let (filter, ports) = config::encode(config)?;
+        let seed = config.filter.seed();
         let queues = device.queues()?.max.max(64);
         let mut loaded = EbpfLoader::new()
             // No relocation against the kernel's types: reading them would take longer than all the rest.
             .btf(None)
             .override_global("CONFIG", &filter, true)
             .override_global("PORTS", &ports[..], true)
+            .override_global("SEED", &seed.unwrap_or_default(), true)
             .map_max_entries("XSKMAP", queues)
             .load(&OBJECT.0)
             .map_err(|e| failure("make the maps of the XDP program for", name, &e))?;
 
-        let wanted = if config.frags { "redirect_frags" } else { "redirect" };
+        let wanted = match (seed, config.frags) {
+            (None, false) => "redirect",
+            (None, true) => "redirect_frags",
+            (Some(_), false) => "redirect_tagged",
+            (Some(_), true) => "redirect_tagged_frags",
+        };
         let missing = |what: &str| Error::Program {
             op: LOAD,
             object: name.clone(),

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use lab::{End, Host, Lab, Make, Random, has, ip, over, send_one, udp4, until};
 use proptest::prelude::*;
-use xsk::{Addresses, Counters, Filter, Match, Ports, ProgramMode, Take};
+use xsk::{Addresses, Counters, Filter, Match, Ports, ProgramConfig, ProgramMode, Take};
 
 /// Sends frames from a to b, and gives what of them reached b's socket, in order.
 struct Probe {
@@ -18,10 +18,14 @@ struct Probe {
 
 impl Probe {
     fn new(filter: Filter, mode: ProgramMode) -> Option<Probe> {
+        Probe::with(mode, |program| program.filter = filter)
+    }
+
+    fn with(mode: ProgramMode, change: impl FnOnce(&mut ProgramConfig)) -> Option<Probe> {
         let lab = Lab::new(1, 1500)?;
         let from = lab.end(Host::A, "veth0", 0, &Make::default());
         let mut make = Make::default().mode(mode);
-        make.program.filter = filter;
+        change(&mut make.program);
         let to = lab.end(Host::B, "veth0", 0, &make);
         Some(Probe { lab, from, to })
     }
@@ -269,6 +273,85 @@ fn foreign_takes_all_but_the_hosts_own() {
     assert_eq!(probe.taken(&frames), expected);
 }
 
+/// Puts a tag of this seed at the end: mpps's `docs/wire-format.md`.
+fn with_tag(frame: &[u8], seed: u64) -> Vec<u8> {
+    let (number, run, flow, time) = (77_u64, 5_u64, 0x2f_fffe_u64, 0x0c_dead_beef_u64);
+    let both = run << 22 | flow;
+    let z = (seed ^ time).wrapping_add(
+        (number << 32 | both)
+            .wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    );
+    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let first = number << 32 | both >> 15 << 16 | both & 0x7fff | 0x8000;
+    let last = time << 28 | (z ^ z >> 31) >> 36;
+    [&frame[..frame.len() - 16], &first.to_be_bytes(), &last.to_be_bytes()].concat()
+}
+
+/// A TCP segment with SYN; a datagram of VXLAN with a frame in it.
+fn tcp_and_vxlan(seed: u64) -> [Vec<u8>; 2] {
+    let inner = with_tag(&udp_to([192, 168, 0, 1], 7), seed);
+    let mut vxlan = udp4(mac(), [10, 9, 0, 2], 4789, 50 + inner.len(), &mut Random(1));
+    vxlan[42..50].copy_from_slice(&[8, 0, 0, 0, 0, 0, 9, 0]);
+    vxlan[50..].copy_from_slice(&inner);
+    let mut tcp = udp_to([10, 9, 0, 2], 80);
+    tcp[23] = 6;
+    tcp[46..48].copy_from_slice(&[0x50, 2]);
+    [with_tag(&tcp, seed), vxlan]
+}
+
+#[test]
+fn frames_with_a_tag_of_the_seed_are_taken_whatever_their_headers() {
+    const SEED: u64 = 0x8000_0000_1234_5678;
+    for (mode, frags) in [
+        (ProgramMode::Native, false),
+        (ProgramMode::Native, true),
+        (ProgramMode::Skb, false),
+    ] {
+        let filter = Filter::tagged(SEED).answering([ip("10.9.0.9")]);
+        let Some(probe) = Probe::with(mode, |program| {
+            program.filter = filter;
+            program.frags = frags;
+        }) else {
+            return;
+        };
+        let [tcp, vxlan] = tcp_and_vxlan(SEED);
+        let [other_tcp, other_vxlan] = tcp_and_vxlan(SEED + 1);
+        let small = with_tag(&udp4(mac(), [10, 9, 0, 2], 9000, 58, &mut Random(2)), SEED);
+        let padded = [&small[..], &[0; 2]].concat();
+        let mut in_padding = udp4(mac(), [10, 9, 0, 2], 9000, 42, &mut Random(2));
+        in_padding.extend(&padded[40..58]);
+        let mut raw = tcp.clone();
+        raw[12..14].copy_from_slice(&[0x88, 0xb5]);
+        let vlan = tagged(&tcp, &[5]);
+        let mut v6 = udp6("ff02::5", 53);
+        v6.splice(58..58, [0; 16]);
+        v6[18..20].copy_from_slice(&28_u16.to_be_bytes());
+        let frames = [
+            (tcp.clone(), true),
+            (vxlan, true),
+            (padded, true),
+            (vlan.clone(), true),
+            (tagged(&vlan, &[6, 7]), true),
+            (with_tag(&v6, SEED), true),
+            (raw, true),
+            (arp([10, 9, 0, 9]), true),
+            (echo([10, 9, 0, 9]), true),
+            (other_tcp, false),
+            (other_vxlan, false),
+            (in_padding, false),
+            (tcp[..tcp.len() - 1].to_vec(), false),
+            (v6, false),
+            (udp_to([10, 9, 0, 2], 9000), false),
+            (arp([10, 9, 0, 2]), false),
+            (echo([10, 9, 0, 2]), false),
+        ];
+        let (frames, expected): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
+        assert_eq!(probe.taken(&frames), expected, "{mode:?} {frags}");
+    }
+}
+
 #[test]
 fn any_bytes_are_taken_or_passed_as_told() {
     let Some(all) = Probe::new(Filter::all(), ProgramMode::Native) else {
@@ -365,13 +448,14 @@ proptest! {
         let Some(lab) = Lab::new(1, 1500) else { return Ok(()) };
         lab.enter(Host::A);
         let mut random = Random(seed | 1);
-        for shape in 0..24_u32 {
+        for shape in 0..28_u32 {
             let v4: Vec<_> = (0..random.below(9)).map(|i| ip(&format!("10.9.1.{i}"))).collect();
             let v6: Vec<_> = (0..random.below(9)).map(|i| ip(&format!("fd09::{i}"))).collect();
             let list: Vec<_> = v4.into_iter().chain(v6).collect();
             let around = [ip("10.9.0.1")..=ip("10.9.9.9"), ip("fd09::1")..=ip("fd09::ffff")][random.below(2)].clone();
-            let take = match shape % 6 {
+            let take = match shape % 7 {
                 0 => Take::Nothing,
+                6 => Take::Tagged { seed },
                 1 => Take::All,
                 2 => Take::Foreign { own: list.clone() },
                 n => Take::Match(Match {
@@ -389,7 +473,7 @@ proptest! {
             };
             let answer = if random.below(2) == 0 { list } else { Vec::new() };
             let answer_within = (random.below(2) == 0).then_some(around);
-            let mut config = xsk::ProgramConfig::new(Filter { take, answer, answer_within });
+            let mut config = ProgramConfig::new(Filter { take, answer, answer_within });
             config.rx_timestamp = random.below(2) == 0;
             config.frags = random.below(2) == 0;
             config.mode = [ProgramMode::Native, ProgramMode::Skb][random.below(2)];

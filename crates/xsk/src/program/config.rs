@@ -66,6 +66,12 @@ pub enum Take {
     },
     /// By protocol, port and address.
     Match(Match),
+    /// Frames that end with a tag of this seed, whatever their headers. A tag is the last 16 bytes of a packet:
+    /// `bpf/tagged.h` finds and checks it.
+    Tagged {
+        /// Key of the tag's check.
+        seed: u64,
+    },
 }
 
 /// Conditions that an IPv4 or IPv6 frame must meet to be taken. Fragments are never taken, as only the first contains
@@ -118,6 +124,11 @@ impl Filter {
             own: own.into_iter().collect(),
         }
         .into()
+    }
+
+    /// Frames that end with a tag of this seed.
+    pub fn tagged(seed: u64) -> Filter {
+        Take::Tagged { seed }.into()
     }
 
     /// UDP to one of the ports of a range, at one of these addresses, or at any that is one host's when none is given.
@@ -248,7 +259,8 @@ pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), 
         out.answer_within = Within::of("number of answered addresses", range)?;
     }
     match &config.filter.take {
-        Take::Nothing => out.take = TAKE_NOTHING,
+        // The programs for tags ask this filter for what `answer` names only.
+        Take::Nothing | Take::Tagged { .. } => out.take = TAKE_NOTHING,
         Take::All => out.take = TAKE_ALL,
         Take::Foreign { own } => {
             out.take = TAKE_FOREIGN;
@@ -283,12 +295,28 @@ pub(super) fn encode(config: &ProgramConfig) -> Result<(Config, Box<PortBits>), 
 }
 
 impl Filter {
+    /// The seed of the tags, if frames are taken by them.
+    pub(super) fn seed(&self) -> Option<u64> {
+        match self.take {
+            Take::Tagged { seed } => Some(seed),
+            _ => None,
+        }
+    }
+
     /// The filter as constant data of programs in C that include `xdp/take.h`: a `struct take_filter`, and one bit a
     /// port, least significant first.
     ///
     /// # Errors
-    /// When there are more addresses than the program has room for.
+    /// When there are more addresses than the program has room for, and for [`Take::Tagged`], which is not a filter of
+    /// `take.h`.
     pub fn constants(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        if self.seed().is_some() {
+            return Err(Error::Unsupported {
+                what: "take frames by their tags",
+                object: "constants of a filter".into(),
+                why: "only the program of this crate finds tags".into(),
+            });
+        }
         let (config, bits) = encode(&ProgramConfig::new(self.clone()))?;
         let bytes = super::bytes_of(&config);
         Ok((bytes, bits.iter().flat_map(|word| word.to_ne_bytes()).collect()))
@@ -424,6 +452,13 @@ mod tests {
             message.contains('9') && message.contains('8') && message.contains("IPv4"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn tags_are_no_filter_for_programs_of_others() {
+        let error = Filter::tagged(7).constants().unwrap_err().to_string();
+        assert!(error.contains("only the program of this crate"), "{error}");
+        assert!(Filter::all().constants().is_ok());
     }
 
     proptest! {
