@@ -1,10 +1,16 @@
-//! ns per packet for writing, verifying and reflecting frames of ten sizes (FCS counted).
+//! ns per packet for writing, verifying and reflecting frames of ten sizes (FCS counted). In the group `image`, times
+//! are those of 64 packets.
+
+mod image_cases;
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use image_cases::Writer;
+use mpps_wire::image::Place;
 use mpps_wire::{
-    ChecksumMode, FrameSize, MacAddr, ReflectFilter, Stamp, Template, TemplateSpec, check_udp, reflect_in_place,
+    Blank, ChecksumMode, FrameSize, MacAddr, Mark, ReflectFilter, Stamp, TAG_LEN, Tag, Template, TemplateSpec,
+    check_udp, reflect_in_place,
 };
 
 const SEED: u64 = 1;
@@ -74,6 +80,18 @@ fn benches(c: &mut Criterion) {
             });
         });
     }
+    let is_plain = |case: &image_cases::Case| case.name == "plain/64";
+    if let Some(Writer::Image(image)) = image_cases::cases().find(is_plain).map(|case| case.writer) {
+        let mut frame = vec![0; image.frame_len()];
+        image.write(&mut frame, Place { flow: 3, number: 7 }, 0);
+        let mut time_ns = 0;
+        group.bench_function(BenchmarkId::from_parameter("image/64"), |b| {
+            b.iter(|| {
+                time_ns += 100;
+                image.restamp(black_box(&mut frame), time_ns);
+            });
+        });
+    }
     group.finish();
     let mut group = c.benchmark_group("verify");
     for (name, template) in cases() {
@@ -103,6 +121,65 @@ fn benches(c: &mut Criterion) {
         });
     }
     group.finish();
+    let mut group = c.benchmark_group("reflect by tag");
+    let filter = ReflectFilter {
+        tagged: Some(1),
+        ..ReflectFilter::default()
+    };
+    for (name, template) in cases() {
+        let mut frame = vec![0; template.frame_len()];
+        template.write(&mut frame, 10_000, 9_000, Stamp { seq: 7, time_ns: 100 });
+        let tag = Tag {
+            number: 1,
+            run: 2,
+            flow: 3,
+            time_ns: 4,
+            mark: Mark::Sent,
+        };
+        let tag_at = frame.len() - TAG_LEN;
+        frame[tag_at..].copy_from_slice(&tag.bytes(1));
+        group.bench_function(BenchmarkId::from_parameter(name), |b| {
+            let came = frame.clone();
+            b.iter(|| {
+                // Its time to live (hop limit) would be used up, and its tag marked.
+                frame[20..26].copy_from_slice(&came[20..26]);
+                frame[tag_at + 4..tag_at + 8].copy_from_slice(&came[tag_at + 4..tag_at + 8]);
+                reflect_in_place(black_box(&mut frame), &filter, false)
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Images next to the templates that write the same packets, 64 packets in each call.
+fn images(c: &mut Criterion) {
+    const BURST: usize = 64;
+    let mut group = c.benchmark_group("image");
+    group.throughput(Throughput::Elements(BURST as u64));
+    for case in image_cases::cases() {
+        let mut frames = vec![vec![0; case.len]; BURST];
+        let mut seq = 0;
+        group.bench_function(BenchmarkId::from_parameter(&case.name), |b| {
+            b.iter(|| {
+                let blanks = black_box(&mut frames).iter_mut().map(|bytes| {
+                    seq += 1;
+                    let flow = (seq & 1023) as u32;
+                    let ports = (10_000 + flow as u16, 9_000);
+                    Blank {
+                        bytes,
+                        flow,
+                        ports,
+                        seq,
+                    }
+                });
+                match &case.writer {
+                    Writer::Template(template) => template.write_all(blanks, 5),
+                    Writer::Image(image) => image.write_all(blanks, 5),
+                }
+            });
+        });
+    }
+    group.finish();
 }
 
 criterion_group! {
@@ -110,6 +187,6 @@ criterion_group! {
     config = Criterion::default().without_plots().sample_size(30)
         .warm_up_time(std::time::Duration::from_millis(200))
         .measurement_time(std::time::Duration::from_millis(600));
-    targets = benches
+    targets = benches, images
 }
 criterion_main!(wire);

@@ -145,34 +145,96 @@ pub fn fill_back(seed: u64, seq: u64, out: &mut [u8]) {
     fill_back_and_sum(base(seed, seq), out);
 }
 
-/// Fills `out` as [`fill_back`] does, and returns its sum, as if its end were at an even place.
-#[inline]
+/// Fills `out` as [`fill_back`] does, and returns its sum, as if its end were at an even place. Out of line, because it
+/// is long.
+#[inline(never)]
 pub(crate) fn fill_back_and_sum(base: u64, out: &mut [u8]) -> Sum {
-    let (mut word, mut sum) = (base, Sum::ZERO);
-    let (first, words) = out.as_rchunks_mut::<8>();
-    for chunk in words.iter_mut().rev() {
-        word = word.wrapping_add(STEP);
-        *chunk = word.to_le_bytes();
-        sum = sum.word(word);
+    match out.len() / 8 {
+        0 => {
+            let (word, len) = (word_of(base, 1), out.len());
+            for (byte, value) in out.iter_mut().zip(head_word(word, len).to_le_bytes()) {
+                *byte = value;
+            }
+            Sum::ZERO.word(word & head_mask(len))
+        }
+        1 => fill_words_back(base, out, fill_few_back::<1>),
+        2 => fill_words_back(base, out, fill_few_back::<2>),
+        3 => fill_words_back(base, out, fill_few_back::<3>),
+        4 => fill_words_back(base, out, fill_few_back::<4>),
+        5 => fill_words_back(base, out, fill_few_back::<5>),
+        6 => fill_words_back(base, out, fill_few_back::<6>),
+        7 => fill_words_back(base, out, fill_few_back::<7>),
+        _ => fill_more_back(base, out),
     }
-    if !first.is_empty() {
-        word = word.wrapping_add(STEP);
-        let unused = 8 - first.len();
-        first.copy_from_slice(&word.to_le_bytes()[unused..]);
-        sum = sum.word(word >> (8 * unused) << (8 * unused));
+}
+
+/// Does the same as [`fill_back_and_sum`], for any length of at least eight bytes.
+#[inline(always)]
+pub(crate) fn fill_more_back(base: u64, out: &mut [u8]) -> Sum {
+    fill_words_back(base, out, fill_many_back)
+}
+
+#[inline(always)]
+fn fill_words_back(base: u64, out: &mut [u8], fill: impl FnOnce(u64, &mut [[u8; 8]]) -> Sum) -> Sum {
+    let (words, head) = (out.len() / 8, out.len() % 8);
+    let last = word_of(base, words + 1);
+    // One store for all bytes of the partial word: the word behind it is written over the rest.
+    if let Some(first) = out.first_chunk_mut::<8>() {
+        *first = head_word(last, head).to_le_bytes();
+    }
+    let (_, chunks) = out.as_rchunks_mut::<8>();
+    fill(base, chunks).word(last & head_mask(head))
+}
+
+/// Returns the high bytes of `word`, `head` (0 to 7) of them, as the low bytes of a word.
+#[inline(always)]
+pub(crate) const fn head_word(word: u64, head: usize) -> u64 {
+    word >> 8 >> (56 - 8 * head)
+}
+
+/// Returns a mask of the high bytes of a word, `head` (0 to 7) of them.
+#[inline(always)]
+pub(crate) const fn head_mask(head: usize) -> u64 {
+    !(u64::MAX >> (8 * head))
+}
+
+#[inline(always)]
+fn fill_few_back<const N: usize>(base: u64, words: &mut [[u8; 8]]) -> Sum {
+    let mut sum = Sum::ZERO;
+    if let Some(words) = words.first_chunk_mut::<N>() {
+        for (n, out) in (1..).zip(words.iter_mut().rev()) {
+            let word = word_of(base, n);
+            *out = word.to_le_bytes();
+            sum = sum.word(word);
+        }
     }
     sum
 }
 
+#[inline(always)]
+fn fill_many_back(base: u64, words: &mut [[u8; 8]]) -> Sum {
+    let mut next = word_of(base, words.len());
+    let mut high = 0;
+    for word in words.iter_mut() {
+        *word = next.to_le_bytes();
+        high += next >> 32;
+        next = next.wrapping_sub(STEP);
+    }
+    sum_of_series(base, words.len(), high)
+}
+
 /// True when `data`, which ends where a tag begins, is what [`fill_back`] writes.
 pub fn verify_back(seed: u64, seq: u64, data: &[u8]) -> bool {
-    let mut word = base(seed, seq);
-    let mut same = true;
-    for chunk in data.rchunks(8) {
-        word = word.wrapping_add(STEP);
-        same &= chunk == &word.to_le_bytes()[8 - chunk.len()..];
+    let base = base(seed, seq);
+    let (first, words) = data.as_rchunks::<8>();
+    let mut next = word_of(base, words.len());
+    let last = next.wrapping_add(STEP);
+    let mut difference = tail_word(first) ^ head_word(last, first.len());
+    for word in words {
+        difference |= u64::from_le_bytes(*word) ^ next;
+        next = next.wrapping_sub(STEP);
     }
-    same
+    difference == 0
 }
 
 /// Fills `out` with the words that follow `base`.
@@ -318,6 +380,25 @@ mod tests {
             fill_data(seed, seq, &mut out);
             prop_assert_eq!(&out, &naive(seed, seq, len));
             prop_assert!(verify_data(seed, seq, &out));
+        }
+
+        #[test]
+        fn words_count_backwards_from_a_tag(seed: u64, seq: u64, len in 0usize..400, odd: bool, flip in 1u8..) {
+            let len = if odd { len } else { len / 4 };
+            let mut out = vec![0xee; len];
+            let sum = fill_back_and_sum(base(seed, seq), &mut out);
+            let whole = naive(seed, seq, len + 8);
+            let words = whole.chunks_exact(8);
+            let back: Vec<u8> = words.rev().flatten().copied().collect();
+            let want = &back[back.len() - len..];
+            prop_assert_eq!(&out[..], want);
+            let even = if len % 2 == 0 { want.to_vec() } else { [&[0], want].concat() };
+            prop_assert_eq!(sum.fold(), Sum::ZERO.bytes(&even).fold());
+            prop_assert!(verify_back(seed, seq, &out));
+            if let Some(byte) = out.get_mut(usize::from(flip) % len.max(1)) {
+                *byte ^= flip;
+                prop_assert!(!verify_back(seed, seq, &out));
+            }
         }
 
         #[test]

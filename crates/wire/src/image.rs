@@ -2,12 +2,29 @@
 //!
 //! A packet is a copy of the image, a store for each field that varies, the payload, the tag, and the checksums from
 //! the innermost to the outermost. The sum of all constant words of each checksum is kept, so that only what varies is
-//! summed. Each value is a pure function of flow and number: nothing is kept from one packet to the next.
+//! summed. A checksum that covers only constant bytes is a part of the image. Each image chooses its writer once:
+//! copies of the common lengths, payloads and numbers of checksums are compiled apart, so that they need no loops. Each
+//! value is a pure function of flow and number: nothing is kept from one packet to the next.
+
+mod column;
+mod region;
+mod value;
+mod wide;
 
 use crate::checksum::Sum;
-use crate::data::{base, fill_back_and_sum};
+use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, head_word, verify_back};
 use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
-use crate::vary::{Divisor, scaled, shuffled};
+use crate::template::Blank;
+
+use column::{Column, Counter, Written};
+use region::{Region, Simple};
+use value::Range;
+use wide::Wide;
+
+/// Packets that are handed to the writer at once.
+const BURST: usize = 32;
+/// Bytes that are copied at once. A copy of the headers may go over the end of them, into the tag's place.
+const BLOCK: usize = 16;
 
 /// Most checksums of an image.
 pub const MOST_SUMS: usize = 4;
@@ -148,70 +165,105 @@ pub struct Place {
     pub number: u64,
 }
 
-/// Bytes around a field that are read and written at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Window {
-    Two,
-    Four,
-    Eight,
-    Sixteen,
-    /// One byte at an odd place, or bits of more bytes than a window.
-    Bits,
+impl Values {
+    /// Returns the number of values by flow after which they come again; `None` if they are not values by flow.
+    fn period(&self) -> Option<u64> {
+        match self {
+            Self::Counter { count, .. } | Self::Shuffle { count, .. } => Some(*count),
+            Self::Table(values) => Some(values.len() as u64),
+            Self::Random { period, .. } => *period,
+            Self::Same { .. } | Self::Hash { .. } | Self::Number => None,
+        }
+    }
 }
 
-/// Field of which all is worked out.
-#[derive(Clone, Debug)]
-struct Writer {
-    at: usize,
-    window: Window,
-    shift: u32,
-    mask: u128,
-    width: u32,
-    bit: usize,
-    every: Divisor,
-    /// Period in flows.
-    period: Divisor,
-    values: Values,
-    /// Checksums that have the window at an even place, and those that have it at an odd one.
-    even: u8,
-    odd: u8,
-}
-
-/// Checksum of which all is worked out.
-#[derive(Clone, Debug)]
-struct Region {
-    of: SumOf,
-    /// Sum of the constant words.
-    constant: Sum,
-    /// Inner checksums that it covers, at an even and at an odd place.
-    even: u8,
-    odd: u8,
-    /// Whether the end of the frame is at an odd place.
-    odd_end: bool,
+impl Field {
+    /// Returns the first and the last byte that have bits of the field.
+    fn bytes(&self) -> (usize, usize) {
+        (self.bit / 8, (self.bit + self.width as usize - 1) / 8)
+    }
 }
 
 /// Packets of one stream and one size, ready to be written.
 #[derive(Clone, Debug)]
 pub struct Image {
-    headers: Vec<u8>,
+    /// Headers and what is constant of the payload, then zeros up to a whole number of blocks.
+    bytes: Vec<u8>,
+    /// Bytes of the headers; of 32 bits, so that no sum with it overflows.
+    headers_len: u32,
     frame_len: usize,
-    writers: Vec<Writer>,
+    data_len: usize,
+    /// Fields that vary, as they are written: in three parts, each of which is in its order in the frame.
+    counters: Vec<Counter>,
+    columns: Vec<Column>,
+    wide: Vec<Wide>,
     regions: Vec<Region>,
-    data: Data,
+    /// The same checksums, if they are simple and not more than two.
+    simple: [Simple; 2],
+    payload: Payload,
+    /// Sum of the payload's constant bytes, as if its end were at an even place.
+    constant: Sum,
     tagged: bool,
     seed: u64,
     run: u8,
     flows: u64,
     first_flow: u32,
+    /// Function that writes packets of this image.
+    writer: Writer,
+    /// Payload and number of checksums of UDP over IPv4, if its checksums are simple.
+    inlined: Option<(Payload, usize)>,
+}
+
+/// Writes a burst.
+type Writer = fn(&Image, &mut [Blank<'_>], u64);
+
+/// Payloads that are written in different ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Payload {
+    /// Less than eight bytes of data, and a tag.
+    Short,
+    /// Data of any length.
+    Medium,
+    /// Data of 64 bytes and more, which are written by a loop over vectors.
+    Long,
+    /// A pattern, which is a part of the image.
+    Constant,
+}
+
+const SHORT: u8 = 0;
+const MEDIUM: u8 = 1;
+const LONG: u8 = 2;
+const CONSTANT: u8 = 3;
+/// Bytes of headers in place of any number.
+const ANY: usize = 0;
+/// Ethernet, IPv4 and UDP.
+const UDP: usize = 42;
+
+/// Returns the writer of images with this kind of payload, so many bytes of headers, and so many checksums, which are
+/// [`Simple`].
+fn writer_of<const PAYLOAD: u8, const SUMS: usize>(headers: usize) -> Writer {
+    match headers {
+        UDP => Image::write_simple::<PAYLOAD, UDP, SUMS>,
+        46 => Image::write_simple::<PAYLOAD, 46, SUMS>,
+        54 => Image::write_simple::<PAYLOAD, 54, SUMS>,
+        62 => Image::write_simple::<PAYLOAD, 62, SUMS>,
+        66 => Image::write_simple::<PAYLOAD, 66, SUMS>,
+        92 => Image::write_simple::<PAYLOAD, 92, SUMS>,
+        112 => Image::write_simple::<PAYLOAD, 112, SUMS>,
+        _ => Image::write_simple::<PAYLOAD, ANY, SUMS>,
+    }
 }
 
 impl Image {
     /// Works out all that is constant; `None` if the parts do not fit together: a field or checksum outside of the
-    /// headers, more than [`MOST_SUMS`] checksums, no room for the tag.
+    /// headers, bits of two fields, more than [`MOST_SUMS`] checksums, no room for the tag.
     pub fn new(spec: ImageSpec) -> Option<Self> {
         let len = spec.headers.len();
         let tag = if spec.tagged { TAG_LEN } else { 0 };
-        let fits = |sum: &SumOf| sum.covers.start <= sum.at && sum.at + 2 <= sum.covers.end && sum.covers.end <= len;
+        let fits = |sum: &SumOf| {
+            let bytes = if sum.kind == SumKind::Crc32c { 4 } else { 2 };
+            sum.covers.start <= sum.at && sum.at + bytes <= sum.covers.end && sum.covers.end <= len
+        };
         let inside = |field: &Field| (1..=128).contains(&field.width) && field.bit + field.width as usize <= len * 8;
         let before = |(at, field): (usize, &Field)| match &field.values {
             Values::Same { field, .. } => *field < at,
@@ -219,28 +271,120 @@ impl Image {
             Values::Table(values) => !values.is_empty(),
             _ => true,
         };
-        let whole = spec.sums.len() <= MOST_SUMS
+        let mut bits: Vec<_> = spec
+            .fields
+            .iter()
+            .map(|field| (field.bit, field.bit + field.width as usize))
+            .collect();
+        bits.sort_unstable();
+        let apart = bits.iter().zip(bits.iter().skip(1)).all(|(one, next)| one.1 <= next.0);
+        let whole = apart
+            && spec.sums.len() <= MOST_SUMS
             && spec.sums.iter().all(fits)
             && spec.fields.iter().all(inside)
             && spec.fields.iter().enumerate().all(before)
             && spec.frame_len >= len + tag
             && spec.flows <= TAG_FLOWS;
-        whole.then(|| {
-            let writers = spec.fields.iter().map(|field| Writer::of(field, &spec)).collect();
-            let regions = (0..spec.sums.len()).map(|at| Region::of(&spec, at)).collect();
-            Self {
-                writers,
-                regions,
-                headers: spec.headers,
-                frame_len: spec.frame_len,
-                data: spec.data,
-                tagged: spec.tagged,
-                seed: spec.seed,
-                run: spec.run,
-                flows: u64::from(spec.flows.max(1)),
-                first_flow: spec.first_flow,
+        whole.then(|| Self::of(&spec))
+    }
+
+    fn of(spec: &ImageSpec) -> Self {
+        let mut ranges: Vec<Range> = Vec::new();
+        for field in &spec.fields {
+            ranges.push(value::range(field, spec.flows, &ranges));
+        }
+        let mut order: Vec<usize> = (0..spec.fields.len()).collect();
+        order.sort_by_key(|at| spec.fields[*at].bit);
+        let mut headers = spec.headers.clone();
+        let (mut columns, mut wide, mut varying, mut after) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for at in order {
+            let field = &spec.fields[at];
+            let constant = match Column::of(spec, at, &ranges, after) {
+                Written::Constant(value) => {
+                    set_bits(&mut headers, field, value);
+                    continue;
+                }
+                Written::Column(column, constant) => {
+                    columns.push((column, field));
+                    constant
+                }
+                Written::Wide(field_of) => {
+                    wide.push((field_of, field));
+                    0
+                }
+            };
+            set_bits(&mut headers, field, constant);
+            varying.push(field);
+            after = field.bit + field.width as usize;
+        }
+        let mut regions: Vec<Region> = Vec::new();
+        for sum in &spec.sums {
+            let varies = varying.iter().any(|field| sum.weight(sum.at, field.bytes()).counts());
+            let region = Region::of(spec, sum, &headers, &regions);
+            match region.is_constant() && !varies {
+                true => region.write_constant(&mut headers),
+                false => regions.push(region),
             }
-        })
+        }
+        let (headers_len, tag) = (headers.len(), if spec.tagged { TAG_LEN } else { 0 });
+        let data_len = spec.frame_len - headers_len - tag;
+        let (payload, pattern) = match &spec.data {
+            Data::Verified if spec.tagged && data_len < 8 => (Payload::Short, Vec::new()),
+            Data::Verified if data_len < 64 => (Payload::Medium, Vec::new()),
+            Data::Verified => (Payload::Long, Vec::new()),
+            Data::Pattern(pattern) if pattern.is_empty() => (Payload::Constant, vec![0; data_len]),
+            Data::Pattern(pattern) => (
+                Payload::Constant,
+                pattern.iter().copied().cycle().take(data_len).collect(),
+            ),
+        };
+        let mut bytes = headers;
+        bytes.extend_from_slice(&pattern);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        let mut columns = complete(columns, |column: &mut Column, field| {
+            column.complete(field, &bytes, &regions)
+        });
+        let counters = Column::take_counters(&mut columns);
+        let simple: Option<Vec<Simple>> = regions.iter().map(Region::simple).collect();
+        let sums = simple.as_ref().filter(|_| wide.is_empty()).map(Vec::len);
+        let len = if spec.tagged { headers_len } else { ANY };
+        let writer: Writer = match (payload, sums) {
+            (Payload::Short, Some(1)) => writer_of::<SHORT, 1>(len),
+            (Payload::Short, Some(2)) => writer_of::<SHORT, 2>(len),
+            (Payload::Medium, Some(1)) => writer_of::<MEDIUM, 1>(len),
+            (Payload::Medium, Some(2)) => writer_of::<MEDIUM, 2>(len),
+            (Payload::Long, Some(1)) => writer_of::<LONG, 1>(len),
+            (Payload::Long, Some(2)) => writer_of::<LONG, 2>(len),
+            (Payload::Constant, Some(1)) => Self::write_simple::<CONSTANT, ANY, 1>,
+            (Payload::Constant, Some(2)) => Self::write_simple::<CONSTANT, ANY, 2>,
+            (Payload::Constant, _) => Self::write_any::<CONSTANT>,
+            _ => Self::write_any::<MEDIUM>,
+        };
+        let mut simple = simple.into_iter().flatten();
+        let simple = core::array::from_fn(|_| simple.next().unwrap_or_default());
+        Self {
+            headers_len: headers_len as u32,
+            frame_len: spec.frame_len,
+            data_len,
+            counters,
+            columns,
+            wide: complete(wide, |wide, field| wide.complete(field, &regions)),
+            bytes,
+            regions,
+            simple,
+            payload,
+            constant: match pattern.len() % 2 {
+                0 => Sum::ZERO.bytes(&pattern),
+                _ => Sum::ZERO.word(u64::from(Sum::ZERO.bytes(&pattern).fold().swap_bytes())),
+            },
+            tagged: spec.tagged,
+            seed: spec.seed,
+            run: spec.run,
+            flows: u64::from(spec.flows.max(1)),
+            first_flow: spec.first_flow,
+            writer,
+            inlined: sums.filter(|_| len == UDP).map(|sums| (payload, sums)),
+        }
     }
 
     /// Returns the bytes of a frame, without FCS.
@@ -249,343 +393,306 @@ impl Image {
         self.frame_len
     }
 
-    /// Writes a packet.
+    /// Returns the number of flows.
+    pub fn flows(&self) -> u64 {
+        self.flows
+    }
+
+    /// Returns the bytes of the payload before the tag.
+    #[inline]
+    pub fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// Writes a packet. Its flow is one of [`ImageSpec::flows`].
     ///
     /// # Panics
     /// When `frame` is not [`Image::frame_len`] bytes long.
-    #[inline]
     pub fn write(&self, frame: &mut [u8], place: Place, time_ns: u64) {
-        assert_eq!(frame.len(), self.frame_len);
-        let (headers, payload) = frame.split_at_mut(self.headers.len());
-        headers.copy_from_slice(&self.headers);
-        let end = self.write_payload(payload, place, time_ns);
-        let (even, odd) = self.write_fields(headers, place);
-        self.write_sums(frame, even, odd, end);
+        let blank = Blank {
+            bytes: frame,
+            flow: place.flow,
+            ports: (0, 0),
+            seq: place.number,
+        };
+        (self.writer)(self, &mut [blank], time_ns);
     }
 
-    /// Writes the payload; its sum, as if its end were at an even place.
-    #[inline]
-    fn write_payload(&self, payload: &mut [u8], place: Place, time_ns: u64) -> Sum {
-        let tag = if self.tagged { TAG_LEN } else { 0 };
-        let (data, end) = payload.split_at_mut(payload.len() - tag);
-        let flow = self.first_flow + place.flow;
-        let sum = match &self.data {
-            Data::Verified => {
-                let key = u64::from(flow) << 32 | place.number & u64::from(u32::MAX);
-                fill_back_and_sum(base(self.seed, key), data)
-            }
-            Data::Pattern(pattern) => {
-                for (byte, pattern) in data.iter_mut().zip(pattern.iter().cycle()) {
-                    *byte = *pattern;
-                }
-                sum_to_end(data)
-            }
-        };
-        if !self.tagged {
-            return sum;
+    /// Does the same as [`Image::write`] for each of several frames, with one time in all tags. Flow and number are
+    /// those of the blanks, whose ports are not used.
+    ///
+    /// # Panics
+    /// When one is not [`Image::frame_len`] bytes long.
+    #[inline(always)]
+    pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        // The commonest packets are written by code in the caller's loop.
+        match self.inlined {
+            Some((Payload::Short, 1)) => self.write_each::<SHORT, 1>(frames, time_ns),
+            Some((Payload::Short, 2)) => self.write_each::<SHORT, 2>(frames, time_ns),
+            Some((Payload::Medium, 1)) => self.write_each::<MEDIUM, 1>(frames, time_ns),
+            Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
+            Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
+            Some((Payload::Long, 2)) => self.write_each::<LONG, 2>(frames, time_ns),
+            _ => self.write_bursts(frames, time_ns),
         }
-        let tag = Tag {
-            number: place.number as u32,
-            run: self.run,
-            flow,
-            time_ns,
-            mark: Mark::Sent,
-        };
-        let bytes = tag.bytes(self.seed);
-        end.copy_from_slice(&bytes);
-        let both = u128::from_le_bytes(bytes);
-        sum.word(both as u64).word((both >> 64) as u64)
     }
 
-    /// Writes the fields that vary; the sums of what was written, by checksum.
-    #[inline]
-    fn write_fields(&self, headers: &mut [u8], place: Place) -> ([Sum; MOST_SUMS], [Sum; MOST_SUMS]) {
-        const MOST: usize = 16;
-        let mut values = [0u128; MOST];
-        let (mut even, mut odd) = ([Sum::ZERO; MOST_SUMS], [Sum::ZERO; MOST_SUMS]);
-        for (at, writer) in self.writers.iter().enumerate() {
-            let value = writer.value(place, self.flows, &values) & ones(writer.width);
-            if let Some(slot) = values.get_mut(at) {
-                *slot = value;
-            }
-            let sum = writer.store(headers, value);
-            for (region, (even, odd)) in even.iter_mut().zip(&mut odd).enumerate() {
-                if writer.even >> region & 1 == 1 {
-                    *even = even.plus(sum);
+    #[inline(always)]
+    fn write_each<'f, const PAYLOAD: u8, const SUMS: usize>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        time_ns: u64,
+    ) {
+        let simple = self.simple::<SUMS>();
+        match (&self.counters[..], &self.columns[..]) {
+            // With one field, as a port that varies, the loop over packets holds no other.
+            (&[counter], []) => {
+                for blank in frames {
+                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| counter.write(blank, sums);
+                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
                 }
-                if writer.odd >> region & 1 == 1 {
-                    *odd = odd.plus(sum);
+            }
+            ([], [column]) => {
+                for blank in frames {
+                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| column.write(blank, self.flows, sums);
+                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
+                }
+            }
+            _ => {
+                for blank in frames {
+                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
+                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
                 }
             }
         }
-        (even, odd)
     }
 
-    /// Writes the checksums, innermost first.
-    #[inline]
-    fn write_sums(&self, frame: &mut [u8], mut even: [Sum; MOST_SUMS], mut odd: [Sum; MOST_SUMS], end: Sum) {
-        for (at, region) in self.regions.iter().enumerate() {
-            let of = &region.of;
-            if of.kind == SumKind::Crc32c {
-                let mut crc = crc32c(&frame[of.covers.start..]);
-                crc[0] ^= u8::from(of.wrong);
-                frame[of.at..of.at + 4].copy_from_slice(&crc);
-                self.pass_on(at, u64::from(u32::from_le_bytes(crc)), &mut even, &mut odd);
-                continue;
+    #[inline(always)]
+    fn write_bursts<'f>(&self, mut frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        let mut burst: [Blank<'f>; BURST] = core::array::from_fn(|_| Blank::empty());
+        loop {
+            let mut len = 0;
+            for (slot, blank) in burst.iter_mut().zip(&mut frames) {
+                *slot = blank;
+                len += 1;
             }
-            let mut sum = region.constant.plus(even[at]).plus(turned(odd[at]));
-            if of.rest {
-                sum = sum.plus(if region.odd_end { turned(end) } else { end });
+            (self.writer)(self, burst.get_mut(..len).unwrap_or_default(), time_ns);
+            if len < BURST {
+                return;
             }
-            let mut field = match of.kind {
-                SumKind::Udp => sum.finish_udp(),
-                _ => sum.finish(),
+        }
+    }
+
+    /// Returns the checksums, all of which are simple and `SUMS` in number.
+    #[inline(always)]
+    fn simple<const SUMS: usize>(&self) -> [Simple; SUMS] {
+        let mut simple = [Simple::default(); SUMS];
+        for (to, from) in simple.iter_mut().zip(&self.simple) {
+            *to = *from;
+        }
+        simple
+    }
+
+    fn write_simple<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(
+        &self,
+        blanks: &mut [Blank<'_>],
+        time_ns: u64,
+    ) {
+        let simple = self.simple::<SUMS>();
+        for blank in blanks {
+            let blank = Blank {
+                bytes: blank.bytes,
+                ..*blank
             };
-            if of.wrong {
-                // Another number, and neither "none" nor the other form of zero.
-                field[1] ^= if of.kind == SumKind::Udp && field == [0, 1] {
-                    2
-                } else {
-                    1
+            let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
+            self.write_one::<PAYLOAD, HEADERS, SUMS>(blank, &simple, fields, time_ns);
+        }
+    }
+
+    /// Writes a packet whose checksums are these; `fields` writes the fields that vary.
+    #[inline(always)]
+    fn write_one<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(
+        &self,
+        mut blank: Blank<'_>,
+        simple: &[Simple; SUMS],
+        fields: impl FnOnce(&mut Blank<'_>, &mut [Sum; SUMS]),
+        time_ns: u64,
+    ) {
+        self.copy::<HEADERS>(blank.bytes);
+        let mut sums = simple.map(|sum| sum.constant());
+        fields(&mut blank, &mut sums);
+        let end = self.write_payload::<PAYLOAD, HEADERS>(&mut blank, time_ns);
+        for (simple, sum) in simple.iter().zip(sums) {
+            simple.write(blank.bytes, sum, end);
+        }
+    }
+
+    /// Writes any packets.
+    fn write_any<const PAYLOAD: u8>(&self, blanks: &mut [Blank<'_>], time_ns: u64) {
+        for blank in blanks {
+            self.copy::<ANY>(blank.bytes);
+            let mut sums = [Sum::ZERO; MOST_SUMS];
+            for (sum, region) in sums.iter_mut().zip(&self.regions) {
+                *sum = region.constant;
+            }
+            self.write_fields(blank, &mut sums);
+            for wide in &self.wide {
+                wide.write(blank.bytes, blank.flow.into(), blank.seq, &mut sums);
+            }
+            let end = self.write_payload::<PAYLOAD, ANY>(blank, time_ns);
+            for (region, sum) in self.regions.iter().zip(sums) {
+                region.write(&self.regions, blank.bytes, sum, end);
+            }
+        }
+    }
+
+    /// Writes the fields that vary, and adds them to the sums.
+    #[inline(always)]
+    fn write_fields<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
+        for counter in &self.counters {
+            counter.write(blank, sums);
+        }
+        for column in &self.columns {
+            column.write(blank, self.flows, sums);
+        }
+    }
+
+    /// Copies what is constant into a frame.
+    #[inline(always)]
+    fn copy<const HEADERS: usize>(&self, frame: &mut [u8]) {
+        if frame.len() != self.frame_len {
+            wrong_length(frame.len(), self.frame_len);
+        }
+        if HEADERS == ANY {
+            let pattern = match self.payload {
+                Payload::Constant => self.data_len,
+                _ => 0,
+            };
+            let constant = self.headers_len as usize + pattern;
+            frame[..constant].copy_from_slice(&self.bytes[..constant]);
+            return;
+        }
+        let (to, _) = frame.as_chunks_mut::<BLOCK>();
+        let (from, _) = self.bytes.as_chunks::<BLOCK>();
+        let blocks = HEADERS.div_ceil(BLOCK);
+        if let (Some(to), Some(from)) = (to.get_mut(..blocks), from.get(..blocks)) {
+            to.copy_from_slice(from);
+        }
+    }
+
+    /// Writes what varies of the payload; the sum of the payload, as if its end were at an even place.
+    #[inline(always)]
+    fn write_payload<const PAYLOAD: u8, const HEADERS: usize>(&self, blank: &mut Blank<'_>, time_ns: u64) -> Sum {
+        let (flow, number) = (self.first_flow + blank.flow, blank.seq as u32);
+        let at = if HEADERS == ANY {
+            self.headers_len as usize
+        } else {
+            HEADERS
+        };
+        let sum = match PAYLOAD {
+            CONSTANT => self.constant,
+            _ => {
+                let base = base(self.seed, u64::from(flow) << 32 | u64::from(number));
+                match PAYLOAD {
+                    SHORT => {
+                        let word = base.wrapping_add(STEP);
+                        // The tag is written over what is too much.
+                        if let Some(out) = blank.bytes.get_mut(at..at + 8) {
+                            out.copy_from_slice(&head_word(word, self.data_len).to_le_bytes());
+                        }
+                        Sum::ZERO.word(word & head_mask(self.data_len))
+                    }
+                    _ => {
+                        let data = blank.bytes.get_mut(at..at + self.data_len);
+                        data.map_or(Sum::ZERO, |data| match PAYLOAD {
+                            LONG => fill_more_back(base, data),
+                            _ => fill_back_and_sum(base, data),
+                        })
+                    }
+                }
+            }
+        };
+        match blank.bytes.last_chunk_mut::<TAG_LEN>() {
+            Some(out) if PAYLOAD == SHORT || self.tagged => {
+                let tag = Tag {
+                    number,
+                    run: self.run,
+                    flow,
+                    time_ns,
+                    mark: Mark::Sent,
                 };
+                let [first, last] = tag.words(self.seed).map(u64::swap_bytes);
+                out[..8].copy_from_slice(&first.to_le_bytes());
+                out[8..].copy_from_slice(&last.to_le_bytes());
+                sum.word(first).word(last)
             }
-            frame[of.at..of.at + 2].copy_from_slice(&field);
-            self.pass_on(at, u64::from(u16::from_le_bytes(field)), &mut even, &mut odd);
+            _ => sum,
         }
     }
 
-    /// Adds a checksum to the sums of those around it.
-    #[inline]
-    fn pass_on(&self, at: usize, field: u64, even: &mut [Sum; MOST_SUMS], odd: &mut [Sum; MOST_SUMS]) {
-        for (outer, region) in self.regions.iter().enumerate().skip(at + 1) {
-            if region.even >> at & 1 == 1 {
-                even[outer] = even[outer].word(field);
-            }
-            if region.odd >> at & 1 == 1 {
-                odd[outer] = odd[outer].word(field);
-            }
+    /// Replaces the send time in a frame that the image has written, and updates the checksums (RFC 1624). The frame is
+    /// then what [`Image::write`] with the new time would have made it. Does nothing if the frame has another length,
+    /// or packets have no tag.
+    pub fn restamp(&self, frame: &mut [u8], time_ns: u64) {
+        if !self.tagged || frame.len() != self.frame_len {
+            return;
         }
-    }
-}
-
-impl Writer {
-    fn of(field: &Field, spec: &ImageSpec) -> Self {
-        let (first, last) = (field.bit / 8, (field.bit + field.width as usize - 1) / 8);
-        // Windows begin at even places of the frame, so that those of one header are all at even places of it or at odd
-        // ones.
-        let window = |bytes: usize, window: Window| {
-            let at = first.min(spec.headers.len().saturating_sub(bytes));
-            (at <= first && last < at + bytes).then_some((at, bytes, window))
+        let Some(tag) = frame.last_chunk_mut::<TAG_LEN>() else {
+            return;
         };
-        let found = window(2, Window::Two)
-            .or_else(|| window(4, Window::Four))
-            .or_else(|| window(8, Window::Eight))
-            .or_else(|| window(16, Window::Sixteen));
-        let (at, bytes, window) = found.unwrap_or((first, 17, Window::Bits));
-        let shift = ((at + bytes) * 8).saturating_sub(field.bit + field.width as usize) as u32;
-        let period = match &field.values {
-            Values::Counter { count, .. } | Values::Shuffle { count, .. } => *count,
-            Values::Table(values) => values.len() as u64,
-            Values::Random { period, .. } => period.unwrap_or(1),
-            Values::Same { .. } | Values::Hash { .. } | Values::Number => 1,
+        let old = u128::from_be_bytes(*tag);
+        let new = u128::from_be_bytes(Tag::stamped(*tag, time_ns).bytes(self.seed));
+        *tag = new.to_be_bytes();
+        let (old, new) = ((old as u64).swap_bytes(), (new as u64).swap_bytes());
+        let mut fields = [0; MOST_SUMS];
+        for (field, region) in fields.iter_mut().zip(&self.regions) {
+            *field = region.read(frame);
+        }
+        for region in &self.regions {
+            region.update(&self.regions, &fields, frame, old, new);
+        }
+    }
+
+    /// True when the bytes before a tag are those that were sent with it. They are counted from their end, so that
+    /// other headers before them do not matter. Flow and number are those of the tag.
+    pub fn verify_payload(&self, before_tag: &[u8], flow: u32, number: u32) -> bool {
+        let Some(start) = before_tag.len().checked_sub(self.data_len) else {
+            return false;
         };
-        let (mut even, mut odd) = (0, 0);
-        for (region, sum) in spec
-            .sums
-            .iter()
-            .enumerate()
-            .filter(|(_, sum)| sum.kind != SumKind::Crc32c)
-        {
-            let within = |bytes: &core::ops::Range<usize>| bytes.start <= first && last < bytes.end;
-            let pseudo = sum.pseudo.as_ref().filter(|(src, dst, _)| within(src) || within(dst));
-            let inside = sum.covers.start <= first && (sum.rest || last < sum.covers.end);
-            let from = match pseudo {
-                Some((src, _, _)) => Some(src.start),
-                None => inside.then_some(sum.covers.start),
-            };
-            match from.map(|from| at.abs_diff(from) % 2) {
-                Some(0) => even |= 1 << region,
-                Some(_) => odd |= 1 << region,
-                None => {}
+        let data = &before_tag[start..];
+        match self.payload {
+            Payload::Constant => {
+                let at = self.headers_len as usize;
+                data == &self.bytes[at..at + self.data_len]
             }
-        }
-        Self {
-            at,
-            window,
-            shift,
-            mask: match window {
-                Window::Bits => 0,
-                _ => ones(field.width) << shift,
-            },
-            width: field.width,
-            bit: field.bit,
-            every: Divisor::new(field.every),
-            period: Divisor::new(period),
-            values: field.values.clone(),
-            even,
-            odd,
-        }
-    }
-
-    /// Returns the value of a packet.
-    #[inline]
-    fn value(&self, place: Place, flows: u64, before: &[u128]) -> u128 {
-        let by_flow = || self.period.remainder(self.every.quotient(place.flow.into()));
-        match &self.values {
-            Values::Counter { start, step, .. } => start.wrapping_add_signed(step.wrapping_mul(i128::from(by_flow()))),
-            Values::Table(values) => values.get(by_flow() as usize).copied().unwrap_or_default(),
-            Values::Random {
-                low,
-                high,
-                period,
-                seed,
-            } => {
-                let i = match period {
-                    Some(_) => by_flow(),
-                    None => place.number * flows + u64::from(place.flow),
-                };
-                low + scaled(i, *seed, high - low)
-            }
-            Values::Shuffle { low, count, seed } => low + u128::from(shuffled(by_flow(), *count, *seed)),
-            Values::Same { field, plus } => before
-                .get(*field)
-                .copied()
-                .unwrap_or_default()
-                .wrapping_add_signed(*plus),
-            Values::Hash { fields, seed } => {
-                let values = fields
-                    .iter()
-                    .map(|field| before.get(*field).copied().unwrap_or_default());
-                let hash = values.fold(*seed, |hash, value| base(hash, (value ^ value >> 64) as u64));
-                0xc000 | u128::from(hash & 0x3fff)
-            }
-            Values::Number => place.number.into(),
-        }
-    }
-
-    /// Writes the value, and returns the sum of its bits, as if the window were at an even place.
-    #[inline]
-    fn store(&self, headers: &mut [u8], value: u128) -> Sum {
-        macro_rules! window {
-            ($number:ty, $bytes:literal) => {
-                if let Some(bytes) = headers
-                    .get_mut(self.at..)
-                    .and_then(|rest| rest.first_chunk_mut::<$bytes>())
-                {
-                    let bits = (value << self.shift) as $number;
-                    let old = <$number>::from_be_bytes(*bytes) & !(self.mask as $number);
-                    *bytes = (old | bits).to_be_bytes();
-                    return Sum::ZERO.word(u64::from(bits.swap_bytes()));
-                }
-            };
-        }
-        match self.window {
-            Window::Two => window!(u16, 2),
-            Window::Four => window!(u32, 4),
-            Window::Eight => window!(u64, 8),
-            Window::Sixteen => {
-                if let Some(bytes) = headers.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<16>()) {
-                    let bits = value << self.shift;
-                    let old = u128::from_be_bytes(*bytes) & !self.mask;
-                    *bytes = (old | bits).to_be_bytes();
-                    let bits = bits.swap_bytes();
-                    return Sum::ZERO.word(bits as u64).word((bits >> 64) as u64);
-                }
-            }
-            Window::Bits => return self.store_bits(headers, value),
-        }
-        Sum::ZERO
-    }
-
-    #[cold]
-    fn store_bits(&self, headers: &mut [u8], value: u128) -> Sum {
-        let mut bytes = [0; 18];
-        for i in 0..self.width as usize {
-            let (set, bit) = (value >> (self.width as usize - 1 - i) & 1 == 1, self.bit + i);
-            let mask = 0x80 >> (bit % 8);
-            if set && let Some(byte) = bytes.get_mut(bit / 8 - self.at) {
-                *byte |= mask;
-            }
-            if let Some(byte) = headers.get_mut(bit / 8) {
-                *byte = if set { *byte | mask } else { *byte & !mask };
-            }
-        }
-        Sum::ZERO.bytes(&bytes)
-    }
-}
-
-impl Region {
-    fn of(spec: &ImageSpec, at: usize) -> Self {
-        let of = spec.sums[at].clone();
-        let covered = &spec.headers[of.covers.start..if of.rest { spec.headers.len() } else { of.covers.end }];
-        let mut constant = Sum::ZERO.bytes(covered);
-        if let Some((src, dst, proto)) = &of.pseudo {
-            let len = (spec.frame_len - of.covers.start) as u32;
-            constant = constant
-                .bytes(&spec.headers[src.clone()])
-                .bytes(&spec.headers[dst.clone()]);
-            constant = constant
-                .number((len >> 16) as u16)
-                .number(len as u16)
-                .number(u16::from(*proto));
-        }
-        let (mut even, mut odd) = (0, 0);
-        for (inner, sum) in spec.sums[..at].iter().enumerate() {
-            if of.rest && of.covers.start <= sum.at {
-                match (sum.at - of.covers.start) % 2 {
-                    0 => even |= 1 << inner,
-                    _ => odd |= 1 << inner,
-                }
-            }
-        }
-        let odd_end = (spec.frame_len - of.covers.start) % 2 == 1;
-        Self {
-            of,
-            constant,
-            even,
-            odd,
-            odd_end,
+            _ => verify_back(self.seed, u64::from(flow) << 32 | u64::from(number), data),
         }
     }
 }
 
-/// Returns a sum of bytes at odd places as one of bytes at even places (RFC 1071, section 2 (B)).
-#[inline]
-fn turned(sum: Sum) -> Sum {
-    Sum::ZERO.word(u64::from(sum.fold().swap_bytes()))
+#[cold]
+fn wrong_length(len: usize, wanted: usize) -> ! {
+    panic!("frame of {len} bytes: the image's have {wanted}")
 }
 
-/// Returns the sum of bytes whose end is at an even place.
-fn sum_to_end(bytes: &[u8]) -> Sum {
-    match bytes.len() % 2 {
-        0 => Sum::ZERO.bytes(bytes),
-        _ => turned(Sum::ZERO.bytes(bytes)),
+/// Returns fields with what is known of them last.
+fn complete<T>(fields: Vec<(T, &Field)>, with: impl Fn(&mut T, &Field)) -> Vec<T> {
+    let complete = |(mut value, field): (T, &Field)| {
+        with(&mut value, field);
+        value
+    };
+    fields.into_iter().map(complete).collect()
+}
+
+/// Sets the bits of a field.
+fn set_bits(headers: &mut [u8], field: &Field, value: u128) {
+    for i in 0..field.width as usize {
+        let (bit, set) = (field.bit + i, value >> (field.width as usize - 1 - i) & 1 == 1);
+        headers[bit / 8] |= u8::from(set) << (7 - bit % 8);
     }
 }
 
 #[inline]
 const fn ones(width: u32) -> u128 {
     u128::MAX >> (128 - width)
-}
-
-/// Returns the CRC32c (RFC 9260, appendix A) in the order of transmission.
-fn crc32c(bytes: &[u8]) -> [u8; 4] {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut at = 0;
-        while at < 256 {
-            let (mut crc, mut bit) = (at as u32, 0);
-            while bit < 8 {
-                crc = crc >> 1 ^ (0x82f6_3b78 * (crc & 1));
-                bit += 1;
-            }
-            table[at] = crc;
-            at += 1;
-        }
-        table
-    };
-    let crc = bytes
-        .iter()
-        .fold(!0u32, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)]);
-    (!crc).to_le_bytes()
 }
