@@ -109,6 +109,14 @@ impl FlowSet {
         Self::of(src, dst, (1, 1), Step::Combine, limit)
     }
 
+    /// Flows that are known by their numbers alone: their packets' headers are not made of ports and addresses here.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn numbered(count: u32) -> Self {
+        Self::new(0..=u16::MAX, 0..=u16::MAX, Some(count))
+    }
+
     /// All flows of so many source and destination addresses and of two port ranges, or the first `limit` of them.
     /// There are at most 2^32 - 1: [`FlowSet::wanted`] returns how many there would be without this limit.
     ///

@@ -120,6 +120,12 @@ impl Streams {
         self.streams[flow].known
     }
 
+    /// Returns the number that is expected next in `flow`: the highest that came + 1, or 0 if none came.
+    #[inline]
+    pub fn next(&self, flow: usize) -> u64 {
+        self.windows.next(flow)
+    }
+
     /// Returns the jumps that no later packet has confirmed so far.
     pub fn doubts(&self) -> Doubts {
         self.doubted

@@ -1,5 +1,6 @@
 //! Form of a stream's packets: the bytes that all have, and what is written into them for each.
 
+mod ends;
 mod layout;
 
 use crate::grammar::Header;
@@ -9,6 +10,7 @@ use crate::size::{SMALLEST, Size};
 use crate::stream::{Fill, Stream, Tag};
 use crate::text::{Read, Span, Wrong};
 use crate::value::{MOST_FIELDS, Source, ones};
+pub use ends::{OuterIp, Ranges, VlanTag};
 use layout::Layout;
 use mpps_wire::image::{self, Image, ImageSpec};
 use mpps_wire::{Mark, TAG_LEN, Tag as TagBytes, fill_back, random};
@@ -331,8 +333,8 @@ impl Form {
         frame
     }
 
-    /// Returns what writes the packets of one size, bytes with FCS, fast; `None` if bytes of the payload vary.
-    pub fn image(&self, size: u64, run: u8) -> Option<Image> {
+    /// Returns all that packets of one size, bytes with FCS, are made of; `None` if bytes of the payload vary.
+    pub fn spec(&self, size: u64) -> Option<ImageSpec> {
         let frame_len = usize::try_from(size).ok()?.checked_sub(FCS)?;
         if self.varies.iter().any(|vary| vary.in_payload) {
             return None;
@@ -362,7 +364,7 @@ impl Form {
                 values: image::Values::Number,
             });
         }
-        Image::new(ImageSpec {
+        Some(ImageSpec {
             headers,
             frame_len,
             fields,
@@ -373,9 +375,17 @@ impl Form {
             },
             tagged: self.tag == Tag::Tail,
             seed: self.seed,
-            run,
+            run: 0,
             flows: self.flows,
             first_flow: self.first_flow,
+        })
+    }
+
+    /// Returns what writes the packets of one size and run fast; `None` if bytes of the payload vary.
+    pub fn image(&self, size: u64, run: u8) -> Option<Image> {
+        Image::new(ImageSpec {
+            run,
+            ..self.spec(size)?
         })
     }
 
@@ -638,3 +648,7 @@ impl Vary {
 #[cfg(test)]
 #[path = "form_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "returned_tests.rs"]
+mod returned_tests;

@@ -26,7 +26,7 @@ mod time;
 mod value;
 
 pub use file::{LONGEST, Traffic};
-pub use form::{Form, Moment, Vary};
+pub use form::{Form, Moment, OuterIp, Ranges, Vary, VlanTag};
 pub use grammar::{Header, Packet};
 pub use headers::HeaderKind;
 pub use order::{Due, in_order};

@@ -40,6 +40,12 @@ impl Sum {
         self.word(other.0)
     }
 
+    /// Returns the running sum as a word, to be kept or added to another.
+    #[inline(always)]
+    pub(crate) const fn to_word(self) -> u64 {
+        self.0
+    }
+
     /// Adds bytes that start at an even offset; an odd last byte counts as if a zero followed.
     #[inline]
     #[must_use]

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use crate::Reject;
-use crate::bytes::chunk;
+use crate::bytes::{be16, chunk};
 use crate::checksum::Sum;
 
 /// Bytes of a header without options.
@@ -41,6 +41,23 @@ pub struct Ipv4 {
 /// [`Reject::Fragment`], [`Reject::SourceRouted`] if a source route is not yet used up.
 #[inline]
 pub fn parse(packet: &[u8]) -> Result<Ipv4, Reject> {
+    read::<false>(packet)
+}
+
+/// Reads the header as [`parse`] does, of a fragment too.
+#[inline]
+pub(crate) fn parse_also_fragment(packet: &[u8]) -> Result<Ipv4, Reject> {
+    read::<true>(packet)
+}
+
+/// Whether a packet with a valid header is a fragment.
+#[inline]
+pub(crate) fn is_fragment(packet: &[u8]) -> bool {
+    be16(packet, 6).is_some_and(|bits| bits & FRAGMENT_BITS != 0)
+}
+
+#[inline(always)]
+fn read<const FRAGMENTS: bool>(packet: &[u8]) -> Result<Ipv4, Reject> {
     let head: &[u8; MIN_HEADER_LEN] = packet.first_chunk().ok_or(Reject::TooShort)?;
     let total_len = usize::from(u16::from_be_bytes([head[2], head[3]]));
     let sum = sum_of_fixed_part(head);
@@ -64,7 +81,7 @@ pub fn parse(packet: &[u8]) -> Result<Ipv4, Reject> {
     if total_len > packet.len() {
         return Err(Reject::TooShort);
     }
-    if u16::from_be_bytes([head[6], head[7]]) & FRAGMENT_BITS != 0 {
+    if !FRAGMENTS && u16::from_be_bytes([head[6], head[7]]) & FRAGMENT_BITS != 0 {
         return Err(Reject::Fragment);
     }
     if header_len != MIN_HEADER_LEN {

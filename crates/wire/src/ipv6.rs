@@ -28,6 +28,17 @@ pub struct Ipv6 {
 /// [`Reject::Fragment`] for any fragment header, [`Reject::SourceRouted`] if segments of a routing header are left.
 #[inline]
 pub fn parse(packet: &[u8]) -> Result<Ipv6, Reject> {
+    read::<false>(packet)
+}
+
+/// Reads the headers as [`parse`] does. The fragment header of a fragment ends the walk, and is the upper layer.
+#[inline]
+pub(crate) fn parse_also_fragment(packet: &[u8]) -> Result<Ipv6, Reject> {
+    read::<true>(packet)
+}
+
+#[inline(always)]
+fn read<const FRAGMENTS: bool>(packet: &[u8]) -> Result<Ipv6, Reject> {
     let head: &[u8; HEADER_LEN] = packet.first_chunk().ok_or(Reject::TooShort)?;
     if head[0] >> 4 != 6 {
         return Err(Reject::BadIpHeader);
@@ -44,16 +55,23 @@ pub fn parse(packet: &[u8]) -> Result<Ipv6, Reject> {
             protocol,
         });
     }
-    walk(packet, protocol)
+    walk::<FRAGMENTS>(packet, protocol)
 }
 
 #[inline(never)]
-fn walk(packet: &[u8], first: u8) -> Result<Ipv6, Reject> {
+fn walk<const FRAGMENTS: bool>(packet: &[u8], first: u8) -> Result<Ipv6, Reject> {
     let mut chain = Chain::new(HEADER_LEN, first);
     loop {
         let kind = chain.protocol;
         match kind {
             _ if chain.walked > extensions::MOST => return Err(Reject::BadIpHeader),
+            extensions::FRAGMENT if FRAGMENTS => {
+                return Ok(Ipv6 {
+                    header_len: chain.at,
+                    total_len: packet.len(),
+                    protocol: kind,
+                });
+            }
             extensions::FRAGMENT => return Err(Reject::Fragment),
             extensions::HOP_BY_HOP if chain.walked != 0 => return Err(Reject::BadIpHeader),
             _ => {}

@@ -16,6 +16,7 @@
 
 pub mod arp;
 pub mod capture;
+pub mod changes;
 pub mod check;
 mod checker;
 pub mod checksum;

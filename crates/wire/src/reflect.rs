@@ -7,12 +7,16 @@
 //! Time to live (hop limit) is lowered by one, as a router does it: two reflectors can't pass a packet to and fro for
 //! ever. Its place in the IPv4 header checksum costs one addition (RFC 1624).
 
+mod tagged;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 
 use crate::bytes::{chunk, chunk_mut, swap_macs, swap_neighbours};
 use crate::packet::{parse_any, parse_plain};
-use crate::{MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, ipv4, udp_checksum_open};
+use crate::{Finish, MacAddr, Reject, UdpPacket, complete_udp_checksum, eth, ipv4, udp_checksum_open};
+
+pub(crate) use tagged::turn_tagged;
 
 /// Which packets are turned round. The default takes any UDP packet sent to one station.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub struct ReflectFilter {
     pub loopback: bool,
     /// The time to live is not lowered: for a device that makes up the packets that it gives, as often as it is asked.
     pub keep_ttl: bool,
+    /// Only test packets with a tag of this seed, of any headers. Such a packet is taken whatever addresses and ports
+    /// it is sent to. Here `ip`, `own` and `mac` are addresses of the reflector itself, and no packet comes from one.
+    /// `None`: UDP packets, tagged or not.
+    pub tagged: Option<u64>,
 }
 
 /// Declares [`Left`] with its list and its names from one table, so that they can't differ.
@@ -85,10 +93,12 @@ reasons! {
     OwnSource = "own_source",
     /// The time to live, or hop limit, is used up.
     TtlExpired = "ttl_expired",
-    /// The source returns what it is sent: it is a reflector, too.
+    /// The source returns what it is sent: it is a reflector, too. Of tagged packets: marked as returned already.
     Returned = "returned",
     /// The answer was withheld, or a probe took its place, to see whether the source returns it.
     Probed = "probed",
+    /// Without the tag of a test packet, if only tagged packets are taken.
+    NotTagged = "not_tagged",
 }
 
 impl Left {
@@ -122,7 +132,7 @@ impl ReflectFilter {
     #[inline(always)]
     fn check(&self, frame: &[u8], p: &UdpPacket) -> Result<(), Left> {
         let (dst_mac, src_mac) = (eth::destination(frame), eth::source(frame));
-        let (dst_is_group, src_is_host) = addresses(frame, p);
+        let (dst_is_group, src_is_host) = addresses(frame, usize::from(p.l3), p.v6);
         if dst_mac.is_multicast() || dst_is_group {
             return Err(Left::Multicast);
         }
@@ -146,11 +156,11 @@ impl ReflectFilter {
 }
 
 impl ReflectFilter {
-    /// Whether a packet that is taken can be answered, without an answer to ourselves or to many.
+    /// Whether a packet that is taken can be answered, without an answer to ourselves or to many. `same_ports`: its
+    /// source port is its destination port.
     #[inline(always)]
-    fn answerable(&self, frame: &[u8], p: &UdpPacket) -> Result<(), Left> {
-        let l3 = usize::from(p.l3);
-        if p.v6 {
+    fn answerable(&self, frame: &[u8], l3: usize, v6: bool, same_ports: bool) -> Result<(), Left> {
+        if v6 {
             let Some(both) = chunk::<32>(frame, l3 + 8) else {
                 return Err(Left::TooShort);
             };
@@ -158,7 +168,7 @@ impl ReflectFilter {
             let mut octets = [0; 16];
             octets.copy_from_slice(src);
             let ip = IpAddr::V6(Ipv6Addr::from(octets));
-            self.not_to_itself(self.is_taken(ip, || src == dst), p)?;
+            self.not_to_itself(self.is_taken(ip, || src == dst), same_ports)?;
             self.not_ours(ip)
         } else {
             let Some(both) = chunk::<8>(frame, l3 + 12) else {
@@ -166,7 +176,7 @@ impl ReflectFilter {
             };
             let src = Ipv4Addr::new(both[0], both[1], both[2], both[3]);
             let dst = Ipv4Addr::new(both[4], both[5], both[6], both[7]);
-            self.not_to_itself(self.is_taken(IpAddr::V4(src), || src == dst), p)?;
+            self.not_to_itself(self.is_taken(IpAddr::V4(src), || src == dst), same_ports)?;
             if self.broadcasts.contains(&dst) {
                 return Err(Left::Multicast);
             }
@@ -189,8 +199,8 @@ impl ReflectFilter {
     }
 
     #[inline(always)]
-    fn not_to_itself(&self, taken: bool, p: &UdpPacket) -> Result<(), Left> {
-        if taken && (!self.loopback || p.src_port == p.dst_port) {
+    fn not_to_itself(&self, taken: bool, same_ports: bool) -> Result<(), Left> {
+        if taken && (!self.loopback || same_ports) {
             return Err(Left::OwnSource);
         }
         Ok(())
@@ -233,9 +243,8 @@ impl ReflectFilter {
 
 /// Whether the destination is a group, and whether the source is an address that one host can have.
 #[inline(always)]
-fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
-    let l3 = usize::from(p.l3);
-    if p.v6 {
+fn addresses(frame: &[u8], l3: usize, v6: bool) -> (bool, bool) {
+    if v6 {
         let Some(both) = chunk::<32>(frame, l3 + 8) else {
             return (true, false);
         };
@@ -256,12 +265,16 @@ fn addresses(frame: &[u8], p: &UdpPacket) -> (bool, bool) {
 /// everything else stays as it is (VLAN tags, IPv4 options, IPv6 extension headers, payload, padding).
 ///
 /// With `complete_checksum` the UDP checksum is computed from scratch: for frames that carry only the pseudo-header's
-/// sum (`CHECKSUM_PARTIAL`).
+/// sum (`CHECKSUM_PARTIAL`). With [`ReflectFilter::tagged`] packets of any headers are turned, as
+/// the module `reflect::tagged` describes.
 ///
 /// # Errors
 /// Why the frame was left; it is then unchanged.
 #[inline]
 pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_checksum: bool) -> Result<(), Left> {
+    if let Some(seed) = filter.tagged {
+        return turn_tagged(frame, filter, seed, Finish::of(complete_checksum));
+    }
     turn(frame, filter, |_, _| Ok(()), |_, _| complete_checksum)
 }
 
@@ -272,6 +285,9 @@ pub fn reflect_in_place(frame: &mut [u8], filter: &ReflectFilter, complete_check
 /// Why the frame was left; it is then unchanged.
 #[inline]
 pub fn reflect_closing_in_place(frame: &mut [u8], filter: &ReflectFilter) -> Result<(), Left> {
+    if let Some(seed) = filter.tagged {
+        return turn_tagged(frame, filter, seed, Finish::Look);
+    }
     turn(frame, filter, |_, _| Ok(()), udp_checksum_open)
 }
 
@@ -310,9 +326,9 @@ fn turn_parsed(
     complete_checksum: impl FnOnce(&[u8], &UdpPacket) -> bool,
 ) -> Result<(), Left> {
     filter.check(frame, p)?;
-    filter.answerable(frame, p)?;
-    admit(frame, p)?;
     let l3 = usize::from(p.l3);
+    filter.answerable(frame, l3, p.v6, p.src_port == p.dst_port)?;
+    admit(frame, p)?;
     if !filter.keep_ttl && !lower_ttl(frame, l3, p.v6) {
         return Err(Left::TtlExpired);
     }

@@ -47,6 +47,17 @@ pub enum Finish {
     Look,
 }
 
+impl Finish {
+    /// Returns the treatment of a checksum that was, or was not, left to a device.
+    #[inline(always)]
+    pub(crate) const fn of(complete_checksum: bool) -> Self {
+        match complete_checksum {
+            true => Self::Compute,
+            false => Self::Keep,
+        }
+    }
+}
+
 /// Headers of a packet that was turned.
 #[derive(Clone, Copy, Debug)]
 struct Headers {
@@ -102,14 +113,10 @@ impl<'f> Reflector<'f> {
     /// Why the frame was left; it is then unchanged.
     #[inline]
     pub fn turn(&mut self, frame: &mut [u8], complete_checksum: bool) -> Result<(), Left> {
-        let finish = if complete_checksum {
-            Finish::Compute
-        } else {
-            Finish::Keep
-        };
+        let finish = Finish::of(complete_checksum);
         match !complete_checksum && self.turn_alike(frame) {
             true => Ok(()),
-            false => self.turn_other(frame, finish),
+            false => self.turn_any(frame, finish),
         }
     }
 
@@ -151,12 +158,27 @@ impl<'f> Reflector<'f> {
         !list.is_empty() && list.binary_search(&port).is_ok()
     }
 
-    /// Does the same as [`Reflector::turn`], for a frame that [`Reflector::turn_alike`] did not take.
+    /// Does the same as [`Reflector::turn`], for any frame.
+    ///
+    /// # Errors
+    /// Why the frame was left; it is then unchanged.
+    #[inline(never)]
+    pub fn turn_any(&mut self, frame: &mut [u8], finish: Finish) -> Result<(), Left> {
+        match self.filter.tagged {
+            None => self.turn_other(frame, finish),
+            // No headers are kept then, so `turn_alike` takes no packet.
+            Some(seed) => reflect::turn_tagged(frame, self.filter, seed, finish),
+        }
+    }
+
+    /// Does the same as [`Reflector::turn_any`], for a frame that [`Reflector::turn_alike`] did not take. The filter
+    /// must not ask for tags ([`ReflectFilter::tagged`]).
     ///
     /// # Errors
     /// Why the frame was left; it is then unchanged.
     #[inline(never)]
     pub fn turn_other(&mut self, frame: &mut [u8], finish: Finish) -> Result<(), Left> {
+        debug_assert!(self.filter.tagged.is_none());
         if finish == Finish::Keep && self.turn_known(&self.before, frame) {
             self.until_exchanged -= 1;
             if self.until_exchanged == 0 {

@@ -43,22 +43,39 @@ pub struct Tag {
 
 impl Tag {
     /// Returns the bytes, with a check keyed by `seed`.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self, seed: u64) -> [u8; TAG_LEN] {
+        let [first, last] = self.words(seed);
+        (u128::from(first) << 64 | u128::from(last)).to_be_bytes()
+    }
+
+    /// Returns the bytes as two big-endian words.
+    #[inline(always)]
+    pub(crate) fn words(&self, seed: u64) -> [u64; 2] {
         let both = u32::from(self.run) << 22 | self.flow & (TAG_FLOWS - 1);
-        let mut words = [(both >> 15) as u16, (both & 0x7fff) as u16];
-        words[match self.mark {
-            Mark::Sent => 1,
-            Mark::Returned => 0,
-        }] |= MARK;
+        let mark = match self.mark {
+            Mark::Sent => u64::from(MARK),
+            Mark::Returned => u64::from(MARK) << 16,
+        };
+        let split = u64::from(both >> 15) << 16 | u64::from(both & 0x7fff);
         let time = self.time_ns & TIME;
-        let last = time << 28 | check(seed, self.number, both, time);
-        let mut bytes = [0; TAG_LEN];
-        bytes[..4].copy_from_slice(&self.number.to_be_bytes());
-        bytes[4..6].copy_from_slice(&words[0].to_be_bytes());
-        bytes[6..8].copy_from_slice(&words[1].to_be_bytes());
-        bytes[8..].copy_from_slice(&last.to_be_bytes());
-        bytes
+        [
+            u64::from(self.number) << 32 | split | mark,
+            time << 28 | check(seed, self.number, both, time),
+        ]
+    }
+
+    /// Returns the tag that `bytes` hold, whatever their check is, with another send time and marked as sent.
+    pub(crate) fn stamped(bytes: [u8; TAG_LEN], time_ns: u64) -> Self {
+        let first = u128::from_be_bytes(bytes) >> 64;
+        let both = (first as u32 >> 16 & 0x7fff) << 15 | first as u32 & 0x7fff;
+        Self {
+            number: (first >> 32) as u32,
+            run: (both >> 22) as u8,
+            flow: both & (TAG_FLOWS - 1),
+            time_ns,
+            mark: Mark::Sent,
+        }
     }
 
     /// Reads a tag from the last bytes of a payload; `None` if its check is not that of `seed`.
@@ -88,7 +105,7 @@ impl Tag {
 }
 
 /// Returns the check of a tag, 28 bits.
-#[inline]
+#[inline(always)]
 fn check(seed: u64, number: u32, both: u32, time: u64) -> u64 {
     base(seed ^ time, u64::from(number) << 32 | u64::from(both)) >> 36
 }

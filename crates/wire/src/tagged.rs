@@ -2,9 +2,16 @@
 //!
 //! The tag ends the innermost payload, and so what the outermost IP header counts; bytes behind that are padding. A
 //! frame without an IP header counts nothing of its own, and the tag ends it.
+//!
+//! `xdp/tagged.h` is the same for programs in the kernel; `crates/xdp/tests/programs_tagged.rs` compares the two.
+
+mod payload;
 
 use crate::bytes::be16;
-use crate::{Tag, eth};
+use crate::{IcmpError, Tag, eth};
+
+pub use payload::payload_start;
+pub(crate) use payload::{PROTOCOL_SCTP, PROTOCOL_TCP, carries_sctp, is_tunnel};
 
 /// Most VLAN tags and MPLS labels that are passed over.
 const MOST_SHIMS: usize = 20;
@@ -67,6 +74,26 @@ pub fn packet_end(frame: &[u8]) -> usize {
         Some(at + len)
     });
     end.filter(|end| *end <= frame.len()).unwrap_or(frame.len())
+}
+
+/// Returns the error that a frame reports, if it is one of ICMP. Such a report may end with the tag of the packet that
+/// it quotes, and is no test packet itself.
+#[inline]
+pub fn icmp_error(frame: &[u8]) -> Option<IcmpError> {
+    let at = outer_ip(frame)?;
+    let first = *frame.get(at)?;
+    let (protocol, len) = match first >> 4 {
+        4 => (*frame.get(at + 9)?, usize::from(first & 15) * 4),
+        _ => (*frame.get(at + 6)?, 40),
+    };
+    let message = |at: usize| frame.get(at..)?.first_chunk::<2>().copied();
+    match (protocol, message(at + len)?) {
+        (1, [3, 3]) | (58, [1, 4]) => Some(IcmpError::PortUnreachable),
+        (1, [3, 4]) | (58, [2, _]) => Some(IcmpError::TooLong),
+        (1, [11, _]) | (58, [3, _]) => Some(IcmpError::TimeExceeded),
+        (1, [3 | 4 | 5 | 12, _]) | (58, [1 | 4, _]) => Some(IcmpError::Unreachable),
+        _ => None,
+    }
 }
 
 /// Reads the tag of a test packet, and where the packet ends; `None` if the frame has no tag of `seed`.
@@ -143,6 +170,27 @@ mod tests {
     }
 
     #[test]
+    fn a_report_that_quotes_a_tag_is_no_test_packet() {
+        let report = |shims: &[u8], v6: bool, kind: [u8; 2]| {
+            let mut bytes = frame(shims, v6, 30, 0);
+            let ip = 12 + shims.len();
+            bytes[ip + if v6 { 6 } else { 9 }] = if v6 { 58 } else { 1 };
+            let at = ip + if v6 { 40 } else { 20 };
+            bytes[at..at + 2].copy_from_slice(&kind);
+            icmp_error(&bytes)
+        };
+        assert_eq!(report(&[8, 0], false, [11, 0]), Some(IcmpError::TimeExceeded));
+        assert_eq!(
+            report(&[0x81, 0, 0, 5, 8, 0], false, [3, 3]),
+            Some(IcmpError::PortUnreachable)
+        );
+        assert_eq!(report(&[0x86, 0xdd], true, [2, 0]), Some(IcmpError::TooLong));
+        assert_eq!(report(&[0x86, 0xdd], true, [1, 0]), Some(IcmpError::Unreachable));
+        assert_eq!(report(&[8, 0], false, [8, 0]), None, "a ping");
+        assert_eq!(icmp_error(&frame(&[8, 0], false, 30, 0)), None);
+    }
+
+    #[test]
     fn without_ip_the_tag_ends_the_frame() {
         let bytes = [&[2; 12][..], &[0x88, 0xb5], &[0; 30], &tag().bytes(SEED)].concat();
         assert_eq!(tag_of(&bytes, SEED), Some((tag(), bytes.len())));
@@ -156,7 +204,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..100), at in 0usize..20, kind in 0usize..6) {
+        fn no_bytes_are_too_odd(
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+            at in 0usize..20,
+            kind in 0usize..6,
+        ) {
             let mut bytes = bytes;
             let kinds = [[0x08, 0], [0x86, 0xdd], [0x81, 0], [0x88, 0xa8], [0x88, 0x47], [0x88, 0x64]];
             for at in [12, 12 + 4 * (at % 3)] {

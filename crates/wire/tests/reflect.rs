@@ -126,6 +126,7 @@ proptest! {
             broadcasts: if which.4 { [[10, 0, 0, 3].into()].into() } else { [].into() },
             loopback: which.5,
             keep_ttl: false,
+            tagged: None,
         };
         let mut reflector = Reflector::new(&filter, [1, 2]);
         for (addresses, kind, lengths, ports, macs) in packets {

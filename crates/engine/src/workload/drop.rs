@@ -94,7 +94,7 @@ impl<Q: Queue> Drop<'_, Q> {
             let Err(reject) = parse_udp(frame.bytes()) else {
                 continue;
             };
-            if !matches!(class_of_reject(reject), Class::SlowPath) {
+            if !matches!(class_of_reject(reject), Class::SlowPath) || self.verifier.is_tagged(frame.bytes()) {
                 continue;
             }
             match lane.neighbor.as_ref().and_then(|n| n.attend(&mut frame)) {

@@ -44,6 +44,8 @@ pub(crate) fn run<Q: Queue>(
         reflector: Reflector::new(filter, secret()),
         echo: Echo::new(filter, secret()),
         sampler: Sampler::default(),
+        // A tag's mark limits how often its packet goes round.
+        probes: !filter.keep_ttl && filter.tagged.is_none(),
         burst: Burst::new(lane.burst),
         answers: Burst::new(lane.burst),
         turned: Burst::new(lane.burst),
@@ -63,6 +65,8 @@ struct Reflect<'l, Q: Queue> {
     reflector: Reflector<'l>,
     echo: Echo<'l>,
     sampler: Sampler,
+    /// Whether some packets are looked at for loops, and probes sent.
+    probes: bool,
     counts: Counts,
     burst: Burst<Q::Frame>,
     answers: Burst<Q::Frame>,
@@ -79,7 +83,7 @@ impl<'r, Q: Queue> Rounds<'r> for Reflect<'_, Q> {
                 lane.mark(Stage::Receive);
                 if self.layer == Layer::Ethernet {
                     self.turn(lane);
-                    if !self.filter.keep_ttl {
+                    if self.probes {
                         probe_frames(
                             &mut self.burst,
                             &mut self.reflector,
@@ -143,32 +147,61 @@ impl<Q: Queue> Reflect<'_, Q> {
     /// Turns every frame of the burst that is to be turned; the others leave it.
     #[inline]
     fn turn(&mut self, lane: &Lane<'_>) {
+        let left_any = match self.filter.tagged {
+            None => self.turn_udp(),
+            Some(_) => self.turn_tagged(),
+        };
+        if left_any {
+            let (burst, answers) = (&mut self.burst, &mut self.answers);
+            sort_out(lane, burst, answers, &mut self.turned, self.filter, &mut self.counts);
+        }
+    }
+
+    /// Turns UDP packets, and marks the other frames of the burst. Returns whether there are any.
+    #[inline(always)]
+    fn turn_udp(&mut self) -> bool {
         let (frames, counts) = (self.burst.as_mut_slice(), &mut self.counts);
         let (mut at, mut left_any) = (0, false);
         loop {
             let other = |frame: &mut Q::Frame| !frame.is_plain() || !self.reflector.turn_alike(frame.bytes_mut());
             at += frames[at..].iter_mut().position(other).unwrap_or(frames.len() - at);
-            let Some(frame) = frames.get_mut(at) else { break };
+            let Some(frame) = frames.get_mut(at) else {
+                return left_any;
+            };
             counts.marks[at] = turn_other(frame, &mut self.reflector);
             left_any |= counts.marks[at].is_some();
             at += 1;
         }
-        if left_any {
-            let (burst, answers) = (&mut self.burst, &mut self.answers);
-            sort_out(lane, burst, answers, &mut self.turned, self.filter, counts);
+    }
+
+    /// Does the same as [`Reflect::turn_udp`] for tagged packets.
+    #[inline(never)]
+    fn turn_tagged(&mut self) -> bool {
+        let mut left_any = false;
+        for (frame, mark) in self.burst.as_mut_slice().iter_mut().zip(&mut self.counts.marks) {
+            let finish = finish(frame);
+            *mark = self.reflector.turn_any(frame.bytes_mut(), finish).err();
+            left_any |= mark.is_some();
         }
+        left_any
     }
 }
 
 /// Turns a frame whose headers are not the most common ones; returns why it was not turned, if it was not.
 #[inline(never)]
 fn turn_other<F: Frame>(frame: &mut F, reflector: &mut Reflector<'_>) -> Option<Left> {
-    let finish = match frame.rx_checksum() {
+    let finish = finish(frame);
+    reflector.turn_other(frame.bytes_mut(), finish).err()
+}
+
+/// Returns the treatment of a frame's UDP checksum, by what the path knows of it.
+#[inline]
+fn finish<F: Frame>(frame: &F) -> Finish {
+    match frame.rx_checksum() {
         RxChecksum::Unmarked => Finish::Look,
         RxChecksum::Partial => Finish::Compute,
         _ => Finish::Keep,
-    };
-    reflector.turn_other(frame.bytes_mut(), finish).err()
+    }
 }
 
 /// Takes the frames that were not turned out of the burst: answers those that ask, counts the others by reason.
@@ -194,7 +227,7 @@ fn sort_out<F: Frame>(
         {
             *count += 1;
         }
-        let question = matches!(left, Left::NotIp | Left::NotUdp | Left::Multicast);
+        let question = matches!(left, Left::NotIp | Left::NotUdp | Left::Multicast | Left::NotTagged);
         match lane
             .neighbor
             .as_ref()
@@ -280,5 +313,6 @@ pub(crate) fn reason(left: Left) -> Reason {
         Left::TtlExpired => Reason::TtlExpired,
         Left::Returned => Reason::Returned,
         Left::Probed => Reason::Probed,
+        Left::NotTagged => Reason::NotTagged,
     }
 }

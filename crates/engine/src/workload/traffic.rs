@@ -205,6 +205,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
             missing: taken.missing,
             reasons: taken.reasons,
             latest: taken.latest,
+            changes: taken.changes,
             ..LaneOutcome::default()
         }
     }

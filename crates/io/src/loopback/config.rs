@@ -101,6 +101,8 @@ pub struct LoopConfig {
     pub reorder_distance: u32,
     /// Ratio of frames of which one payload bit is flipped.
     pub corrupt: f64,
+    /// Test packets end with a tag; else they are UDP.
+    pub tagged: bool,
     /// Seed of the choice of frames; the same seed and frames give the same faults.
     pub seed: u64,
     /// Ethernet frames come back turned round, as from a reflector.
@@ -130,6 +132,7 @@ impl Default for LoopConfig {
             reorder: 0.0,
             reorder_distance: 1,
             corrupt: 0.0,
+            tagged: false,
             seed: 1,
             reflect: true,
         }
@@ -282,6 +285,7 @@ pub fn check(spec: &PortSpec) -> Result<LoopConfig, SpecError> {
             .number("reorder_distance", 1..=65536)?
             .map_or(default.reorder_distance, |n| n as u32),
         corrupt,
+        tagged: false,
         seed: options.number("seed", 0..=u64::MAX)?.unwrap_or(default.seed),
         reflect: options.switch("reflect")?.unwrap_or(default.reflect),
         buffers: NullConfig::take(&mut options, buffers)?,

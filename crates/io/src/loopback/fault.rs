@@ -87,9 +87,14 @@ fn mix(mut z: u64) -> u64 {
 /// Bytes of a test packet's payload, from its start, that carry the stamp and no check of their own.
 const UNCHECKED_STAMP: usize = 16;
 
-/// Flips the payload bit that `random` chooses; false when the frame has none whose flipping is noticed.
-pub(super) fn flip(frame: &mut [u8], layer: Layer, random: u64) -> bool {
+/// Bytes of the tag at the end of a test packet of any headers.
+const TAG: usize = 16;
+
+/// Flips the payload bit that `random` chooses; false when the frame has none whose flipping is noticed. `tagged`: test
+/// packets end with a tag, which alone is sure to be verified.
+pub(super) fn flip(frame: &mut [u8], layer: Layer, tagged: bool, random: u64) -> bool {
     let range = match layer {
+        Layer::Ethernet if tagged => frame.len().saturating_sub(TAG)..frame.len(),
         Layer::Ethernet => udp_payload(frame),
         Layer::Payload => UNCHECKED_STAMP..frame.len(),
     };

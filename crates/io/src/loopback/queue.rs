@@ -42,6 +42,7 @@ pub struct LoopQueue<'p, N: Now, T: Turn + 'p> {
     turn: Option<T::Memory<'p>>,
     counts: &'p Counts,
     layer: Layer,
+    tagged: bool,
     delay_ns: u64,
     distance: u32,
     /// Queue, losses and delays that frames pass beside the faults; `None`: there are none. In a box: here it would lie
@@ -89,6 +90,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
             turn,
             counts,
             layer: config.buffers.layer,
+            tagged: config.tagged,
             delay_ns: config.delay_ns,
             distance: config.reorder_distance,
             faulty: dice.loaded() || device.is_some() || config.outage.is_some(),
@@ -163,7 +165,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
                 self.fly(frame);
             }
             Fault::Corrupt(random) => {
-                if flip(frame.bytes_mut(), self.layer, random) {
+                if flip(frame.bytes_mut(), self.layer, self.tagged, random) {
                     frame.mark.set(Mark::Corrupt);
                 }
                 self.fly(frame);

@@ -50,6 +50,7 @@ pub fn reflect_holds(frame: &[u8]) {
             broadcasts: Box::new([[10, 99, 0, 255].into()]),
             loopback: false,
             keep_ttl: false,
+            tagged: None,
         },
     ];
     for filter in &filters {

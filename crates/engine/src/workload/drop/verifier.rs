@@ -3,6 +3,8 @@
 //! Most packets have headers that are known, and are the next of their flow: for these everything is inlined. Their
 //! counts are added up over the burst, since packets that were sent in one burst have the same latency, too.
 
+mod tagged;
+
 use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::receive::flow_table::FlowTable;
@@ -161,6 +163,9 @@ impl<'p> Verifier<'p> {
     /// Counts the frames of a burst received at `now_ns`. Returns the number of frames for the slow path.
     #[inline]
     pub(super) fn burst<F: Frame>(&mut self, frames: &[F], now_ns: u64, recorder: &mut Recorder<'_>) -> usize {
+        if self.plan.tagged.is_some() {
+            return self.tagged_burst(frames, now_ns, recorder);
+        }
         let (mut pending, mut slow) = (Pending::default(), 0);
         for frame in frames {
             slow += usize::from(self.frame(frame, now_ns, &mut pending, recorder));
@@ -246,11 +251,7 @@ impl<'p> Verifier<'p> {
         }
         match (verified.filter(|stamp| stamp.seq < u64::MAX), flow) {
             (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, rx_time, now_ns, pending, recorder),
-            (Some(_), None) => {
-                self.untracked += 1;
-                recorder.arrived(now_ns, None, 0);
-                recorder.event(now_ns, |t| t.expected += 1);
-            }
+            (Some(_), None) => self.count_untracked(now_ns, recorder),
             (None, Some(flow)) if self.streams.known(flow as usize) => recorder.event(now_ns, |t| t.corrupt += 1),
             (None, _) => self.foreign(Foreign::NotStamped, now_ns, recorder),
         }
@@ -312,6 +313,13 @@ impl<'p> Verifier<'p> {
         }
         recorder.arrived(now_ns, packet.latency, packet.distance);
         recorder.expected(packet.expected);
+    }
+
+    /// Counts a packet of a flow for which there is no room.
+    fn count_untracked(&mut self, now_ns: u64, recorder: &mut Recorder<'_>) {
+        self.untracked += 1;
+        recorder.arrived(now_ns, None, 0);
+        recorder.event(now_ns, |t| t.expected += 1);
     }
 
     #[cold]
