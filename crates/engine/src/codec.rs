@@ -1,7 +1,10 @@
 //! Format of a test packet on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
+pub(crate) mod tagged;
+
 use crate::FlowSet;
 use mpps_io::{Frame, Reason, RxChecksum, addresses};
+use mpps_wire::changes::Changes;
 use mpps_wire::{
     Blank, Checker, IcmpError, PayloadTemplate, Quoted, Reject, STAMP_LEN, Stamp, Template, UdpPacket, check_udp,
     parse_quoted, udp_checksum_open, verify_data,
@@ -23,10 +26,12 @@ pub(crate) enum Foreign {
     /// No stamp, or one that this run can't have written.
     NotStamped,
     OtherRun,
+    /// A packet of this run as it was sent, by the port that it left by.
+    Looped,
 }
 
 impl Foreign {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::NotUdp,
         Self::Fragment,
         Self::WrongAddress,
@@ -34,6 +39,7 @@ impl Foreign {
         Self::HostPort,
         Self::NotStamped,
         Self::OtherRun,
+        Self::Looped,
     ];
 
     pub(crate) fn reason(self) -> Reason {
@@ -45,6 +51,7 @@ impl Foreign {
             Self::HostPort => Reason::HostPort,
             Self::NotStamped => Reason::ForeignNotStamped,
             Self::OtherRun => Reason::ForeignOtherRun,
+            Self::Looped => Reason::ForeignLooped,
         }
     }
 }
@@ -60,6 +67,13 @@ pub(crate) enum Class {
     Foreign(Foreign),
     /// Not UDP: perhaps a question that mpps answers (ARP, neighbour discovery, ping).
     SlowPath,
+}
+
+/// Changes of headers that were found, and room for those of a packet as it was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) changes: Changes,
+    sent: Vec<u8>,
 }
 
 /// Writes and reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
@@ -79,6 +93,15 @@ pub(crate) trait Codec {
     fn quoted(&self, _frame: &[u8]) -> Option<IcmpError> {
         None
     }
+    /// Returns a stamp whose number and time are whole, if packets have parts of them only. `next`: number that is due
+    /// next in the flow.
+    #[inline(always)]
+    fn whole(&self, stamp: Stamp, _next: impl FnOnce() -> u64, _now_ns: u64) -> Stamp {
+        stamp
+    }
+    /// Compares the headers of a packet that counts as received with those that were sent.
+    #[inline(always)]
+    fn compare<F: Frame>(&self, _frame: &F, _flow: u32, _stamp: Stamp, _compared: &mut Compared) {}
     /// Classifies a packet that came back. `known` remembers the headers of packets that came back before.
     fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class;
 }

@@ -9,6 +9,7 @@ use mpps_io::Reason;
 use mpps_io::kernel::{LaneTotals, SourceTotals};
 use mpps_stats::{Histogram, Moments};
 use mpps_trace::{LatePacket, SlowBurst};
+use mpps_wire::changes::Changes;
 
 /// Receive rings of a lane: one, or one of each port of a pair.
 pub(crate) const RINGS: usize = 2;
@@ -41,6 +42,8 @@ pub(crate) struct LaneOutcome {
     pub(crate) slowest: Vec<SlowBurst>,
     /// Packets that came latest, the latest first; the lane's number is filled in later.
     pub(crate) latest: Vec<LatePacket>,
+    /// Changes of headers that it found.
+    pub(crate) changes: Changes,
     /// Frames copied for the sample, if there is one.
     pub(crate) sampled: Option<SampleCounts>,
     /// Cores that its thread could run on in the end, if they are not the core that it was pinned to.

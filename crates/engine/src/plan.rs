@@ -9,7 +9,8 @@ use mpps_stats::{HostFact, Remark};
 use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
-use mpps_wire::{CaptureFilter, MacAddr, ReflectFilter, Rewrite, TakeFilter};
+use mpps_wire::changes::FieldAt;
+use mpps_wire::{CaptureFilter, ImageSpec, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -264,6 +265,25 @@ impl Link {
     }
 }
 
+/// Packets of any headers, each known by the tag at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packets {
+    /// Headers, fields that vary, checksums and payload. The engine sets the run of the tags.
+    pub spec: Arc<ImageSpec>,
+    /// The destination MAC address is that of the next hop, not the one in the headers.
+    pub to_next_hop: bool,
+    /// The source MAC address is the port's, not the one in the headers.
+    pub from_port: bool,
+    /// Bytes behind Ethernet header and VLAN tags: the length that an MTU limits.
+    pub packet_len: usize,
+    /// Source and destination addresses of the outermost IP header.
+    pub ends: [Vec<AddressRange>; 2],
+    /// Fields of the headers that are compared in packets that arrive.
+    pub fields: Vec<FieldAt>,
+    /// The port at which packets arrive takes their outermost VLAN tag off.
+    pub stripped: bool,
+}
+
 /// Most ports that run beside each other.
 pub const MOST_BESIDE: usize = 16;
 
@@ -281,6 +301,9 @@ pub struct TrafficPlan {
     pub dst: IpAddr,
     /// Ports, and how many addresses.
     pub flows: FlowSet,
+    /// Packets of any headers, in place of UDP between these addresses and ports; [`TrafficPlan::flows`] then only
+    /// numbers the flows, and `payload_len`, `ttl` and `dscp` are not used. Ethernet paths have them.
+    pub packets: Option<Packets>,
     /// UDP payload, bytes; 16 or more.
     pub payload_len: usize,
     /// Frame with FCS, bytes, as rates count it.
@@ -362,6 +385,9 @@ impl TrafficPlan {
 
     /// Returns the bytes of an IP packet: the length that an MTU limits, without VLAN tags before it.
     pub(crate) fn packet_len(&self) -> usize {
+        if let Some(packets) = &self.packets {
+            return packets.packet_len;
+        }
         let ip = if self.src.is_ipv4() { 20 } else { 40 };
         ip + 8 + self.payload_len
     }
@@ -401,8 +427,12 @@ pub struct DropPlan {
     pub ports: Option<RangeInclusive<u16>>,
     /// Ports among them that belong to other programs (the host's own sockets), in ascending order.
     pub excluded_ports: Box<[u16]>,
-    /// Verify stamps and data; else every UDP packet counts as received.
+    /// Verify stamps and data; else every UDP packet counts as received. Tagged packets are counted by their tags in
+    /// any case: if this is false, only the data before the tag are not verified.
     pub verify: bool,
+    /// Test packets are those with a tag of [`Common::seed`], whatever their headers, which are so many bytes: data are
+    /// verified behind them. `ip`, `ports` and `excluded_ports` then select nothing.
+    pub tagged: Option<usize>,
     /// Number of flows to follow by sequence number.
     pub max_flows: u32,
     /// Layer 2; `None` on payload paths.

@@ -3,7 +3,7 @@
 pub(crate) mod flow_table;
 pub(crate) mod traces;
 
-use crate::codec::{Class, Codec, Foreign};
+use crate::codec::{Class, Codec, Compared, Foreign};
 use crate::lane::worst::Worst;
 use crate::outcome::missing::{Came, Missing};
 use crate::receive::traces::Traces;
@@ -12,6 +12,7 @@ use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
 use mpps_stats::{Arrival, Recorder, SequenceWindows};
 use mpps_trace::LatePacket;
+use mpps_wire::changes::Changes;
 use mpps_wire::{Checker, IcmpError, Stamp};
 
 /// Memory for the sequence windows of one lane, bytes.
@@ -48,6 +49,8 @@ pub(crate) struct Receiver<'r> {
     late_of_an_earlier: u64,
     /// Headers of packets that came back.
     pub(crate) known: Checker,
+    /// Headers that came other than they were sent.
+    pub(crate) compared: Compared,
     /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
     missing: Missing,
@@ -115,6 +118,8 @@ pub(crate) struct Taken {
     pub(crate) missing: Option<Missing>,
     /// Packets that came latest.
     pub(crate) latest: Vec<LatePacket>,
+    /// Changes of headers.
+    pub(crate) changes: Changes,
 }
 
 impl<'r> Receiver<'r> {
@@ -133,6 +138,7 @@ impl<'r> Receiver<'r> {
             traces: None,
             late_of_an_earlier: 0,
             known: Checker::default(),
+            compared: Compared::default(),
             slipped: Box::new([0; MAX_BURST]),
             missing: Missing::new(),
             odd: Came::default(),
@@ -160,6 +166,7 @@ impl<'r> Receiver<'r> {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
+                    let stamp = codec.whole(stamp, || self.due(&order, flow), now_ns);
                     let Some(arrival) = self.arrival(&mut order, flow, stamp, (at, now_ns)) else {
                         self.stranger(frame, Some(Foreign::OtherRun), now_ns, recorder);
                         continue;
@@ -176,6 +183,7 @@ impl<'r> Receiver<'r> {
                             continue;
                         }
                     };
+                    codec.compare(frame, flow, stamp, &mut self.compared);
                     let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
                     if distance != 0 {
                         if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
@@ -260,6 +268,15 @@ impl<'r> Receiver<'r> {
         self.latest.keep_one(now_ns, packet.delay_ns(), packet);
     }
 
+    /// Returns the number that is due next in a flow.
+    #[inline(always)]
+    fn due(&self, order: &InOrder, flow: u32) -> u64 {
+        match order.packets > 0 && flow as usize == order.flow {
+            true => order.next,
+            false => self.windows.next(flow as usize),
+        }
+    }
+
     /// Returns how a packet arrived: as the next of the run at hand, as the first of another run, or as the windows
     /// decide. `None`: no lane has sent it. It arrived at the first of the two times, and was taken from the path at
     /// the second.
@@ -328,6 +345,7 @@ impl<'r> Receiver<'r> {
             let Class::Test { flow, stamp } = codec.classify(frame, &mut self.known) else {
                 continue;
             };
+            let stamp = codec.whole(stamp, || self.windows.next(flow as usize), now_ns);
             if self.senders.sent(flow, stamp.seq, stamp.time_ns, now_ns) {
                 return self.missing.silent.note(Came {
                     flow,
@@ -394,6 +412,7 @@ impl<'r> Receiver<'r> {
             reasons,
             missing: Some(missing),
             latest: self.latest.into_sorted(),
+            changes: self.compared.changes,
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod loops;
 pub(crate) mod reflect;
 pub(crate) mod traffic;
 
+use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::lane::Lane;
 use crate::outcome::LaneOutcome;
@@ -234,6 +235,18 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
     };
     let seed = plan.common.seed;
     match (&plan.link, capabilities.layer) {
+        (Some(link), Layer::Ethernet) if const { L::FRAMES } && plan.packets.is_some() => {
+            let packets = plan.packets.as_ref().expect("seen");
+            let to = dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST);
+            let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
+            let run = run_of(plan.common.run_id, trial);
+            let codec = TaggedCodec::new(packets, run, [to, link.mac], plan.far.is_none());
+            let receiver = receiver.map(|mut receiver| {
+                receiver.compared = codec.compared();
+                receiver
+            });
+            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+        }
         (Some(link), Layer::Ethernet) if const { L::FRAMES } => {
             let spec = TemplateSpec {
                 src_mac: link.mac,

@@ -167,6 +167,7 @@ fn plan(lanes: usize, flows: FlowSet) -> TrafficPlan {
         src: [198, 18, 0, 1].into(),
         dst: [198, 18, 0, 2].into(),
         flows,
+        packets: None,
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(20_000, 1),

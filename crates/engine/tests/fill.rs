@@ -150,6 +150,7 @@ fn drop_from(says: Says) -> (Summary, Vec<Row>) {
         ports: None,
         excluded_ports: Box::default(),
         verify: false,
+        tagged: None,
         max_flows: 4096,
         link: Some(Link {
             dest_mac: None,

@@ -53,6 +53,7 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
         ports: None,
         excluded_ports: Box::default(),
         verify: false,
+        tagged: None,
         max_flows: 1,
         link: None,
     };

@@ -24,11 +24,13 @@ use mpps_engine::{
     TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
-use mpps_io::null::{NoSource, NullConfig, NullPort};
+use mpps_io::null::{NoSource, NullConfig, NullPort, Source};
 use mpps_io::packet_ring::packet_ring;
 use mpps_io::{Burst, Capabilities, Fact, Port, Queue, QueueCounters, Result, RoomUnit, RxRoom, Wait};
 use mpps_stats::{Event, Sink, Summary, Wants};
 use mpps_sys::clock::{ClockSource, monotonic_ns};
+use mpps_traffic::Traffic;
+use mpps_wire::image::{Image, Place};
 use mpps_wire::{
     CaptureFilter, ChecksumMode, MacAddr, ReflectFilter, Rewrite, TakeFilter, Template, TemplateSpec, reflect_in_place,
 };
@@ -273,6 +275,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             ports: None,
             excluded_ports: Box::default(),
             verify: true,
+            tagged: None,
             max_flows: 4096,
             link: Some(plans::link()),
         };
@@ -295,6 +298,67 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
         let plan = ReflectPlan {
             common: common(1, ms),
             filter,
+            link: Some(plans::link()),
+            on_full: OnFull::Wait,
+        };
+        run_reflect(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+}
+
+/// Writes tagged packets that are no UDP, with the clock's time.
+struct TaggedSource {
+    image: Image,
+    number: u64,
+}
+
+impl Source for TaggedSource {
+    fn fill(&mut self, frame: &mut [u8]) -> usize {
+        let (len, place) = (
+            self.image.frame_len(),
+            Place {
+                flow: 0,
+                number: self.number,
+            },
+        );
+        self.image.write(&mut frame[..len], place, monotonic_ns());
+        self.number += 1;
+        len
+    }
+}
+
+#[test]
+fn lanes_that_know_packets_by_their_tag_allocate_nothing_for_a_packet() {
+    let text = "[[stream]]\npacket = 'eth / ipv4 / tcp'\nsize = '128'\n";
+    let forms = Traffic::parse(text, &[]).expect("traffic").forms(1).expect("a form");
+    let image = forms[0].image(128, 7).expect("an image");
+    let port = || {
+        let image = image.clone();
+        let source = move |_: usize| TaggedSource {
+            image: image.clone(),
+            number: 0,
+        };
+        Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], source))
+    };
+    assert_no_growth("drop by tag", |ms| {
+        let plan = DropPlan {
+            common: common(1, ms),
+            ip: None,
+            ports: None,
+            excluded_ports: Box::default(),
+            verify: true,
+            tagged: Some(0),
+            max_flows: 4096,
+            link: Some(plans::link()),
+        };
+        run_drop(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
+    });
+    assert_no_growth("reflect by tag", |ms| {
+        let plan = ReflectPlan {
+            common: common(1, ms),
+            filter: ReflectFilter {
+                tagged: Some(1),
+                ..ReflectFilter::default()
+            },
             link: Some(plans::link()),
             on_full: OnFull::Wait,
         };

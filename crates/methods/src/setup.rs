@@ -172,6 +172,18 @@ impl<'a> Setup<'a> {
             }
             None => format!("not known: the path {} names no interface", self.draft.port.spec.path),
         };
+        if let Some(packet) = self.draft.packet() {
+            let format = "the last 16 bytes of the innermost payload are a tag of number, run, flow and send time, the \
+                          bytes before it pseudo-random";
+            return [
+                ("medium", medium),
+                ("protocol", packet.to_owned()),
+                (
+                    "data_format",
+                    format!("{format} by seed {}, flow and number", self.common.run.plan.seed),
+                ),
+            ];
+        }
         let version = if self.draft.src.is_ipv6() { "IPv6" } else { "IPv4" };
         let vlan = self
             .draft

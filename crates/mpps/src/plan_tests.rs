@@ -281,6 +281,7 @@ fn the_page_about_plans_has_each_field() {
         let value = match (first.kind, first.value_name) {
             (Kind::Flag, _) => "`true` or `false`".to_owned(),
             (Kind::Texts, name) => format!("a list of {name}"),
+            (Kind::Streams, _) => "a list of [streams](traffic.md#streams)".to_owned(),
             (Kind::Text, name) => format!("a text: {}", name.replace('|', " or ")),
             (Kind::Count | Kind::Integer, name) => format!("a number: {name}"),
         };

@@ -21,6 +21,8 @@ pub enum Kind {
     Flag,
     /// List of texts; the option may be repeated.
     Texts,
+    /// List of streams, as in a traffic file; the option has the packet of one.
+    Streams,
 }
 
 /// Reader and writer of a field. The reader's error is one line on what would be right.
@@ -131,6 +133,7 @@ impl Field {
 
 const ALL: &[Workload] = &Workload::ALL;
 const TRAFFIC: &[Workload] = &[Workload::Sendrecv, Workload::Send];
+const LISTENERS: &[Workload] = &[Workload::Drop, Workload::Reflect];
 const DROP: &[Workload] = &[Workload::Drop];
 const REFLECT: &[Workload] = &[Workload::Reflect];
 const FORWARD: &[Workload] = &[Workload::Forward];
@@ -213,6 +216,25 @@ pub static FIELDS: &[Field] = &[
         number!(seed, values::seed),
     )
     .default("1"),
+    Field::new(
+        ("traffic", "streams"),
+        ("packet", "PACKET"),
+        Kind::Streams,
+        TRAFFIC,
+        "Packet of any headers, in place of UDP between --src and --dest: 'eth / vlan vid=10 / ipv4 dst=10.0.0.2 / \
+         tcp src=1024..2047 dst=80'; see docs/use/traffic.md. Each ends with a tag, by which it is known when it \
+         comes back (af_packet, af_xdp, dpdk, null, loop)",
+        Access {
+            read: |plan, text| {
+                plan.traffic.streams = Some(values::streams(text)?);
+                Ok(())
+            },
+            write: |plan| match &plan.traffic.streams {
+                Some(streams) => streams.json(),
+                None => Value::Null,
+            },
+        },
+    ),
     Field::new(
         ("traffic", "src"),
         ("src", "IP|A-B|NET/BITS"),
@@ -399,6 +421,24 @@ pub static FIELDS: &[Field] = &[
     )
     .hyphen()
     .default("5ms"),
+    Field::new(
+        ("selection", "streams"),
+        ("packet", "PACKET"),
+        Kind::Streams,
+        LISTENERS,
+        "Packet of any headers that a sender has as its --packet: packets are taken by the tag at their end (--seed), \
+         whatever their addresses and ports (af_packet, af_xdp, dpdk, null, loop)",
+        Access {
+            read: |plan, text| {
+                plan.selection.streams = Some(values::streams(text)?);
+                Ok(())
+            },
+            write: |plan| match &plan.selection.streams {
+                Some(streams) => streams.json(),
+                None => Value::Null,
+            },
+        },
+    ),
     Field::new(
         ("selection", "take"),
         ("take", "WHICH"),

@@ -34,6 +34,10 @@ impl Plan {
         let mut plan = json!({ "mpps_plan": VERSION, "workload": self.workload.name(), "ports": ports });
         for field in FIELDS.iter().filter(|field| field.is_of(self.workload)) {
             let value = (field.access.write)(self);
+            if field.kind == Kind::Streams && value.is_null() {
+                // A run without streams has the fields of before.
+                continue;
+            }
             match field.section {
                 "" => plan[field.key] = value,
                 section => plan[section][field.key] = value,
@@ -116,6 +120,7 @@ impl Plan {
                 Value::Bool(true) => words.push(format!("--{option}").into()),
                 Value::String(text) => words.push(format!("--{option}={text}").into()),
                 Value::Number(n) => words.push(format!("--{option}={n}").into()),
+                all @ Value::Array(_) if field.kind == Kind::Streams => words.push(format!("--{option}={all}").into()),
                 Value::Array(all) => {
                     let texts = all.iter().filter_map(Value::as_str);
                     words.extend(texts.map(|text| format!("--{option}={text}").into()));
@@ -224,6 +229,9 @@ fn put(plan: &mut Plan, field: &Field, value: &Value) -> Result<(), String> {
             }
         }
         (Kind::Texts, _) => wrong("a list of texts"),
+        (Kind::Streams, Value::Array(_)) => (field.access.read)(plan, &value.to_string())
+            .map_err(|why| format!("{} (--{}): {why}", field.name(), field.option)),
+        (Kind::Streams, _) => wrong("a list of streams, or null"),
     }
 }
 
@@ -456,6 +464,10 @@ fn of_field(field: &Field) -> Value {
         Kind::Integer => json!({ "type": ["integer", "null"] }),
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Streams => {
+            let stream = mpps_traffic::schema()["properties"]["stream"]["items"].take();
+            json!({ "type": ["array", "null"], "items": stream })
+        }
     };
     value["description"] = field.help.into();
     if let Some(text) = field.default {

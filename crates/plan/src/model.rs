@@ -157,6 +157,8 @@ pub struct Plan {
 /// Packets to send.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
+    /// Streams of packets of any headers, in place of UDP between `src` and `dest`. Their text is JSON.
+    pub streams: Option<Written<mpps_traffic::Traffic>>,
     pub src: Option<Written<Sources>>,
     pub src_ports: Option<Written<RangeInclusive<u16>>>,
     pub dest: Option<Written<Target>>,
@@ -190,6 +192,8 @@ pub struct Load {
 /// Packets that the run accepts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
+    /// Streams whose packets are known by their tags, in place of UDP to addresses and ports.
+    pub streams: Option<Written<mpps_traffic::Traffic>>,
     pub take: Option<Written<Take>>,
     /// Addresses. Only `drop` and `reflect` accept more than one.
     pub ip: Option<Written<AddressRange>>,

@@ -120,6 +120,18 @@ fn check_beside(plans: &[Plan]) -> Result<()> {
             plan.get("ports").cloned().unwrap_or_default()
         )));
     }
+    let mut seeds = BTreeSet::new();
+    let tagged = |plan: &&Plan| plan.fields().traffic.streams.is_some();
+    if let Some(plan) = plans
+        .iter()
+        .filter(tagged)
+        .find(|plan| !seeds.insert(plan.fields().seed))
+    {
+        return Err(usage(format!(
+            "seed: {}: packets are known by it (--packet): want another in each of the plans beside each other",
+            plan.fields().seed
+        )));
+    }
     if let Some(count) = plans.iter().find_map(|plan| plan.get("traffic.count")) {
         return Err(usage(format!(
             "traffic.count: {count}: plans that run beside each other end together: want a duration"
@@ -202,11 +214,12 @@ pub struct Session<'s> {
 }
 
 /// Fields and sections that are the same for all trials of a session.
-const OF_ALL: [&str; 11] = [
+const OF_ALL: [&str; 12] = [
     "workload",
     "ports",
     "lanes",
     "device",
+    "traffic.streams",
     "traffic.src",
     "traffic.vlan",
     "traffic.dest_mac",
@@ -327,9 +340,17 @@ impl Session<'_> {
         }
         let mut plan = plan.clone();
         let seed = plan.fields().seed;
+        let opened = opening.fields().seed;
+        if opened_for.packet().is_some() && seed != opened {
+            return Err(Error::Usage(format!(
+                "seed: {seed}: the session was opened with {opened}, by which its ports know its packets"
+            )));
+        }
         let mut other = seed;
         // Packets in the other direction use the next seed, so seeds are stepped by two.
-        while self.ports.tells_trials_by_seed() && (self.seeds.contains(&other) || seeds.contains(&other)) {
+        // Tags have the number of their trial, and are keyed by the seed that the ports know.
+        let by_seed = self.ports.tells_trials_by_seed() && opened_for.packet().is_none();
+        while by_seed && (self.seeds.contains(&other) || seeds.contains(&other)) {
             other = other.wrapping_add(2);
         }
         if other != seed {

@@ -216,6 +216,9 @@ impl Follower {
     }
 }
 
+/// Difference that the clocks of two threads may have, ns; generously.
+pub const SPREAD_NS: u64 = 1_000_000;
+
 /// Makes [`Clock`]s and keeps them true. One a process; the disciplining thread owns it.
 #[derive(Debug)]
 pub struct ClockSource {

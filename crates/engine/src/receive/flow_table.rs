@@ -14,6 +14,7 @@ pub(crate) struct FlowTable {
 /// Marks of the key's origin, so that no key is 0 (an empty slot) and families never meet.
 const V4: u128 = 1 << 126;
 const V6: u128 = 1 << 127;
+const MAC: u128 = 1 << 125;
 
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
@@ -69,6 +70,14 @@ impl FlowTable {
         self.find(V6 | ((u128::from(a) << 64 | u128::from(b)) >> 2))
     }
 
+    /// Returns the number of a flow that is identified by its source's MAC address and a number, as
+    /// [`FlowTable::flow_v4`] does.
+    #[inline]
+    pub(crate) fn flow_mac(&mut self, src: [u8; 6], number: u32) -> Option<u32> {
+        let src = src.iter().fold(0, |src, byte| src << 8 | u128::from(*byte));
+        self.find(MAC | src << 32 | u128::from(number))
+    }
+
     #[inline]
     fn find(&mut self, wanted: u128) -> Option<u32> {
         let mask = self.slots.len() - 1;
@@ -105,10 +114,10 @@ mod tests {
         let mut table = FlowTable::new(1000, 12345);
         for round in 0..2 {
             for i in 0..1000u32 {
-                let found = if i % 2 == 0 {
-                    table.flow_v4(i % 7, 1, i)
-                } else {
-                    table.flow_v6(u128::from(i % 7), 1, i)
+                let found = match i % 3 {
+                    0 => table.flow_v4(i % 7, 1, i),
+                    1 => table.flow_v6(u128::from(i % 7), 1, i),
+                    _ => table.flow_mac([0, 0, 0, 0, 0, 1], i),
                 };
                 assert_eq!(found, Some(i), "round {round}");
             }

@@ -6,10 +6,12 @@
 //! for a packet that is none of the trial's own. The trial's own packets cost nothing extra.
 
 use crate::FlowSet;
+use crate::codec::tagged::run_of;
 use crate::codec::{Ends, left_open, verify_checksum};
 use crate::lane::neighbor::Neighbor;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
+use mpps_wire::tagged::tag_of;
 use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::IpAddr;
 
@@ -19,13 +21,18 @@ const LONGEST_NS: u64 = 5_000_000;
 /// Number of seeds that are remembered: one per trial, if each trial has another.
 const SEEDS: usize = 16;
 
+/// Most trials ago that a tag is known of.
+const OLDEST: u32 = 128;
+
 /// Data by which packets of the trials so far are recognised.
 #[derive(Clone, Debug)]
 pub(crate) struct Traces {
     /// Time before which no trial sent anything, ns.
     pub(crate) since_ns: u64,
     /// Trials so far, the one at hand among them.
-    trials: u32,
+    pub(crate) trials: u32,
+    /// Number of the run, if its packets end with a tag.
+    tags_of: Option<u64>,
     /// Seeds of the trials, newest first.
     seeds: Vec<u64>,
     /// Addresses, and all flows that any trial may use.
@@ -45,6 +52,7 @@ impl Traces {
         Self {
             since_ns,
             trials: 0,
+            tags_of: None,
             seeds: Vec::new(),
             ends: Ends {
                 flows,
@@ -53,6 +61,14 @@ impl Traces {
                 as_sent,
             },
             layer,
+        }
+    }
+
+    /// Returns traces of packets with tags; `run_id`: number of the run.
+    pub(crate) fn of_tags(self, run_id: u64) -> Self {
+        Self {
+            tags_of: Some(run_id),
+            ..self
         }
     }
 
@@ -80,12 +96,27 @@ impl Traces {
     /// Returns whether a trial before the one that began at `start_ns` sent this packet.
     #[cold]
     pub(crate) fn are_earlier<F: Frame>(&self, frame: &F, start_ns: u64) -> bool {
-        self.trials > 1 && self.fit(frame, start_ns)
+        match self.tags_of {
+            Some(run_id) => self.has_tag_of(frame, run_id, 1),
+            None => self.trials > 1 && self.fit(frame, start_ns),
+        }
+    }
+
+    /// Returns whether a frame has a tag of this trial or one before it, the youngest being `youngest` trials old. Tags
+    /// have too little of the time to tell when they were sent, and too few numbers for trials of long ago.
+    fn has_tag_of<F: Frame>(&self, frame: &F, run_id: u64, youngest: u32) -> bool {
+        let age = |run: u8| u32::from(run_of(run_id, self.trials).wrapping_sub(run));
+        let oldest = self.trials.saturating_sub(1).min(OLDEST);
+        let mut tags = self.seeds.iter().filter_map(|seed| tag_of(frame.bytes(), *seed));
+        tags.any(|(tag, _)| (youngest..=oldest).contains(&age(tag.run)))
     }
 
     /// Returns whether a trial sent this packet before `before_ns`: it is intact, and its stamp shows the time.
     #[cold]
     pub(crate) fn fit<F: Frame>(&self, frame: &F, before_ns: u64) -> bool {
+        if let Some(run_id) = self.tags_of {
+            return self.has_tag_of(frame, run_id, 0);
+        }
         self.stamp(frame)
             .is_some_and(|stamp| (self.since_ns..before_ns).contains(&stamp.time_ns))
     }

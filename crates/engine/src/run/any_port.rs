@@ -142,7 +142,9 @@ impl<Q: Queue, L: Loops> AnyLane for OnQueue<'_, Q, L> {
             return Ok(None);
         };
         resolve(&mut self.queue, &neighbor, &job.wanted(found), clock, ended)?;
-        Ok(link.dest_mac.or(found[job.port_of(lane)].get().copied()))
+        // A lane that only receives knows the address that packets were sent to from the first port.
+        let own = link.dest_mac.or(found[job.port_of(lane)].get().copied());
+        Ok(own.or_else(|| found.first().and_then(|first| first.get().copied())))
     }
 
     fn attend(&mut self, found: &[Found], traces: Option<&Traces>) -> u64 {

@@ -36,9 +36,9 @@ use std::thread;
 /// #     dest_mac: Some(MacAddr([2, 0, 0, 0, 0, 2])), next_hop: None, hint: String::new() };
 /// # let common = Common { lanes: vec![LanePlan::BOTH], duration: Some(ms(50)), settle: ms(5), ..Common::default() };
 /// # let plan = TrafficPlan { common, receive: true, src: [10, 99, 0, 1].into(), dst: [10, 99, 0, 2].into(),
-/// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), payload_len: 18, frame_size: 64, rate: None,
-/// #     then: None, pacing: Pacing::Constant, tx_burst: 32, catch_up: ms(5), tolerance: 0.01, ttl: 64, dscp: 0,
-/// #     link: Some(link), far: None, back: None, beside: vec![] };
+/// #     flows: FlowSet::new(10_000..=10_007, 9000..=9000, None), packets: None, payload_len: 18, frame_size: 64,
+/// #     rate: None, then: None, pacing: Pacing::Constant, tx_burst: 32, catch_up: ms(5), tolerance: 0.01, ttl: 64,
+/// #     dscp: 0, link: Some(link), far: None, back: None, beside: vec![] };
 /// let config = LoopConfig { loss: 0.01, ..LoopConfig::default() };
 /// let filter = ReflectFilter::default();
 /// let turn = move |frame: &mut [u8]| reflect_in_place(frame, &filter, false).is_ok();
@@ -132,7 +132,11 @@ fn traces_of(opening: &TrafficPlan, ports: &[(Layer, usize)]) -> Vec<Traces> {
     let since_ns = monotonic_ns();
     let of = |(plan, (layer, _)): (&TrafficPlan, &(Layer, usize))| {
         let (flows, ends) = (plan.flows.clone(), (plan.src, plan.dst));
-        Traces::new(since_ns, flows, ends, *layer, plan.far.is_some())
+        let traces = Traces::new(since_ns, flows, ends, *layer, plan.far.is_some());
+        match plan.packets {
+            Some(_) => traces.of_tags(plan.common.run_id),
+            None => traces,
+        }
     };
     let mut traces: Vec<Traces> = opening.each().zip(ports).map(of).collect();
     if opening.back.is_some() {
@@ -258,6 +262,16 @@ fn fits(plan: &TrafficPlan, opening: &TrafficPlan, (layer, max_frame): (Layer, u
             "{} flows for {senders} sending lanes (want a flow per lane, or more)",
             flows.count()
         ));
+    }
+    let frame_len = |plan: &TrafficPlan| plan.packets.as_ref().map(|packets| packets.spec.frame_len);
+    match (frame_len(plan), frame_len(opening)) {
+        (None, None) => {}
+        (Some(len), Some(open)) if len <= max_frame.max(open) => return Ok(()),
+        (Some(len), Some(open)) => {
+            let most = max_frame.max(open);
+            return Err(format!("frames of {len} bytes (want {most} at most)"));
+        }
+        _ => return Err("every trial has packets of the kind that the session was opened with".to_owned()),
     }
     let most = most_payload(opening, layer, max_frame).max(opening.payload_len);
     if !(mpps_wire::STAMP_LEN..=most).contains(&plan.payload_len) {

@@ -22,11 +22,12 @@ use lanes::{lane_summaries, port_summaries};
 use mpps_io::QueueCounters;
 use mpps_io::around::Surroundings;
 use mpps_stats::{
-    Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, Remark, ReorderDistance, Started, Summary,
-    Tally, Totals, Withheld, Workload,
+    FieldChange, Gap, Gaps, Histogram, HostFact, Housekeeping, LaneCounters, Moments, Remark, ReorderDistance, Started,
+    Summary, Tally, Totals, Withheld, Workload,
 };
 use mpps_sys::cgroup::RealTimeLimit;
 use mpps_sys::evidence::OthersRan;
+use mpps_wire::changes::{Changed, Changes};
 use stages::{latest, slowest, stage_cost, stage_rows};
 use warnings::warnings;
 
@@ -130,6 +131,23 @@ impl<'r> Measured<'r> {
     }
 }
 
+/// Returns the fields that arrived other than they were sent; `None`: headers were not compared.
+fn changes(m: &Measured<'_>) -> Option<Vec<FieldChange>> {
+    let mut all = Changes::default();
+    m.outcomes_of(true).for_each(|outcome| all.add(&outcome.changes));
+    let change = |of: &Changed| FieldChange {
+        field: of.name.clone(),
+        packets: of.packets,
+        pairs: of
+            .pairs
+            .iter()
+            .map(|(sent, received, packets)| (of.kind.text(*sent), of.kind.text(*received), *packets))
+            .collect(),
+    };
+    let changed = all.fields.iter().filter(|of| of.packets > 0).map(change).collect();
+    (!all.fields.is_empty()).then_some(changed)
+}
+
 pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
     let lanes = lane_summaries(m);
     let reasons = merge(m.outcomes_of(true).flat_map(|o| &o.reasons).map(named));
@@ -155,6 +173,7 @@ pub(crate) fn summarise(m: &Measured<'_>) -> Summary {
         housekeeping: m.housekeeping.clone(),
         host: host_facts(m),
         reasons,
+        changes: changes(m),
         ports: port_summaries(m),
         lanes,
         stages: stage_rows(m),

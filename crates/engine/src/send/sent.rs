@@ -8,6 +8,7 @@
 
 use crate::sync::{AtomicU64, Counter, Ordering, fence};
 use mpps_io::MAX_BURST;
+use mpps_sys::clock::SPREAD_NS;
 use std::ops::Range;
 
 /// Most send times that the lanes of a run keep: 2 MB.
@@ -22,8 +23,6 @@ const BLOCK_S: f64 = 20e-6;
 pub(crate) const LATE_NS: u64 = 100_000_000;
 /// Flows of a lane that sends bursts of one flow: each has a socket, of which there are no more.
 const MOST_SOCKETS: u64 = 1 << 20;
-/// Difference that two lanes' clocks may have, ns; generously.
-const CLOCK_SPREAD_NS: u64 = 1_000_000;
 
 /// Counter with its cache lines to itself: it is written once a burst, and the fields beside it are read by others.
 #[derive(Debug, Default)]
@@ -209,7 +208,7 @@ impl SentLog {
         let mut to_ns = match (block + 1) << self.shift {
             _ if self.shift == 0 => from_ns,
             next if next < sent => time(block + 1),
-            _ => now_ns.saturating_add(CLOCK_SPREAD_NS),
+            _ => now_ns.saturating_add(SPREAD_NS),
         };
         fence(Ordering::Acquire);
         // The newest block that the lane may be writing: blocks that share its place in the ring are lost.

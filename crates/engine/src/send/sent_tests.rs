@@ -63,7 +63,7 @@ proptest! {
             prop_assert!(next(&mut senders, flow, seq, time, now), "{flow} {seq}");
             prop_assert!(senders.sent(flow, seq, time, now));
             prop_assert!(!senders.sent(flow, seq, START - 1, now));
-            prop_assert!(!senders.sent(flow, seq, now + CLOCK_SPREAD_NS + forged, now));
+            prop_assert!(!senders.sent(flow, seq, now + SPREAD_NS + forged, now));
             if paced {
                 // Each packet has its own time.
                 prop_assert!(!senders.sent(flow, seq, time.wrapping_sub(forged), now));

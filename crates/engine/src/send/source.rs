@@ -2,7 +2,8 @@
 
 use mpps_io::null::Source;
 use mpps_sys::clock::Clock;
-use mpps_wire::{PayloadTemplate, Stamp, Template};
+use mpps_wire::image::Place;
+use mpps_wire::{Image, PayloadTemplate, Stamp, Template};
 
 /// Writes packets of one flow after another, each burst with a new stamp, as fast as they are asked for.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct TestSource {
 pub enum SourceTemplate {
     /// Template of whole frames.
     Frame(Box<Template>),
+    /// Packets of any headers, with a tag.
+    Image(Box<Image>),
     /// Template of payloads only.
     Payload(PayloadTemplate),
 }
@@ -57,6 +60,17 @@ impl Source for TestSource {
             SourceTemplate::Frame(template) => {
                 let len = template.frame_len();
                 template.write(&mut frame[..len], self.first_port.wrapping_add(self.flow), 9000, stamp);
+                len
+            }
+            SourceTemplate::Image(image) => {
+                let (len, place) = (
+                    image.frame_len(),
+                    Place {
+                        flow: self.flow.into(),
+                        number: self.seq,
+                    },
+                );
+                image.write(&mut frame[..len], place, self.now_ns);
                 len
             }
             SourceTemplate::Payload(template) => {

@@ -53,6 +53,7 @@ fn traffic(pps: u64, duration_ms: u64) -> TrafficPlan {
         src: "10.0.0.1".parse().unwrap(),
         dst: "10.0.0.2".parse().unwrap(),
         flows: FlowSet::new(1000..=1003, 9..=9, None),
+        packets: None,
         payload_len: 18,
         frame_size: 64,
         rate: Rate::new(pps, 1),
@@ -360,6 +361,7 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
         ports: None,
         excluded_ports: Box::default(),
         verify: true,
+        tagged: None,
         max_flows: 16,
         link: None,
     };

@@ -27,6 +27,7 @@ pub(crate) fn traffic(common: Common) -> TrafficPlan {
         src: [10, 99, 0, 1].into(),
         dst: [10, 99, 0, 2].into(),
         flows: FlowSet::new(10_000..=10_063, 9000..=9000, None),
+        packets: None,
         payload_len: 64,
         frame_size: 110,
         rate: None,

@@ -45,6 +45,7 @@ pub(crate) fn traffic(lanes: usize, flows: u32, payload_len: usize) -> TrafficPl
     };
     TrafficPlan {
         flows: FlowSet::new(10_000..=10_000 + (flows - 1) as u16, 9000..=9000, None),
+        packets: None,
         payload_len,
         frame_size: payload_len + 46,
         rate: Rate::new(10_000, 1),

@@ -96,7 +96,7 @@ fn option(field: &'static Field, workload: Workload) -> Arg {
     let arg = match field.kind {
         Kind::Flag => return arg.action(ArgAction::SetTrue),
         Kind::Texts => arg.action(ArgAction::Append),
-        Kind::Text | Kind::Count | Kind::Integer => arg.action(ArgAction::Set),
+        Kind::Text | Kind::Count | Kind::Integer | Kind::Streams => arg.action(ArgAction::Set),
     };
     let mut arg = arg
         .value_name(field.value_name)

@@ -57,6 +57,6 @@ pub(crate) struct Looked {
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "packet")]
     pub(crate) set: Vec<String>,
     /// Seed of random values and of the payload
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }

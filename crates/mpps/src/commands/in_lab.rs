@@ -166,15 +166,23 @@ impl<'a> Own<'a> {
         if let Some([_, core]) = self.cores {
             words.extend(["--cores".to_owned(), core.to_string()]);
         }
+        if let Some(streams) = &self.args.args.run.plan.traffic.streams {
+            let seed = self.args.args.run.plan.seed;
+            words.extend([format!("--packet={}", streams.text()), format!("--seed={seed}")]);
+        }
         words
     }
 
     /// The words of the command, with its ends.
     fn words(&self) -> Vec<OsString> {
-        let mut ends = vec![
-            format!("--src={}", Host::A.ipv4()),
-            format!("--dest={}:{PORT}", Host::B.ipv4()),
-        ];
+        let mut ends = match self.args.args.run.plan.traffic.streams {
+            // The packet has ends of its own.
+            Some(_) => Vec::new(),
+            None => vec![
+                format!("--src={}", Host::A.ipv4()),
+                format!("--dest={}:{PORT}", Host::B.ipv4()),
+            ],
+        };
         if let Some([core, _]) = self.cores {
             ends.push(format!("--cores={core}"));
             if self.split {

@@ -13,7 +13,9 @@ mod time;
 pub use address::{Host, Sources, Target, addresses, ip, is_link_local, is_one_host, ports, sources, target};
 pub use time::{catch_up, demo_duration, drain, duration, interval, measure, settle, since_start, time_ns};
 
+use crate::Written;
 use mpps_io::{OnFull, Pacing, Step};
+use mpps_traffic::{Packet, Traffic, Wrong};
 use mpps_wire::MacAddr;
 use std::ops::RangeInclusive;
 
@@ -52,6 +54,21 @@ pub fn lanes(text: &str) -> Parsed<usize> {
 /// Parses the most frames of a burst.
 pub fn burst(text: &str) -> Parsed<usize> {
     whole(text, 1..=mpps_io::MAX_BURST)
+}
+
+/// Parses a packet, or streams as JSON if the text begins with `[`.
+pub fn streams(text: &str) -> Parsed<Written<Traffic>> {
+    let traffic = match text.trim_start().starts_with('[') {
+        true => Traffic::parse(&format!("{{\"stream\":{text}}}"), &[]).map_err(|wrong| wrong.line)?,
+        false => {
+            let located = |wrong: Wrong| format!("column {}: {}", wrong.position(text).1, wrong.line);
+            let traffic = Traffic::of_packet(Packet::parse(text).map_err(located)?);
+            traffic.forms(0).map_err(located)?;
+            traffic
+        }
+    };
+    traffic.forms(0).map_err(|wrong| wrong.line)?;
+    Ok(Written::new(traffic.json().to_string(), traffic))
 }
 
 /// Parses a VLAN identifier.

@@ -164,12 +164,12 @@ impl Far {
     }
 
     /// Returns the destination addresses, unless the host answers for all of them at this port.
-    pub(super) fn answers(&self, dests: &AddressRange) -> Vec<AddressRange> {
+    pub(super) fn answers(&self, dests: &[AddressRange]) -> Vec<AddressRange> {
         let own = self
             .device
             .as_ref()
-            .is_some_and(|device| traffic::has_all(device, dests));
-        if own { Vec::new() } else { vec![dests.clone()] }
+            .is_some_and(|device| dests.iter().all(|ips| traffic::has_all(device, ips)));
+        if own { Vec::new() } else { dests.to_vec() }
     }
 
     /// Returns the roles of the run's lanes: those of the first port, then those of the second.
@@ -186,13 +186,13 @@ impl Far {
         &self,
         (mac, near): (MacAddr, Option<&Link>),
         args: &Run,
-        dests: &AddressRange,
+        dests: &[AddressRange],
         asked: &Asked<'_>,
     ) -> Result<Link> {
         let answer_for = self.answers(dests);
         let link = Link {
             mac,
-            vlan: args.plan.traffic.vlan,
+            vlan: near.and_then(|near| near.vlan),
             unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
             dest_mac: None,
             next_hop: None,

@@ -1,5 +1,6 @@
 //! Finds the source and destination addresses of a run that sends: given, looked up by name, or the interface's own.
 
+use super::traffic::Streamed;
 use super::{family, reach};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
@@ -29,6 +30,13 @@ const TEST_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198,
 const TEST_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
     Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
+];
+
+/// Default addresses on paths where nobody is asked.
+const NOBODY_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
+const NOBODY_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2),
 ];
 
 impl Destination {
@@ -82,6 +90,79 @@ pub(super) fn addresses(
     Ok((srcs, dest))
 }
 
+/// Returns the first source and destination address of a stream, given in its packet or by default; unspecified ones
+/// without an IP header.
+pub(super) fn of_stream(
+    args: &Run,
+    port: &Checked,
+    (device, far): (Option<&NetDev>, Option<&NetDev>),
+    stream: &Streamed,
+) -> Result<(AddressRange, Destination)> {
+    let quiet = is_apart(args) || port.nobody_answers() || stream.dest_mac().is_some();
+    if !stream.has_ip() {
+        if !quiet {
+            return Err(usage(
+                "--packet: without an IP header there is no next hop that could be asked for: want dst=MAC in eth",
+            ));
+        }
+        let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+        return Ok((ranges::one(any), Destination::one(any, 0..=0)));
+    }
+    if !quiet {
+        stream.check_tags()?;
+    }
+    let default = |v4: [Ipv4Addr; 2], v6: [Ipv6Addr; 2]| match stream.is_v6() {
+        true => v6.map(IpAddr::from),
+        false => v4.map(IpAddr::from),
+    };
+    let ends = match is_apart(args) {
+        true => default(TEST_V4, TEST_V6),
+        false => default(NOBODY_V4, NOBODY_V6),
+    };
+    let dst = match stream.first_dst() {
+        Some(dst) => dst,
+        None if quiet => ends[1],
+        None => {
+            let kind = if stream.is_v6() { "ipv6" } else { "ipv4" };
+            return Err(usage(format!("--packet: {kind}: want dst=ADDRESS, the peer's")));
+        }
+    };
+    let dest = Destination::one(dst, 0..=0);
+    if stream.dest_mac().is_none() {
+        let all = stream.destinations();
+        let all = if all.is_empty() { vec![ranges::one(dst)] } else { all };
+        for range in all {
+            let dest = Destination {
+                count: ranges::count(&range),
+                ..Destination::one(*range.start(), 0..=0)
+            };
+            reach::check(args, port, (device, far), &dest)?;
+        }
+    }
+    let src = match stream.first_src() {
+        Some(src) => src,
+        None => default_source(args, port, device, &dest)?,
+    };
+    check_gateways(args, &ranges::one(src), &dest)?;
+    if stream.dest_mac().is_none() {
+        for (srcs, dests) in stream.sources().iter().flat_map(|srcs| {
+            stream
+                .destinations()
+                .into_iter()
+                .map(move |dests| (srcs.clone(), dests))
+        }) {
+            let first = *srcs.start().max(dests.start());
+            if first <= *srcs.end().min(dests.end()) {
+                return Err(usage(format!(
+                    "--packet: {first} is among its source addresses and among its destination addresses: want \
+                     addresses that are not"
+                )));
+            }
+        }
+    }
+    Ok((ranges::one(src), dest))
+}
+
 /// Returns whether both ends are mpps's: then addresses are used that no host has, reserved for tests (RFC 2544,
 /// RFC 5180).
 fn is_apart(args: &Run) -> bool {
@@ -120,7 +201,7 @@ fn destination(
             };
             Ok(Destination::one(ip, 9000..=9000))
         }
-        None if port.nobody_answers() => Ok(Destination::one(Ipv4Addr::new(10, 99, 0, 2).into(), 9000..=9000)),
+        None if port.nobody_answers() => Ok(Destination::one(NOBODY_V4[1].into(), 9000..=9000)),
         None => Err(usage(
             "--dest: missing: want --dest IP:PORT, such as 10.99.0.2:9000, or several \
                               addresses as 10.99.0.2-10.99.0.9:9000 or 10.99.0.0/24:9000",
@@ -150,8 +231,8 @@ fn default_source(args: &Run, port: &Checked, device: Option<&NetDev>, dest: &De
     Ok(match dest.ip {
         IpAddr::V4(_) if is_apart(args) => TEST_V4[0].into(),
         IpAddr::V6(_) if is_apart(args) => TEST_V6[0].into(),
-        IpAddr::V4(_) if port.nobody_answers() => Ipv4Addr::new(10, 99, 0, 1).into(),
-        IpAddr::V6(_) if port.nobody_answers() => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+        IpAddr::V4(_) if port.nobody_answers() => NOBODY_V4[0].into(),
+        IpAddr::V6(_) if port.nobody_answers() => NOBODY_V6[0].into(),
         ip if port.traits.socket.is_some() => routed_address(ip, *dest.ports.start(), dest.scope)?,
         ip => own_address(ip, port, device)?,
     })

@@ -1,7 +1,7 @@
 //! The plans of `drop` and `reflect`.
 
 use super::holders::{held, open_udp_ports};
-use super::traffic::{dashed, has_all, one_lane_a_flow};
+use super::traffic::{dashed, has_all, of_listener, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
@@ -72,6 +72,8 @@ pub struct Listener {
     ip: Option<AddressRange>,
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
+    /// Packets are known by their tags, whatever their headers, of which they have so many bytes.
+    tagged: Option<usize>,
     device: Option<NetDev>,
     pub(crate) rules: Rules,
 }
@@ -117,6 +119,16 @@ impl Listener {
         let (spec, of) = (run.plan.port(), &run.plan.selection);
         let (ip, ports) = (of.ip.plain(), of.ports.plain());
         let port = Checked::new(spec, task)?;
+        let tagged = of.streams.as_ref().map(|streams| of_listener(streams, run.plan.seed));
+        let tagged = tagged.transpose()?;
+        if tagged.is_some() {
+            paths::check_headers(&port)?;
+            if ports.is_some() {
+                return Err(usage(
+                    "--port: beside --packet, packets are known by their tags: want it left out",
+                ));
+            }
+        }
         if port.traits.layer == Layer::Payload {
             for (given, option) in [(ip.is_some(), "--ip"), (ports.is_some(), "--port")] {
                 if given {
@@ -144,7 +156,7 @@ impl Listener {
                 .any(|(a, _)| ip.as_ref().is_none_or(|ips| ips.contains(a)))
         };
         let (ports, excluded) = match (ports, &device) {
-            (None, Some(device)) if own(device) => {
+            (None, Some(device)) if own(device) && tagged.is_none() => {
                 let known = first_ephemeral_port().zip(open_udp_ports());
                 let (first, open) = known.ok_or_else(|| unknown_ports(spec))?;
                 (Some(1..=first - 1), open)
@@ -160,6 +172,7 @@ impl Listener {
             ip,
             ports,
             excluded,
+            tagged,
             device,
             rules,
         })
@@ -249,8 +262,11 @@ impl Listener {
             .is_some_and(|d| d.addresses.iter().any(|(ip, _)| ip.is_loopback()))
     }
 
-    /// Returns the selection of the test's packets: UDP to these addresses and ports.
+    /// Returns the selection of the test's packets: by their tags, or UDP to these addresses and ports.
     fn selection(&self) -> Selection {
+        if self.tagged.is_some() {
+            return Selection::Tagged { seed: self.seed };
+        }
         let to = match &self.ip {
             Some(ips) => To::Only(ips.clone()),
             None if self.assigned().next().is_none() => To::Any,
@@ -306,7 +322,9 @@ impl Listener {
             lanes::common(run, &self.roles, None, capabilities.preferred_burst)?
         };
         common.host.push(HostFact::shown("port", self.port.spec.to_string()));
-        if capabilities.layer == Layer::Ethernet {
+        if self.tagged.is_some() {
+            common.host.push(HostFact::shown("takes", "frames that end with a tag"));
+        } else if capabilities.layer == Layer::Ethernet {
             let own = self.port.traits.takes_from_host
                 && matches!(&self.selection(), Selection::Udp { to, .. } if !to.with_room().is_empty());
             let any = if own { "the interface's own" } else { "any" };
@@ -330,6 +348,7 @@ impl Listener {
             ports: self.ports.clone(),
             excluded_ports: self.excluded.clone().into(),
             verify: !args.plan.checks.no_verify,
+            tagged: self.tagged,
             max_flows: args.plan.checks.max_flows,
             link: self.link(capabilities),
         })
@@ -345,6 +364,7 @@ impl Listener {
             broadcasts: self.broadcasts().into(),
             loopback: self.within_host(),
             keep_ttl: self.port.traits.repeats_frames,
+            tagged: self.tagged.map(|_| self.seed),
         };
         let filter = match self.port.traits.socket {
             Some(socket) => of_socket(socket, filter),

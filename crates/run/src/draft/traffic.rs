@@ -3,9 +3,10 @@
 mod flows;
 mod load;
 mod plan;
+mod streams;
 
 use super::across::{self, Far};
-use super::ends::{Destination, addresses};
+use super::ends::{self, Destination, addresses};
 use super::{kernel, lanes};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub(super) use flows::one_lane_a_flow;
 pub use load::sizes;
 pub(super) use plan::whose;
+pub(crate) use streams::{Streamed, of_listener};
 
 /// Arguments, checked as far as possible without opening the device.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub struct Draft {
     /// Destination.
     pub dest: Destination,
     pub(crate) flows: FlowSet,
+    /// Packets of any headers, in place of UDP between two ends.
+    pub(crate) stream: Option<Streamed>,
     pub(crate) payload_len: usize,
     /// Length of a frame with FCS, bytes.
     pub frame_size: usize,
@@ -89,12 +93,26 @@ impl Draft {
             .transpose()?;
         let far_device = far.as_ref().and_then(|far| far.device.as_ref());
         let found = known.map(|known| &known.dest);
-        let (srcs, dest) = addresses(&args, &port, (device.as_ref(), far_device), found)?;
+        let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port))?;
+        let devices = (device.as_ref(), far_device);
+        let (srcs, dest) = match &stream {
+            Some(stream) => ends::of_stream(&args, &port, devices, stream)?,
+            None => addresses(&args, &port, devices, found)?,
+        };
         let src = *srcs.start();
-        let (payload_len, frame_size) = sizes(&args, src.is_ipv6())?;
+        if let Some(stream) = &mut stream {
+            stream.set_addresses(src, dest.ip);
+        }
+        let (payload_len, frame_size) = match &stream {
+            Some(stream) => (stream.payload_len(), stream.frame_size),
+            None => sizes(&args, src.is_ipv6())?,
+        };
         let roles = roles(&args, &port, far.as_ref(), receive)?;
         payload_path_options(&args, &port)?;
         let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
+        if let Some(stream) = &stream {
+            stream.check_receivers(&roles)?;
+        }
         paths::check_run(&args, &ports)?;
         let rules = match &far {
             None => Rules::of(&args, [(&port, &roles[..])])?,
@@ -105,7 +123,10 @@ impl Draft {
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
         let moved = known.and_then(|known| known.moved.clone());
-        let flows = flows::flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?;
+        let flows = match &stream {
+            Some(stream) => stream.flows(),
+            None => flows::flows(&args, &port, &roles, (&srcs, &dest), moved.as_ref(), &mut warnings)?,
+        };
         flows::check(&args, (&port, far.as_ref()), &roles, (&srcs, &dest), &flows)?;
         let (flow_bytes, memory_bytes) = flows::check_memory(
             &args,
@@ -131,6 +152,7 @@ impl Draft {
             src,
             dest,
             flows,
+            stream,
             payload_len,
             frame_size,
             receive,
@@ -146,6 +168,11 @@ impl Draft {
         })
     }
 
+    /// Returns the packet as it was written, if it is not UDP between two ends.
+    pub fn packet(&self) -> Option<&str> {
+        self.stream.as_ref().map(|stream| stream.text.as_str())
+    }
+
     /// Returns whether the program may choose the source ports.
     pub(super) fn has_default_ports(&self) -> bool {
         let named = self.port.traits.socket.and_then(|socket| socket.port);
@@ -155,6 +182,10 @@ impl Draft {
     /// Returns the indices of the interfaces whose packets other programs of this host could mistake for their own: the
     /// interface that packets leave by (0: none), and the one that they arrive at if that is another.
     pub(super) fn shared_interfaces(&self) -> Option<(u32, Option<u32>)> {
+        if self.stream.is_some() {
+            // Packets are known by their tags, not by their ports.
+            return None;
+        }
         let near = self.port.shared_interface();
         let far = self.far.as_ref().and_then(|far| far.port.shared_interface());
         (near.is_some() || far.is_some()).then(|| (near.unwrap_or(0), far))
@@ -174,14 +205,45 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Returns the source addresses in use.
+    /// Returns the source addresses in use between two ends.
     pub(super) fn sources(&self) -> AddressRange {
         ranges::from(self.src, self.flows.address_counts().0)
     }
 
-    /// Returns the destination addresses in use.
+    /// Returns the destination addresses in use between two ends.
     pub(super) fn destinations(&self) -> AddressRange {
         ranges::from(self.dest.ip, self.flows.address_counts().1)
+    }
+
+    /// Returns all source addresses in use.
+    fn all_sources(&self) -> Vec<AddressRange> {
+        match &self.stream {
+            Some(stream) => stream.sources(),
+            None => vec![self.sources()],
+        }
+    }
+
+    /// Returns all destination addresses in use.
+    fn all_destinations(&self) -> Vec<AddressRange> {
+        match &self.stream {
+            Some(stream) => stream.destinations(),
+            None => vec![self.destinations()],
+        }
+    }
+
+    /// Returns the packets of the test that arrive, from and to these addresses and ports.
+    fn arriving(&self, from: From, to: (AddressRange, RangeInclusive<u16>)) -> Selection {
+        match self.stream {
+            Some(_) => Selection::Tagged {
+                seed: self.args.plan.seed,
+            },
+            None => Selection::Udp {
+                to: To::Only(to.0),
+                ports: Some(to.1),
+                excluded: Vec::new(),
+                from: Some(from),
+            },
+        }
     }
 
     /// Returns the run's requests to its ports.
@@ -205,16 +267,14 @@ impl Draft {
             task: if far.both { Task::Exchange } else { Task::Collect },
             roles: &far.roles,
             cores: lanes::cores_of(&self.args, far.sends.len(), far.roles.len()),
-            selection: Selection::Udp {
-                to: To::Only(self.destinations()),
-                ports: Some(self.flows.dst_ports()),
-                excluded: Vec::new(),
-                from: Some(From {
+            selection: self.arriving(
+                From {
                     ips: self.sources(),
                     ports: self.flows.src_ports(),
-                }),
-            },
-            answer: far.answers(&self.destinations()),
+                },
+                (self.destinations(), self.flows.dst_ports()),
+            ),
+            answer: far.answers(&self.all_destinations()),
             ends: None,
             seed: self.args.plan.seed,
         };
@@ -223,15 +283,13 @@ impl Draft {
 
     fn request(&self) -> Request<'_> {
         let selection = match self.receive {
-            true => Selection::Udp {
-                to: To::Only(self.sources()),
-                ports: Some(self.flows.src_ports()),
-                excluded: Vec::new(),
-                from: Some(From {
+            true => self.arriving(
+                From {
                     ips: self.destinations(),
                     ports: self.flows.dst_ports(),
-                }),
-            },
+                },
+                (self.sources(), self.flows.src_ports()),
+            ),
             false => Selection::Nothing,
         };
         // The host answers for its own addresses.
@@ -257,14 +315,14 @@ impl Draft {
     fn own_address(&self) -> bool {
         self.device
             .as_ref()
-            .is_some_and(|device| has_all(device, &self.sources()))
+            .is_some_and(|device| self.all_sources().iter().all(|ips| has_all(device, ips)))
     }
 
     /// Returns the source addresses, unless the host answers for all of them.
     fn answers(&self) -> Vec<AddressRange> {
         match self.own_address() {
             true => Vec::new(),
-            false => vec![self.sources()],
+            false => self.all_sources(),
         }
     }
 }
@@ -334,6 +392,9 @@ fn fill(
     let duration = if args.plan.traffic.count.is_some() { "0" } else { "10s" };
     lanes::fill(args, roles, duration);
     let plan = &mut args.complete;
+    if plan.traffic.streams.is_some() {
+        return;
+    }
     // If a socket is bound to no address, the kernel chooses the source.
     if !srcs.start().is_unspecified() {
         plan.fill("traffic.src", ranges::text(srcs));

@@ -103,6 +103,7 @@ impl Path for AfXdp {
             interface: Some(config.device.clone()),
             neighbors: Neighbors::Host,
             takes_from_host: true,
+            strips_tags: true,
             buffers: vec![
                 frames(rx, memory.queues, |roles| roles.rx && !roles.tx),
                 // Each lane that only sends has a queue of its own.

@@ -5,7 +5,7 @@ use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
 use crate::fail::Result;
 use mpps_engine::{GeneratorLoops, ListenerLoops};
 use mpps_io::loopback::{LoopConfig, LoopPort, Now, Turn, check};
-use mpps_io::{PortSpec, Request, Task};
+use mpps_io::{PortSpec, Request, Selection, Task};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{ReflectFilter, Reflector};
 
@@ -104,7 +104,7 @@ impl Path for Loop {
         Ok(match generates {
             true => Opened::lanes::<GeneratorLoops, _>(
                 ports
-                    .map(|(config, request)| port(config, &request, Reflecting(ReflectFilter::default())))
+                    .map(|(config, request)| port(config, &request, Reflecting::new(tags_of(&request))))
                     .collect(),
             ),
             false => Opened::lanes::<ListenerLoops, Returner>(
@@ -116,8 +116,20 @@ impl Path for Loop {
     }
 }
 
+/// Returns the seed of the tags that packets have, if they are known by them.
+fn tags_of(request: &Request<'_>) -> Option<u64> {
+    match request.selection {
+        Selection::Tagged { seed } => Some(seed),
+        _ => None,
+    }
+}
+
 fn port<T: Turn>(config: &LoopConfig, request: &Request<'_>, far_end: T) -> LoopPort<Monotonic, T> {
-    LoopPort::new(config.clone(), request.roles.len(), Monotonic, far_end)
+    let config = LoopConfig {
+        tagged: tags_of(request).is_some(),
+        ..config.clone()
+    };
+    LoopPort::new(config, request.roles.len(), Monotonic, far_end)
 }
 
 /// A device for tasks that receive the packets of others.
@@ -153,6 +165,16 @@ impl Turn for Returning {
 /// Far end of a loop for test traffic, as fast as a reflector. It answers no other traffic, so it needs no secret.
 pub(super) struct Reflecting(ReflectFilter);
 
+impl Reflecting {
+    /// Returns a far end that turns UDP packets or, given the seed of their tags, test packets of any headers.
+    pub(super) fn new(tagged: Option<u64>) -> Self {
+        Self(ReflectFilter {
+            tagged,
+            ..ReflectFilter::default()
+        })
+    }
+}
+
 impl Turn for Reflecting {
     type Memory<'p> = Reflector<'p>;
 
@@ -166,5 +188,30 @@ impl Turn for Reflecting {
         Self: 'p,
     {
         reflector.turn(frame, false).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_wire::{Mark, Tag};
+
+    #[test]
+    fn the_far_end_turns_tagged_frames_of_any_headers_if_it_knows_their_seed() {
+        let tag = Tag {
+            number: 1,
+            run: 2,
+            flow: 3,
+            time_ns: 4,
+            mark: Mark::Sent,
+        };
+        let sent = [&[2; 6][..], &[4; 6], &[0x88, 0xb5], &[0; 40], &tag.bytes(7)].concat();
+        let turn = |far_end: Reflecting, frame: &mut [u8]| Reflecting::turn(&mut far_end.memory(), frame);
+        let mut frame = sent.clone();
+        assert!(!turn(Reflecting::new(None), &mut frame) && !turn(Reflecting::new(Some(8)), &mut frame));
+        assert_eq!(frame, sent);
+        assert!(turn(Reflecting::new(Some(7)), &mut frame));
+        assert_eq!((&frame[..6], &frame[6..12]), (&[4; 6][..], &[2; 6][..]));
+        assert_eq!(Tag::read(&frame, 7).map(|tag| tag.mark), Some(Mark::Returned));
     }
 }

@@ -150,6 +150,8 @@ pub struct Traits {
     /// True if packets are taken from the host: a program at the interface chooses them before a lane sees them. All
     /// others go to the host.
     pub(crate) takes_from_host: bool,
+    /// True if the device may take the outermost VLAN tag off the frames that it receives.
+    pub(crate) strips_tags: bool,
     /// True if receiving and sending may be split between lanes.
     pub(crate) split_lanes: bool,
     /// Option that spreads one flow over several lanes.
@@ -174,6 +176,7 @@ impl Default for Traits {
             neighbors: Neighbors::Lanes,
             in_kernel: false,
             takes_from_host: false,
+            strips_tags: false,
             split_lanes: true,
             spreads_flows: None,
             repeats_frames: false,
@@ -534,6 +537,19 @@ pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
         let own = ports.iter().filter(|port| port.spec.path == entry.name).count();
         (entry.check_run)(run, own)
     })
+}
+
+/// Refuses a port for packets of any headers (`--packet`) if it can't have them.
+pub(crate) fn check_headers(port: &Checked) -> Result<()> {
+    let why = match (port.traits.layer, port.traits.in_kernel) {
+        (Layer::Payload, _) => "the kernel writes the headers",
+        (_, true) => "its programs know UDP alone",
+        (Layer::Ethernet, false) => return Ok(()),
+    };
+    Err(usage(format!(
+        "--packet: on port '{}' {why}: want af_packet, af_xdp, dpdk, null or loop",
+        port.spec
+    )))
 }
 
 /// Refuses ports that can't be in one run.

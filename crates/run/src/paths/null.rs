@@ -2,19 +2,23 @@
 
 use super::help::{Help, LAYER, MTU, option};
 use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
-use crate::fail::Result;
+use crate::fail::{Result, usage};
+use crate::request::Run;
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{GeneratorLoops, ListenerLoops};
 use mpps_io::null::{NoSource, NullConfig, NullPort, Sources, check};
 use mpps_io::{Layer, PortSpec, Request, Task};
 use mpps_sys::clock::{Clock, ClockSource};
-use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
+use mpps_traffic::{Form, Traffic};
+use mpps_wire::{ChecksumMode, FrameSize, Image, MacAddr, PayloadTemplate, Stamp, Template, TemplateSpec};
 use std::sync::Mutex;
 
 /// Payload bytes of the packets that the device delivers: frames of 64 bytes.
 const PAYLOAD: usize = 18;
 /// The device's own MAC address.
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// MAC address that its packets come from.
+const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 pub(super) struct Null;
 
@@ -46,9 +50,12 @@ impl Path for Null {
         }
     }
 
-    fn open<'r>(ports: Vec<(&'r NullConfig, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
+    fn open<'r>(ports: Vec<(&'r NullConfig, Request<'r>)>, opening: &Opening<'_>) -> Result<Opened<'r>> {
         // A task that generates packets gets none from the device.
         let generates = ports.iter().any(|(_, request)| request.task.generates());
+        if let Some(streams) = opening.run.plan.selection.streams.as_ref().filter(|_| !generates) {
+            check_sizes(streams, opening.run.plan.seed, ports.iter().map(|(config, _)| *config))?;
+        }
         let ports = ports.into_iter();
         Ok(match generates {
             true => Opened::lanes::<GeneratorLoops, _>(
@@ -58,11 +65,26 @@ impl Path for Null {
             ),
             false => Opened::lanes::<ListenerLoops, Producer>(
                 ports
-                    .map(|(config, request)| port(config, &request, Producing::new(config, &request)))
+                    .map(|(config, request)| port(config, &request, Producing::new(config, &request, opening.run)))
                     .collect(),
             ),
         })
     }
+}
+
+/// Refuses packets that a device can't deliver.
+fn check_sizes<'c>(streams: &Traffic, seed: u64, configs: impl Iterator<Item = &'c NullConfig>) -> Result<()> {
+    let most = configs.map(NullConfig::max_frame).min().unwrap_or_default() + FrameSize::FCS_LEN;
+    for stream in &streams.streams {
+        let form = Form::of(stream, seed, 0).map_err(|wrong| usage(format!("--packet: {}", wrong.line)))?;
+        let size = form.sizes().1;
+        if size > most as u64 || form.spec(size).is_none() {
+            return Err(usage(format!(
+                "--packet: the device delivers packets of {most} bytes at the most, whose payload does not vary"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn port<S: Sources>(config: &NullConfig, request: &Request<'_>, sources: S) -> NullPort<S> {
@@ -76,15 +98,32 @@ pub(super) type Producer = NullPort<Producing>;
 pub(super) struct Producing {
     layer: Layer,
     seed: u64,
+    /// Packets of any headers, by number of the queue.
+    images: Vec<Image>,
     /// One clock reader per lane, made beforehand: each belongs to one thread.
     clocks: Vec<Mutex<Option<Clock>>>,
 }
 
 impl Producing {
-    fn new(config: &NullConfig, request: &Request<'_>) -> Self {
+    fn new(config: &NullConfig, request: &Request<'_>, run: &Run) -> Self {
         let clocks = ClockSource::new();
         let queues = 0..request.roles.len();
+        let streams = run.plan.selection.streams.as_ref();
+        let image = |queue: usize| {
+            let stream = streams?.streams.first()?;
+            // The flows of each queue are its own.
+            let mut form = Form::of(stream, request.seed, queue as u32 * u32::from(u16::MAX)).ok()?;
+            form.set_addresses([10, 99, 0, 2].into(), [10, 99, 0, 1].into());
+            let mut spec = form.spec(form.sizes().0)?;
+            for (at, (given, mac)) in form.macs().iter().zip([OWN, OTHER]).enumerate() {
+                if given.is_none() {
+                    spec.headers.get_mut(at * 6..at * 6 + 6)?.copy_from_slice(&mac);
+                }
+            }
+            Image::new(spec)
+        };
         Self {
+            images: queues.clone().filter_map(image).collect(),
             layer: config.layer,
             seed: request.seed,
             clocks: queues.map(|_| Mutex::new(Some(clocks.clock()))).collect(),
@@ -98,6 +137,10 @@ impl Sources for Producing {
     fn source(&self, queue: usize) -> TestSource {
         let clock = self.clocks[queue].lock().ok().and_then(|mut c| c.take());
         let clock = clock.unwrap_or_else(|| ClockSource::new().clock());
+        if let Some(image) = self.images.get(queue) {
+            let flows = image.flows().min(u16::MAX.into()) as u16;
+            return TestSource::new(SourceTemplate::Image(Box::new(image.clone())), clock, 0, flows);
+        }
         // A payload does not contain its flow, so there is one flow.
         let flows = if self.layer == Layer::Payload { 1 } else { 64 };
         TestSource::new(
@@ -126,7 +169,7 @@ fn template(layer: Layer, seed: u64) -> SourceTemplate {
 
 fn frame_template(seed: u64) -> Template {
     let spec = TemplateSpec {
-        src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        src_mac: MacAddr(OTHER),
         dst_mac: MacAddr(OWN),
         vlan: None,
         src: [10, 99, 0, 2].into(),

@@ -131,6 +131,7 @@ impl Path for Xdp {
 
     fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
+            refuse_tagged(request)?;
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
@@ -225,6 +226,18 @@ impl KernelDevices for Devices<'_> {
 
     fn ports(&self) -> Vec<&dyn KernelPort> {
         self.programs.iter().map(|port| port as _).collect()
+    }
+}
+
+/// Refuses to select packets by their tags, which the programs in the kernel do not read.
+fn refuse_tagged(request: &Request<'_>) -> Result<()> {
+    match request.selection {
+        Selection::Tagged { .. } => Err(usage(format!(
+            "port '{}': the xdp path does not know packets by the tag at their end yet: want af_xdp:{1} or \
+             af_packet:{1}",
+            request.spec, request.spec.device
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -46,7 +46,9 @@ pub(super) fn check(
         ranges::from(*srcs.start(), used_srcs),
         ranges::from(dest.ip, used_dests),
     );
-    of_two(&used.0, &used.1)?;
+    if args.plan.traffic.streams.is_none() {
+        of_two(&used.0, &used.1)?;
+    }
     if port.traits.socket.is_some() {
         sockets_apart(&port.spec, (&used.0, &used.1), flows)?;
     }
@@ -93,6 +95,7 @@ pub(super) fn check_memory(
     let ports = (args.plan.traffic.src_ports.as_ref(), args.plan.traffic.flows);
     let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());
     let says = match ports {
+        _ if args.plan.traffic.streams.is_some() => format!("--packet: {} flows take", memory::count(count)),
         (_, None) if several => format!("{}: {} flows take", of_ranges(srcs, dest), memory::count(count)),
         (Some(src), None) => format!(
             "--src-port-range {} by --dest ports {}: {} flows take",
@@ -112,9 +115,11 @@ pub(super) fn check_memory(
             parts
         }
     };
+    let of_packet = args.plan.traffic.streams.is_some();
     parts.push(memory::Part::new(says, bytes(count), move |left| {
         match memory::most(count, left, bytes) {
             0 => "a higher limit of memory".to_owned(),
+            most if of_packet => format!("{} flows at most", memory::count(most)),
             most => format!("--flows N, {} at most", memory::count(most)),
         }
     }));
@@ -129,6 +134,9 @@ fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
 
 /// Returns the options that limit the number of flows.
 fn makers_of_flows(args: &Run, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
+    if args.plan.traffic.streams.is_some() {
+        return "--packet".to_owned();
+    }
     if let Some(n) = args.plan.traffic.flows {
         return format!("--flows {n}");
     }

@@ -3,9 +3,9 @@
 use super::super::listen::unanswered;
 use super::super::neighbor::{Asked, no_route};
 use super::super::{kernel, lanes};
-use super::Draft;
 use super::dashed;
 use super::load::{lasts, no_rate, no_step};
+use super::{Draft, Streamed};
 use crate::fail::{Result, usage};
 use crate::paths::Neighbors;
 use mpps_engine::{Link, RateStep, Rates, TrafficPlan};
@@ -31,7 +31,7 @@ impl Draft {
             let arrives = HostFact::shown("arrives_at", far.port.spec.to_string());
             plan.common.host.push(arrives);
             self.check_size(to, far.device.as_ref(), &far.port.spec)?;
-            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.destinations(), asked)?);
+            plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.all_destinations(), asked)?);
         }
         // Without a router, the device between the ports forwards frames by the MAC address of the destination port.
         if let Some(link) = plan.link.as_mut().filter(|_| self.args.plan.traffic.gateway.is_none()) {
@@ -106,6 +106,10 @@ impl Draft {
             src: self.src,
             dst: self.dest.ip,
             flows: self.flows.clone(),
+            packets: self.stream.as_ref().and_then(|stream| {
+                let arrives = self.far.as_ref().map_or(&self.port, |far| &far.port);
+                stream.packets(arrives.traits.strips_tags)
+            }),
             payload_len: self.payload_len,
             frame_size: self.frame_size,
             rate,
@@ -127,15 +131,19 @@ impl Draft {
             return Ok(None);
         }
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
+        let (vlan, given_mac) = match &self.stream {
+            Some(stream) => (stream.vlan(), stream.dest_mac()),
+            None => (self.args.plan.traffic.vlan, self.args.plan.traffic.dest_mac.plain()),
+        };
         let Some(device) = &self.device else {
             // mpps answers for its own address and asks for the peer's.
             if self.port.traits.neighbors == Neighbors::LanesAlone {
                 return Ok(Some(Link {
                     mac,
-                    vlan: self.args.plan.traffic.vlan,
-                    answer_for: vec![self.sources()],
+                    vlan,
+                    answer_for: self.all_sources(),
                     unanswered: Vec::new(),
-                    dest_mac: self.args.plan.traffic.dest_mac.plain(),
+                    dest_mac: given_mac,
                     next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(self.dest.ip)),
                     hint: format!(
                         "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
@@ -144,10 +152,10 @@ impl Draft {
                     ),
                 }));
             }
-            let dest_mac = Some(self.args.plan.traffic.dest_mac.plain().unwrap_or(NOBODY));
+            let dest_mac = Some(given_mac.unwrap_or(NOBODY));
             return Ok(Some(Link {
                 mac,
-                vlan: self.args.plan.traffic.vlan,
+                vlan,
                 answer_for: Vec::new(),
                 unanswered: Vec::new(),
                 dest_mac,
@@ -169,18 +177,18 @@ impl Draft {
             .or_else(routed)
             .unwrap_or(self.dest.ip);
         let answer_for = self.answers();
-        let dest_mac = match (self.args.plan.traffic.dest_mac.plain(), self.port.traits.neighbors) {
+        let dest_mac = match (given_mac, self.port.traits.neighbors) {
             // The source is the host's own address, so answers go to the host: ask the host instead.
             (None, Neighbors::Host)
                 if self.own_address() && (self.far.is_none() || self.args.plan.traffic.gateway.is_some()) =>
             {
-                Some(asked.resolve(next_hop, device, self.args.plan.traffic.vlan)?)
+                Some(asked.resolve(next_hop, device, vlan)?)
             }
             (given, _) => given,
         };
         Ok(Some(Link {
             mac,
-            vlan: self.args.plan.traffic.vlan,
+            vlan,
             answer_for,
             unanswered: unanswered(device),
             dest_mac,
@@ -192,12 +200,15 @@ impl Draft {
     /// Refuses payloads that a port can't send.
     fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
         let args = &self.args;
+        if let Some(stream) = &self.stream {
+            return stream.check_size(capabilities, device, spec);
+        }
         let headers = match capabilities.layer {
             Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.plan.traffic.vlan.is_some()),
             Layer::Payload => 0,
         };
         // The path's largest frame may be smaller than the device's.
-        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        let limited = device.is_none_or(|d| capabilities.max_frame < d.mtu + ETHERNET);
         // A VLAN tag does not count towards the MTU.
         let tag = if args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
             4
@@ -249,6 +260,9 @@ impl Draft {
     }
 
     fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
+        if let Some(stream) = &self.stream {
+            return self.facts_of(stream, link);
+        }
         let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
         let mut facts = vec![
             HostFact::shown("port", self.args.plan.port().to_string()),
@@ -270,6 +284,33 @@ impl Draft {
                 ", whose MAC address stands for all destinations"
             } else {
                 ""
+            };
+            facts.push(HostFact::new("next_hop", format!("{hop}{all}")));
+            facts.push(HostFact::shown("source_address", whose(self.own_address())));
+        }
+        facts
+    }
+}
+
+impl Draft {
+    /// Returns the facts of a run of a stream.
+    fn facts_of(&self, stream: &Streamed, link: Option<&Link>) -> Vec<HostFact> {
+        let mut facts = vec![
+            HostFact::shown("port", self.args.plan.port().to_string()),
+            HostFact::shown("packet", stream.text.clone()),
+            HostFact::shown("flows", self.flows.count().to_string()),
+            HostFact::new("flow_memory_bytes", self.flow_bytes.to_string()),
+            HostFact::shown("frame_bytes", self.frame_size.to_string()),
+            HostFact::new("pacing", format!("{:?}", self.args.plan.load.pacing).to_lowercase()),
+        ];
+        if let Some((link, hop)) = link.and_then(|link| Some((link, link.next_hop?))) {
+            let one_for_all = link.dest_mac.is_none() && (stream.has_vlans() || stream.has_destinations());
+            let all = match (one_for_all, link.vlan) {
+                (false, _) => String::new(),
+                (true, Some(vlan)) if stream.has_vlans() => {
+                    format!(" in VLAN {vlan}, whose MAC address stands for all destinations and VLANs")
+                }
+                (true, _) => ", whose MAC address stands for all destinations".to_owned(),
             };
             facts.push(HostFact::new("next_hop", format!("{hop}{all}")));
             facts.push(HostFact::shown("source_address", whose(self.own_address())));

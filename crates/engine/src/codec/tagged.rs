@@ -1,0 +1,288 @@
+//! Codec of packets of any headers, each known by the tag at its end.
+
+use super::{Class, Codec, Compared, Foreign};
+use crate::plan::Packets;
+use mpps_io::{AddressRange, Frame};
+use mpps_sys::clock::SPREAD_NS;
+use mpps_wire::changes::{Changes, Headers, ports_at};
+use mpps_wire::image::{Field, Place};
+use mpps_wire::tagged::{icmp_error, outer_ip, tag_of};
+use mpps_wire::{Blank, Checker, IcmpError, Image, ImageSpec, MacAddr, Stamp, TAG_LEN, Tag, parse_slow_path};
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// Bits of the time in a tag.
+const TIME_BITS: u32 = 36;
+
+/// Returns the run of the tags of trial number `trial` of a run. Trials that follow each other have different ones.
+pub(crate) fn run_of(run_id: u64, trial: u32) -> u8 {
+    (mpps_wire::random(run_id, 0) as u8).wrapping_add(trial as u8)
+}
+
+/// Codec of whole frames with a tag.
+#[derive(Debug)]
+pub(crate) struct TaggedCodec {
+    image: Image,
+    known: Known,
+    /// Headers as they should arrive; `None`: they are not compared.
+    headers: Option<Headers>,
+}
+
+/// Packets that come back, as far as they are known.
+#[derive(Debug)]
+struct Known {
+    seed: u64,
+    run: u8,
+    first_flow: u32,
+    flows: u32,
+    /// Test packets are reports of ICMP themselves.
+    reports: bool,
+    /// MAC address that packets are sent from, if they come back by the same port: what comes from it is a packet as it
+    /// was sent.
+    own: Option<[u8; 6]>,
+    shape: Option<Shape>,
+}
+
+/// Ends of the packets, of the outermost IP header or, without one, of Ethernet: a frame without a right tag that has
+/// them is one of the test's that was damaged.
+#[derive(Debug)]
+struct Shape {
+    /// Type of the frame, or protocol of IP.
+    kind: u16,
+    /// Source and destination addresses of IP; none without an IP header.
+    ips: [Vec<AddressRange>; 2],
+    /// MAC addresses without an IP header, or ports of UDP or TCP; `None`: they vary.
+    ends: [Option<u64>; 2],
+    /// Source and destination change places on the way.
+    turned: bool,
+}
+
+impl TaggedCodec {
+    /// Makes the codec of a trial. `macs`: those of the next hop and of the port. `turned`: packets come back with
+    /// their addresses exchanged.
+    pub(crate) fn new(packets: &Packets, run: u8, macs: [MacAddr; 2], turned: bool) -> Self {
+        let mut spec = ImageSpec {
+            run,
+            ..(*packets.spec).clone()
+        };
+        for (at, (mac, takes)) in macs.iter().zip([packets.to_next_hop, packets.from_port]).enumerate() {
+            if let Some(place) = spec.headers.get_mut(at * 6..at * 6 + 6).filter(|_| takes) {
+                place.copy_from_slice(&mac.0);
+            }
+        }
+        let known = Known {
+            seed: spec.seed,
+            run,
+            first_flow: spec.first_flow,
+            flows: spec.flows,
+            reports: icmp_error(&spec.headers).is_some(),
+            own: turned
+                .then(|| spec.headers.get(6..12)?.first_chunk().copied())
+                .flatten()
+                .filter(|_| !spec.fields.iter().any(|field| (48..96).contains(&field.bit))),
+            shape: Shape::of(packets, &spec, turned),
+        };
+        let compares = !packets.fields.is_empty();
+        Self {
+            headers: compares.then(|| {
+                let headers = Headers::new(&spec, packets.fields.clone(), turned);
+                if packets.stripped { headers.stripped() } else { headers }
+            }),
+            // The plan was validated; packets that can't be made are a defect.
+            image: Image::new(spec).expect("validated plan"),
+            known,
+        }
+    }
+
+    /// Makes room for changes of the headers.
+    pub(crate) fn compared(&self) -> Compared {
+        let changes = self.headers.as_ref().map(Changes::new).unwrap_or_default();
+        let sent = vec![0; self.image.frame_len()];
+        Compared { changes, sent }
+    }
+
+    /// Classifies a frame without a right tag of this run.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, frame: &[u8], tag: Option<Tag>) -> Class {
+        if tag.is_some() {
+            return Class::Foreign(Foreign::OtherRun);
+        }
+        if parse_slow_path(frame).is_some() {
+            return Class::SlowPath;
+        }
+        match &self.known.shape {
+            Some(shape) if shape.fits(frame) => Class::Corrupt,
+            _ => Class::Foreign(Foreign::NotStamped),
+        }
+    }
+}
+
+impl Codec for TaggedCodec {
+    #[cold]
+    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
+        let (tag, _) = tag_of(frame, self.known.seed)?;
+        icmp_error(frame).filter(|_| tag.run == self.known.run && !self.known.reports)
+    }
+
+    #[inline]
+    fn frame_len(&self) -> usize {
+        self.image.frame_len()
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: Blank<'_>, time_ns: u64) {
+        let place = Place {
+            flow: frame.flow,
+            number: frame.seq,
+        };
+        self.image.write(frame.bytes, place, time_ns);
+    }
+
+    #[inline(always)]
+    fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        self.image.write_all(frames, time_ns);
+    }
+
+    #[inline]
+    fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
+        self.image.restamp(bytes, time_ns);
+    }
+
+    /// A tag has the lowest bits of number and time: the whole number is the one next to the number that is due in the
+    /// flow, and the whole time the latest that is not after now.
+    #[inline(always)]
+    fn whole(&self, stamp: Stamp, next: impl FnOnce() -> u64, now_ns: u64) -> Stamp {
+        let next = next();
+        // The sender's lane may be ahead by its reading of the clock.
+        let now_ns = now_ns + SPREAD_NS;
+        let ahead = (stamp.seq as u32).wrapping_sub(next as u32) as i32;
+        let past = now_ns.wrapping_sub(stamp.time_ns) & ((1 << TIME_BITS) - 1);
+        Stamp {
+            seq: next.wrapping_add_signed(i64::from(ahead)),
+            time_ns: now_ns.wrapping_sub(past),
+        }
+    }
+
+    #[inline(always)]
+    fn compare<F: Frame>(&self, frame: &F, flow: u32, stamp: Stamp, compared: &mut Compared) {
+        let Some(headers) = &self.headers else { return };
+        if headers.are_in(frame.bytes()) {
+            return;
+        }
+        let place = Place {
+            flow,
+            number: stamp.seq,
+        };
+        self.image.write(&mut compared.sent, place, stamp.time_ns);
+        compared.changes.note(headers, &compared.sent, frame.bytes());
+    }
+
+    #[inline]
+    fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
+        let (bytes, known) = (frame.bytes(), &self.known);
+        let Some((tag, end)) = tag_of(bytes, known.seed) else {
+            return self.other(bytes, None);
+        };
+        let flow = tag.flow.wrapping_sub(known.first_flow);
+        if tag.run != known.run || flow >= known.flows {
+            return self.other(bytes, Some(tag));
+        }
+        if icmp_error(bytes).is_some() && !known.reports {
+            return Class::SlowPath;
+        }
+        if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
+            return Class::Foreign(Foreign::Looped);
+        }
+        match self.image.verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number) {
+            true => Class::Test {
+                flow,
+                stamp: Stamp {
+                    seq: tag.number.into(),
+                    time_ns: tag.time_ns,
+                },
+            },
+            false => Class::Corrupt,
+        }
+    }
+}
+
+impl Shape {
+    fn of(packets: &Packets, spec: &ImageSpec, turned: bool) -> Option<Self> {
+        let seen = Seen::of(&spec.headers)?;
+        let constant = |(place, value): (Range<usize>, u64)| {
+            let bits = place.start * 8..place.end * 8;
+            let varies = |field: &Field| field.bit < bits.end && bits.start < field.bit + field.width as usize;
+            (!spec.fields.iter().any(varies)).then_some(value)
+        };
+        Some(Self {
+            kind: seen.kind,
+            ips: packets.ends.clone(),
+            ends: seen.ends.map(|end| end.and_then(constant)),
+            turned,
+        })
+    }
+
+    /// Returns whether a frame has the kind and the ends.
+    fn fits(&self, frame: &[u8]) -> bool {
+        let Some(mut seen) = Seen::of(frame) else { return false };
+        if self.turned {
+            seen.ips.reverse();
+            seen.ends.reverse();
+        }
+        let within = |(ip, ranges): (&Option<IpAddr>, &Vec<AddressRange>)| {
+            ranges.is_empty() || ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)))
+        };
+        let same = |(end, own): (&Option<(Range<usize>, u64)>, &Option<u64>)| {
+            own.is_none_or(|own| end.as_ref().is_some_and(|(_, value)| *value == own))
+        };
+        seen.kind == self.kind
+            && seen.ips.iter().zip(&self.ips).all(within)
+            && seen.ends.iter().zip(&self.ends).all(same)
+    }
+}
+
+/// Ends of a frame.
+struct Seen {
+    /// Type of the frame, or protocol of IP.
+    kind: u16,
+    ips: [Option<IpAddr>; 2],
+    /// Places and values: ports of UDP or TCP, source first, or MAC addresses without an IP header.
+    ends: [Option<(Range<usize>, u64)>; 2],
+}
+
+impl Seen {
+    fn of(frame: &[u8]) -> Option<Self> {
+        let value = |place: Range<usize>| {
+            let bytes = frame.get(place.clone())?;
+            let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            Some((place, value))
+        };
+        let Some(at) = outer_ip(frame) else {
+            let behind_tags = |at: &usize| matches!(value(*at..at + 2), Some((_, 0x8100 | 0x88a8)));
+            let kind = (12..).step_by(4).find(|at| !behind_tags(at))?;
+            return Some(Self {
+                kind: value(kind..kind + 2)?.1 as u16,
+                ips: [None; 2],
+                ends: [value(6..12), value(0..6)],
+            });
+        };
+        let (kind, ips) = match frame.get(at)? >> 4 {
+            4 => {
+                let ip = |at: usize| Some(IpAddr::from(*frame.get(at..)?.first_chunk::<4>()?));
+                (*frame.get(at + 9)?, [ip(at + 12), ip(at + 16)])
+            }
+            6 => {
+                let ip = |at: usize| Some(IpAddr::from(*frame.get(at..)?.first_chunk::<16>()?));
+                (*frame.get(at + 6)?, [ip(at + 8), ip(at + 24)])
+            }
+            _ => return None,
+        };
+        let ports = ports_at(frame);
+        Some(Self {
+            kind: kind.into(),
+            ips,
+            ends: [0, 2].map(|end| ports.and_then(|at| value(at + end..at + end + 2))),
+        })
+    }
+}
