@@ -11,6 +11,7 @@ mod forward_ports;
 mod io_uring;
 mod loops;
 mod merged;
+mod packets;
 mod sample;
 mod statistics;
 mod two_ports;

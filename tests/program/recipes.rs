@@ -49,6 +49,34 @@ const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a
                       ip -n mpps-lab-a link set eth2 up && ip addr add 198.18.0.254/24 dev eth1 && \
                       ip addr add 198.18.1.254/24 dev eth2 && sysctl -qw net.ipv4.ip_forward=1";
 
+/// One packet of each kind that the page on traffic shows, from one port to another.
+const PACKETS: &[&str] = &[
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / vlan vid=10..12 / ipv4 \
+     / udp src=1024..1279 dst=9000\"",
+    "mpps sendrecv af_xdp:eth1 af_xdp:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv4 / udp src=inner-hash \
+     dst=4789 / vxlan vni=5000..5003 / eth / ipv4 src=10.0.0.1*250 / udp\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv4 \
+     src=random(10.0.0.0/8) ttl=random(32..128) / tcp src=random(1024..65535) dst=80 flags=syn\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 50pps --frame-size 218 --packet \"eth / ipv4 \
+     dscp=46 / udp src=16384 dst=16386\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv4 / udp dst=2152 / \
+     gtpu teid=1..1000 / ipv4 src=10.45.0.1*250 / udp dst=53\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / qinq vid=100..103 / \
+     vlan vid=1..100 / ipv4 / udp\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / mpls label=100..103 / \
+     ipv4 / udp\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv6 / hopopts / udp \
+     dst=9000\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv4 / gre key=1..8 / \
+     ipv4 / udp\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 100pps --packet \"eth / ipv4 / icmp type=8 \
+     ident=7 seq=0..65535\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --packet \"eth / ipv6 / ipv4 / udp \
+     dst=9000\"",
+    "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 5kpps --frame-size 1502 --packet \"eth / ipv4 \
+     / sctp\"",
+];
+
 const RECIPES: &[Recipe] = &[
     recipe(
         "docs/research/tap-study.md",
@@ -267,6 +295,18 @@ const RECIPES: &[Recipe] = &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --both-ways --src 198.18.0.1 --dest 198.18.1.2:9000 \
                      --gateway 198.18.0.254 --back-gateway 198.18.1.254 --rate 20kpps",
         ],
+    },
+    recipe(
+        "docs/use/traffic.md",
+        &[
+            "mpps sendrecv af_packet --lab --rate 20kpps --duration 3s --packet \"eth / ipv4 dst=10.99.0.2 / tcp \
+             src=1..99 dst=80\"",
+        ],
+    ),
+    Recipe {
+        page: "docs/use/traffic.md",
+        before: BRIDGE,
+        commands: PACKETS,
     },
     Recipe {
         page: "docs/use/traffic.md",

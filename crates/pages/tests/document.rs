@@ -143,6 +143,31 @@ fn a_run_tells_its_numbers_and_why_it_is_not_valid() {
 }
 
 #[test]
+fn headers_that_a_device_changed_are_a_table_of_their_values() {
+    let Ok(Found::Run(mut summary)) = find(RUN.as_bytes()) else {
+        panic!("no run");
+    };
+    let pair = json!({ "sent": "64", "received": "63", "packets": 7 });
+    summary["changes"] = json!([{ "field": "ipv4.ttl", "packets": 9, "pairs": [pair] }]);
+    let document = runs::document(&[runs::Run::new("run.json", summary)]);
+    let table = document.tables.iter().find(|table| table.name == "changes");
+    assert_eq!(
+        table.expect("a table").rows,
+        [
+            ["run.json".into(), json!("ipv4.ttl"), json!("64"), json!("63"), json!(7)],
+            [
+                "run.json".into(),
+                json!("ipv4.ttl"),
+                json!("others"),
+                Value::Null,
+                json!(2)
+            ],
+        ]
+    );
+    assert!(of_run().tables.iter().all(|table| table.name != "changes"));
+}
+
+#[test]
 fn a_run_that_is_valid_says_so_first() {
     let mut summary: Value = serde_json::from_str(RUN).expect("JSON");
     summary["valid"] = json!(true);

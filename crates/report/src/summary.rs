@@ -286,6 +286,25 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
     for parts in lost.into_iter().chain(dropped) {
         fold(parts, ", ", "  ", out)?;
     }
+    for change in s.changes.iter().flatten() {
+        let pair = |(sent, received, packets): &(String, String, u64)| match *packets == change.packets {
+            true => format!("{sent} -> {received}"),
+            false => format!("{sent} -> {received} ({})", count(*packets)),
+        };
+        let mut parts: Vec<_> = change.pairs.iter().take(most).map(pair).collect();
+        let told: u64 = change.pairs.iter().take(most).map(|(.., packets)| packets).sum();
+        if told < change.packets {
+            parts.push(format!("others ({})", count(change.packets - told)));
+        }
+        let packets = if change.packets == 1 { "packet" } else { "packets" };
+        parts[0] = format!(
+            "{} changed in {} {packets}: {}",
+            change.field,
+            count(change.packets),
+            parts[0]
+        );
+        fold(parts, ", ", "  ", out)?;
+    }
     Ok(())
 }
 

@@ -48,8 +48,8 @@ pub use stages::StageTable;
 pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
 pub use summary::{
-    AwaySummary, CaptureSummary, Direction, Expectation, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS, LaneSummary,
-    LossTimes, Outage, PortSummary, ReorderDistance, SampleSummary, Shortfall, Started, Summary,
+    AwaySummary, CaptureSummary, Direction, Expectation, FieldChange, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS,
+    LaneSummary, LossTimes, Outage, PortSummary, ReorderDistance, SampleSummary, Shortfall, Started, Summary,
 };
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

@@ -238,6 +238,17 @@ pub struct Outage {
     pub lost: Option<u64>,
 }
 
+/// Field of the headers that arrived other than it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldChange {
+    /// Name, such as `ipv4.ttl`.
+    pub field: String,
+    /// Packets.
+    pub packets: u64,
+    /// Value as sent, value as received, and packets that had both: the first 16 pairs.
+    pub pairs: Vec<(String, String, u64)>,
+}
+
 /// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -313,6 +324,8 @@ pub struct Summary {
     pub gaps: Option<Gaps>,
     /// Frames left alone or dropped (reflect, drop), by reason: snake_case reason and count.
     pub reasons: Vec<(String, u64)>,
+    /// Fields of the headers that arrived other than they were sent; `None`: headers were not compared.
+    pub changes: Option<Vec<FieldChange>>,
     /// Whether the numbers can be trusted.
     pub valid: bool,
     /// Only reason why the run is not valid, if it is one of these.

@@ -6,11 +6,11 @@ use super::{
     capture, counters, direction, expectation, housekeeping, known, latency, layer1_bps, longest_outage, loss_times,
     outside, port, program, remarks, rfc3339, sample, stage, stretches, withheld, workload_name,
 };
-use mpps_stats::{Summary, sentences};
+use mpps_stats::{FieldChange, Summary, sentences};
 use serde_json::{Map, Value, json};
 
 /// Keys of a run, in the order of the output. New keys are added beside those of their subject.
-pub const RUN: [Key<Summary>; 62] = [
+pub const RUN: [Key<Summary>; 63] = [
     Key::new(
         "workload",
         Kind::Text,
@@ -279,6 +279,27 @@ pub const RUN: [Key<Summary>; 62] = [
     Key::new("reasons", Kind::Object, "counts by [reason](counts.md#reasons)", |s| {
         counters(&s.reasons).into()
     }),
+    Key::or_null(
+        "changes",
+        Kind::List,
+        "of `--packet`: [fields of the headers that arrived other than they were sent](traffic.md#changes): `field` \
+         `packets`, and `pairs` of values, the first 16: `sent received packets`; `null`: headers were not compared",
+        |s| {
+            let pair = |(sent, received, packets): &(String, String, u64)| {
+                let mut pair = json!({ "sent": sent, "received": received });
+                pair["packets"] = json!(packets);
+                pair
+            };
+            let change = |change: &FieldChange| {
+                let pairs: Vec<_> = change.pairs.iter().map(pair).collect();
+                json!({ "field": change.field, "packets": change.packets, "pairs": pairs })
+            };
+            s.changes
+                .as_ref()
+                .map(|changes| changes.iter().map(change).collect::<Value>())
+                .into()
+        },
+    ),
     Key::or_null(
         "capture",
         Kind::Object,

@@ -259,6 +259,7 @@ pub fn document(runs: &[Run]) -> Document {
         tables.push(joined.table());
     }
     tables.extend(tables::latency_table(&all));
+    tables.extend(tables::changes(runs));
     tables.extend(tables::why(runs));
     tables.extend(tables::lanes(runs));
     tables.extend(tables::stages(runs));

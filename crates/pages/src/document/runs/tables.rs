@@ -325,6 +325,50 @@ pub(super) fn stretches(runs: &[Run]) -> Option<Table> {
     (!rows.is_empty()).then(|| table("loss-stretches", caption, columns, rows))
 }
 
+/// Returns the fields of headers that arrived other than they were sent, with their pairs of values.
+pub(super) fn changes(runs: &[Run]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for run in runs {
+        let all = run.summary.get("changes").and_then(Value::as_array);
+        for change in all.into_iter().flatten() {
+            let field = change.get("field").cloned().unwrap_or_default();
+            let pairs = change.get("pairs").and_then(Value::as_array);
+            let mut told = 0;
+            for pair in pairs.into_iter().flatten().filter(|pair| pair.is_object()) {
+                let cell = |key: &str| pair.get(key).cloned().unwrap_or_default();
+                told += cell("packets").as_u64().unwrap_or(0);
+                rows.push(vec![
+                    run.name.as_str().into(),
+                    field.clone(),
+                    cell("sent"),
+                    cell("received"),
+                    cell("packets"),
+                ]);
+            }
+            let packets = change.get("packets").and_then(Value::as_u64).unwrap_or(0);
+            if told < packets {
+                let others = (packets - told).into();
+                rows.push(vec![
+                    run.name.as_str().into(),
+                    field,
+                    "others".into(),
+                    Value::Null,
+                    others,
+                ]);
+            }
+        }
+    }
+    let columns = vec![
+        column("run", "Run", Unit::Plain),
+        column("field", "Field", Unit::Plain),
+        column("sent", "Sent", Unit::Plain),
+        column("received", "Received", Unit::Plain),
+        column("packets", "Packets", Unit::Count),
+    ];
+    let caption = "Headers that arrived other than they were sent";
+    (!rows.is_empty()).then(|| table("changes", caption, columns, rows))
+}
+
 /// Returns the outages that contain most of a run's loss.
 pub(super) fn outages(runs: &[Run]) -> Option<Table> {
     let mut rows = Vec::new();
