@@ -208,13 +208,10 @@ impl Draft {
             Layer::Payload => 0,
         };
         // The path's largest frame may be smaller than the device's.
-        let limited = device.is_none_or(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         // A VLAN tag does not count towards the MTU.
-        let tag = if args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet && !limited {
-            4
-        } else {
-            0
-        };
+        let has_tag = args.plan.traffic.vlan.is_some() && capabilities.layer == Layer::Ethernet;
+        let tag = if has_tag && device.is_some() && !limited { 4 } else { 0 };
         let most = (capabilities.max_frame + tag).saturating_sub(headers);
         if self.payload_len > most {
             let (option, given, limit) = match args.plan.traffic.frame_size {

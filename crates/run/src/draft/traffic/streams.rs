@@ -297,11 +297,10 @@ impl Streamed {
         spec: &PortSpec,
     ) -> Result<()> {
         // The path's largest frame may be smaller than the device's. One VLAN tag does not count towards the MTU.
-        let limited = device.is_none_or(|d| capabilities.max_frame < d.mtu + ETHERNET);
-        let tags = if limited {
-            0
-        } else {
-            (self.form.link_len() - ETHERNET).min(TAG)
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        let tags = match device.is_some() && !limited {
+            true => (self.form.link_len() - ETHERNET).min(TAG),
+            false => 0,
         };
         let most = capabilities.max_frame + tags + FrameSize::FCS_LEN;
         if self.frame_size <= most {
