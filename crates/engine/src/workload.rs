@@ -234,9 +234,8 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
         0
     };
     let seed = plan.common.seed;
-    match (&plan.link, capabilities.layer) {
-        (Some(link), Layer::Ethernet) if const { L::FRAMES } && plan.packets.is_some() => {
-            let packets = plan.packets.as_ref().expect("seen");
+    match (&plan.link, &plan.packets, capabilities.layer) {
+        (Some(link), Some(packets), Layer::Ethernet) if const { L::FRAMES } => {
             let to = dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST);
             let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
             let run = run_of(plan.common.run_id, trial);
@@ -247,7 +246,7 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             });
             traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
         }
-        (Some(link), Layer::Ethernet) if const { L::FRAMES } => {
+        (Some(link), None, Layer::Ethernet) if const { L::FRAMES } => {
             let spec = TemplateSpec {
                 src_mac: link.mac,
                 dst_mac: dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST),

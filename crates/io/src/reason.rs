@@ -59,7 +59,7 @@ reasons! {
     ForeignFragment = "foreign_fragment": "IP fragments, and packets on a source route",
     ForeignWrongAddress = "foreign_wrong_address": "UDP between other addresses",
     ForeignWrongPort = "foreign_wrong_port": "UDP to ports that are not of the test",
-    ForeignNotStamped = "foreign_not_stamped": "UDP without a valid stamp or tag",
+    ForeignNotStamped = "foreign_not_stamped": "packets without a valid stamp or tag",
     ForeignLooped = "foreign_looped": "tagged packets that came back as they were sent: a loop in the network",
     ForeignOtherRun = "foreign_other_run": "stamped packets that this run did not send in that flow or at that time",
     IcmpPortUnreachable = "icmp_port_unreachable": "reports (ICMP) that nobody listens at the destination",

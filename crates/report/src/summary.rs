@@ -292,9 +292,9 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
             false => format!("{sent} -> {received} ({})", count(*packets)),
         };
         let mut parts: Vec<_> = change.pairs.iter().take(most).map(pair).collect();
-        let told: u64 = change.pairs.iter().take(most).map(|(.., packets)| packets).sum();
-        if told < change.packets {
-            parts.push(format!("others ({})", count(change.packets - told)));
+        let listed: u64 = change.pairs.iter().take(most).map(|(.., packets)| packets).sum();
+        if listed < change.packets {
+            parts.push(format!("others ({})", count(change.packets - listed)));
         }
         let packets = if change.packets == 1 { "packet" } else { "packets" };
         parts[0] = format!(

@@ -489,13 +489,14 @@ mod tests {
     fn changed(headers: &Headers, came: &[u8]) -> Vec<String> {
         let mut changes = Changes::new(headers);
         changes.note(headers, &sent(), came);
-        let told = changes.fields.iter().filter(|of| of.packets > 0);
-        told.map(|of| {
-            let (sent, received, packets) = of.pairs[0];
-            assert_eq!((packets, of.packets, changes.packets), (1, 1, 1));
-            format!("{} {} {}", of.name, of.kind.text(sent), of.kind.text(received))
-        })
-        .collect()
+        let found = changes.fields.iter().filter(|of| of.packets > 0);
+        found
+            .map(|of| {
+                let (sent, received, packets) = of.pairs[0];
+                assert_eq!((packets, of.packets, changes.packets), (1, 1, 1));
+                format!("{} {} {}", of.name, of.kind.text(sent), of.kind.text(received))
+            })
+            .collect()
     }
 
     #[test]
@@ -557,8 +558,8 @@ mod tests {
         let mut came = sent();
         came.splice(12..12, [0x81, 0, 0, 7]);
         came[22 + 4] = 63;
-        let told = changed(&headers(false), &came);
-        assert_eq!(told, ["vlan tags none 7", "ipv4.ttl 64 63"]);
+        let found = changed(&headers(false), &came);
+        assert_eq!(found, ["vlan tags none 7", "ipv4.ttl 64 63"]);
     }
 
     #[test]

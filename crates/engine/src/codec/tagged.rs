@@ -7,7 +7,7 @@ use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
 use mpps_wire::image::{Field, Place};
 use mpps_wire::tagged::{icmp_error, outer_ip, tag_of};
-use mpps_wire::{Blank, Checker, IcmpError, Image, ImageSpec, MacAddr, Stamp, TAG_LEN, Tag, parse_slow_path};
+use mpps_wire::{Blank, Checker, IcmpError, Image, ImageSpec, MacAddr, Stamp, TAG_LEN, parse_slow_path};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -101,13 +101,10 @@ impl TaggedCodec {
         Compared { changes, sent }
     }
 
-    /// Classifies a frame without a right tag of this run.
+    /// Classifies a frame without a right tag.
     #[cold]
     #[inline(never)]
-    fn other(&self, frame: &[u8], tag: Option<Tag>) -> Class {
-        if tag.is_some() {
-            return Class::Foreign(Foreign::OtherRun);
-        }
+    fn untagged(&self, frame: &[u8]) -> Class {
         if parse_slow_path(frame).is_some() {
             return Class::SlowPath;
         }
@@ -182,11 +179,11 @@ impl Codec for TaggedCodec {
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
         let (bytes, known) = (frame.bytes(), &self.known);
         let Some((tag, end)) = tag_of(bytes, known.seed) else {
-            return self.other(bytes, None);
+            return self.untagged(bytes);
         };
         let flow = tag.flow.wrapping_sub(known.first_flow);
         if tag.run != known.run || flow >= known.flows {
-            return self.other(bytes, Some(tag));
+            return Class::Foreign(Foreign::OtherRun);
         }
         if icmp_error(bytes).is_some() && !known.reports {
             return Class::SlowPath;

@@ -1,5 +1,6 @@
 //! Ends of a stream's packets on the link: MAC addresses, VLAN tags, and the addresses of the outermost IP header.
 
+use super::layout::named;
 use super::{Form, get_bits, set_bits};
 use crate::headers::{Field, HeaderKind, Kind, Role};
 use crate::value::{Source, ones};
@@ -111,13 +112,10 @@ impl Form {
     /// that are names for several others.
     pub fn fields_at(&self) -> Vec<FieldAt> {
         let mut all = Vec::new();
+        let kinds: Vec<_> = self.headers.iter().map(|laid| laid.kind).collect();
         for (at, laid) in self.headers.iter().enumerate() {
             let fields = laid.kind.info().fields;
-            let of_kind = |headers: &[super::Laid]| headers.iter().filter(|other| other.kind == laid.kind).count();
-            let name = match of_kind(&self.headers) {
-                0 | 1 => laid.kind.name().to_owned(),
-                _ => format!("{}[{}]", laid.kind.name(), of_kind(&self.headers[..=at])),
-            };
+            let name = named(&kinds, at);
             for field in fields {
                 let bits = |field: &Field| field.bit..field.bit + field.width as usize;
                 let own = bits(field);

@@ -133,7 +133,8 @@ impl Layout {
             }
             Value::Numbers(Source::Bad) => {}
             Value::Numbers(source) => {
-                let name = format!("{}.{}", named(&packet.headers, at), given.name());
+                let kinds: Vec<_> = packet.headers.iter().map(|header| header.kind).collect();
+                let name = format!("{}.{}", named(&kinds, at), given.name());
                 let name = if matches!(given.place, Place::Bytes(..)) {
                     name.replace(".@", "@")
                 } else {
@@ -643,12 +644,12 @@ fn pad_options(image: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Returns the name of a header in a packet, with its number if there are several of its kind.
-fn named(headers: &[Header], at: usize) -> String {
-    let kind = headers[at].kind;
-    let of_kind = |headers: &[Header]| headers.iter().filter(|header| header.kind == kind).count();
-    match of_kind(headers) {
+/// Returns the name of header `at` among those of a packet, with its number if there are several of its kind.
+pub(super) fn named(kinds: &[HeaderKind], at: usize) -> String {
+    let kind = kinds[at];
+    let of_kind = |kinds: &[HeaderKind]| kinds.iter().filter(|other| **other == kind).count();
+    match of_kind(kinds) {
         0 | 1 => kind.name().to_owned(),
-        _ => format!("{}[{}]", kind.name(), of_kind(&headers[..=at])),
+        _ => format!("{}[{}]", kind.name(), of_kind(&kinds[..=at])),
     }
 }

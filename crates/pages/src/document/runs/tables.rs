@@ -333,10 +333,10 @@ pub(super) fn changes(runs: &[Run]) -> Option<Table> {
         for change in all.into_iter().flatten() {
             let field = change.get("field").cloned().unwrap_or_default();
             let pairs = change.get("pairs").and_then(Value::as_array);
-            let mut told = 0;
+            let mut listed = 0;
             for pair in pairs.into_iter().flatten().filter(|pair| pair.is_object()) {
                 let cell = |key: &str| pair.get(key).cloned().unwrap_or_default();
-                told += cell("packets").as_u64().unwrap_or(0);
+                listed += cell("packets").as_u64().unwrap_or(0);
                 rows.push(vec![
                     run.name.as_str().into(),
                     field.clone(),
@@ -346,8 +346,8 @@ pub(super) fn changes(runs: &[Run]) -> Option<Table> {
                 ]);
             }
             let packets = change.get("packets").and_then(Value::as_u64).unwrap_or(0);
-            if told < packets {
-                let others = (packets - told).into();
+            if listed < packets {
+                let others = (packets - listed).into();
                 rows.push(vec![
                     run.name.as_str().into(),
                     field,

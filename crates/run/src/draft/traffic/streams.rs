@@ -38,7 +38,7 @@ fn refuse_options(args: &Run) -> Result<()> {
         (of.src_ports.is_some(), "--src-port-range", "src= in udp or tcp"),
         (of.vlan.is_some(), "--vlan", "vlan vid= in the packet"),
         (of.ttl != 64, "--ttl", "ttl= in ipv4, hop= in ipv6"),
-        (of.dscp != 0, "--dscp", "tos= in ipv4, tc= in ipv6"),
+        (of.dscp != 0, "--dscp", "dscp= in ipv4 or ipv6"),
         (*of.step != Step::Combine, "--step", "it left out"),
         (of.flows.is_some(), "--flows", "ranges of as many values in the packet"),
         (of.payload_size.is_some(), "--payload-size", "--frame-size"),
@@ -82,12 +82,23 @@ fn refuse_keys(stream: &Stream) -> Result<()> {
     }
 }
 
-/// Checks the packet of a listener. Returns the bytes of its headers.
-pub(crate) fn of_listener(streams: &Traffic, seed: u64) -> Result<usize> {
+/// Returns the one stream of a run, whose keys runs follow.
+fn only(streams: &Traffic) -> Result<&Stream> {
     let [stream] = &streams.streams[..] else {
         return Err(wrong(format!("{} streams: want one", streams.streams.len())));
     };
     refuse_keys(stream)?;
+    Ok(stream)
+}
+
+/// Returns whether these are several addresses.
+fn are_several(ips: &[AddressRange]) -> bool {
+    ips.len() > 1 || ips.iter().any(|range| range.start() != range.end())
+}
+
+/// Checks the packet of a listener. Returns the bytes of its headers.
+pub(crate) fn of_listener(streams: &Traffic, seed: u64) -> Result<usize> {
+    let stream = only(streams)?;
     if stream.fill != Fill::Data {
         return Err(wrong("fill: the data of a sender are verified: want data"));
     }
@@ -104,15 +115,11 @@ impl Streamed {
         let Some(streams) = &args.plan.traffic.streams else {
             return Ok(None);
         };
-        let [stream] = &streams.streams[..] else {
-            return Err(wrong(format!("{} streams: want one", streams.streams.len())));
-        };
         for port in std::iter::once(port).chain(far) {
             paths::check_headers(port)?;
         }
         refuse_options(args)?;
-        refuse_keys(stream)?;
-        let mut stream = stream.clone();
+        let mut stream = only(streams)?.clone();
         if let Some(size) = args.plan.traffic.frame_size {
             if stream.size.is_some() {
                 return Err(usage(format!(
@@ -137,11 +144,8 @@ impl Streamed {
             )));
         }
         let groups = |ips: &Ranges| {
-            let several = ips.len() > 1 || ips.iter().any(|range| range.start() != range.end());
-            several
-                && ips
-                    .iter()
-                    .any(|range| range.start().is_multicast() || range.end().is_multicast())
+            let group = |range: &AddressRange| range.start().is_multicast() || range.end().is_multicast();
+            are_several(ips) && ips.iter().any(group)
         };
         let dests = outer.as_ref().and_then(|outer| outer.dst.as_ref());
         if dests.is_some_and(groups) && form.macs()[0].is_none() {
@@ -201,8 +205,7 @@ impl Streamed {
 
     /// Returns whether there are several destination addresses.
     pub(in crate::draft) fn has_destinations(&self) -> bool {
-        let all = self.destinations();
-        all.len() > 1 || all.iter().any(|range| range.start() != range.end())
+        are_several(&self.destinations())
     }
 
     /// Refuses several receive lanes for values at random, which have no period and so make no flows: packets of one
@@ -260,10 +263,9 @@ impl Streamed {
     /// # Errors
     /// Says that a MAC address is wanted.
     pub(in crate::draft) fn check_tags(&self) -> Result<()> {
-        match self.form.vlans()[..] {
-            [] => Ok(()),
-            [one] if !one.service => Ok(()),
-            _ => Err(wrong(
+        match self.form.vlans().is_empty() || self.vlan().is_some() {
+            true => Ok(()),
+            false => Err(wrong(
                 "the next hop is asked for with one 802.1Q tag at most, and the packet has others: want dst=MAC in eth",
             )),
         }
