@@ -18,6 +18,8 @@ pub enum Event<'a> {
     Row(&'a Row),
     /// A row of one of several tracks has closed; sent before the row of all tracks.
     RowOfTrack(usize, &'a Row),
+    /// Rows of all streams, groups and sizes have closed, for the same time; of runs with streams only.
+    Streams(StreamRows<'a>),
     /// A period's latencies are complete.
     Period(Period<'a>),
     /// As [`Event::Period`], for one of several tracks; sent after that of all tracks.
@@ -68,6 +70,38 @@ impl Start {
         let before = elapsed_ns.min(at_ns);
         Some((first * before as f64 + then * (elapsed_ns - before) as f64) / 1e9)
     }
+}
+
+/// Kind of what a row of [`StreamRows`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// One stream.
+    Stream,
+    /// A group of streams.
+    Group,
+    /// Frames of one size, or of a range of sizes, over all streams.
+    Size,
+}
+
+impl StreamKind {
+    /// Returns the name in files: `stream`, `group`, `size`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::Group => "group",
+            Self::Size => "size",
+        }
+    }
+}
+
+/// Rows of streams, of groups and of sizes, in this order; each has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamRows<'a> {
+    /// What each row is of: its kind, and the name as in [`StreamSummary`](crate::StreamSummary).
+    pub of: &'a [(StreamKind, String)],
+    /// Rows of one interval, 100 ms or longer, one for each of `of`. Their latency has no percentiles. Times blocked,
+    /// waits of the host and fill of rings are those of the run, and are in no row of a stream.
+    pub rows: &'a [Row],
 }
 
 /// The latencies of one period: 100 ms, or a row if that is longer.
@@ -280,6 +314,8 @@ pub struct Wants {
     pub snapshots: bool,
     /// [`Event::Lanes`].
     pub lanes: bool,
+    /// [`Event::Streams`].
+    pub streams: bool,
 }
 
 impl Wants {
@@ -292,6 +328,7 @@ impl Wants {
         histograms: true,
         snapshots: true,
         lanes: true,
+        streams: true,
     };
 
     /// Returns the events that at least one of two sinks wants.
@@ -304,6 +341,7 @@ impl Wants {
             histograms: self.histograms | other.histograms,
             snapshots: self.snapshots | other.snapshots,
             lanes: self.lanes | other.lanes,
+            streams: self.streams | other.streams,
         }
     }
 }

@@ -33,7 +33,9 @@ mod sync {
 
 pub use collector::{Collector, Totals};
 pub use counter::Counter;
-pub use event::{Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, TrackSnapshot, Wants};
+pub use event::{
+    Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, StreamKind, StreamRows, TrackSnapshot, Wants,
+};
 pub use fact::HostFact;
 pub use fill::{FillGauge, FillUnit, RingFill, RowFill, WHOLE_PPM, share_ppm};
 pub use gaps::{Gap, GapLog};
@@ -49,7 +51,8 @@ pub use streams::{Counted, Doubts, NEAR, Outcome, PROOF, STREAM_BYTES, Streams};
 pub use stretches::{Stretch, Stretches};
 pub use summary::{
     AwaySummary, CaptureSummary, Direction, Expectation, FieldChange, Gaps, Housekeeping, KeptOff, KeptOffBy, LEAST_NS,
-    LaneSummary, LossTimes, Outage, PortSummary, ReorderDistance, SampleSummary, Shortfall, Started, Summary,
+    LaneSummary, LossTimes, Outage, PortSummary, ReorderDistance, SampleSummary, Shortfall, Started, StreamSummary,
+    Summary,
 };
 pub use tally::Tally;
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};

@@ -249,6 +249,62 @@ pub struct FieldChange {
     pub pairs: Vec<(String, String, u64)>,
 }
 
+/// Results of one stream, of a group of streams, or of frames of one size over all streams.
+#[derive(Clone, Debug, Default)]
+pub struct StreamSummary {
+    /// Name of the stream or of the group. Of a size: its bytes with FCS, `594`, or a range, `512-1023`.
+    pub name: String,
+    /// Group that the stream belongs to; `None`: it belongs to none, or this is no stream.
+    pub group: Option<String>,
+    /// Number of streams that these results are summed over.
+    pub streams: usize,
+    /// Number of flows, of a stream or a group; 0 of a size.
+    pub flows: u64,
+    /// Number of lanes that send, of a stream or a group; 0 of a size.
+    pub lanes: usize,
+    /// Mean length of a frame with FCS, bytes: of the mix that was asked for.
+    pub frame_size: f64,
+    /// Packets sent.
+    pub tx: u64,
+    /// Packets received: each once, intact, within the settle time.
+    pub rx: u64,
+    /// Packets lost: `tx - rx - late`.
+    pub lost: u64,
+    /// Packets that came back after the settle time.
+    pub late: u64,
+    /// Further copies of packets already counted.
+    pub duplicates: u64,
+    /// Packets that arrived after a later packet of their flow.
+    pub reordered: u64,
+    /// Distance of the reordered packets.
+    pub reorder_distance: ReorderDistance,
+    /// Packets with a wrong checksum or wrong data; of a size always 0, as a damaged packet does not show its own.
+    pub corrupt: u64,
+    /// Departures that were due but not sent.
+    pub missed: u64,
+    /// Departures that were due in the time of sending; `None` when not paced.
+    pub due: Option<u64>,
+    /// Mean rate asked for over the whole time of sending, packets/s; `None` when not paced.
+    pub intended_pps: Option<f64>,
+    /// Rate sent, packets/s over the time of sending of the run.
+    pub offered_pps: f64,
+    /// Rate received (rx over the same duration), packets/s.
+    pub received_pps: f64,
+    /// lost / tx; 0 when nothing was sent.
+    pub loss_ratio: f64,
+    /// Times when packets were lost, by rows of 100 ms or longer.
+    pub loss_stretches: Stretches,
+    /// Latency from the actual send time. Without percentiles if only those of its group are kept.
+    pub latency: Latency,
+    /// Latency from the scheduled send time; `None` when not paced.
+    pub latency_scheduled: Option<Latency>,
+    /// Whether the numbers of this stream, or of all streams of the group, can be trusted; of a size, whether those of
+    /// the run can.
+    pub valid: bool,
+    /// Reasons why the stream is not valid by itself; those of the run are in [`Summary::invalid_reasons`].
+    pub invalid_reasons: Vec<Remark>,
+}
+
 /// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -354,6 +410,13 @@ pub struct Summary {
     /// then cover both directions: counts and rates are sums, latency is over the packets of both, and the run is valid
     /// if each is.
     pub directions: Vec<Direction>,
+    /// Results of each stream, in the order of the traffic file; empty for a run without streams (`--packet` and
+    /// `--traffic` have them).
+    pub streams: Vec<StreamSummary>,
+    /// Results of each group of streams, in the order of their names' first use.
+    pub groups: Vec<StreamSummary>,
+    /// Results by size of the frames, smallest first; empty if all have one size.
+    pub sizes: Vec<StreamSummary>,
     /// Results per lane and queue.
     pub lanes: Vec<LaneSummary>,
     /// Time of the lanes by lane and stage. Empty if no lane runs a loop, and in the summary of one of several
