@@ -12,8 +12,11 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Book {
     timing: Timing,
+    rows_per_period: u64,
     workload: Workload,
     paced: bool,
+    /// Latencies have percentiles.
+    ranked: bool,
     corrections_seen: u64,
     /// Packets that rows counted as sent but that were not sent: the next rows are reduced by this number.
     owed: u64,
@@ -49,17 +52,29 @@ struct HostDrops {
 impl Book {
     pub(crate) fn new(timing: Timing, workload: Workload, paced: bool) -> Self {
         Self {
-            timing,
-            workload,
-            paced,
-            corrections_seen: 0,
-            owed: 0,
-            totals: Totals::default(),
-            wants: Wants::ALL,
             latency_total: Histogram::default(),
             scheduled_total: Histogram::default(),
             latency_period: Histogram::default(),
             scheduled_period: Histogram::default(),
+            ..Self::empty(timing, workload, paced)
+        }
+    }
+
+    fn empty(timing: Timing, workload: Workload, paced: bool) -> Self {
+        Self {
+            timing,
+            rows_per_period: timing.rows_per_period(),
+            workload,
+            paced,
+            ranked: true,
+            corrections_seen: 0,
+            owed: 0,
+            totals: Totals::default(),
+            wants: Wants::ALL,
+            latency_total: Histogram::none(),
+            scheduled_total: Histogram::none(),
+            latency_period: Histogram::none(),
+            scheduled_period: Histogram::none(),
             host_waits: VecDeque::new(),
             host_wait_known: false,
             sees_blocked: true,
@@ -68,6 +83,34 @@ impl Book {
             loss: Stretching::default(),
             missed: Stretching::default(),
             drops: HostDrops::default(),
+        }
+    }
+
+    /// Makes the book of a stream, with percentiles of the whole run if it is `ranked`.
+    pub(crate) fn of_stream(
+        timing: Timing,
+        rows_per_period: u64,
+        workload: Workload,
+        (paced, ranked): (bool, bool),
+    ) -> Self {
+        let histogram = || {
+            if ranked {
+                Histogram::default()
+            } else {
+                Histogram::none()
+            }
+        };
+        Self {
+            rows_per_period,
+            ranked,
+            wants: Wants::default(),
+            latency_total: histogram(),
+            scheduled_total: histogram(),
+            latency_period: Histogram::none(),
+            scheduled_period: Histogram::none(),
+            sees_blocked: false,
+            sees_arrivals: false,
+            ..Self::empty(timing, workload, paced)
         }
     }
 
@@ -84,7 +127,7 @@ impl Book {
         let at = now_ns.saturating_sub(self.timing.start_ns);
         let (before, had) = self.drops.read.unwrap_or((0, 0));
         let total = total.max(had);
-        let step = self.timing.rows_per_period() * self.timing.interval_ns;
+        let step = self.rows_per_period * self.timing.interval_ns;
         let due = ((at / step * step) / self.timing.interval_ns).saturating_sub(1);
         let row = last_row.unwrap_or(due).max(next_row);
         self.drops.waiting.push_back((row, total - had));
@@ -100,7 +143,7 @@ impl Book {
     /// Whether latency and scheduled latency keep a histogram of the period apart from the totals: only if a sink wants
     /// it.
     fn keeps_periods(&self) -> [bool; 2] {
-        let rows = self.timing.rows_per_period() == 1;
+        let rows = self.rows_per_period == 1;
         let latency = self.wants.histograms || (rows && self.wants.percentiles);
         let scheduled = (rows || self.wants.histograms) && self.wants.scheduled_percentiles;
         [latency, scheduled]
@@ -154,7 +197,7 @@ impl Book {
         tally.late += corrections - self.corrections_seen;
         self.corrections_seen = corrections;
 
-        let rows = self.timing.rows_per_period();
+        let rows = self.rows_per_period;
         let [of_latency, of_scheduled] = self.keeps_periods().map(|kept| kept && rows == 1);
         let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
         let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
@@ -219,9 +262,14 @@ impl Book {
     pub(crate) fn end(&mut self, distance_max: u64) -> Totals {
         let mut totals = self.totals.clone();
         totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
-        totals.latency = totals.tally.latency.latency(Some(&self.latency_total));
-        totals.scheduled = totals.tally.scheduled.latency(Some(&self.scheduled_total));
-        totals.unranked = totals.latency.count.saturating_sub(self.latency_total.count());
+        totals.latency = totals.tally.latency.latency(self.ranked.then_some(&self.latency_total));
+        totals.scheduled = totals
+            .tally
+            .scheduled
+            .latency(self.ranked.then_some(&self.scheduled_total));
+        if self.ranked {
+            totals.unranked = totals.latency.count.saturating_sub(self.latency_total.count());
+        }
         totals.distance_max = distance_max;
         totals.loss = std::mem::take(&mut self.loss).end();
         totals.missed = std::mem::take(&mut self.missed).end();

@@ -49,7 +49,7 @@ impl Recorder<'_> {
 
     fn open_period(&mut self, row: u64) -> Option<&PeriodSlot> {
         self.enter_row(row);
-        let rows = self.series.timing.rows_per_period();
+        let rows = self.series.rows_per_period;
         // The collector drains a period with its last row.
         let open = (row / rows + 1) * rows > self.closed;
         self.period_slot().filter(|_| open)

@@ -6,7 +6,7 @@ use crate::histogram::Histogram;
 use crate::series::LaneSeries;
 use crate::stretches::Stretches;
 use crate::tally::Tally;
-use crate::{Event, Latency, Period, Sink, Timing, Wants, Workload};
+use crate::{Event, Latency, Period, Row, Sink, StreamKind, StreamRows, Timing, Wants, Workload};
 
 /// The totals of a run: exactly the sums of its rows.
 #[derive(Clone, Debug, Default)]
@@ -40,23 +40,43 @@ pub struct Totals {
 /// Merges lanes' series into rows.
 ///
 /// If packets go in several tracks at the same time ([`Collector::of_tracks`]), each track has rows and totals of its
-/// own, and so does their sum. Methods that name no track are about the sum.
+/// own, and so does their sum. Methods that name no track are about the sum. Streams are tracks as well
+/// ([`Collector::of_streams`]); books beside theirs may add several of them up.
 #[derive(Debug)]
 pub struct Collector<'s> {
     /// Series by track, then by lane.
     tracks: Vec<Vec<&'s LaneSeries>>,
     timing: Timing,
+    rows_per_period: u64,
     next_row: u64,
     /// The last row of the run, once the end is known.
     last_row: Option<u64>,
     end_ns: u64,
-    /// Book of all tracks. If there are several tracks, the book of each follows.
+    /// Book of all tracks. If there are several tracks, the book of each follows. Of streams: what [`Collector::of`]
+    /// names.
     books: Vec<Book>,
-    /// Histograms drained from one track, before they are merged into two books.
+    /// Books that count the packets of each track, ascending.
+    feeds: Vec<Vec<usize>>,
+    /// Kind and name of each book; empty: the books are of the run and its tracks.
+    of: Vec<(StreamKind, String)>,
+    /// Histograms drained from one track, before they are merged into several books.
     drained: Option<Box<[Histogram; 2]>>,
     wants: Wants,
     /// Totals by track, once all lanes have ended.
     ended: Vec<Totals>,
+}
+
+/// Book of streams: what it is of, and which packets it counts.
+#[derive(Clone, Debug)]
+pub struct StreamBook {
+    /// Kind of what it is of.
+    pub kind: StreamKind,
+    /// Name of the stream, group or size.
+    pub name: String,
+    /// Tracks whose packets it counts.
+    pub tracks: Vec<usize>,
+    /// Whether latencies have percentiles.
+    pub ranked: bool,
 }
 
 impl<'s> Collector<'s> {
@@ -73,21 +93,62 @@ impl<'s> Collector<'s> {
     /// # Panics
     /// As [`Collector::new`].
     pub fn of_tracks(tracks: Vec<Vec<&'s LaneSeries>>, workload: Workload, paced: bool) -> Self {
+        let several = tracks.len() > 1;
+        let timing = tracks[0][0].timing();
+        let books = if several { 1 + tracks.len() } else { 1 };
+        let books = (0..books).map(|_| Book::new(timing, workload, paced)).collect();
+        let feeds = (0..tracks.len()).map(|track| match several {
+            true => vec![0, 1 + track],
+            false => vec![0],
+        });
+        Self::with_books(tracks, books, feeds.collect())
+    }
+
+    /// As [`Collector::of_tracks`], over series of streams ([`LaneSeries::of_stream`]), with these books.
+    ///
+    /// # Panics
+    /// As [`Collector::new`], and if a book names a track that there is not.
+    pub fn of_streams(
+        tracks: Vec<Vec<&'s LaneSeries>>,
+        books: Vec<StreamBook>,
+        workload: Workload,
+        paced: bool,
+    ) -> Self {
+        let series = tracks[0][0];
+        let mut feeds = vec![Vec::new(); tracks.len()];
+        for (place, book) in books.iter().enumerate() {
+            for track in &book.tracks {
+                feeds[*track].push(place);
+            }
+        }
+        let new = |book: &StreamBook| {
+            let keeps = (paced, book.ranked);
+            Book::of_stream(series.timing(), series.rows_per_period, workload, keeps)
+        };
+        Self {
+            rows_per_period: series.rows_per_period,
+            of: books.iter().map(|book| (book.kind, book.name.clone())).collect(),
+            ..Self::with_books(tracks, books.iter().map(new).collect(), feeds)
+        }
+    }
+
+    fn with_books(tracks: Vec<Vec<&'s LaneSeries>>, books: Vec<Book>, feeds: Vec<Vec<usize>>) -> Self {
         let timing = tracks[0][0].timing();
         assert!(
             tracks.iter().flatten().all(|lane| lane.timing() == timing),
             "lanes of one run share their timing"
         );
-        let several = tracks.len() > 1;
-        let books = if several { 1 + tracks.len() } else { 1 };
         Self {
             tracks,
             timing,
+            rows_per_period: timing.rows_per_period(),
             next_row: 0,
             last_row: None,
             end_ns: 0,
-            books: (0..books).map(|_| Book::new(timing, workload, paced)).collect(),
-            drained: several.then(Box::default),
+            books,
+            drained: feeds.iter().any(|books| books.len() > 1).then(Box::default),
+            feeds,
+            of: Vec::new(),
             wants: Wants::ALL,
             ended: Vec::new(),
         }
@@ -105,7 +166,9 @@ impl<'s> Collector<'s> {
     /// Sets what is wanted from now on; nothing else is computed. The totals stay whole.
     pub fn set_wants(&mut self, wants: Wants) {
         self.wants = wants;
-        self.books.iter_mut().for_each(|book| book.wants = wants);
+        if self.of.is_empty() {
+            self.books.iter_mut().for_each(|book| book.wants = wants);
+        }
     }
 
     /// Whether rows show what kept lanes from running: short rows do not.
@@ -129,7 +192,7 @@ impl<'s> Collector<'s> {
     /// Returns when the path's counters are to be read next after `now_ns`: at the end of a histogram period, which is
     /// one row or as many rows as make up 100 ms.
     pub fn next_reading_ns(&self, now_ns: u64) -> u64 {
-        let step = self.timing.rows_per_period() * self.timing.interval_ns;
+        let step = self.rows_per_period * self.timing.interval_ns;
         let since_start = now_ns.saturating_sub(self.timing.start_ns);
         self.timing.start_ns + (since_start / step + 1) * step
     }
@@ -194,15 +257,15 @@ impl<'s> Collector<'s> {
         // Everything booked after the end of sending goes to the last row, which takes all that may still be in the
         // ring.
         let highest = last + self.lanes().map(|lane| lane.capacity()).max().unwrap_or(0);
-        let period = last / self.timing.rows_per_period();
-        let count = highest / self.timing.rows_per_period() - period;
+        let period = last / self.rows_per_period;
+        let count = highest / self.rows_per_period - period;
         for extra in 0..=count {
             self.drain_period(period + extra);
         }
-        for track in 0..self.tracks.len() {
-            let overflowed: u64 = self.tracks[track].iter().map(|lane| lane.overflowed()).sum();
-            for book in self.books_of(track) {
-                self.books[book].totals.overflowed += overflowed;
+        for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
+            let overflowed: u64 = lanes.iter().map(|lane| lane.overflowed()).sum();
+            for book in books {
+                self.books[*book].totals.overflowed += overflowed;
             }
         }
         let all_left = |lane: &LaneSeries, last: u64| {
@@ -214,18 +277,28 @@ impl<'s> Collector<'s> {
         let row_start = self.timing.start_ns + last * self.timing.interval_ns;
         let length = self.end_ns.saturating_sub(row_start).clamp(1, self.timing.interval_ns);
         self.emit(all_left, length, sinks);
-        if last % self.timing.rows_per_period() != self.timing.rows_per_period() - 1 {
+        if last % self.rows_per_period != self.rows_per_period - 1 {
             self.close_period(period, sinks);
         }
-        let farthest = |lanes: &[&LaneSeries]| lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
-        let farthest: Vec<u64> = self.tracks.iter().map(|lanes| farthest(lanes)).collect();
-        let all = self.books[0].end(farthest.iter().copied().max().unwrap_or(0));
-        let of_tracks = self.books[1..].iter_mut().zip(&farthest);
-        self.ended = of_tracks.map(|(book, farthest)| book.end(*farthest)).collect();
-        all
+        let mut farthest = vec![0; self.books.len()];
+        for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
+            let of_track = lanes.iter().map(|lane| lane.distance_max()).max().unwrap_or(0);
+            for book in books {
+                farthest[*book] = of_track.max(farthest[*book]);
+            }
+        }
+        let of_books = self.books.iter_mut().zip(&farthest);
+        let mut ended: Vec<Totals> = of_books.map(|(book, farthest)| book.end(*farthest)).collect();
+        if !self.of.is_empty() {
+            self.ended = ended;
+            return Totals::default();
+        }
+        self.ended = ended.split_off(1);
+        ended.pop().unwrap_or_default()
     }
 
-    /// Returns the totals of each track, if there are several tracks and all lanes have ended.
+    /// Returns the totals of each track, if there are several tracks and all lanes have ended; of streams, those of each
+    /// book.
     pub fn totals_of_tracks(&mut self) -> Vec<Totals> {
         std::mem::take(&mut self.ended)
     }
@@ -252,27 +325,23 @@ impl<'s> Collector<'s> {
         self.books[0].recent
     }
 
-    /// Returns the indices of the books that count the packets of a track.
-    fn books_of(&self, track: usize) -> impl Iterator<Item = usize> + use<> {
-        let own = (self.books.len() > 1).then_some(1 + track);
-        [Some(0), own].into_iter().flatten()
-    }
-
     fn drain_period(&mut self, period: u64) {
-        let Some(drained) = &mut self.drained else {
-            let (latency, scheduled) = self.books[0].histograms();
-            for lane in &self.tracks[0] {
-                lane.drain_period(period, latency, scheduled);
+        for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
+            if let [book] = books[..] {
+                let (latency, scheduled) = self.books[book].histograms();
+                for lane in lanes {
+                    lane.drain_period(period, latency, scheduled);
+                }
+                continue;
             }
-            return;
-        };
-        for (track, lanes) in self.tracks.iter().enumerate() {
-            let [latency, scheduled] = drained.as_mut();
+            let Some([latency, scheduled]) = self.drained.as_deref_mut() else {
+                continue;
+            };
             for lane in lanes {
                 lane.drain_period(period, latency, scheduled);
             }
-            for book in [0, 1 + track] {
-                let (all, all_scheduled) = self.books[book].histograms();
+            for book in books {
+                let (all, all_scheduled) = self.books[*book].histograms();
                 all.merge(latency);
                 all_scheduled.merge(scheduled);
             }
@@ -282,7 +351,7 @@ impl<'s> Collector<'s> {
     }
 
     fn close_period(&mut self, period: u64, sinks: &mut [Box<dyn Sink>]) {
-        let rows = self.timing.rows_per_period();
+        let rows = self.rows_per_period;
         let length = rows * self.timing.interval_ns;
         for (place, book) in self.books.iter_mut().enumerate() {
             if self.wants.histograms && book.latency_period.count() > 0 {
@@ -304,37 +373,51 @@ impl<'s> Collector<'s> {
         }
     }
 
+    /// Hands on the rows of all books: those of tracks first, then the row of all.
+    fn tell(&self, rows: &[Row], sinks: &mut [Box<dyn Sink>]) {
+        let mut event = |event: &Event<'_>| sinks.iter_mut().for_each(|sink| sink.event(event));
+        if !self.of.is_empty() {
+            if self.wants.streams {
+                event(&Event::Streams(StreamRows { of: &self.of, rows }));
+            }
+            return;
+        }
+        let Some((all, of_tracks)) = rows.split_first().filter(|_| self.wants.rows) else {
+            return;
+        };
+        for (track, row) in of_tracks.iter().enumerate() {
+            event(&Event::RowOfTrack(track, row));
+        }
+        event(&Event::Row(all));
+    }
+
     /// Turns what `take` takes of each lane into row `next_row` of each book, hands the row on, and frees its place in
     /// the rings.
     fn emit(&mut self, take: impl Fn(&LaneSeries, u64) -> Tally, length_ns: u64, sinks: &mut [Box<dyn Sink>]) {
         let index = self.next_row;
-        let rows = self.timing.rows_per_period();
+        let rows = self.rows_per_period;
         let whole_period = index % rows == rows - 1;
         if whole_period {
             self.drain_period(index / rows);
         }
-        let (mut all, mut all_corrections) = (Tally::default(), 0);
-        for track in 0..self.tracks.len() {
+        let mut tallies = vec![(Tally::default(), 0); self.books.len()];
+        for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
             let (mut tally, mut corrections) = (Tally::default(), 0);
-            for lane in &self.tracks[track] {
+            for lane in lanes {
                 tally.merge(&take(lane, index));
                 corrections += lane.late_after_close();
             }
-            all.merge(&tally);
-            all_corrections += corrections;
-            if self.books.len() > 1 {
-                let row = self.books[1 + track].row(index, tally, length_ns, corrections, self.last_row);
-                if self.wants.rows {
-                    sinks
-                        .iter_mut()
-                        .for_each(|sink| sink.event(&Event::RowOfTrack(track, &row)));
-                }
+            for book in books {
+                let (all, all_corrections) = &mut tallies[*book];
+                all.merge(&tally);
+                *all_corrections += corrections;
             }
         }
-        let row = self.books[0].row(index, all, length_ns, all_corrections, self.last_row);
-        if self.wants.rows {
-            sinks.iter_mut().for_each(|sink| sink.event(&Event::Row(&row)));
-        }
+        let closed = self.books.iter_mut().zip(tallies);
+        let rows_of: Vec<Row> = closed
+            .map(|(book, (tally, corrections))| book.row(index, tally, length_ns, corrections, self.last_row))
+            .collect();
+        self.tell(&rows_of, sinks);
         if whole_period {
             self.close_period(index / rows, sinks);
         }

@@ -137,6 +137,16 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// Returns a histogram that keeps nothing, and takes no memory.
+    pub(crate) fn none() -> Self {
+        Self {
+            counts: Box::default(),
+            total: 0,
+            low: BUCKETS,
+            high: 0,
+        }
+    }
+
     /// Counts `value` ns once.
     #[inline]
     pub fn record(&mut self, value: u64) {
@@ -158,7 +168,10 @@ impl Histogram {
             return;
         }
         let index = index.min(BUCKETS - 1);
-        self.counts[index] += n;
+        let Some(count) = self.counts.get_mut(index) else {
+            return;
+        };
+        *count += n;
         self.total += n;
         self.low = self.low.min(index);
         self.high = self.high.max(index + 1);

@@ -31,7 +31,7 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
-pub use collector::{Collector, Totals};
+pub use collector::{Collector, StreamBook, Totals};
 pub use counter::Counter;
 pub use event::{
     Event, LanesSoFar, LiveLane, Period, Sink, Snapshot, Start, StreamKind, StreamRows, TrackSnapshot, Wants,

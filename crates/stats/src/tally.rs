@@ -145,6 +145,12 @@ impl Slot {
         self.scheduled.add(&t.scheduled);
     }
 
+    /// Adds a packet that was sent in this row. For the single writer only.
+    #[inline]
+    pub(crate) fn add_sent(&self) {
+        self.plain[0].add(1);
+    }
+
     /// Adds packets that arrived in this row. For the single writer only.
     pub(crate) fn add_arrived(&self, packets: u64) {
         self.arrived.add(packets);
