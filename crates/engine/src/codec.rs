@@ -1,5 +1,6 @@
 //! Format of a test packet on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
+pub(crate) mod mix;
 pub(crate) mod tagged;
 
 use crate::FlowSet;
@@ -69,26 +70,41 @@ pub(crate) enum Class {
     SlowPath,
 }
 
-/// Changes of headers that were found, and room for those of a packet as it was sent.
+/// Changes of headers that were found, by stream, and room for those of a packet as it was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
-    pub(crate) changes: Changes,
+    changes: Vec<Changes>,
     sent: Vec<u8>,
 }
 
-/// Writes and reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
-pub(crate) trait Codec {
+impl Compared {
+    /// Returns the changes of all streams.
+    pub(crate) fn into_changes(self) -> Changes {
+        let mut all = Changes::default();
+        self.changes.iter().for_each(|changes| all.add(changes));
+        all
+    }
+}
+
+/// Writes the test packets of one path, all of one length. Generic parameter of the lane, so that it is inlined.
+pub(crate) trait Writer {
     /// Returns the bytes of every frame.
     fn frame_len(&self) -> usize;
-    /// Writes a whole test packet of a flow, whose ports are given; it is [`Codec::frame_len`] bytes long.
+    /// Writes a whole test packet of a flow, whose ports are given; it is [`Writer::frame_len`] bytes long.
     fn write(&self, frame: Blank<'_>, time_ns: u64);
-    /// Writes each of several frames as [`Codec::write`] does.
+    /// Writes each of several frames as [`Writer::write`] does.
     #[inline(always)]
     fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
         frames.for_each(|frame| self.write(frame, time_ns));
     }
     /// Changes the send time of a packet written before.
     fn restamp(&self, bytes: &mut [u8], time_ns: u64);
+}
+
+/// Reads the test packets of one path. Generic parameter of the lane, so that it is inlined.
+pub(crate) trait Reader {
+    /// Whether there may be several streams, or several sizes.
+    const MIXED: bool = false;
     /// Returns the statement of an ICMP error on a packet that this run has sent; `None` for any other frame.
     fn quoted(&self, _frame: &[u8]) -> Option<IcmpError> {
         None
@@ -99,9 +115,24 @@ pub(crate) trait Codec {
     fn whole(&self, stamp: Stamp, _next: impl FnOnce() -> u64, _now_ns: u64) -> Stamp {
         stamp
     }
-    /// Compares the headers of a packet that counts as received with those that were sent.
+    /// Returns the stream of a flow, and the flow's number in it.
     #[inline(always)]
-    fn compare<F: Frame>(&self, _frame: &F, _flow: u32, _stamp: Stamp, _compared: &mut Compared) {}
+    fn stream_of(&self, flow: u32) -> (usize, u32) {
+        (0, flow)
+    }
+    /// Returns the size of a packet of a stream, by the number of the size in the stream.
+    #[inline(always)]
+    fn size_of(&self, _stream: usize, _flow: u32, _seq: u64) -> usize {
+        0
+    }
+    /// Returns the stream that a damaged packet belongs to, by its tag or its headers.
+    fn damaged(&self, _frame: &[u8]) -> Option<usize> {
+        None
+    }
+    /// Compares the headers of a packet that counts as received with those that were sent. The flow is its number in
+    /// the stream.
+    #[inline(always)]
+    fn compare<F: Frame>(&self, _frame: &F, _at: (usize, u32), _stamp: Stamp, _compared: &mut Compared) {}
     /// Classifies a packet that came back. `known` remembers the headers of packets that came back before.
     fn classify<F: Frame>(&self, frame: &F, known: &mut Checker) -> Class;
 }
@@ -231,13 +262,7 @@ impl EthernetCodec {
     }
 }
 
-impl Codec for EthernetCodec {
-    #[cold]
-    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
-        let quoted = parse_quoted(frame).filter(|quoted| self.sends(quoted))?;
-        Some(quoted.error)
-    }
-
+impl Writer for EthernetCodec {
     #[inline]
     fn frame_len(&self) -> usize {
         self.template.frame_len()
@@ -265,6 +290,14 @@ impl Codec for EthernetCodec {
     #[inline]
     fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
         self.template.restamp(bytes, time_ns);
+    }
+}
+
+impl Reader for EthernetCodec {
+    #[cold]
+    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
+        let quoted = parse_quoted(frame).filter(|quoted| self.sends(quoted))?;
+        Some(quoted.error)
     }
 
     #[inline(always)]
@@ -332,7 +365,7 @@ pub(crate) struct PayloadCodec {
     pub(crate) seed: u64,
 }
 
-impl Codec for PayloadCodec {
+impl Writer for PayloadCodec {
     #[inline]
     fn frame_len(&self) -> usize {
         self.template.payload_len()
@@ -348,7 +381,9 @@ impl Codec for PayloadCodec {
     fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
         self.template.restamp(bytes, time_ns);
     }
+}
 
+impl Reader for PayloadCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
         match frame.flow() {

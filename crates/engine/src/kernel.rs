@@ -337,6 +337,7 @@ impl Job for InKernel<'_> {
             packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
             ordered: false,
+            pauses: false,
             stream: 0,
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,

@@ -24,9 +24,10 @@ use crate::lane::neighbor::Neighbor;
 use crate::lane::sample::Sampler;
 use crate::lane::stages::Stages;
 use crate::outcome::{LaneOutcome, RINGS};
+use crate::plan::Link;
 use crate::stamped::LaneStamps;
 use mpps_io::{Burst, Error, ErrorKind, Obstacle, Queue, Result, RxRoom, Wait};
-use mpps_stats::{LaneCounters, NO_WAYS, Recorder};
+use mpps_stats::{LaneCounters, LaneSeries, NO_WAYS, Recorder};
 use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
 use mpps_wire::MacAddr;
@@ -125,6 +126,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) start_ns: u64,
     /// The peer's MAC address, if the lane has found one.
     pub(crate) dest_mac: Option<MacAddr>,
+    /// Series by stream of packets, if there are several streams or sizes; else empty.
+    pub(crate) by_stream: &'r [LaneSeries],
     /// Recorder of received packets, if they go another way than sent ones.
     pub(crate) arrivals: Option<Recorder<'r>>,
     /// The user has been shown why nothing can leave: a bit for the device that is down, and one per [`Obstacle`].
@@ -186,6 +189,13 @@ impl Lane<'_> {
             }
             answers.clear();
         }
+    }
+
+    /// Returns the MAC addresses of the next hops beside the first, as far as they are known.
+    pub(crate) fn more_macs(&self, hops: &[Link]) -> Vec<MacAddr> {
+        let found = |place: usize| self.neighbor.as_ref().and_then(|neighbor| neighbor.more_mac(place));
+        let mac = |(place, hop): (usize, &Link)| hop.dest_mac.or(found(place)).unwrap_or(MacAddr::BROADCAST);
+        hops.iter().enumerate().map(mac).collect()
     }
 
     /// Notes the stamp of the packets that leave next.

@@ -10,6 +10,7 @@ use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
 use mpps_trace::KernelDrops;
 use mpps_wire::changes::FieldAt;
+use mpps_wire::image::Sizes;
 use mpps_wire::{CaptureFilter, ImageSpec, MacAddr, ReflectFilter, Rewrite, TakeFilter};
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -266,22 +267,120 @@ impl Link {
 }
 
 /// Packets of any headers, each known by the tag at its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Packets {
-    /// Headers, fields that vary, checksums and payload. The engine sets the run of the tags.
-    pub spec: Arc<ImageSpec>,
-    /// The destination MAC address is that of the next hop, not the one in the headers.
-    pub to_next_hop: bool,
+    /// Streams, one or more; their flows are numbered over all of them, without gaps.
+    pub streams: Vec<PacketStream>,
+    /// The port at which packets arrive takes their outermost VLAN tag off.
+    pub stripped: bool,
+    /// Next hops beside that of [`TrafficPlan::link`], each in the VLAN in which it is asked.
+    pub hops: Vec<Link>,
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketStream {
+    /// Name, unique among the streams.
+    pub name: String,
+    /// Group whose results are added up.
+    pub group: Option<String>,
+    /// Percentiles of its own, also among many streams.
+    pub tracked: bool,
+    /// Headers, fields that vary, checksums and payload, for each size of its frames, smallest first. The engine sets
+    /// the run of the tags.
+    pub specs: Vec<Arc<ImageSpec>>,
+    /// Order of these sizes.
+    pub sizes: Sizes,
+    /// Mean length of its frames with FCS, bytes.
+    pub mean_size: f64,
+    /// The destination MAC address is that of a next hop, not the one in the headers: 0 is that of
+    /// [`TrafficPlan::link`], others are those of [`Packets::hops`].
+    pub to_next_hop: Option<usize>,
     /// The source MAC address is the port's, not the one in the headers.
     pub from_port: bool,
-    /// Bytes behind Ethernet header and VLAN tags: the length that an MTU limits.
+    /// Bytes behind Ethernet header and VLAN tags of its largest frame: the length that an MTU limits.
     pub packet_len: usize,
     /// Source and destination addresses of the outermost IP header.
     pub ends: [Vec<AddressRange>; 2],
     /// Fields of the headers that are compared in packets that arrive.
-    pub fields: Vec<FieldAt>,
-    /// The port at which packets arrive takes their outermost VLAN tag off.
-    pub stripped: bool,
+    pub fields: Arc<[FieldAt]>,
+    /// When its packets leave; `None`: as the plan says ([`TrafficPlan::rate`]).
+    pub load: Option<StreamLoad>,
+    /// Places among the lanes that send, in ascending order: those that send it. Empty: all. At most as many are used as
+    /// it has flows.
+    pub lanes: Vec<usize>,
+}
+
+/// Load of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLoad {
+    /// Rate over all lanes; `None`: it takes turns with the other streams without a rate, as fast as the path takes
+    /// packets. Either all streams have a rate, or none has.
+    pub rate: Option<Rate>,
+    /// How departures are spread.
+    pub pacing: Pacing,
+    /// Packets of it for each packet of a stream of weight 1, without a rate; 1 or more.
+    pub weight: u32,
+    /// Time from the start of the run to its start, ns.
+    pub start_ns: u64,
+    /// Number of its packets; `None`: as many as there is time for.
+    pub packets: Option<u64>,
+}
+
+impl Packets {
+    /// Returns the only stream, if it has one size and no load of its own.
+    pub fn plain(&self) -> Option<&PacketStream> {
+        match &self.streams[..] {
+            [one] if one.specs.len() == 1 && one.load.is_none() && one.lanes.is_empty() => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Returns the bytes of the largest frame, without FCS.
+    pub(crate) fn frame_len(&self) -> usize {
+        let lens = self
+            .streams
+            .iter()
+            .flat_map(|stream| &stream.specs)
+            .map(|spec| spec.frame_len);
+        lens.max().unwrap_or(0)
+    }
+
+    /// Returns whether there are times in which a stream sends nothing: no packet coming is then no outage.
+    pub(crate) fn pause(&self) -> bool {
+        let pauses =
+            |load: &StreamLoad| load.start_ns > 0 || load.packets.is_some() || matches!(load.pacing, Pacing::Bursts(_));
+        self.streams
+            .iter()
+            .filter_map(|stream| stream.load.as_ref())
+            .any(pauses)
+    }
+}
+
+impl PacketStream {
+    /// Returns the number of flows.
+    pub fn flows(&self) -> u32 {
+        self.specs.first().map_or(1, |spec| spec.flows.max(1))
+    }
+
+    /// Returns the number of its first flow among those of all streams.
+    pub fn first_flow(&self) -> u32 {
+        self.specs.first().map_or(0, |spec| spec.first_flow)
+    }
+
+    /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream. Streams
+    /// of few flows have different ones.
+    pub(crate) fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
+        let all: Vec<usize> = match self.lanes.is_empty() {
+            true => (0..senders).collect(),
+            false => self.lanes.iter().copied().filter(|lane| *lane < senders).collect(),
+        };
+        let used = all.len().min(self.flows() as usize);
+        let first = if used < all.len() { number } else { 0 };
+        let mut used: Vec<usize> = (0..used).map(|at| all[(first + at) % all.len()]).collect();
+        used.sort_unstable();
+        used
+    }
 }
 
 /// Most ports that run beside each other.
@@ -386,7 +485,12 @@ impl TrafficPlan {
     /// Returns the bytes of an IP packet: the length that an MTU limits, without VLAN tags before it.
     pub(crate) fn packet_len(&self) -> usize {
         if let Some(packets) = &self.packets {
-            return packets.packet_len;
+            return packets
+                .streams
+                .iter()
+                .map(|stream| stream.packet_len)
+                .max()
+                .unwrap_or(0);
         }
         let ip = if self.src.is_ipv4() { 20 } else { 40 };
         ip + 8 + self.payload_len

@@ -3,7 +3,8 @@
 pub(crate) mod flow_table;
 pub(crate) mod traces;
 
-use crate::codec::{Class, Codec, Compared, Foreign};
+use crate::books::Books;
+use crate::codec::{Class, Compared, Foreign, Reader};
 use crate::lane::worst::Worst;
 use crate::outcome::missing::{Came, Missing};
 use crate::receive::traces::Traces;
@@ -16,7 +17,7 @@ use mpps_wire::changes::Changes;
 use mpps_wire::{Checker, IcmpError, Stamp};
 
 /// Memory for the sequence windows of one lane, bytes.
-const WINDOW_BYTES: usize = 16 << 20;
+pub(crate) const WINDOW_BYTES: usize = 16 << 20;
 
 /// Returns bytes of the windows of one lane over `flows` flows that span `span` packets in flight over all of them.
 pub(crate) fn window_bytes(flows: u64, span: u64) -> u64 {
@@ -34,10 +35,9 @@ const ICMP: [Reason; 4] = [
 /// The receiving half of a lane.
 #[derive(Debug)]
 pub(crate) struct Receiver<'r> {
-    windows: SequenceWindows,
-    slips: Option<&'r Slips>,
-    /// Numbers that were sent, and when.
-    senders: Senders<'r>,
+    first: Part<'r>,
+    /// Parts of the streams after the first.
+    more: Box<[Part<'r>]>,
     start_ns: u64,
     foreign: [u64; Foreign::ALL.len()],
     beyond_window: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Receiver<'r> {
     /// Headers of packets that came back.
     pub(crate) known: Checker,
     /// Headers that came other than they were sent.
-    pub(crate) compared: Compared,
+    compared: Compared,
     /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
     missing: Missing,
@@ -59,9 +59,35 @@ pub(crate) struct Receiver<'r> {
     latest: Worst<LatePacket>,
 }
 
+/// Knowledge of one stream. Its flows are numbered from 0 here.
+#[derive(Debug)]
+pub(crate) struct Part<'r> {
+    windows: SequenceWindows,
+    slips: Option<&'r Slips>,
+    /// Numbers that were sent, and when.
+    senders: Senders<'r>,
+}
+
+impl<'r> Part<'r> {
+    /// Makes windows for `flows` flows that span `span` packets in flight over all of them, and take `bytes` at most.
+    pub(crate) fn new(
+        (flows, span, bytes): (u32, u64, usize),
+        slips: Option<&'r Slips>,
+        logs: &'r [SentLog],
+        start_ns: u64,
+    ) -> Self {
+        Self {
+            windows: SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, bytes),
+            slips,
+            senders: Senders::new(logs, start_ns),
+        }
+    }
+}
+
 /// Packets of a burst that came in one after the other as they were sent: one look at the windows for all.
 #[derive(Default)]
 struct InOrder {
+    stream: usize,
     flow: usize,
     /// The sequence number that would follow.
     next: u64,
@@ -74,6 +100,8 @@ struct InOrder {
 /// [`Receiver::slipped`] contains the slip of each.
 #[derive(Default)]
 struct Together {
+    /// Stream, and size in the stream.
+    of: (usize, usize),
     sent_ns: u64,
     at: u64,
     packets: u32,
@@ -84,9 +112,12 @@ struct Together {
 impl Together {
     /// Books the packets; returns how many were in time.
     #[inline(always)]
-    fn book(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>) -> u64 {
+    fn book<C: Reader>(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>, books: &mut Books<'_>) -> u64 {
         let slips = &slipped[..self.slips.min(MAX_BURST)];
         let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets, slips);
+        if C::MIXED && self.packets > 0 {
+            books.received(self.of, self.sent_ns, self.at, self.packets, slips);
+        }
         u64::from(self.packets) * u64::from(in_time)
     }
 }
@@ -123,13 +154,11 @@ pub(crate) struct Taken {
 }
 
 impl<'r> Receiver<'r> {
-    /// Makes windows for `flows` flows that span `span` packets in flight over all of them.
-    pub(crate) fn new(flows: u32, span: u64, slips: Option<&'r Slips>, logs: &'r [SentLog], start_ns: u64) -> Self {
-        let windows = SequenceWindows::new(flows as usize, span / u64::from(flows.max(1)) + 64, WINDOW_BYTES);
+    /// Makes the receiver of streams, one or more.
+    pub(crate) fn new(mut parts: impl Iterator<Item = Part<'r>>, start_ns: u64) -> Self {
         Self {
-            windows,
-            slips,
-            senders: Senders::new(logs, start_ns),
+            first: parts.next().expect("a stream"),
+            more: parts.collect(),
             start_ns,
             foreign: [0; Foreign::ALL.len()],
             beyond_window: 0,
@@ -146,15 +175,39 @@ impl<'r> Receiver<'r> {
         }
     }
 
+    /// Returns the receiver with room for changes of the headers.
+    pub(crate) fn comparing(self, compared: Compared) -> Self {
+        Self { compared, ..self }
+    }
+
+    /// Returns the knowledge of a stream. Without streams its number is a constant.
+    #[inline(always)]
+    fn part(&self, stream: usize) -> &Part<'r> {
+        match stream {
+            0 => &self.first,
+            after => &self.more[after - 1],
+        }
+    }
+
+    /// As [`Receiver::part`].
+    #[inline(always)]
+    fn part_mut(&mut self, stream: usize) -> &mut Part<'r> {
+        match stream {
+            0 => &mut self.first,
+            after => &mut self.more[after - 1],
+        }
+    }
+
     /// Counts the frames of one burst received at `now_ns`. Returns (test packets counted as received, frames for the
     /// slow path).
     #[inline]
-    pub(crate) fn burst<F: Frame, C: Codec>(
+    pub(crate) fn burst<F: Frame, C: Reader>(
         &mut self,
         frames: &[F],
         codec: &C,
         now_ns: u64,
         recorder: &mut Recorder<'_>,
+        books: &mut Books<'_>,
     ) -> (u64, usize) {
         let (mut received, mut slow) = (0, 0);
         let mut arrived = Arrived {
@@ -166,16 +219,21 @@ impl<'r> Receiver<'r> {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
-                    let stamp = codec.whole(stamp, || self.due(&order, flow), now_ns);
-                    let Some(arrival) = self.arrival(&mut order, flow, stamp, (at, now_ns)) else {
-                        self.stranger(frame, Some(Foreign::OtherRun), now_ns, recorder);
+                    let own = codec.stream_of(flow);
+                    let stamp = codec.whole(stamp, || self.due(&order, own), now_ns);
+                    let Some(arrival) = self.arrival(&mut order, own, stamp, (at, now_ns)) else {
+                        self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
                         continue;
                     };
+                    let of = (own.0, codec.size_of(own.0, own.1, stamp.seq));
                     let distance = match arrival {
                         Arrival::InOrder => 0,
                         Arrival::Reordered(distance) => distance,
                         Arrival::Duplicate => {
                             recorder.event(stamp.time_ns, |t| t.duplicates += 1);
+                            if C::MIXED {
+                                books.event(of.0, Some(of.1), stamp.time_ns, |t| t.duplicates += 1);
+                            }
                             continue;
                         }
                         Arrival::TooOld => {
@@ -183,25 +241,30 @@ impl<'r> Receiver<'r> {
                             continue;
                         }
                     };
-                    codec.compare(frame, flow, stamp, &mut self.compared);
-                    let slip = self.slips.and_then(|slips| slips.of(flow, stamp.seq));
+                    codec.compare(frame, own, stamp, &mut self.compared);
+                    let slip = self.part(own.0).slips.and_then(|slips| slips.of(own.1, stamp.seq));
                     if distance != 0 {
                         if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
                             self.came_late((flow, stamp), at, slip, now_ns);
                         }
                         let in_time = u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                        if C::MIXED {
+                            books.reordered(of, stamp.time_ns, at, slip, distance);
+                        }
                         arrived.add(at, in_time, recorder);
                         received += in_time;
                         continue;
                     }
                     let another = together.sent_ns != stamp.time_ns || together.at != at;
+                    let another = another || C::MIXED && together.of != of;
                     if together.packets == 0 || another || together.slips == MAX_BURST {
-                        let in_time = together.book(&self.slipped, recorder);
+                        let in_time = together.book::<C>(&self.slipped, recorder, books);
                         if in_time > 0 {
                             arrived.add(together.at, in_time, recorder);
                             received += in_time;
                         }
                         together = Together {
+                            of,
                             sent_ns: stamp.time_ns,
                             at,
                             ..Together::default()
@@ -219,13 +282,13 @@ impl<'r> Receiver<'r> {
                         together.slips += 1;
                     }
                 }
-                Class::Corrupt => self.stranger(frame, None, now_ns, recorder),
-                Class::Foreign(why) => self.stranger(frame, Some(why), now_ns, recorder),
+                Class::Corrupt => self.stranger((frame, codec), None, now_ns, recorder, books),
+                Class::Foreign(why) => self.stranger((frame, codec), Some(why), now_ns, recorder, books),
                 Class::SlowPath => slow += 1,
             }
         }
         self.note(&order);
-        let in_time = together.book(&self.slipped, recorder);
+        let in_time = together.book::<C>(&self.slipped, recorder, books);
         if in_time > 0 {
             arrived.add(together.at, in_time, recorder);
             received += in_time;
@@ -270,10 +333,10 @@ impl<'r> Receiver<'r> {
 
     /// Returns the number that is due next in a flow.
     #[inline(always)]
-    fn due(&self, order: &InOrder, flow: u32) -> u64 {
-        match order.packets > 0 && flow as usize == order.flow {
+    fn due(&self, order: &InOrder, (stream, flow): (usize, u32)) -> u64 {
+        match order.packets > 0 && (stream, flow as usize) == (order.stream, order.flow) {
             true => order.next,
-            false => self.windows.next(flow as usize),
+            false => self.part(stream).windows.next(flow as usize),
         }
     }
 
@@ -284,14 +347,15 @@ impl<'r> Receiver<'r> {
     fn arrival(
         &mut self,
         order: &mut InOrder,
-        flow: u32,
+        (stream, flow): (usize, u32),
         stamp: Stamp,
         (at_ns, now_ns): (u64, u64),
     ) -> Option<Arrival> {
         let (seq, place) = (stamp.seq, flow as usize);
-        if order.packets > 0 && place == order.flow && seq == order.next {
+        if order.packets > 0 && (stream, place) == (order.stream, order.flow) && seq == order.next {
             let seat = order.seat.next();
-            if !self.senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
+            let senders = &mut self.part_mut(stream).senders;
+            if !senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
                 return None;
             }
             order.seat = seat;
@@ -301,15 +365,17 @@ impl<'r> Receiver<'r> {
         }
         self.note(order);
         order.packets = 0;
-        if seq != self.windows.next(place) {
-            let sent = self.senders.sent(flow, seq, stamp.time_ns, now_ns);
-            return sent.then(|| self.odd(place, stamp, at_ns));
+        let part = self.part_mut(stream);
+        if seq != part.windows.next(place) {
+            let sent = part.senders.sent(flow, seq, stamp.time_ns, now_ns);
+            return sent.then(|| self.odd((stream, place), stamp, at_ns));
         }
-        let seat = self.senders.seat_of(flow, seq);
-        if !self.senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
+        let seat = part.senders.seat_of(flow, seq);
+        if !part.senders.sent_in(seat, flow, seq, stamp.time_ns, now_ns) {
             return None;
         }
         *order = InOrder {
+            stream,
             flow: place,
             next: seq + 1,
             packets: 1,
@@ -320,9 +386,10 @@ impl<'r> Receiver<'r> {
 
     /// Records a packet that is not the next of its flow.
     #[inline(never)]
-    fn odd(&mut self, flow: usize, stamp: Stamp, at_ns: u64) -> Arrival {
-        let next = self.windows.next(flow);
-        let arrival = self.windows.record(flow, stamp.seq);
+    fn odd(&mut self, (stream, flow): (usize, usize), stamp: Stamp, at_ns: u64) -> Arrival {
+        let windows = &mut self.part_mut(stream).windows;
+        let next = windows.next(flow);
+        let arrival = windows.record(flow, stamp.seq);
         let came = Came {
             flow: flow as u32,
             seq: stamp.seq,
@@ -340,13 +407,15 @@ impl<'r> Receiver<'r> {
 
     /// Notes the first packet of a burst that came after a long time.
     #[cold]
-    fn after_silence<F: Frame, C: Codec>(&mut self, frames: &[F], codec: &C, now_ns: u64) {
+    fn after_silence<F: Frame, C: Reader>(&mut self, frames: &[F], codec: &C, now_ns: u64) {
         for frame in frames {
             let Class::Test { flow, stamp } = codec.classify(frame, &mut self.known) else {
                 continue;
             };
-            let stamp = codec.whole(stamp, || self.windows.next(flow as usize), now_ns);
-            if self.senders.sent(flow, stamp.seq, stamp.time_ns, now_ns) {
+            let (stream, flow) = codec.stream_of(flow);
+            let part = self.part_mut(stream);
+            let stamp = codec.whole(stamp, || part.windows.next(flow as usize), now_ns);
+            if part.senders.sent(flow, stamp.seq, stamp.time_ns, now_ns) {
                 return self.missing.silent.note(Came {
                     flow,
                     seq: stamp.seq,
@@ -360,11 +429,12 @@ impl<'r> Receiver<'r> {
     /// Records a run in the windows.
     #[inline(always)]
     fn note(&mut self, order: &InOrder) {
+        let windows = &mut self.part_mut(order.stream).windows;
         match order.packets {
             0 => {}
             // Flows that take turns: each packet is a run of its own.
-            1 => _ = self.windows.record(order.flow, order.next - 1),
-            packets => self.windows.record_next(order.flow, packets),
+            1 => _ = windows.record(order.flow, order.next - 1),
+            packets => windows.record_next(order.flow, packets),
         }
     }
 
@@ -372,12 +442,24 @@ impl<'r> Receiver<'r> {
     /// trial may have another length, seed or flow, and so look like any of these. The check for such packets is only
     /// here, as they are few.
     #[cold]
-    fn stranger<F: Frame>(&mut self, frame: &F, why: Option<Foreign>, now_ns: u64, recorder: &mut Recorder<'_>) {
+    fn stranger<F: Frame, C: Reader>(
+        &mut self,
+        (frame, codec): (&F, &C),
+        why: Option<Foreign>,
+        now_ns: u64,
+        recorder: &mut Recorder<'_>,
+        books: &mut Books<'_>,
+    ) {
         let start_ns = self.start_ns;
         match why {
             _ if self.traces.is_some_and(|traces| traces.are_earlier(frame, start_ns)) => self.late_of_an_earlier += 1,
             Some(why) => self.foreign(why, now_ns, recorder),
-            None => recorder.event(now_ns, |t| t.corrupt += 1),
+            None => {
+                recorder.event(now_ns, |t| t.corrupt += 1);
+                if let Some(stream) = codec.damaged(frame.bytes()) {
+                    books.event(stream, None, now_ns, |t| t.corrupt += 1);
+                }
+            }
         }
     }
 
@@ -405,14 +487,14 @@ impl<'r> Receiver<'r> {
     /// Returns the receiver's results.
     pub(crate) fn told(self) -> Taken {
         let reasons = self.reasons();
-        let next = self.windows.into_next();
+        let next = self.first.windows.into_next();
         let mut missing = self.missing;
         missing.next = next;
         Taken {
             reasons,
             missing: Some(missing),
             latest: self.latest.into_sorted(),
-            changes: self.compared.changes,
+            changes: self.compared.into_changes(),
         }
     }
 

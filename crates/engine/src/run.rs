@@ -6,6 +6,7 @@
 
 pub(crate) mod any_port;
 pub(crate) mod around;
+pub(crate) mod by_stream;
 pub(crate) mod collect;
 pub(crate) mod crew;
 pub(crate) mod directions;

@@ -1,7 +1,11 @@
 //! The sending half of a lane: its packets, and their departure times.
 
+mod earliest;
 pub(crate) mod generate;
+pub(crate) mod mix;
 pub(crate) mod pacing;
+pub(crate) mod sender;
 pub(crate) mod sent;
 pub(crate) mod slip;
 pub mod source;
+mod turns;

@@ -9,20 +9,23 @@ pub(crate) mod loops;
 pub(crate) mod reflect;
 pub(crate) mod traffic;
 
+use crate::books::{Books, Layout};
+use crate::codec::mix::MixCodec;
 use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::lane::Lane;
 use crate::outcome::LaneOutcome;
-use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, ReflectPlan, TrafficPlan};
-use crate::receive::Receiver;
+use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, Packets, ReflectPlan, TrafficPlan};
 use crate::receive::traces::Traces;
+use crate::receive::{Part, Receiver, WINDOW_BYTES};
 use crate::send::generate::{Generator, SendShare};
+use crate::send::mix::{Mix, MixShare};
 use crate::send::sent::{LATE_NS, SentLog};
 use crate::send::slip::Slips;
 use crate::workload::capture::Quota;
 use crate::workload::loops::Loops;
-use mpps_io::{Capabilities, Layer, Queue};
-use mpps_stats::Recorder;
+use mpps_io::{Capabilities, Layer, Pacing, Queue};
+use mpps_stats::{LaneSeries, Recorder};
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,8 +55,11 @@ pub(crate) struct WorkFacts {
     /// Bytes of an IP packet.
     pub(crate) packet_len: usize,
     pub(crate) rates: Option<crate::Rates>,
-    /// The caller starts and stops packets and sets their rate: what was due is known from the lanes alone.
+    /// The caller starts and stops packets and sets their rate, or streams have rates of their own: what was due is
+    /// known from the lanes alone.
     pub(crate) ordered: bool,
+    /// There are times in which nothing is sent: no packet coming is then no outage.
+    pub(crate) pauses: bool,
     /// Number of the stream.
     pub(crate) stream: usize,
     pub(crate) tolerance: f64,
@@ -107,9 +113,14 @@ pub(crate) struct TrafficTrial {
     pub(crate) plan: TrafficPlan,
     /// Packets go the other way: from each flow's destination to its source.
     turned: bool,
-    slips: Option<Slips>,
-    /// Numbers that each send lane has sent; empty if nothing comes back.
-    logs: Vec<SentLog>,
+    /// By stream of packets: how much later than scheduled packets were sent.
+    slips: Vec<Option<Slips>>,
+    /// By stream of packets: numbers that each of its send lanes has sent; empty if nothing comes back.
+    logs: Vec<Vec<SentLog>>,
+    /// By stream of packets: places of its lanes among those that send; empty if all send.
+    senders: Vec<Vec<usize>>,
+    /// Tracks and books of streams; `None`: all packets are of one stream and one size.
+    pub(crate) layout: Option<Arc<Layout>>,
     tx_lanes: usize,
     /// Number of its stream.
     pub(crate) stream: usize,
@@ -117,34 +128,61 @@ pub(crate) struct TrafficTrial {
     pub(crate) traces: Option<Arc<Traces>>,
 }
 
-/// Makes a log for each lane of a plan that sends. `one_flow_per_burst`: lanes send a burst of one flow at a time.
-/// Empty if nothing comes back.
-fn sent_logs(plan: &TrafficPlan, one_flow_per_burst: bool) -> Vec<SentLog> {
-    let lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count() as u32;
+/// Makes a log for each of `lanes` lanes that send these flows. `one_flow_per_burst`: lanes send a burst of one flow at
+/// a time. Empty if nothing comes back.
+fn sent_logs(plan: &TrafficPlan, flows: u32, pps: Option<f64>, lanes: u32, one_flow_per_burst: bool) -> Vec<SentLog> {
     if !plan.receive {
         return Vec::new();
     }
-    let pps = plan.rates().map(|rates| rates.highest_pps());
     let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
-    let log = |lane| {
-        let flows = u64::from(plan.flows.count_of_lane(lane, lanes));
+    let log = |lane: u32| {
+        let flows = u64::from(flows / lanes + u32::from(flows % lanes > lane));
         SentLog::new(flows, one_flow_per_burst, u64::from(lanes), pps, keep_ns)
     };
     (0..lanes).map(log).collect()
 }
 
+/// Returns the packets of a plan with several streams, or several sizes.
+fn mixed(plan: &TrafficPlan) -> Option<&Packets> {
+    plan.packets.as_ref().filter(|packets| packets.plain().is_none())
+}
+
 impl TrafficTrial {
     /// Makes a trial. `one_flow_per_burst`: the port that packets leave by takes bursts of one flow only.
     pub(crate) fn new(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: bool) -> Self {
-        Self {
-            slips: Slips::for_plan(&plan),
-            logs: sent_logs(&plan, one_flow_per_burst),
-            tx_lanes: plan.common.lanes.iter().filter(|lane| lane.tx).count(),
-            plan,
+        let tx_lanes = plan.common.lanes.iter().filter(|lane| lane.tx).count();
+        let mut trial = Self {
+            slips: Vec::new(),
+            logs: Vec::new(),
+            senders: Vec::new(),
+            layout: mixed(&plan).map(|packets| Arc::new(Layout::of(packets))),
+            tx_lanes,
             turned: false,
             stream: 0,
             traces,
+            plan,
+        };
+        let plan = &trial.plan;
+        let Some(packets) = mixed(plan) else {
+            let pps = plan.rates().map(|rates| rates.highest_pps());
+            let flows = plan.flows.count();
+            trial.slips = vec![Slips::for_plan(plan)];
+            trial.logs = vec![sent_logs(plan, flows, pps, tx_lanes as u32, one_flow_per_burst)];
+            return trial;
+        };
+        let settle_ns = plan.common.settle.as_nanos() as u64;
+        for (number, stream) in packets.streams.iter().enumerate() {
+            let senders = stream.senders(number, tx_lanes);
+            let (pps, lanes) = (pps_of(plan, number), senders.len() as u32);
+            let slips = pps.filter(|_| plan.receive);
+            let slips = slips.map(|pps| Slips::new(stream.flows(), pps, settle_ns + LATE_NS));
+            trial
+                .logs
+                .push(sent_logs(plan, stream.flows(), pps, lanes.max(1), false));
+            trial.slips.push(slips);
+            trial.senders.push(senders);
         }
+        trial
     }
 
     /// Makes a trial of the way back of two. Source and destination of the plan are those of the packets of this track;
@@ -162,7 +200,8 @@ impl TrafficTrial {
             frame_size: self.plan.frame_size,
             packet_len: self.plan.packet_len(),
             rates: self.plan.rates(),
-            ordered: self.plan.common.streams.is_some(),
+            ordered: self.plan.common.streams.is_some() || self.layout.is_some(),
+            pauses: self.plan.common.streams.is_some() || self.plan.packets.as_ref().is_some_and(Packets::pause),
             stream: self.stream,
             tolerance: self.plan.tolerance,
             tx_lanes: self.tx_lanes as u64,
@@ -182,8 +221,8 @@ impl TrafficTrial {
             Generator::new(
                 &self.plan,
                 SendShare {
-                    slips: self.slips.as_ref(),
-                    log: self.logs.get(lane),
+                    slips: self.slips.first().and_then(Option::as_ref),
+                    log: self.logs.first().and_then(|logs| logs.get(lane)),
                     lane: lane as u32,
                     lanes: self.tx_lanes as u32,
                     one_flow_per_burst: capabilities.one_flow_per_burst,
@@ -200,15 +239,79 @@ impl TrafficTrial {
         })
     }
 
+    /// Returns the sending half of a lane with several streams or sizes.
+    fn mix(&self, index: usize, packets: &Packets, start_ns: u64) -> Option<Mix<'_>> {
+        let lanes = &self.plan.common.lanes;
+        lanes[index].tx.then(|| {
+            let lane = lanes[..index].iter().filter(|l| l.tx).count();
+            let share = |(stream, senders): (usize, &Vec<usize>)| {
+                let place = senders.iter().position(|of| *of == lane)?;
+                Some(MixShare {
+                    stream,
+                    seat: (place as u32, senders.len() as u32),
+                    slips: self.slips[stream].as_ref(),
+                    log: self.logs[stream].get(place),
+                })
+            };
+            let shares = self.senders.iter().enumerate().filter_map(share).collect();
+            Mix::new(&self.plan, packets, shares, start_ns)
+        })
+    }
+
     fn receiver(&self, index: usize, start_ns: u64) -> Option<Receiver<'_>> {
         let plan = &self.plan;
-        let span = span(plan.rates().map(|rates| rates.highest_pps()), plan.common.settle);
-        let receiver = || {
-            let mut receiver = Receiver::new(plan.flows.count(), span, self.slips.as_ref(), &self.logs, start_ns);
-            receiver.traces = self.traces.as_deref();
-            receiver
+        if !plan.receive || !plan.common.lanes[index].rx {
+            return None;
+        }
+        let part = |stream: usize| {
+            let (flows, pps) = match mixed(plan) {
+                None => (plan.flows.count(), plan.rates().map(|rates| rates.highest_pps())),
+                Some(packets) => (packets.streams[stream].flows(), pps_of(plan, stream)),
+            };
+            let span = span(pps, plan.common.settle);
+            let bytes = window_share(flows, plan.flows.count());
+            Part::new(
+                (flows, span, bytes),
+                self.slips[stream].as_ref(),
+                &self.logs[stream],
+                start_ns,
+            )
         };
-        (plan.receive && plan.common.lanes[index].rx).then(receiver)
+        let mut receiver = Receiver::new((0..self.slips.len()).map(part), start_ns);
+        receiver.traces = self.traces.as_deref();
+        Some(receiver)
+    }
+
+    /// Returns a lane's entries by stream; `series`: its series, by track.
+    fn books<'r>(&self, series: &'r [LaneSeries]) -> Books<'r> {
+        match &self.layout {
+            Some(layout) if !series.is_empty() => Books::new(Arc::clone(layout), series),
+            _ => Books::default(),
+        }
+    }
+}
+
+/// Returns the share of the memory for sequence windows that a stream with `flows` of all flows may have, bytes.
+fn window_share(flows: u32, all: u32) -> usize {
+    let share = WINDOW_BYTES as u64 * u64::from(flows) / u64::from(all.max(1));
+    share.max(1 << 12) as usize
+}
+
+/// Returns the rate of a stream, packets/s; `None`: it has none.
+fn pps_of(plan: &TrafficPlan, stream: usize) -> Option<f64> {
+    let load = plan.packets.as_ref()?.streams.get(stream)?.load;
+    match load {
+        Some(load) => {
+            let pps = load.rate?.pps();
+            // Packets of a burst are in flight together.
+            let burst = if let Pacing::Bursts(packets) = load.pacing {
+                f64::from(packets)
+            } else {
+                0.0
+            };
+            Some(pps + burst)
+        }
+        None => plan.rates().map(|rates| rates.highest_pps()),
     }
 }
 
@@ -225,8 +328,8 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
     [sent, taken]: [&TrafficTrial; 2],
 ) -> LaneOutcome {
     let plan = &sent.plan;
-    let generator = sent.generator(index, capabilities, lane.start_ns);
     let receiver = taken.receiver(index, lane.start_ns);
+    let generator = || sent.generator(index, capabilities, lane.start_ns);
     let dest_mac = lane.dest_mac;
     let settle_ns = if plan.receive {
         plan.common.settle.as_nanos() as u64
@@ -239,12 +342,19 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             let to = dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST);
             let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
             let run = run_of(plan.common.run_id, trial);
-            let codec = TaggedCodec::new(packets, run, [to, link.mac], plan.far.is_none());
-            let receiver = receiver.map(|mut receiver| {
-                receiver.compared = codec.compared();
-                receiver
-            });
-            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+            let turned = plan.far.is_none();
+            let Some(stream) = packets.plain() else {
+                let hops: Vec<MacAddr> = [to].into_iter().chain(lane.more_macs(&packets.hops)).collect();
+                let codec = MixCodec::new(packets, run, (&hops, link.mac), turned);
+                let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
+                let mix = sent.mix(index, packets, lane.start_ns);
+                let booked = (recorder, sent.books(lane.by_stream));
+                return traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns);
+            };
+            let codec = TaggedCodec::new(stream, run, [to, link.mac], (turned, packets.stripped));
+            let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
+            let (generator, booked) = (generator(), (recorder, Books::default()));
+            traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
         }
         (Some(link), None, Layer::Ethernet) if const { L::FRAMES } => {
             let spec = TemplateSpec {
@@ -282,7 +392,8 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
                 turned: sent.turned,
                 seed: arrives.common.seed,
             };
-            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+            let (generator, booked) = (generator(), (recorder, Books::default()));
+            traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
         }
         _ if const { L::PAYLOADS } => {
             let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");
@@ -291,7 +402,8 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
                 flows: plan.flows.count(),
                 seed,
             };
-            traffic::run(lane, queue, &codec, generator, receiver, recorder, settle_ns)
+            let (generator, booked) = (generator(), (recorder, Books::default()));
+            traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
         }
         _ => unreachable!("the plan was made for a port of another layer"),
     }

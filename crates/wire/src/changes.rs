@@ -12,6 +12,7 @@ use crate::tagged::outer_ip;
 use crate::{MacAddr, eth};
 use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Most bytes of headers that are compared.
 pub const MOST_HEADERS: usize = 256;
@@ -88,14 +89,14 @@ pub struct Headers {
     turned: bool,
     /// The device that receives may have taken the outermost VLAN tag off.
     stripped: bool,
-    fields: Vec<FieldAt>,
+    fields: Arc<[FieldAt]>,
     /// Checksums: first and last byte.
     sums: Vec<(usize, usize)>,
 }
 
 impl Headers {
     /// Works out what arrives. `turned`: a reflector returns the packets.
-    pub fn new(spec: &ImageSpec, fields: Vec<FieldAt>, turned: bool) -> Self {
+    pub fn new(spec: &ImageSpec, fields: impl Into<Arc<[FieldAt]>>, turned: bool) -> Self {
         let len = spec.headers.len().min(MOST_HEADERS);
         let (mut bytes, mut mask) = ([0; MOST_HEADERS], [0; MOST_HEADERS]);
         bytes[..len].copy_from_slice(&spec.headers[..len]);
@@ -130,7 +131,7 @@ impl Headers {
             len,
             turned,
             stripped: false,
-            fields,
+            fields: fields.into(),
             sums,
         }
     }
@@ -393,14 +394,18 @@ impl Changes {
         self.packets += u64::from(changed);
     }
 
-    /// Adds the changes that came to another lane.
+    /// Adds the changes that came to another lane, or those of another stream: fields are the same by name.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
-        if self.fields.is_empty() {
-            self.fields.clone_from(&other.fields);
-            return;
-        }
-        for (own, other) in self.fields.iter_mut().zip(&other.fields) {
+        for other in &other.fields {
+            let own = self
+                .fields
+                .iter()
+                .position(|own| own.name == other.name && own.kind == other.kind);
+            let Some(own) = own.and_then(|at| self.fields.get_mut(at)) else {
+                self.fields.push(other.clone());
+                continue;
+            };
             let pairs: u64 = other.pairs.iter().map(|(.., packets)| packets).sum();
             for (sent, received, packets) in &other.pairs {
                 own.add(*sent, *received, *packets);

@@ -8,6 +8,7 @@
 
 mod column;
 mod region;
+mod sizes;
 mod value;
 mod wide;
 
@@ -18,6 +19,7 @@ use crate::template::Blank;
 
 use column::{Column, Counter, Written};
 use region::{Region, Simple};
+pub use sizes::Sizes;
 use value::Range;
 use wide::Wide;
 

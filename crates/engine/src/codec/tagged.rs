@@ -1,7 +1,7 @@
 //! Codec of packets of any headers, each known by the tag at its end.
 
-use super::{Class, Codec, Compared, Foreign};
-use crate::plan::Packets;
+use super::{Class, Compared, Foreign, Reader, Writer};
+use crate::plan::PacketStream;
 use mpps_io::{AddressRange, Frame};
 use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
@@ -10,6 +10,7 @@ use mpps_wire::tagged::{icmp_error, outer_ip, tag_of};
 use mpps_wire::{Blank, Checker, IcmpError, Image, ImageSpec, MacAddr, Stamp, TAG_LEN, parse_slow_path};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bits of the time in a tag.
 const TIME_BITS: u32 = 36;
@@ -28,18 +29,18 @@ pub(crate) struct TaggedCodec {
     headers: Option<Headers>,
 }
 
-/// Packets that come back, as far as they are known.
+/// Packets of a stream that come back, as far as they are known.
 #[derive(Debug)]
-struct Known {
+pub(super) struct Known {
     seed: u64,
     run: u8,
-    first_flow: u32,
-    flows: u32,
+    pub(super) first_flow: u32,
+    pub(super) flows: u32,
     /// Test packets are reports of ICMP themselves.
-    reports: bool,
+    pub(super) reports: bool,
     /// MAC address that packets are sent from, if they come back by the same port: what comes from it is a packet as it
     /// was sent.
-    own: Option<[u8; 6]>,
+    pub(super) own: Option<[u8; 6]>,
     shape: Option<Shape>,
 }
 
@@ -57,22 +58,24 @@ struct Shape {
     turned: bool,
 }
 
-impl TaggedCodec {
-    /// Makes the codec of a trial. `macs`: those of the next hop and of the port. `turned`: packets come back with
-    /// their addresses exchanged.
-    pub(crate) fn new(packets: &Packets, run: u8, macs: [MacAddr; 2], turned: bool) -> Self {
-        let mut spec = ImageSpec {
-            run,
-            ..(*packets.spec).clone()
-        };
-        for (at, (mac, takes)) in macs.iter().zip([packets.to_next_hop, packets.from_port]).enumerate() {
-            if let Some(place) = spec.headers.get_mut(at * 6..at * 6 + 6).filter(|_| takes) {
-                place.copy_from_slice(&mac.0);
-            }
+/// Returns what the packets of a stream are made of in a trial. `macs`: those of the next hop and of the port.
+pub(super) fn of_trial(stream: &PacketStream, spec: &ImageSpec, run: u8, macs: [MacAddr; 2]) -> ImageSpec {
+    let mut spec = ImageSpec { run, ..spec.clone() };
+    let takes = [stream.to_next_hop.is_some(), stream.from_port];
+    for (at, (mac, takes)) in macs.iter().zip(takes).enumerate() {
+        if let Some(place) = spec.headers.get_mut(at * 6..at * 6 + 6).filter(|_| takes) {
+            place.copy_from_slice(&mac.0);
         }
-        let known = Known {
+    }
+    spec
+}
+
+impl Known {
+    /// `turned`: packets come back with their addresses exchanged.
+    pub(super) fn new(stream: &PacketStream, spec: &ImageSpec, turned: bool) -> Self {
+        Self {
             seed: spec.seed,
-            run,
+            run: spec.run,
             first_flow: spec.first_flow,
             flows: spec.flows,
             reports: icmp_error(&spec.headers).is_some(),
@@ -80,23 +83,41 @@ impl TaggedCodec {
                 .then(|| spec.headers.get(6..12)?.first_chunk().copied())
                 .flatten()
                 .filter(|_| !spec.fields.iter().any(|field| (48..96).contains(&field.bit))),
-            shape: Shape::of(packets, &spec, turned),
-        };
-        let compares = !packets.fields.is_empty();
+            shape: Shape::of(stream, spec, turned),
+        }
+    }
+
+    /// Returns whether a frame without a right tag has the ends of the stream's packets.
+    pub(super) fn fits(&self, frame: &[u8]) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.fits(frame))
+    }
+}
+
+/// Returns the headers of packets as they should arrive; `None`: they are not compared.
+pub(super) fn headers_of(stream: &PacketStream, spec: &ImageSpec, (turned, stripped): (bool, bool)) -> Option<Headers> {
+    (!stream.fields.is_empty()).then(|| {
+        let headers = Headers::new(spec, Arc::clone(&stream.fields), turned);
+        if stripped { headers.stripped() } else { headers }
+    })
+}
+
+impl TaggedCodec {
+    /// Makes the codec of a trial with one stream of one size. `macs`: those of the next hop and of the port. `turned`:
+    /// packets come back with their addresses exchanged. `stripped`: the port at which they arrive takes the outermost
+    /// VLAN tag off.
+    pub(crate) fn new(stream: &PacketStream, run: u8, macs: [MacAddr; 2], (turned, stripped): (bool, bool)) -> Self {
+        let spec = of_trial(stream, &stream.specs[0], run, macs);
         Self {
-            headers: compares.then(|| {
-                let headers = Headers::new(&spec, packets.fields.clone(), turned);
-                if packets.stripped { headers.stripped() } else { headers }
-            }),
+            headers: headers_of(stream, &spec, (turned, stripped)),
+            known: Known::new(stream, &spec, turned),
             // The plan was validated; packets that can't be made are a defect.
             image: Image::new(spec).expect("validated plan"),
-            known,
         }
     }
 
     /// Makes room for changes of the headers.
     pub(crate) fn compared(&self) -> Compared {
-        let changes = self.headers.as_ref().map(Changes::new).unwrap_or_default();
+        let changes = self.headers.iter().map(Changes::new).collect();
         let sent = vec![0; self.image.frame_len()];
         Compared { changes, sent }
     }
@@ -108,20 +129,29 @@ impl TaggedCodec {
         if parse_slow_path(frame).is_some() {
             return Class::SlowPath;
         }
-        match &self.known.shape {
-            Some(shape) if shape.fits(frame) => Class::Corrupt,
-            _ => Class::Foreign(Foreign::NotStamped),
+        match self.known.fits(frame) {
+            true => Class::Corrupt,
+            false => Class::Foreign(Foreign::NotStamped),
         }
     }
 }
 
-impl Codec for TaggedCodec {
-    #[cold]
-    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
-        let (tag, _) = tag_of(frame, self.known.seed)?;
-        icmp_error(frame).filter(|_| tag.run == self.known.run && !self.known.reports)
+/// Returns a stamp that is whole. A tag has the lowest bits of number and time: the whole number is the one next to the
+/// number that is due in the flow, and the whole time the latest that is not after now.
+#[inline(always)]
+pub(super) fn whole(stamp: Stamp, next: impl FnOnce() -> u64, now_ns: u64) -> Stamp {
+    let next = next();
+    // The sender's lane may be ahead by its reading of the clock.
+    let now_ns = now_ns + SPREAD_NS;
+    let ahead = (stamp.seq as u32).wrapping_sub(next as u32) as i32;
+    let past = now_ns.wrapping_sub(stamp.time_ns) & ((1 << TIME_BITS) - 1);
+    Stamp {
+        seq: next.wrapping_add_signed(i64::from(ahead)),
+        time_ns: now_ns.wrapping_sub(past),
     }
+}
 
+impl Writer for TaggedCodec {
     #[inline]
     fn frame_len(&self) -> usize {
         self.image.frame_len()
@@ -145,24 +175,22 @@ impl Codec for TaggedCodec {
     fn restamp(&self, bytes: &mut [u8], time_ns: u64) {
         self.image.restamp(bytes, time_ns);
     }
+}
 
-    /// A tag has the lowest bits of number and time: the whole number is the one next to the number that is due in the
-    /// flow, and the whole time the latest that is not after now.
-    #[inline(always)]
-    fn whole(&self, stamp: Stamp, next: impl FnOnce() -> u64, now_ns: u64) -> Stamp {
-        let next = next();
-        // The sender's lane may be ahead by its reading of the clock.
-        let now_ns = now_ns + SPREAD_NS;
-        let ahead = (stamp.seq as u32).wrapping_sub(next as u32) as i32;
-        let past = now_ns.wrapping_sub(stamp.time_ns) & ((1 << TIME_BITS) - 1);
-        Stamp {
-            seq: next.wrapping_add_signed(i64::from(ahead)),
-            time_ns: now_ns.wrapping_sub(past),
-        }
+impl Reader for TaggedCodec {
+    #[cold]
+    fn quoted(&self, frame: &[u8]) -> Option<IcmpError> {
+        let (tag, _) = tag_of(frame, self.known.seed)?;
+        icmp_error(frame).filter(|_| tag.run == self.known.run && !self.known.reports)
     }
 
     #[inline(always)]
-    fn compare<F: Frame>(&self, frame: &F, flow: u32, stamp: Stamp, compared: &mut Compared) {
+    fn whole(&self, stamp: Stamp, next: impl FnOnce() -> u64, now_ns: u64) -> Stamp {
+        whole(stamp, next, now_ns)
+    }
+
+    #[inline(always)]
+    fn compare<F: Frame>(&self, frame: &F, (_, flow): (usize, u32), stamp: Stamp, compared: &mut Compared) {
         let Some(headers) = &self.headers else { return };
         if headers.are_in(frame.bytes()) {
             return;
@@ -172,7 +200,9 @@ impl Codec for TaggedCodec {
             number: stamp.seq,
         };
         self.image.write(&mut compared.sent, place, stamp.time_ns);
-        compared.changes.note(headers, &compared.sent, frame.bytes());
+        if let Some(changes) = compared.changes.first_mut() {
+            changes.note(headers, &compared.sent, frame.bytes());
+        }
     }
 
     #[inline]
@@ -205,7 +235,7 @@ impl Codec for TaggedCodec {
 }
 
 impl Shape {
-    fn of(packets: &Packets, spec: &ImageSpec, turned: bool) -> Option<Self> {
+    fn of(stream: &PacketStream, spec: &ImageSpec, turned: bool) -> Option<Self> {
         let seen = Seen::of(&spec.headers)?;
         let constant = |(place, value): (Range<usize>, u64)| {
             let bits = place.start * 8..place.end * 8;
@@ -214,7 +244,7 @@ impl Shape {
         };
         Some(Self {
             kind: seen.kind,
-            ips: packets.ends.clone(),
+            ips: stream.ends.clone(),
             ends: seen.ends.map(|end| end.and_then(constant)),
             turned,
         })

@@ -34,12 +34,25 @@ pub(crate) struct Neighbor<'r> {
     link: &'r Link,
     src: Option<IpAddr>,
     found: &'r Found,
+    /// Further next hops, and their addresses once a lane has heard them.
+    more: (&'r [Link], &'r [Found]),
 }
 
 impl<'r> Neighbor<'r> {
-    /// `src` is the address that questions come from.
-    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found) -> Self {
-        Self { link, src, found }
+    /// `src` is the address that questions come from. `more`: further next hops that are asked for.
+    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found, more: (&'r [Link], &'r [Found])) -> Self {
+        Self { link, src, found, more }
+    }
+
+    /// Returns the links whose next hops are asked for, each with the place of its address.
+    fn asked(&self) -> impl Iterator<Item = (&'r Link, &'r Found)> {
+        let (links, found) = self.more;
+        std::iter::once((self.link, self.found)).chain(links.iter().zip(found))
+    }
+
+    /// Returns the MAC address of a further next hop, once it is known.
+    pub(crate) fn more_mac(&self, place: usize) -> Option<MacAddr> {
+        self.more.1.get(place)?.get().copied()
     }
 
     fn ours(&self, ip: IpAddr) -> bool {
@@ -103,13 +116,15 @@ impl<'r> Neighbor<'r> {
                 answer_echo_in_place(frame.bytes_mut())?
             }
             SlowPath::ArpReply {
-                sender_ip, sender_mac, ..
+                sender_ip,
+                sender_mac,
+                vlan,
             } => {
-                self.heard(sender_ip.into(), sender_mac);
+                self.heard(sender_ip.into(), sender_mac, vlan);
                 return Some(false);
             }
-            SlowPath::NeighborAdvert { target, mac, .. } => {
-                self.heard(target.into(), mac);
+            SlowPath::NeighborAdvert { target, mac, vlan } => {
+                self.heard(target.into(), mac, vlan);
                 return Some(false);
             }
         };
@@ -120,16 +135,35 @@ impl<'r> Neighbor<'r> {
         Some(true)
     }
 
-    fn heard(&self, ip: IpAddr, mac: MacAddr) {
-        if self.link.next_hop == Some(ip) && mac.is_unicast() {
-            // A second answer changes nothing: the run keeps the address that it began with.
-            let _ = self.found.set(mac);
+    fn heard(&self, ip: IpAddr, mac: MacAddr, vlan: Option<u16>) {
+        let (more, _) = self.more;
+        // With one next hop, a device that has taken the tag off changes nothing.
+        let same_tag = |link: &Link| more.is_empty() || link.vlan == vlan;
+        for (_, found) in self
+            .asked()
+            .filter(|(link, _)| link.next_hop == Some(ip) && same_tag(link))
+        {
+            if mac.is_unicast() {
+                // A second answer changes nothing: the run keeps the address that it began with.
+                let _ = found.set(mac);
+            }
         }
     }
 
-    /// Asks for the next hop's MAC address. False when no frame could be sent now.
+    /// Asks for the MAC addresses of the next hops that are not known. False when no frame could be sent now.
     pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
-        if !self.link.is_asked_for() || self.src.is_none() {
+        let mut asked = false;
+        for (link, _) in self
+            .asked()
+            .filter(|(link, found)| link.is_asked_for() && found.get().is_none())
+        {
+            asked |= self.ask_for(link, queue)?;
+        }
+        Ok(asked)
+    }
+
+    fn ask_for<Q: Queue>(&self, link: &Link, queue: &mut Q) -> Result<bool> {
+        if self.src.is_none() {
             return Ok(false);
         }
         let mut burst = Burst::new(1);
@@ -138,7 +172,7 @@ impl<'r> Neighbor<'r> {
         }
         let frame = &mut burst.as_mut_slice()[0];
         frame.set_len(QUESTION_LEN);
-        let len = question(self.link, self.src, frame.bytes_mut());
+        let len = question(link, self.src, frame.bytes_mut());
         if len == 0 {
             return Ok(false);
         }
@@ -199,7 +233,7 @@ mod tests {
             hint: String::new(),
         };
         let found = Found::new();
-        let neighbor = Neighbor::new(&link, None, &found);
+        let neighbor = Neighbor::new(&link, None, &found, (&[], &[]));
         let nobody = [[0, 1, 2, 3], [240, 0, 0, 1]].map(Ipv4Addr::from);
         for from in [OWN, other].into_iter().chain(subnet).chain(nobody) {
             assert_ne!(neighbor.attend(&mut ping(from)), Some(true), "{from}");

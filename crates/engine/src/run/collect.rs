@@ -109,6 +109,8 @@ pub(crate) struct Parts<'c, 'r, 'k> {
     pub(crate) counters: &'c [LaneCounters],
     pub(crate) timing: Timing,
     pub(crate) collector: &'c mut Collector<'r>,
+    /// Collector of streams, groups and sizes, if there are some.
+    pub(crate) by_stream: Option<&'c mut Collector<'r>>,
     pub(crate) drops: &'c mut [HostDrops<'r>],
     pub(crate) quotas: &'c mut Quotas<'r>,
     pub(crate) away: Away<'c>,
@@ -156,12 +158,15 @@ struct Loop<'c, 'r, 'k> {
 }
 
 impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
-    fn new(of: Parts<'c, 'r, 'k>) -> Self {
+    fn new(mut of: Parts<'c, 'r, 'k>) -> Self {
         let wants = of
             .sinks
             .iter()
             .fold(Wants::default(), |all, sink| all.and(sink.wants()));
         of.collector.set_wants(wants);
+        if let Some(by_stream) = of.by_stream.as_deref_mut() {
+            by_stream.set_wants(wants);
+        }
         let (clock, start_ns) = (of.clocks.clock(), of.timing.start_ns);
         Self {
             wants,
@@ -264,6 +269,9 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
         if self.now >= end_ns && !self.end_is_set {
             self.end_is_set = true;
             self.of.collector.set_end(end_ns);
+            if let Some(by_stream) = self.of.by_stream.as_deref_mut() {
+                by_stream.set_end(end_ns);
+            }
         }
     }
 
@@ -302,6 +310,9 @@ impl<'c, 'r, 'k> Loop<'c, 'r, 'k> {
         // If the end has not been reported yet, only rows that end before it may close.
         if self.end_is_set || now < end_ns {
             of.collector.poll(of.sinks);
+            if let Some(by_stream) = of.by_stream.as_deref_mut() {
+                by_stream.poll(of.sinks);
+            }
         }
         let closed = (of.collector.closed_ns(), of.collector.so_far().1);
         if let Some(streams) = &of.common.streams {

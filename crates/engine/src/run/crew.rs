@@ -80,7 +80,7 @@ pub(crate) struct Base<'s> {
     job: &'s dyn Job,
     /// The lanes are these in every trial.
     common: &'s Common,
-    /// Neighbours of each port.
+    /// Neighbours of each port, then further next hops.
     found: Vec<Found>,
     /// Nobody is to wait any longer for lanes that are not ready yet.
     given_up: AtomicBool,
@@ -93,7 +93,7 @@ impl<'s> Base<'s> {
         Self {
             job,
             common,
-            found: (0..job.ports()).map(|_| Found::default()).collect(),
+            found: (0..job.ports() + job.hops().len()).map(|_| Found::default()).collect(),
             given_up: AtomicBool::new(false),
             // While lanes wait for a start, they look after their queues.
             several: several || common.start_at.is_some(),

@@ -71,8 +71,16 @@ pub(crate) trait Job: Sync {
     fn src_of(&self, lane: usize) -> Option<IpAddr>;
     /// Returns lane `lane`'s part in neighbour discovery. `found`: the neighbours of each port.
     fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
-        let link = self.link_of(lane)?;
-        Some(Neighbor::new(link, self.src_of(lane), &found[self.port_of(lane)]))
+        let (link, port) = (self.link_of(lane)?, self.port_of(lane));
+        let more = match port {
+            0 => (self.hops(), &found[self.ports()..]),
+            _ => (&[][..], &[][..]),
+        };
+        Some(Neighbor::new(link, self.src_of(lane), &found[port], more))
+    }
+    /// Returns further next hops, of packets that leave by the first port. Their places are behind those of the ports.
+    fn hops(&self) -> &[Link] {
+        &[]
     }
     /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our
     /// addresses.

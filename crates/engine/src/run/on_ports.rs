@@ -216,10 +216,17 @@ impl<'r> OnPorts<'r> {
         self.ports[self.seats[lane].port].port().capabilities()
     }
 
-    /// Returns layer 2 of all ports, each with the place where the next hop's address is noted.
+    /// Returns layer 2 of all ports and further next hops, each with the place where the next hop's address is noted.
     pub(crate) fn wanted<'a>(&'a self, found: &'a [Found]) -> Vec<(&'a Link, &'a Found)> {
-        let all = self.links.iter().zip(found);
-        all.filter_map(|((link, _), found)| Some(((*link)?, found))).collect()
+        let links = self
+            .links
+            .iter()
+            .map(|(link, _)| *link)
+            .chain(self.hops().iter().map(Some));
+        links
+            .zip(found)
+            .filter_map(|(link, found)| Some((link?, found)))
+            .collect()
     }
 
     /// Returns whether a lane looks at its queue between two trials: only a lane beside receiving ones does not.
@@ -257,6 +264,13 @@ impl Job for OnPorts<'_> {
 
     fn src_of(&self, lane: usize) -> Option<IpAddr> {
         self.links[self.seats[lane].port].1
+    }
+
+    fn hops(&self) -> &[Link] {
+        match self.work {
+            Work::Traffic(plan) if plan.beside.is_empty() => plan.packets.as_ref().map_or(&[], |of| &of.hops),
+            _ => &[],
+        }
     }
 
     /// Only lanes that do not receive attend: a receiving lane answers as it receives.

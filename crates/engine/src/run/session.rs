@@ -257,13 +257,13 @@ fn fits(plan: &TrafficPlan, opening: &TrafficPlan, (layer, max_frame): (Layer, u
     let tracks = if opening.back.is_some() { 2 } else { 1 };
     let lanes = &opening.common.lanes[..opening.own_lanes()];
     let senders = lanes.iter().filter(|lane| lane.tx).count() / tracks;
-    if (flows.count() as usize) < senders {
+    if plan.packets.is_none() && (flows.count() as usize) < senders {
         return Err(format!(
             "{} flows for {senders} sending lanes (want a flow per lane, or more)",
             flows.count()
         ));
     }
-    let frame_len = |plan: &TrafficPlan| plan.packets.as_ref().map(|packets| packets.spec.frame_len);
+    let frame_len = |plan: &TrafficPlan| plan.packets.as_ref().map(|packets| packets.frame_len());
     match (frame_len(plan), frame_len(opening)) {
         (None, None) => {}
         (Some(len), Some(open)) if len <= max_frame.max(open) => return Ok(()),

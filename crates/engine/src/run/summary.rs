@@ -199,7 +199,7 @@ fn counted(m: &Measured<'_>) -> Summary {
         missed_stretches: m.totals.missed.clone(),
         loss_times: outage::loss_times(m),
         // A pause is none.
-        longest_outage: outage::longest(m).filter(|_| !m.work.ordered),
+        longest_outage: outage::longest(m).filter(|_| !m.work.pauses),
         host_dropped: m.totals.host_dropped,
         host_drop_stretches: m.totals.host_drops.clone(),
         late: tally.late,

@@ -1,10 +1,12 @@
 //! The sending half of a lane: takes departures from the schedule, writes the packets, sends them, books them.
 
-use crate::codec::Codec;
+use crate::books::Books;
+use crate::codec::Writer;
 use crate::lane::Lane;
 use crate::lane::control::Control;
 use crate::outcome::departures::Departures;
 use crate::send::pacing::Pacer;
+use crate::send::sender::{Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::streams::{Do, Orders};
@@ -58,7 +60,7 @@ impl LaneFlows {
     /// Writes packets of the flow whose turn it is. Calls `departs` with flow and sequence number of each. Returns the
     /// place of the flow, and its next sequence number.
     #[inline]
-    fn write_one<F: Frame, C: Codec>(
+    fn write_one<F: Frame, C: Writer>(
         &mut self,
         codec: &C,
         frames: &mut [F],
@@ -82,7 +84,7 @@ impl LaneFlows {
     /// Writes packets of many flows in turn, as [`LaneFlows::write_one`] does for one. The highest rates use this:
     /// without a schedule nothing is looked up for each packet.
     #[inline]
-    fn write_in_turn<F: Frame, C: Codec>(
+    fn write_in_turn<F: Frame, C: Writer>(
         &mut self,
         codec: &C,
         mut frames: &mut [F],
@@ -124,17 +126,6 @@ fn blank<F: Frame>(frame: &mut F, len: usize, flow: u32, ports: (u16, u16), seq:
         ports,
         seq,
     }
-}
-
-/// Results of a generator, read after it has stopped.
-#[derive(Debug, Default)]
-pub(crate) struct Sent {
-    /// Gaps between departures.
-    pub(crate) gaps: Option<(Histogram, Moments)>,
-    /// Departure times of packets.
-    pub(crate) departures: Option<Departures>,
-    /// Bursts written, and their packets.
-    pub(crate) written: (u64, u64),
 }
 
 /// The sending half of a lane.
@@ -181,7 +172,7 @@ pub(crate) struct Generator<'r> {
     /// Place of their flow, if they are of one, and the key after the last of them in the log.
     newest: (usize, u64),
     /// The path took nothing on the last try.
-    pub(crate) blocked: bool,
+    blocked: bool,
 }
 
 /// A stream that its caller gives orders to.
@@ -267,121 +258,8 @@ impl<'r> Generator<'r> {
         }
     }
 
-    /// Returns the most packets of a burst.
-    pub(crate) fn burst(&self) -> usize {
-        self.burst
-    }
-
-    /// Returns whether nothing more will be sent.
     #[inline]
-    pub(crate) fn done(&self) -> bool {
-        self.done
-    }
-
-    /// Returns when the next departure is due, ns; 0: at once.
-    #[inline]
-    pub(crate) fn next_due(&self) -> u64 {
-        let due = match &self.pacer {
-            Some(pacer) => pacer.next_due().unwrap_or(u64::MAX),
-            None if self.unpaced > 0 => 0,
-            None => u64::MAX,
-        };
-        due.min(self.look_ns)
-    }
-
-    /// Sends packets that are due. `loop_ns` is the loop's reading of the time, some µs old. `pending` holds frames
-    /// that were written before and not taken. Returns true if a packet left.
-    #[inline]
-    pub(crate) fn step<Q: Queue, C: Codec>(
-        &mut self,
-        queue: &mut Q,
-        codec: &C,
-        pending: &mut Burst<Q::Frame>,
-        lane: &Lane<'_>,
-        (loop_ns, end_ns): (u64, u64),
-        recorder: &mut Recorder<'_>,
-    ) -> Result<bool> {
-        let (clock, counters) = (&lane.clock, lane.counters);
-        // Without a schedule the time only decides whether the run is over.
-        let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
-        let mut now = if decides { clock.now_ns() } else { loop_ns };
-        self.blocked = false;
-        self.skip(now, recorder);
-        if self.holds && now < end_ns {
-            return Ok(false);
-        }
-        let end_ns = self.end_ns(end_ns);
-        if now >= end_ns && self.wind_up(now, end_ns, pending, lane.control, recorder) {
-            return Ok(false);
-        }
-        if pending.is_empty() {
-            let want = match &self.pacer {
-                Some(pacer) => pacer.due(now, self.burst),
-                None => (self.unpaced as u64).min(self.left_of_count) as usize,
-            };
-            if want == 0 {
-                self.rest(lane);
-                return Ok(false);
-            }
-            if lane.stages.is_on() {
-                match decides {
-                    true => lane.stages.goes_on(now),
-                    false => lane.stages.goes_on_unread(clock),
-                }
-                if let Some(pacer) = &self.pacer {
-                    lane.stages.late(now.saturating_sub(pacer.next_due().unwrap_or(now)));
-                }
-            }
-            if queue.allocate(pending, want)? == 0 {
-                lane.mark(Stage::Allocate);
-                counters.tx_full.add(1);
-                self.blocked = true;
-                return Ok(false);
-            }
-            // Allocating may have meant a system call; the stamp is to be as late as possible.
-            now = clock.now_ns();
-            lane.mark_at(Stage::Allocate, now);
-            lane.stamped(now);
-            self.write(codec, pending, now);
-            self.left_of_count -= pending.len() as u64;
-            lane.mark(Stage::Write);
-        } else {
-            // They leave later than their first stamp says, and have slipped by as much more.
-            lane.stamped(now);
-            for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
-                codec.restamp(frame.bytes_mut(), now);
-                if let Some(slips) = self.slips {
-                    slips.note(flow, seq, now.saturating_sub(scheduled));
-                }
-            }
-            if let Some(log) = self.log {
-                let (place, end) = self.newest;
-                log.note(place, end - pending.len() as u64..end, now);
-            }
-        }
-        let offered = pending.len();
-        let result = lane.transmit(lane.port, queue, pending);
-        lane.mark(Stage::Transmit);
-        let taken = (offered - pending.len()) as u64;
-        self.left += taken as usize;
-        if let Some(log) = self.log.filter(|_| !pending.is_empty()) {
-            let (place, end) = self.newest;
-            log.take_back(place, end - pending.len() as u64);
-        }
-        if taken > 0 {
-            self.departed(now, taken);
-            recorder.sent(now, taken);
-            counters.tx_packets.add(taken);
-            counters.tx_bursts.add(1);
-        } else {
-            counters.tx_full.add(1);
-            self.blocked = true;
-        }
-        result.map(|_| taken > 0)
-    }
-
-    #[inline]
-    fn write<F: Frame, C: Codec>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
+    fn write<F: Frame, C: Writer>(&mut self, codec: &C, burst: &mut Burst<F>, now: u64) {
         self.left = 0;
         self.written_bursts += 1;
         self.written_packets += burst.len() as u64;
@@ -501,22 +379,6 @@ impl<'r> Generator<'r> {
         self.holds = of.orders.may_hold(now);
     }
 
-    /// Returns when the lane sends its last packet at the latest, as far as is known, if the run ends at `end_ns`.
-    #[inline]
-    pub(crate) fn end_ns(&self, end_ns: u64) -> u64 {
-        end_ns.min(self.stopped_ns)
-    }
-
-    /// Returns whether there is a packet to send by now.
-    #[cold]
-    pub(crate) fn has_due<F>(&self, now: u64, pending: &Burst<F>) -> bool {
-        let due = match &self.pacer {
-            Some(pacer) => pacer.next_due().is_some_and(|due| due <= now),
-            None => self.unpaced > 0,
-        };
-        due || !pending.is_empty()
-    }
-
     /// Notes that the lane sends no more. A run whose streams are all stopped ends with the last of them.
     #[cold]
     fn is_through(&mut self, now: u64, control: &Control) {
@@ -563,9 +425,15 @@ impl<'r> Generator<'r> {
         true
     }
 
+    /// Returns when the lane sends its last packet at the latest, as far as is known, if the run ends at `end_ns`.
+    #[inline]
+    fn last_ns(&self, end_ns: u64) -> u64 {
+        end_ns.min(self.stopped_ns)
+    }
+
     /// Books departures that are too late to be caught up, once the orders that hold by now are followed.
     #[inline]
-    pub(crate) fn skip(&mut self, now: u64, recorder: &mut Recorder<'_>) {
+    fn skip_late(&mut self, now: u64, recorder: &mut Recorder<'_>) {
         if now >= self.look_ns {
             self.follow(now, recorder);
         }
@@ -580,16 +448,148 @@ impl<'r> Generator<'r> {
             }
         }
     }
+}
 
-    /// Gives up, as the device has gone or nothing can leave to the end: departures that were due by `now` count as
-    /// missed.
+impl<C: Writer> Sender<C> for Generator<'_> {
+    fn burst(&self) -> usize {
+        self.burst
+    }
+
+    #[inline]
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    #[inline]
+    fn next_due(&self) -> u64 {
+        let due = match &self.pacer {
+            Some(pacer) => pacer.next_due().unwrap_or(u64::MAX),
+            None if self.unpaced > 0 => 0,
+            None => u64::MAX,
+        };
+        due.min(self.look_ns)
+    }
+
+    #[inline]
+    fn end_ns(&self, end_ns: u64) -> u64 {
+        self.last_ns(end_ns)
+    }
+
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
     #[cold]
-    pub(crate) fn give_up<F>(
+    fn has_due<F>(&self, now: u64, pending: &Burst<F>) -> bool {
+        let due = match &self.pacer {
+            Some(pacer) => pacer.next_due().is_some_and(|due| due <= now),
+            None => self.unpaced > 0,
+        };
+        due || !pending.is_empty()
+    }
+
+    #[inline]
+    fn step<Q: Queue>(
+        &mut self,
+        queue: &mut Q,
+        codec: &C,
+        pending: &mut Burst<Q::Frame>,
+        lane: &Lane<'_>,
+        (loop_ns, end_ns): (u64, u64),
+        (recorder, _): (&mut Recorder<'_>, &mut Books<'_>),
+    ) -> Result<bool> {
+        let (clock, counters) = (&lane.clock, lane.counters);
+        // Without a schedule the time only decides whether the run is over.
+        let decides = self.pacer.is_some() || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
+        let mut now = if decides { clock.now_ns() } else { loop_ns };
+        self.blocked = false;
+        self.skip_late(now, recorder);
+        if self.holds && now < end_ns {
+            return Ok(false);
+        }
+        let end_ns = self.last_ns(end_ns);
+        if now >= end_ns && self.wind_up(now, end_ns, pending, lane.control, recorder) {
+            return Ok(false);
+        }
+        if pending.is_empty() {
+            let want = match &self.pacer {
+                Some(pacer) => pacer.due(now, self.burst),
+                None => (self.unpaced as u64).min(self.left_of_count) as usize,
+            };
+            if want == 0 {
+                self.rest(lane);
+                return Ok(false);
+            }
+            if lane.stages.is_on() {
+                match decides {
+                    true => lane.stages.goes_on(now),
+                    false => lane.stages.goes_on_unread(clock),
+                }
+                if let Some(pacer) = &self.pacer {
+                    lane.stages.late(now.saturating_sub(pacer.next_due().unwrap_or(now)));
+                }
+            }
+            if queue.allocate(pending, want)? == 0 {
+                lane.mark(Stage::Allocate);
+                counters.tx_full.add(1);
+                self.blocked = true;
+                return Ok(false);
+            }
+            // Allocating may have meant a system call; the stamp is to be as late as possible.
+            now = clock.now_ns();
+            lane.mark_at(Stage::Allocate, now);
+            lane.stamped(now);
+            self.write(codec, pending, now);
+            self.left_of_count -= pending.len() as u64;
+            lane.mark(Stage::Write);
+        } else {
+            // They leave later than their first stamp says, and have slipped by as much more.
+            lane.stamped(now);
+            for (frame, &(flow, seq, scheduled)) in pending.as_mut_slice().iter_mut().zip(&self.written[self.left..]) {
+                codec.restamp(frame.bytes_mut(), now);
+                if let Some(slips) = self.slips {
+                    slips.note(flow, seq, now.saturating_sub(scheduled));
+                }
+            }
+            if let Some(log) = self.log {
+                let (place, end) = self.newest;
+                log.note(place, end - pending.len() as u64..end, now);
+            }
+        }
+        let offered = pending.len();
+        let result = lane.transmit(lane.port, queue, pending);
+        lane.mark(Stage::Transmit);
+        let taken = (offered - pending.len()) as u64;
+        self.left += taken as usize;
+        if let Some(log) = self.log.filter(|_| !pending.is_empty()) {
+            let (place, end) = self.newest;
+            log.take_back(place, end - pending.len() as u64);
+        }
+        if taken > 0 {
+            self.departed(now, taken);
+            recorder.sent(now, taken);
+            counters.tx_packets.add(taken);
+            counters.tx_bursts.add(1);
+        } else {
+            counters.tx_full.add(1);
+            self.blocked = true;
+        }
+        result.map(|_| taken > 0)
+    }
+
+    #[inline]
+    fn skip(&mut self, now: u64, (recorder, _): (&mut Recorder<'_>, &mut Books<'_>)) {
+        self.skip_late(now, recorder);
+    }
+
+    #[cold]
+    fn give_up<F: Frame>(
         &mut self,
         now: u64,
         pending: &mut Burst<F>,
         control: &Control,
-        recorder: &mut Recorder<'_>,
+        (recorder, _): (&mut Recorder<'_>, &mut Books<'_>),
     ) {
         if let Some(pacer) = &mut self.pacer {
             skip_before(pacer, now, recorder);
@@ -602,8 +602,7 @@ impl<'r> Generator<'r> {
         self.is_through(now, control);
     }
 
-    /// Returns the generator's results.
-    pub(crate) fn told(self) -> Sent {
+    fn told(self) -> Sent {
         let mut departures = self.departures;
         if let Some(departures) = &mut departures {
             departures.end(self.unsent, self.last_departure_ns);

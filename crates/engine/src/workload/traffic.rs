@@ -1,11 +1,12 @@
 //! A lane that sends, receives back, or both.
 
-use crate::codec::Codec;
+use crate::books::Books;
+use crate::codec::{Class, Reader};
 use crate::lane::{Lane, Round, Rounds};
 use crate::outcome::LaneOutcome;
 use crate::outcome::RINGS;
 use crate::receive::Receiver;
-use crate::send::generate::Generator;
+use crate::send::sender::Sender;
 use mpps_io::{Burst, Error, ErrorKind, Frame, Queue, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
@@ -21,19 +22,20 @@ const LOOK_BURSTS: usize = 4;
 
 /// Runs the lane from the start until the end of the run and, if it receives, of the settle time.
 #[inline]
-pub(crate) fn run<'r, Q: Queue, C: Codec>(
+pub(crate) fn run<'r, Q: Queue, C: Reader, G: Sender<C>>(
     mut lane: Lane<'r>,
     queue: &mut Q,
     codec: &C,
-    generator: Option<Generator<'_>>,
+    generator: Option<G>,
     receiver: Option<Receiver<'_>>,
-    recorder: Recorder<'r>,
+    (recorder, books): (Recorder<'r>, Books<'r>),
     settle_ns: u64,
 ) -> LaneOutcome {
     let traffic = Traffic {
         arrivals: lane.arrivals.take(),
+        books,
         incoming: Burst::new(lane.burst),
-        pending: Burst::new(generator.as_ref().map_or(0, Generator::burst)),
+        pending: Burst::new(generator.as_ref().map_or(0, G::burst)),
         answers: Burst::new(lane.burst),
         blocked_to: 0,
         attend_at: 0,
@@ -51,13 +53,15 @@ pub(crate) fn run<'r, Q: Queue, C: Codec>(
     }
 }
 
-struct Traffic<'l, 'g, 'r, Q: Queue, C> {
+struct Traffic<'l, 'g, 'r, Q: Queue, C, G> {
     queue: &'l mut Q,
     codec: &'l C,
-    generator: Option<Generator<'g>>,
+    generator: Option<G>,
     receiver: Option<Receiver<'g>>,
     /// Recorder of received packets, if they go another way than sent ones.
     arrivals: Option<Recorder<'r>>,
+    /// Entries by stream.
+    books: Books<'r>,
     incoming: Burst<Q::Frame>,
     /// Frames that are written and not yet taken by the path.
     pending: Burst<Q::Frame>,
@@ -69,7 +73,7 @@ struct Traffic<'l, 'g, 'r, Q: Queue, C> {
     settle_ns: u64,
 }
 
-impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
+impl<'r, Q: Queue, C: Reader, G: Sender<C>> Rounds<'r> for Traffic<'_, '_, 'r, Q, C, G> {
     #[inline(always)]
     fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
         let mut busy = false;
@@ -85,7 +89,8 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                             Some(arrivals) => arrivals,
                             None => recorder,
                         };
-                        let (received, slow) = receiver.burst(self.incoming.as_slice(), self.codec, at, recorder);
+                        let frames = self.incoming.as_slice();
+                        let (received, slow) = receiver.burst(frames, self.codec, at, recorder, &mut self.books);
                         lane.counters.rx_test.add(received);
                         if slow > 0 {
                             let (incoming, answers) = (&mut self.incoming, &mut self.answers);
@@ -101,7 +106,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if lane.control.gone() {
             // Nothing moves any more: departures that were due until now count as missed.
             if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
-                generator.give_up(now, &mut self.pending, lane.control, recorder);
+                generator.give_up(now, &mut self.pending, lane.control, (recorder, &mut self.books));
             }
             return Round::Over;
         }
@@ -113,10 +118,14 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         let mut blocked = false;
         if let Some(generator) = self.generator.as_mut().filter(|g| !g.done()) {
             let stepped = match lane.control.may_send(lane.port) {
-                true => generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), recorder),
+                true => {
+                    let booked = (&mut *recorder, &mut self.books);
+                    generator.step(self.queue, self.codec, &mut self.pending, lane, (now, end_ns), booked)
+                }
                 // The run or the stream ends though nothing can leave.
                 false if now >= generator.end_ns(end_ns) => {
-                    generator.give_up(generator.end_ns(end_ns), &mut self.pending, lane.control, recorder);
+                    let (end_ns, booked) = (generator.end_ns(end_ns), (&mut *recorder, &mut self.books));
+                    generator.give_up(end_ns, &mut self.pending, lane.control, booked);
                     Ok(false)
                 }
                 false if !generator.has_due(now, &self.pending) => Ok(false),
@@ -130,7 +139,7 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
                 }
                 Err(error) => lane.trouble(&error),
             }
-            blocked = generator.blocked;
+            blocked = generator.is_blocked();
             if blocked && now > self.blocked_to + BOOK_BLOCKED_NS || !blocked && self.blocked_to != 0 {
                 self.blocked_to = book_blocked(lane, blocked, self.blocked_to, now, recorder);
             }
@@ -184,8 +193,9 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
     fn fresh(&mut self, now_ns: u64, recorder: &mut Recorder<'r>) {
         // A lane that did not run for long has rows to close: each missed departure is booked in its own.
         if let Some(generator) = &mut self.generator {
-            generator.skip(now_ns, recorder);
+            generator.skip(now_ns, (recorder, &mut self.books));
         }
+        self.books.advance(now_ns);
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.flush();
             arrivals.advance(now_ns);
@@ -196,7 +206,8 @@ impl<'r, Q: Queue, C: Codec> Rounds<'r> for Traffic<'_, '_, 'r, Q, C> {
         if let Some(arrivals) = self.arrivals {
             arrivals.end();
         }
-        let sent = self.generator.map(Generator::told).unwrap_or_default();
+        self.books.end();
+        let sent = self.generator.map(G::told).unwrap_or_default();
         let taken = self.receiver.map(Receiver::told).unwrap_or_default();
         LaneOutcome {
             gaps: sent.gaps,
@@ -260,7 +271,7 @@ fn look_round<Q: Queue>(lane: &Lane<'_>, queue: &mut Q, incoming: &mut Burst<Q::
 /// Goes through a burst again for the frames that are no test packets, and answers those that ask.
 #[cold]
 #[allow(clippy::too_many_arguments)]
-fn attend<Q: Queue, C: Codec>(
+fn attend<Q: Queue, C: Reader>(
     lane: &Lane<'_>,
     queue: &mut Q,
     incoming: &mut Burst<Q::Frame>,
@@ -272,10 +283,7 @@ fn attend<Q: Queue, C: Codec>(
 ) {
     let all = incoming.len();
     for mut frame in incoming.drain(all) {
-        if !matches!(
-            codec.classify(&frame, &mut receiver.known),
-            crate::codec::Class::SlowPath
-        ) {
+        if !matches!(codec.classify(&frame, &mut receiver.known), Class::SlowPath) {
             continue;
         }
         if let Some(error) = codec.quoted(frame.bytes()) {

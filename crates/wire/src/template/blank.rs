@@ -18,7 +18,7 @@ pub struct Blank<'f> {
 impl Blank<'_> {
     /// Returns a frame of no bytes.
     #[inline(always)]
-    pub(crate) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self {
             bytes: &mut [],
             flow: 0,

@@ -45,6 +45,8 @@ pub(super) struct Go {
     pub(super) ends: Ends,
     /// Series by track, then by lane.
     pub(super) series: Arc<Vec<Option<LaneSeries>>>,
+    /// Series by lane, then by stream of packets.
+    pub(super) by_stream: Arc<Vec<Vec<LaneSeries>>>,
     pub(super) start_ns: u64,
     pub(super) ended: mpsc::Sender<(usize, LaneOutcome)>,
 }
@@ -175,10 +177,14 @@ fn serve(
         };
         let mut outcome = run_lane(index, own, clock, base, &go, (dest_mac, times.as_ref()));
         let Go {
-            ends, series, ended, ..
+            ends,
+            series,
+            by_stream,
+            ended,
+            ..
         } = go;
         // Before it says that it has ended: the series are used again.
-        drop(series);
+        drop((series, by_stream));
         outcome
             .reasons
             .extend((strays > 0).then_some((Reason::LateOfAnEarlierTrial, strays)));
@@ -253,6 +259,7 @@ fn run_lane(
             .map_or(trial.common.burst, |of| of.plan.common.burst),
         start_ns,
         dest_mac,
+        by_stream: go.by_stream.get(index).map_or(&[], |series| series),
         arrivals: (tracks.takes != tracks.sends).then(|| recorder_in(tracks.takes)),
         told_down: Default::default(),
         obstacle: Default::default(),

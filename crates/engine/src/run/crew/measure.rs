@@ -51,6 +51,8 @@ pub(super) struct Prepared {
     pub(super) starts_at: Option<StartsAt>,
     /// Series by track, then by lane.
     pub(super) series: Arc<Vec<Option<LaneSeries>>>,
+    /// Series by lane, then by stream of packets, group or size; empty if there are none.
+    pub(super) by_stream: Arc<Vec<Vec<LaneSeries>>>,
 }
 
 /// Readings of the host and of the path before the start.
@@ -129,6 +131,8 @@ pub(super) struct Findings {
 pub(super) struct Sums {
     pub(super) all: Totals,
     pub(super) of_tracks: Vec<Totals>,
+    /// Of streams, groups and sizes, in the order of their books.
+    pub(super) by_stream: Vec<Totals>,
     /// By track: the lanes' time until the sending ended, and their time during the drops.
     pub(super) times_of_tracks: Vec<[Vec<LaneTime>; 2]>,
 }
@@ -189,6 +193,7 @@ impl Crew<'_> {
             settle_ns: order.settle_ns,
         };
         let mut series = self.series(timing, &trial.common);
+        let mut by_stream = series_by_stream(&trial, timing);
         if let Some(starts) = starts_at {
             starts.wait(lead_ns, interruptions)?;
         }
@@ -200,6 +205,7 @@ impl Crew<'_> {
         let start_ns = starts_at.map_or(soonest_ns, |starts| starts.at_ns.max(soonest_ns));
         timing.start_ns = start_ns;
         series.iter_mut().flatten().for_each(|lane| lane.set_start(start_ns));
+        by_stream.iter_mut().flatten().for_each(|lane| lane.set_start(start_ns));
         set_ends(&trial, start_ns);
         if let Some(streams) = &trial.common.streams {
             streams.begin(start_ns, &directed)?;
@@ -215,6 +221,7 @@ impl Crew<'_> {
             },
             starts_at,
             series: Arc::new(series),
+            by_stream: Arc::new(by_stream),
         };
         Ok((prepared, before))
     }
@@ -264,6 +271,7 @@ impl Crew<'_> {
             let go = Go {
                 ends: Ends(Arc::clone(&prepared.trial)),
                 series: Arc::clone(&prepared.series),
+                by_stream: Arc::clone(&prepared.by_stream),
                 start_ns,
                 ended: ended.clone(),
             };
@@ -288,6 +296,7 @@ impl Crew<'_> {
         let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
         let (control, common) = (&trial.control, &trial.common);
         let mut collector = collector(job, prepared);
+        let mut by_stream = collector_by_stream(prepared);
         let mut drops = drops_of_tracks(job, &before.path, trial, &self.stats);
         let mut keeper = Keeper::new(&trial.rings, common, start_ns);
         let mut quotas = Quotas::new(&self.quotas, start_ns);
@@ -300,6 +309,7 @@ impl Crew<'_> {
             counters: &trial.counters,
             timing: prepared.timing,
             collector: &mut collector,
+            by_stream: by_stream.as_mut(),
             drops: &mut drops,
             quotas: &mut quotas,
             away: Away::new(&gaps),
@@ -316,6 +326,10 @@ impl Crew<'_> {
             .map_err(|lane| broken_off(lane, prepared, sinks))?;
         let end_ns = control.end_ns();
         collector.set_end(end_ns);
+        if let Some(by_stream) = &mut by_stream {
+            by_stream.set_end(end_ns);
+            by_stream.finish(sinks);
+        }
         let path = PathCounters::read(job, lanes).since(&before.path);
         let ended_ns = self.clocks.clock().now_ns();
         quotas.look(ended_ns);
@@ -325,6 +339,7 @@ impl Crew<'_> {
         let sums = Sums {
             all: collector.finish(sinks),
             of_tracks: collector.totals_of_tracks(),
+            by_stream: by_stream.map(|mut of| of.totals_of_tracks()).unwrap_or_default(),
             times_of_tracks,
         };
         if let Some(streams) = &common.streams {
@@ -404,8 +419,8 @@ fn start_event(job: &dyn Job, prepared: &Prepared) -> Start {
         [] => vec![work],
         names => (0..names.len()).map(|track| facts(Some(track))).collect(),
     };
-    // What the caller will order is not known.
-    let rates = |of: &WorkFacts| of.rates.filter(|_| !of.ordered);
+    // What the caller will order is not known, and streams may begin later.
+    let rates = |of: &WorkFacts| of.rates.filter(|_| !of.pauses);
     let rates: Option<Vec<_>> = tracks.iter().map(rates).collect();
     let sum = |of: &dyn Fn(&Rates) -> Option<Rate>| {
         let rates = rates.as_ref()?.iter().map(|rates| Some(of(rates)?.pps()));
@@ -431,6 +446,24 @@ fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
         collector.kernel_sends();
     }
     collector
+}
+
+/// Makes the series of streams, groups and sizes, by lane.
+fn series_by_stream(trial: &Trial, timing: Timing) -> Vec<Vec<LaneSeries>> {
+    let layout = trial.traffic.first().and_then(|of| of.layout.as_ref());
+    let lanes = || trial.common.lanes.iter();
+    layout.map_or_else(Vec::new, |layout| {
+        lanes().map(|lane| layout.series(timing, lane.rx)).collect()
+    })
+}
+
+fn collector_by_stream(prepared: &Prepared) -> Option<Collector<'_>> {
+    let layout = prepared.trial.traffic.first()?.layout.as_ref()?;
+    let lanes = &prepared.by_stream;
+    let track = |track: usize| lanes.iter().map(|series| &series[track]).collect();
+    let tracks = (0..lanes.first()?.len()).map(track).collect();
+    let books = layout.books.clone();
+    Some(Collector::of_streams(tracks, books, prepared.workload, prepared.paced))
 }
 
 /// Returns the readers of the host's drops, by track.

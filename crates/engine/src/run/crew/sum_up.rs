@@ -6,6 +6,7 @@ use super::start_at::began_late;
 use crate::outcome::LaneOutcome;
 use crate::plan::SampleOptions;
 use crate::run::around;
+use crate::run::by_stream;
 use crate::run::collect::Collected;
 use crate::run::directions;
 use crate::run::flight::Keeper;
@@ -49,6 +50,10 @@ impl Crew<'_> {
             let tracks = tracks.enumerate().map(of_track).collect();
             directions::combine(summarise(&review.of(None, sums.all, Default::default())), tracks)
         };
+        let mut summary = summary;
+        if let [one] = &prepared.trial.traffic[..] {
+            by_stream::add(&mut summary, &one.plan, one.layout.as_deref(), sums.by_stream);
+        }
         with_kept(summary, prepared, findings, keeper)
     }
 }

@@ -1,0 +1,267 @@
+//! Books of streams: which packets of a run count for which stream, group and size, and a lane's entries in them.
+//!
+//! Each stream is a track of its own, and so is each size of frames. A group adds up the tracks of its streams. Among
+//! many streams, only groups have percentiles; a group is then a track as well, and its packets are entered twice.
+
+use crate::plan::Packets;
+use mpps_stats::{LaneSeries, Recorder, StreamBook, StreamKind, Tally, Timing};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Most streams that have percentiles of their own without asking for them.
+const MOST_RANKED: usize = 64;
+/// Most sizes that have results of their own; of more, ranges have.
+const MOST_SIZES: usize = 16;
+/// Ranges of sizes, bytes with FCS (RFC 2819).
+const RANGES: [RangeInclusive<usize>; 8] = [
+    0..=64,
+    65..=127,
+    128..=255,
+    256..=511,
+    512..=1023,
+    1024..=1518,
+    1519..=9216,
+    9217..=usize::MAX,
+];
+/// Shortest row of a stream, ns.
+const LEAST_ROW_NS: u64 = 100_000_000;
+/// Time between two looks for rows that close, ns.
+const LOOK_NS: u64 = 10_000_000;
+/// Bytes of the frame check sequence.
+const FCS: usize = 4;
+
+/// Tracks and books of the streams of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    /// Books: streams, then groups, then sizes.
+    pub(crate) books: Vec<StreamBook>,
+    /// By track: whether latencies have percentiles. The first tracks are those of the streams.
+    ranked: Vec<bool>,
+    /// By stream: track of its group, if groups have tracks.
+    groups: Vec<Option<usize>>,
+    /// By stream, then by size: track of the size; none if all frames have one size.
+    sizes: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    pub(crate) fn of(packets: &Packets) -> Self {
+        let streams = &packets.streams;
+        let many = streams.len() > MOST_RANKED;
+        let mut layout = Self::default();
+        for (track, stream) in streams.iter().enumerate() {
+            layout.track(StreamKind::Stream, &stream.name, vec![track], !many || stream.tracked);
+        }
+        layout.groups = vec![None; streams.len()];
+        let mut names: Vec<&str> = Vec::new();
+        for name in streams.iter().filter_map(|stream| stream.group.as_deref()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        for name in names {
+            let of = |at: &usize| streams[*at].group.as_deref() == Some(name);
+            let own: Vec<usize> = (0..streams.len()).filter(of).collect();
+            if !many {
+                layout.books.push(StreamBook {
+                    kind: StreamKind::Group,
+                    name: name.to_owned(),
+                    tracks: own,
+                    ranked: true,
+                });
+                continue;
+            }
+            let track = layout.ranked.len();
+            own.iter().for_each(|stream| layout.groups[*stream] = Some(track));
+            layout.track(StreamKind::Group, name, vec![track], true);
+        }
+        layout.add_sizes(packets);
+        layout
+    }
+
+    /// Adds a track, and the book of it alone.
+    fn track(&mut self, kind: StreamKind, name: &str, tracks: Vec<usize>, ranked: bool) {
+        self.ranked.push(ranked);
+        self.books.push(StreamBook {
+            kind,
+            name: name.to_owned(),
+            tracks,
+            ranked,
+        });
+    }
+
+    fn add_sizes(&mut self, packets: &Packets) {
+        let sizes_of = |stream: &crate::PacketStream| stream.specs.iter().map(|spec| spec.frame_len + FCS).collect();
+        let by_stream: Vec<Vec<usize>> = packets.streams.iter().map(sizes_of).collect();
+        let mut all: Vec<usize> = by_stream.concat();
+        all.sort_unstable();
+        all.dedup();
+        if all.len() < 2 {
+            self.sizes = vec![Vec::new(); by_stream.len()];
+            return;
+        }
+        let classes: Vec<RangeInclusive<usize>> = match all.len() > MOST_SIZES {
+            false => all.iter().map(|size| *size..=*size).collect(),
+            true => {
+                let used = |range: &&RangeInclusive<usize>| all.iter().any(|size| range.contains(size));
+                let within = |range: &RangeInclusive<usize>| {
+                    let within = || all.iter().copied().filter(|size| range.contains(size));
+                    within().min().unwrap_or(0)..=within().max().unwrap_or(0)
+                };
+                RANGES.iter().filter(used).map(within).collect()
+            }
+        };
+        let first = self.ranked.len();
+        for (place, class) in classes.iter().enumerate() {
+            let name = match class.start() == class.end() {
+                true => class.start().to_string(),
+                false => format!("{}-{}", class.start(), class.end()),
+            };
+            self.track(StreamKind::Size, &name, vec![first + place], true);
+        }
+        let class_of = |size: &usize| first + classes.iter().position(|class| class.contains(size)).unwrap_or(0);
+        self.sizes = by_stream
+            .iter()
+            .map(|sizes| sizes.iter().map(class_of).collect())
+            .collect();
+    }
+
+    /// Returns how time is cut into rows of streams.
+    pub(crate) fn timing(timing: Timing) -> Timing {
+        Timing {
+            interval_ns: timing.interval_ns.max(LEAST_ROW_NS),
+            ..timing
+        }
+    }
+
+    /// Makes the series of one lane, by track.
+    pub(crate) fn series(&self, timing: Timing, receives: bool) -> Vec<LaneSeries> {
+        let timing = Self::timing(timing);
+        let series = |ranked: &bool| LaneSeries::of_stream(timing, *ranked && receives);
+        self.ranked.iter().map(series).collect()
+    }
+
+    /// Returns bytes of books and series.
+    pub(crate) fn bytes(&self, timing: Timing, (receiving, all): (usize, usize)) -> u64 {
+        let timing = Self::timing(timing);
+        let of = |receives: bool, lanes: usize| -> u64 {
+            let series = |ranked: &bool| LaneSeries::bytes_of_stream(timing, *ranked && receives);
+            self.ranked.iter().map(series).sum::<u64>() * lanes as u64
+        };
+        let ranked = self.books.iter().filter(|book| book.ranked).count() as u64;
+        let histograms = ranked * 2 * 8 * mpps_stats::BUCKETS as u64;
+        histograms + of(true, receiving) + of(false, all.saturating_sub(receiving))
+    }
+}
+
+/// A lane's entries in the books.
+#[derive(Debug, Default)]
+pub(crate) struct Books<'r> {
+    /// By track.
+    recorders: Vec<Recorder<'r>>,
+    layout: Option<Arc<Layout>>,
+    /// Tracks with counts that wait for [`Books::flush`].
+    waiting: Vec<usize>,
+    /// Time of the next look for rows that close, ns.
+    look_ns: u64,
+}
+
+impl<'r> Books<'r> {
+    /// Takes the series of a lane, one for each track of the layout.
+    pub(crate) fn new(layout: Arc<Layout>, series: &'r [LaneSeries]) -> Self {
+        Self {
+            recorders: series.iter().map(LaneSeries::recorder).collect(),
+            waiting: Vec::with_capacity(series.len()),
+            layout: Some(layout),
+            look_ns: 0,
+        }
+    }
+
+    /// Calls `book` with the recorder of each track of a packet; without `size`, of its stream and group alone.
+    #[inline]
+    fn each(&mut self, stream: usize, size: Option<usize>, mut book: impl FnMut(&mut Recorder<'r>)) {
+        let Some(layout) = &self.layout else { return };
+        let group = layout.groups.get(stream).copied().flatten();
+        let size = size.and_then(|size| layout.sizes.get(stream)?.get(size)).copied();
+        for track in [Some(stream), group, size].into_iter().flatten() {
+            let Some(recorder) = self.recorders.get_mut(track) else {
+                continue;
+            };
+            let waited = recorder.is_dirty();
+            book(recorder);
+            if recorder.is_dirty() && !waited {
+                self.waiting.push(track);
+            }
+        }
+    }
+
+    /// Books a packet sent at `at_ns`.
+    #[inline]
+    pub(crate) fn sent(&mut self, stream: usize, size: usize, at_ns: u64) {
+        self.each(stream, Some(size), |recorder| recorder.sent_one(at_ns));
+    }
+
+    /// Books `n` departures of a stream that were due at `at_ns` and not sent.
+    #[cold]
+    pub(crate) fn missed(&mut self, stream: usize, at_ns: u64, n: u64) {
+        self.each(stream, None, |recorder| recorder.missed(at_ns, n));
+    }
+
+    /// Books `n` packets that came in order, as [`Recorder::received_n`].
+    #[inline]
+    pub(crate) fn received(&mut self, (stream, size): (usize, usize), sent_ns: u64, at_ns: u64, n: u32, slips: &[u64]) {
+        self.each(stream, Some(size), |recorder| {
+            recorder.received_n(sent_ns, at_ns, n, slips);
+        });
+    }
+
+    /// Books a packet that came out of order, as [`Recorder::received`].
+    pub(crate) fn reordered(
+        &mut self,
+        (stream, size): (usize, usize),
+        sent_ns: u64,
+        at_ns: u64,
+        slip: Option<u64>,
+        distance: u64,
+    ) {
+        self.each(stream, Some(size), |recorder| {
+            recorder.received(sent_ns, at_ns, slip, distance);
+        });
+    }
+
+    /// Books an event by its time, as [`Recorder::event`].
+    #[cold]
+    pub(crate) fn event(&mut self, stream: usize, size: Option<usize>, at_ns: u64, change: impl Fn(&mut Tally)) {
+        self.each(stream, size, |recorder| recorder.event(at_ns, &change));
+    }
+
+    /// Moves the counts of a burst to the rings.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        while let Some(track) = self.waiting.pop() {
+            if let Some(recorder) = self.recorders.get_mut(track) {
+                recorder.flush();
+            }
+        }
+    }
+
+    /// Informs the collector how far the lane has come, if it is time for that.
+    #[inline]
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        if now_ns >= self.look_ns && !self.recorders.is_empty() {
+            self.close(now_ns);
+        }
+    }
+
+    #[cold]
+    fn close(&mut self, now_ns: u64) {
+        self.look_ns = now_ns + LOOK_NS;
+        self.flush();
+        self.recorders.iter_mut().for_each(|recorder| recorder.advance(now_ns));
+    }
+
+    /// Ends the series: every row is closed.
+    pub(crate) fn end(mut self) {
+        self.flush();
+        self.recorders.into_iter().for_each(Recorder::end);
+    }
+}

@@ -1,0 +1,218 @@
+//! Results of streams, groups and sizes, from the totals of their books.
+
+use crate::books::Layout;
+use crate::plan::{PacketStream, Packets, TrafficPlan};
+use mpps_stats::{Remark, RemarkName, ReorderDistance, StreamKind, StreamSummary, Summary, Tally, Totals, count};
+
+/// Bytes of the frame check sequence.
+const FCS: usize = 4;
+
+/// Adds to a summary the results of the streams of its plan. `totals`: of the books of `layout`; none if there is one
+/// stream of one size, whose results are those of the run.
+pub(crate) fn add(summary: &mut Summary, plan: &TrafficPlan, layout: Option<&Layout>, totals: Vec<Totals>) {
+    let Some(packets) = &plan.packets else { return };
+    let senders = plan.common.lanes.iter().filter(|lane| lane.tx).count();
+    let Some(layout) = layout else {
+        summary.streams = packets
+            .streams
+            .iter()
+            .map(|stream| whole(summary, stream, senders))
+            .collect();
+        return;
+    };
+    // Books of streams come first.
+    let sent: Vec<u64> = totals.iter().map(|totals| totals.tally.tx).collect();
+    let made = layout.books.iter().zip(totals).map(|(book, totals)| {
+        let own: Vec<usize> = match book.kind {
+            StreamKind::Stream => book.tracks.clone(),
+            StreamKind::Group => members(packets, &book.name),
+            StreamKind::Size => Vec::new(),
+        };
+        let streams = || {
+            own.iter()
+                .filter_map(|number| Some((*number, packets.streams.get(*number)?)))
+        };
+        let mut made = StreamSummary {
+            name: book.name.clone(),
+            group: match book.kind {
+                StreamKind::Stream => streams().next().and_then(|(_, stream)| stream.group.clone()),
+                _ => None,
+            },
+            streams: own.len(),
+            flows: streams().map(|(_, stream)| u64::from(stream.flows())).sum(),
+            lanes: streams()
+                .map(|(number, stream)| stream.senders(number, senders).len())
+                .max()
+                .unwrap_or(0),
+            ..counted(summary, &totals)
+        };
+        made.frame_size = match book.kind {
+            StreamKind::Size => mean_of_class(packets, &book.name),
+            _ => mean_size(
+                &streams()
+                    .map(|(number, stream)| (sent[number], stream.mean_size))
+                    .collect::<Vec<_>>(),
+            ),
+        };
+        (book.kind, made)
+    });
+    let made: Vec<_> = made.collect();
+    let of = |kind: StreamKind| {
+        made.iter()
+            .filter(move |(of, _)| *of == kind)
+            .map(|(_, made)| made.clone())
+    };
+    summary.streams = of(StreamKind::Stream).collect();
+    summary.groups = of(StreamKind::Group).collect();
+    summary.sizes = of(StreamKind::Size).collect();
+    judge(summary, plan);
+}
+
+/// Returns the numbers of the streams of a group.
+fn members(packets: &Packets, group: &str) -> Vec<usize> {
+    let all = packets.streams.iter().enumerate();
+    all.filter(|(_, stream)| stream.group.as_deref() == Some(group))
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// Returns the results of the only stream of a run.
+fn whole(summary: &Summary, stream: &PacketStream, senders: usize) -> StreamSummary {
+    StreamSummary {
+        name: stream.name.clone(),
+        group: stream.group.clone(),
+        streams: 1,
+        flows: stream.flows().into(),
+        lanes: stream.senders(0, senders).len(),
+        frame_size: stream.mean_size,
+        tx: summary.tx,
+        rx: summary.rx,
+        lost: summary.lost,
+        late: summary.late,
+        duplicates: summary.duplicates,
+        reordered: summary.reordered,
+        reorder_distance: summary.reorder_distance,
+        corrupt: summary.corrupt,
+        missed: summary.missed,
+        due: summary.due,
+        intended_pps: summary.intended_pps,
+        offered_pps: summary.offered_pps,
+        received_pps: summary.received_pps,
+        loss_ratio: summary.loss_ratio,
+        loss_stretches: summary.loss_stretches.clone(),
+        latency: summary.latency,
+        latency_scheduled: summary.latency_scheduled,
+        valid: summary.valid,
+        invalid_reasons: Vec::new(),
+    }
+}
+
+/// Returns what the totals of a book say.
+fn counted(summary: &Summary, totals: &Totals) -> StreamSummary {
+    let tally: &Tally = &totals.tally;
+    let seconds = summary.duration_ns.max(1) as f64 / 1e9;
+    let lost = totals.lost.max(0) as u64;
+    let due = summary.intended_pps.map(|_| tally.tx + tally.missed);
+    StreamSummary {
+        streams: 1,
+        tx: tally.tx,
+        rx: tally.rx,
+        lost,
+        late: tally.late,
+        duplicates: tally.duplicates,
+        reordered: tally.reordered,
+        reorder_distance: ReorderDistance {
+            max: totals.distance_max,
+            mean: match tally.reordered {
+                0 => 0.0,
+                reordered => tally.distance_sum as f64 / reordered as f64,
+            },
+        },
+        corrupt: tally.corrupt,
+        missed: tally.missed,
+        due,
+        intended_pps: due.map(|due| due as f64 / seconds),
+        offered_pps: tally.tx as f64 / seconds,
+        received_pps: tally.rx as f64 / seconds,
+        loss_ratio: if tally.tx == 0 {
+            0.0
+        } else {
+            lost as f64 / tally.tx as f64
+        },
+        loss_stretches: totals.loss.clone(),
+        latency: totals.latency,
+        latency_scheduled: summary.latency_scheduled.map(|_| totals.scheduled),
+        valid: true,
+        ..StreamSummary::default()
+    }
+}
+
+/// Returns the mean frame of streams, bytes with FCS: of each, the packets sent and the mean frame.
+fn mean_size(streams: &[(u64, f64)]) -> f64 {
+    let all: u64 = streams.iter().map(|(sent, _)| sent).sum();
+    match all {
+        0 => streams.iter().map(|(_, size)| size).sum::<f64>() / streams.len().max(1) as f64,
+        _ => streams.iter().map(|(sent, size)| *sent as f64 * size).sum::<f64>() / all as f64,
+    }
+}
+
+/// Returns the mean of the sizes in a class, bytes with FCS.
+fn mean_of_class(packets: &Packets, name: &str) -> f64 {
+    let (low, high) = name.split_once('-').unwrap_or((name, name));
+    let (low, high) = (low.parse().unwrap_or(0), high.parse().unwrap_or(usize::MAX));
+    let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
+    let within: Vec<usize> = specs
+        .map(|spec| spec.frame_len + FCS)
+        .filter(|size| (low..=high).contains(size))
+        .collect();
+    within.iter().sum::<usize>() as f64 / within.len().max(1) as f64
+}
+
+/// Judges each stream by its own departures. The run is valid if all streams are.
+fn judge(summary: &mut Summary, plan: &TrafficPlan) {
+    let (run_valid, workload) = (summary.valid, summary.workload);
+    for stream in &mut summary.streams {
+        let senders = stream.lanes.max(1) as u64;
+        let due = stream.due.filter(|due| *due > 0);
+        let off = due.map(|due| stream.missed as f64 / due as f64);
+        if stream.tx == 0 && workload.generates() && due.is_some() {
+            let text = format!("stream {}: nothing was sent", stream.name);
+            stream
+                .invalid_reasons
+                .push(Remark::new(RemarkName::NothingSent, text).with("stream", stream.name.clone()));
+        } else if let Some((due, off)) = due.zip(off)
+            && off > plan.tolerance
+            && stream.missed > senders
+        {
+            let text = format!(
+                "stream {}: {} of {} departures were missed ({:.3} %; {:.3} % are allowed)",
+                stream.name,
+                count(stream.missed),
+                count(due),
+                off * 100.0,
+                plan.tolerance * 100.0
+            );
+            let remark = Remark::new(RemarkName::MissedDepartures, text)
+                .with("stream", stream.name.clone())
+                .with("missed_packets", stream.missed)
+                .with("due_packets", due)
+                .with("allowed_ratio", plan.tolerance);
+            stream.invalid_reasons.push(remark);
+        }
+        stream.valid = stream.invalid_reasons.is_empty();
+    }
+    let not_valid = |stream: &&StreamSummary| !stream.valid;
+    for group in &mut summary.groups {
+        let own = |stream: &&StreamSummary| stream.group.as_deref() == Some(&group.name);
+        group.valid = !summary.streams.iter().filter(own).any(|stream| !stream.valid);
+    }
+    summary.sizes.iter_mut().for_each(|size| size.valid = run_valid);
+    let reasons = summary
+        .streams
+        .iter()
+        .filter(not_valid)
+        .flat_map(|stream| stream.invalid_reasons.iter().cloned());
+    let reasons: Vec<Remark> = reasons.collect();
+    summary.valid &= reasons.is_empty();
+    summary.invalid_reasons.extend(reasons);
+}

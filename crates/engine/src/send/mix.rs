@@ -1,0 +1,636 @@
+//! The sending half of a lane with several streams, or several sizes: takes the departure that is due first, writes its
+//! packet, sends it, books it by stream.
+//!
+//! Streams with a rate have a schedule each, exact in total. Streams without take turns by weight. Each packet's flow,
+//! number and size follow from its number among the packets of its stream on this lane.
+
+use crate::books::Books;
+use crate::codec::mix::MixCodec;
+use crate::lane::Lane;
+use crate::lane::control::Control;
+use crate::plan::{Packets, StreamLoad, TrafficPlan};
+use crate::send::earliest::Earliest;
+use crate::send::pacing::Pacer;
+use crate::send::sender::{Sender, Sent};
+use crate::send::sent::SentLog;
+use crate::send::slip::Slips;
+use crate::send::turns::Turns;
+use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Rates, Result};
+use mpps_stats::{Histogram, Moments, Recorder};
+use mpps_trace::Stage;
+use mpps_wire::Blank;
+
+/// Time before the end of a run, ns, from which on the time is read again wherever it matters.
+const NEAR_NS: u64 = 100_000;
+/// Frames that are handed to an image at once.
+const CHUNK: usize = 32;
+/// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
+const MISSED_ROWS: u64 = 1_000;
+
+/// Shares of a stream that lanes have in common, for one lane.
+#[derive(Debug)]
+pub(crate) struct MixShare<'r> {
+    /// Number of the stream.
+    pub(crate) stream: usize,
+    /// Place of this lane among the lanes that send the stream, and their number.
+    pub(crate) seat: (u32, u32),
+    pub(crate) slips: Option<&'r Slips>,
+    pub(crate) log: Option<&'r SentLog>,
+}
+
+/// A stream on this lane.
+#[derive(Debug)]
+struct Part<'r> {
+    stream: usize,
+    /// Flow of the first packet, distance to the next flow of the lane, and number of these flows.
+    first: u32,
+    step: u32,
+    flows: u32,
+    /// Place of the next packet's flow among those of the lane, and the packet's number in it.
+    place: u32,
+    number: u64,
+    /// Packets written so far, and before the burst at hand.
+    written: u64,
+    noted: u64,
+    pacer: Option<Pacer>,
+    /// Without a schedule: packets left, and the time of the first, ns.
+    left: u64,
+    start_ns: u64,
+    weight: u32,
+    slips: Option<&'r Slips>,
+    log: Option<&'r SentLog>,
+}
+
+/// Order of departures.
+#[derive(Debug)]
+enum Order {
+    /// By their times.
+    Paced(Earliest),
+    /// In turn. The time, ns, at which the next stream joins; `u64::MAX`: none does.
+    Turns(Turns, u64),
+}
+
+/// A frame that was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    part: u32,
+    image: u32,
+    size: u32,
+    flow: u32,
+    number: u64,
+    scheduled_ns: u64,
+}
+
+/// The sending half of a lane.
+#[derive(Debug)]
+pub(crate) struct Mix<'r> {
+    parts: Vec<Part<'r>>,
+    order: Order,
+    /// Parts that the burst at hand has packets of.
+    touched: Vec<u32>,
+    catch_up_ns: u64,
+    burst: usize,
+    /// Frames written last, in their order.
+    written: Box<[Written; MAX_BURST]>,
+    /// Number of these frames that have left.
+    left: usize,
+    last_departure_ns: u64,
+    written_bursts: u64,
+    written_packets: u64,
+    gaps: Histogram,
+    gap_moments: Moments,
+    done: bool,
+    blocked: bool,
+}
+
+impl<'r> Mix<'r> {
+    /// Makes the part of a lane in the streams of a plan; `shares`: those that it sends. The run begins at `start_ns`.
+    pub(crate) fn new(plan: &TrafficPlan, packets: &Packets, shares: Vec<MixShare<'r>>, start_ns: u64) -> Self {
+        let part = |share: MixShare<'r>| Part::new(plan, packets, share, start_ns);
+        let parts: Vec<Part<'r>> = shares.into_iter().map(part).collect();
+        let order = match parts.iter().any(|part| part.pacer.is_some()) {
+            true => Order::Paced(Earliest::new(parts.iter().map(Part::due))),
+            false => turns(&parts, start_ns),
+        };
+        Self {
+            touched: Vec::with_capacity(parts.len()),
+            parts,
+            order,
+            catch_up_ns: plan.catch_up.as_nanos() as u64,
+            burst: plan.tx_burst,
+            written: Box::new([Written::default(); MAX_BURST]),
+            left: 0,
+            last_departure_ns: 0,
+            written_bursts: 0,
+            written_packets: 0,
+            gaps: Histogram::default(),
+            gap_moments: Moments::default(),
+            done: false,
+            blocked: false,
+        }
+    }
+
+    /// Returns how many packets are to leave by now.
+    #[inline]
+    fn wanted(&mut self, now: u64) -> usize {
+        match &mut self.order {
+            Order::Paced(earliest) => {
+                let mut want = 0;
+                let (parts, burst) = (&self.parts, self.burst);
+                earliest.due(now, |part| {
+                    want += parts[part]
+                        .pacer
+                        .as_ref()
+                        .map_or(0, |pacer| pacer.due(now, burst - want));
+                    want < burst
+                });
+                want
+            }
+            Order::Turns(_, joins_ns) if now >= *joins_ns => {
+                self.order = turns(&self.parts, now);
+                self.wanted_in_turn()
+            }
+            Order::Turns(..) => self.wanted_in_turn(),
+        }
+    }
+
+    fn wanted_in_turn(&self) -> usize {
+        match &self.order {
+            Order::Turns(turns, _) if !turns.is_empty() => self.burst,
+            _ => 0,
+        }
+    }
+
+    /// Takes the next departure: the part whose turn it is, and the scheduled time, ns.
+    #[inline]
+    fn take(&mut self) -> Option<(usize, u64)> {
+        match &mut self.order {
+            Order::Paced(earliest) => {
+                let (_, part) = earliest.first()?;
+                let pacer = self.parts[part].pacer.as_mut()?;
+                let scheduled = pacer.pop();
+                earliest.set_first(pacer.next_due().unwrap_or(u64::MAX));
+                Some((part, scheduled))
+            }
+            Order::Turns(turns, _) => {
+                let part = turns.next()?;
+                let of = &mut self.parts[part];
+                of.left -= 1;
+                if of.left == 0 {
+                    turns.remove(part);
+                }
+                Some((part, 0))
+            }
+        }
+    }
+
+    /// Writes packets into the frames of a burst. Returns how many: a stream may end before.
+    #[inline]
+    fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
+        self.left = 0;
+        let mut count = 0;
+        for frame in burst.as_mut_slice() {
+            let Some((place, scheduled_ns)) = self.take() else {
+                break;
+            };
+            let part = &mut self.parts[place];
+            let (flow, number) = part.next();
+            let (size, image) = codec.size_and_image(part.stream, flow, number);
+            if part.written == part.noted {
+                self.touched.push(place as u32);
+            }
+            part.written += 1;
+            if let Some(slips) = part.slips {
+                slips.note(flow, number, now.saturating_sub(scheduled_ns));
+            }
+            frame.set_len(codec.image(image).frame_len());
+            frame.set_flow(flow);
+            self.written[count] = Written {
+                part: place as u32,
+                image: image as u32,
+                size: size as u32,
+                flow,
+                number,
+                scheduled_ns,
+            };
+            count += 1;
+        }
+        let frames = burst.as_mut_slice()[..count].chunks_mut(CHUNK);
+        for (frames, written) in frames.zip(self.written[..count].chunks(CHUNK)) {
+            write_chunk(codec, frames, written, now);
+        }
+        for place in self.touched.drain(..) {
+            let part = &mut self.parts[place as usize];
+            if let Some(log) = part.log {
+                log.note(0, part.noted..part.written, now);
+            }
+            part.noted = part.written;
+        }
+        self.written_bursts += 1;
+        self.written_packets += count as u64;
+        count
+    }
+
+    /// Counts the frames that are pending, by part. For each, calls `each` with the part and the number of its packets
+    /// that left.
+    #[cold]
+    fn pending_of_parts(&mut self, pending: usize, mut each: impl FnMut(&SentLog, u64, u64)) {
+        for written in &self.written[self.left..self.left + pending] {
+            let part = &mut self.parts[written.part as usize];
+            if part.noted == part.written {
+                self.touched.push(written.part);
+            }
+            part.noted -= 1;
+        }
+        for place in self.touched.drain(..) {
+            let part = &mut self.parts[place as usize];
+            if let Some(log) = part.log {
+                each(log, part.noted, part.written);
+            }
+            part.noted = part.written;
+        }
+    }
+
+    /// Prepares frames again that the path did not take: they leave later than their first stamp says, and have slipped
+    /// by as much more.
+    #[cold]
+    fn restamp<F: Frame>(&mut self, codec: &MixCodec, pending: &mut Burst<F>, now: u64) {
+        let frames = pending.as_mut_slice().iter_mut();
+        for (frame, written) in frames.zip(&self.written[self.left..]) {
+            codec.image(written.image as usize).restamp(frame.bytes_mut(), now);
+            if let Some(slips) = self.parts[written.part as usize].slips {
+                slips.note(written.flow, written.number, now.saturating_sub(written.scheduled_ns));
+            }
+        }
+        self.pending_of_parts(pending.len(), |log, left, written| log.note(0, left..written, now));
+    }
+
+    #[inline]
+    fn departed(&mut self, now: u64, taken: u64) {
+        if self.last_departure_ns != 0 {
+            let gap = now - self.last_departure_ns;
+            self.gaps.record(gap);
+            self.gap_moments.record(gap);
+        }
+        if taken > 1 {
+            self.gaps.record_n(0, taken - 1);
+            self.gap_moments.record_n(0, taken - 1);
+        }
+        self.last_departure_ns = now;
+    }
+
+    /// Notes that nothing is due: for now, or because all packets have left.
+    fn rest(&mut self, lane: &Lane<'_>) {
+        match &self.order {
+            Order::Paced(earliest) => self.done = earliest.first().is_none_or(|(due, _)| due == u64::MAX),
+            Order::Turns(turns, joins_ns) => {
+                if turns.is_empty() && *joins_ns == u64::MAX {
+                    self.done = true;
+                    lane.control.sent_all(self.last_departure_ns);
+                }
+            }
+        }
+    }
+
+    /// Gives up departures that were due before `before_ns`. Each is missed in the row in which it was due.
+    #[cold]
+    fn skip_before(&mut self, before_ns: u64, (recorder, books): (&mut Recorder<'_>, &mut Books<'_>)) {
+        let Order::Paced(earliest) = &mut self.order else {
+            return;
+        };
+        let Some((first, _)) = earliest.first() else { return };
+        let least_ns = before_ns.saturating_sub(first) / MISSED_ROWS;
+        while let Some((due, place)) = earliest.first().filter(|(due, _)| *due < before_ns) {
+            let part = &mut self.parts[place];
+            let Some(pacer) = &mut part.pacer else { return };
+            let until = recorder.row_end_ns(due).max(due.saturating_add(least_ns));
+            let missed = pacer.skip_before(until.min(before_ns));
+            recorder.missed(due, missed);
+            books.missed(part.stream, due, missed);
+            earliest.set_first(pacer.next_due().unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Gives up departures before `end_ns` and those to come, and frames that are pending.
+    #[cold]
+    fn stop<F>(&mut self, end_ns: u64, pending: &mut Burst<F>, (recorder, books): (&mut Recorder<'_>, &mut Books<'_>)) {
+        self.skip_before(end_ns, (recorder, books));
+        if matches!(self.order, Order::Paced(_)) {
+            // The last row is the one before the end.
+            let at_ns = end_ns.saturating_sub(1);
+            recorder.missed(at_ns, pending.len() as u64);
+            for written in &self.written[self.left..self.left + pending.len()] {
+                books.missed(self.parts[written.part as usize].stream, at_ns, 1);
+            }
+        }
+        pending.clear();
+        self.done = true;
+    }
+
+    /// Decides at the end of the run whether to go on: packets that were due before it may still leave, as long as they
+    /// could be caught up. Returns true when the lane is through.
+    #[cold]
+    fn wind_up<F>(
+        &mut self,
+        now: u64,
+        end_ns: u64,
+        pending: &mut Burst<F>,
+        booked: (&mut Recorder<'_>, &mut Books<'_>),
+    ) -> bool {
+        if let Order::Paced(earliest) = &self.order {
+            let due_before_end = earliest.first().is_some_and(|(due, _)| due < end_ns);
+            if now < end_ns.saturating_add(self.catch_up_ns) && (due_before_end || !pending.is_empty()) {
+                return false;
+            }
+        }
+        self.stop(end_ns, pending, booked);
+        true
+    }
+}
+
+impl<'r> Part<'r> {
+    fn new(plan: &TrafficPlan, packets: &Packets, share: MixShare<'r>, start_ns: u64) -> Self {
+        let MixShare {
+            stream,
+            seat: (lane, lanes),
+            slips,
+            log,
+        } = share;
+        let of = &packets.streams[stream];
+        let load = of.load.unwrap_or(StreamLoad {
+            rate: plan.rate,
+            pacing: plan.pacing,
+            weight: 1,
+            start_ns: 0,
+            packets: None,
+        });
+        let flows = of.flows();
+        let count = load.packets.map_or(u64::MAX, |packets| {
+            let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
+            packets / lanes + u64::from(packets % lanes > lane)
+        });
+        Self {
+            stream,
+            first: lane,
+            step: lanes,
+            flows: flows / lanes + u32::from(flows % lanes > lane),
+            place: 0,
+            number: 0,
+            written: 0,
+            noted: 0,
+            pacer: load
+                .rate
+                .map(|rate| pacer(plan, &load, rate, stream, (lane, lanes), start_ns)),
+            left: if load.rate.is_none() { count } else { 0 },
+            start_ns: start_ns.saturating_add(load.start_ns),
+            weight: load.weight,
+            slips,
+            log,
+        }
+    }
+
+    /// Returns the time of the next departure, ns; `u64::MAX`: there is none.
+    fn due(&self) -> u64 {
+        self.pacer.as_ref().and_then(Pacer::next_due).unwrap_or(u64::MAX)
+    }
+
+    /// Returns flow and number of the next packet.
+    #[inline]
+    fn next(&mut self) -> (u32, u64) {
+        let next = (self.first + self.place * self.step, self.number);
+        self.place += 1;
+        if self.place == self.flows {
+            self.place = 0;
+            self.number += 1;
+        }
+        next
+    }
+}
+
+/// Returns the schedule of a lane's part in a stream.
+fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
+    let runs = plan
+        .common
+        .duration
+        .map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
+    let takes = load.packets.map(|packets| {
+        Rates {
+            first: rate,
+            then: None,
+        }
+        .time_for(packets)
+    });
+    let lasts = match (runs, takes) {
+        (Some(runs), Some(takes)) => Some(runs.min(takes)),
+        (one, other) => one.or(other),
+    };
+    // Streams with random gaps have different ones.
+    let seed = plan
+        .common
+        .seed
+        .wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    Pacer::new(
+        start_ns.saturating_add(load.start_ns),
+        lasts,
+        rate,
+        load.pacing,
+        lane,
+        seed,
+    )
+}
+
+/// Returns the turns of the parts that have begun by `now` and still have packets.
+#[cold]
+fn turns(parts: &[Part<'_>], now: u64) -> Order {
+    let open = |(_, part): &(usize, &Part<'_>)| part.left > 0;
+    let (begun, later): (Vec<_>, Vec<_>) = parts
+        .iter()
+        .enumerate()
+        .filter(open)
+        .partition(|(_, part)| part.start_ns <= now);
+    let begun: Vec<(usize, u32)> = begun.into_iter().map(|(place, part)| (place, part.weight)).collect();
+    let joins_ns = later.iter().map(|(_, part)| part.start_ns).min();
+    Order::Turns(Turns::new(&begun), joins_ns.unwrap_or(u64::MAX))
+}
+
+#[inline(always)]
+fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
+    Blank {
+        bytes: frame.bytes_mut(),
+        flow: of.flow,
+        ports: (0, 0),
+        seq: of.number,
+    }
+}
+
+/// Writes up to [`CHUNK`] frames, those of one image after the other.
+#[inline]
+fn write_chunk<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
+    let Some(first) = written.first() else { return };
+    if written.iter().all(|of| of.image == first.image) {
+        codec
+            .image(first.image as usize)
+            .write_all(frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of)), now);
+        return;
+    }
+    let mut blanks: [Blank<'_>; CHUNK] = std::array::from_fn(|_| Blank::empty());
+    for (slot, (frame, of)) in blanks.iter_mut().zip(frames.iter_mut().zip(written)) {
+        *slot = blank(frame, of);
+    }
+    let mut open: u32 = u32::MAX >> (CHUNK - written.len());
+    while open != 0 {
+        let image = written[open.trailing_zeros() as usize].image;
+        let same = written.iter().enumerate();
+        let same = same.fold(0u32, |same, (at, of)| same | u32::from(of.image == image) << at);
+        open &= !same;
+        let mut of = same;
+        let these = std::iter::from_fn(|| {
+            let at = of.trailing_zeros() as usize;
+            of &= of.wrapping_sub(1);
+            (at < CHUNK).then_some(at)
+        });
+        let taken = these.map(|at| std::mem::replace(&mut blanks[at], Blank::empty()));
+        codec.image(image as usize).write_all(taken, now);
+    }
+}
+
+impl Sender<MixCodec> for Mix<'_> {
+    fn burst(&self) -> usize {
+        self.burst
+    }
+
+    #[inline]
+    fn done(&self) -> bool {
+        self.done
+    }
+
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    #[inline]
+    fn next_due(&self) -> u64 {
+        match &self.order {
+            Order::Paced(earliest) => earliest.first().map_or(u64::MAX, |(due, _)| due),
+            Order::Turns(turns, _) if !turns.is_empty() => 0,
+            Order::Turns(_, joins_ns) => *joins_ns,
+        }
+    }
+
+    #[inline]
+    fn end_ns(&self, end_ns: u64) -> u64 {
+        end_ns
+    }
+
+    #[cold]
+    fn has_due<F>(&self, now: u64, pending: &Burst<F>) -> bool {
+        self.next_due() <= now || !pending.is_empty()
+    }
+
+    #[inline]
+    fn step<Q: Queue>(
+        &mut self,
+        queue: &mut Q,
+        codec: &MixCodec,
+        pending: &mut Burst<Q::Frame>,
+        lane: &Lane<'_>,
+        (loop_ns, end_ns): (u64, u64),
+        (recorder, books): (&mut Recorder<'_>, &mut Books<'_>),
+    ) -> Result<bool> {
+        let (clock, counters) = (&lane.clock, lane.counters);
+        // Without a schedule the time only decides whether the run is over.
+        let decides = matches!(self.order, Order::Paced(_)) || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
+        let mut now = if decides { clock.now_ns() } else { loop_ns };
+        self.blocked = false;
+        self.skip(now, (recorder, books));
+        if now >= end_ns && self.wind_up(now, end_ns, pending, (recorder, books)) {
+            return Ok(false);
+        }
+        if pending.is_empty() {
+            let want = self.wanted(now);
+            if want == 0 {
+                self.rest(lane);
+                return Ok(false);
+            }
+            if lane.stages.is_on() {
+                match decides {
+                    true => lane.stages.goes_on(now),
+                    false => lane.stages.goes_on_unread(clock),
+                }
+                if decides {
+                    lane.stages
+                        .late(now.saturating_sub(<Self as Sender<MixCodec>>::next_due(self).min(now)));
+                }
+            }
+            if queue.allocate(pending, want)? == 0 {
+                lane.mark(Stage::Allocate);
+                counters.tx_full.add(1);
+                self.blocked = true;
+                return Ok(false);
+            }
+            // Allocating may have meant a system call; the stamp is to be as late as possible.
+            now = clock.now_ns();
+            lane.mark_at(Stage::Allocate, now);
+            lane.stamped(now);
+            let count = self.write(codec, pending, now);
+            while pending.len() > count {
+                drop(pending.pop());
+            }
+            lane.mark(Stage::Write);
+        } else {
+            lane.stamped(now);
+            self.restamp(codec, pending, now);
+        }
+        let offered = pending.len();
+        let result = lane.transmit(lane.port, queue, pending);
+        lane.mark(Stage::Transmit);
+        let taken = offered - pending.len();
+        for written in &self.written[self.left..self.left + taken] {
+            books.sent(self.parts[written.part as usize].stream, written.size as usize, now);
+        }
+        self.left += taken;
+        if !pending.is_empty() {
+            self.pending_of_parts(pending.len(), |log, left, _| log.take_back(0, left));
+        }
+        if taken > 0 {
+            self.departed(now, taken as u64);
+            recorder.sent(now, taken as u64);
+            counters.tx_packets.add(taken as u64);
+            counters.tx_bursts.add(1);
+        } else {
+            counters.tx_full.add(1);
+            self.blocked = true;
+        }
+        result.map(|_| taken > 0)
+    }
+
+    #[inline]
+    fn skip(&mut self, now: u64, booked: (&mut Recorder<'_>, &mut Books<'_>)) {
+        if let Order::Paced(earliest) = &self.order {
+            let before_ns = now.saturating_sub(self.catch_up_ns);
+            if earliest.first().is_some_and(|(due, _)| due < before_ns) {
+                self.skip_before(before_ns, booked);
+            }
+        }
+    }
+
+    #[cold]
+    fn give_up<F: Frame>(
+        &mut self,
+        now: u64,
+        pending: &mut Burst<F>,
+        _control: &Control,
+        booked: (&mut Recorder<'_>, &mut Books<'_>),
+    ) {
+        self.stop(now, pending, booked);
+    }
+
+    fn told(self) -> Sent {
+        Sent {
+            gaps: Some((self.gaps, self.gap_moments)),
+            departures: None,
+            written: (self.written_bursts, self.written_packets),
+        }
+    }
+}
