@@ -3,16 +3,23 @@
 //! Only memory that grows with the plan is counted: flows, rows, lanes. The code that allocates the memory also
 //! computes its size.
 
+use crate::books::Layout;
+use crate::plan::Packets;
 use crate::receive::window_bytes;
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::workload::drop::flow_bytes;
 use crate::workload::span;
 use mpps_stats::{LaneSeries, Timing};
+use mpps_wire::ImageSpec;
+use mpps_wire::image::Data;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a lane beside flows and rows: stack, bursts, the heap of its thread.
 const LANE: u64 = 4 << 20;
+/// Bytes of an image of one size, its headers as they should arrive included.
+const IMAGE: u64 = 4 << 10;
 /// Bytes of a flow at the lane that sends it: ports and the next number.
 const SENT_FLOW: u64 = 12;
 
@@ -42,6 +49,22 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
         false => 0,
     };
     sent.saturating_add(windows).saturating_add(slips).saturating_add(log)
+}
+
+/// Returns bytes of the images, rows and histograms of streams.
+pub fn streams(packets: &Packets, interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
+    let timing = Timing {
+        start_ns: 0,
+        interval_ns: (interval.as_nanos() as u64).max(1),
+        settle_ns: settle.as_nanos() as u64,
+    };
+    let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
+    let image = |spec: &Arc<ImageSpec>| match spec.data {
+        Data::Pattern(_) => IMAGE + spec.frame_len as u64,
+        Data::Verified => IMAGE,
+    };
+    let images = specs.map(image).sum::<u64>().saturating_mul(lanes.all as u64);
+    images.saturating_add(Layout::of(packets).bytes(timing, (lanes.receiving, lanes.all)))
 }
 
 /// Returns bytes of the flows of `drop`.

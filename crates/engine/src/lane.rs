@@ -24,7 +24,7 @@ use crate::lane::neighbor::Neighbor;
 use crate::lane::sample::Sampler;
 use crate::lane::stages::Stages;
 use crate::outcome::{LaneOutcome, RINGS};
-use crate::plan::Link;
+use crate::plan::Hop;
 use crate::stamped::LaneStamps;
 use mpps_io::{Burst, Error, ErrorKind, Obstacle, Queue, Result, RxRoom, Wait};
 use mpps_stats::{LaneCounters, LaneSeries, NO_WAYS, Recorder};
@@ -192,9 +192,9 @@ impl Lane<'_> {
     }
 
     /// Returns the MAC addresses of the next hops beside the first, as far as they are known.
-    pub(crate) fn more_macs(&self, hops: &[Link]) -> Vec<MacAddr> {
+    pub(crate) fn more_macs(&self, hops: &[Hop]) -> Vec<MacAddr> {
         let found = |place: usize| self.neighbor.as_ref().and_then(|neighbor| neighbor.more_mac(place));
-        let mac = |(place, hop): (usize, &Link)| hop.dest_mac.or(found(place)).unwrap_or(MacAddr::BROADCAST);
+        let mac = |(place, hop): (usize, &Hop)| hop.link.dest_mac.or(found(place)).unwrap_or(MacAddr::BROADCAST);
         hops.iter().enumerate().map(mac).collect()
     }
 

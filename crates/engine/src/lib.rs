@@ -36,7 +36,7 @@ pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kerne
 pub use lane::control::Control;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, LEFT_TO_HOST_PORTS, LanePlan, Link,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, Hop, LEFT_TO_HOST_PORTS, LanePlan, Link,
     MOST_BESIDE, Nobody, Opened, Owner, PacketStream, Packets, ReflectPlan, SampleOptions, StreamLoad, TraceOptions,
     TrafficPlan,
 };

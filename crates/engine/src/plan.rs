@@ -273,8 +273,17 @@ pub struct Packets {
     pub streams: Vec<PacketStream>,
     /// The port at which packets arrive takes their outermost VLAN tag off.
     pub stripped: bool,
-    /// Next hops beside that of [`TrafficPlan::link`], each in the VLAN in which it is asked.
-    pub hops: Vec<Link>,
+    /// Next hops beside that of [`TrafficPlan::link`].
+    pub hops: Vec<Hop>,
+}
+
+/// Further next hop of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Next hop, and the VLAN in which it is asked; all else is as in [`TrafficPlan::link`].
+    pub link: Link,
+    /// Address that it is asked from.
+    pub src: IpAddr,
 }
 
 /// One stream.
@@ -328,10 +337,11 @@ pub struct StreamLoad {
 }
 
 impl Packets {
-    /// Returns the only stream, if it has one size and no load of its own.
-    pub fn plain(&self) -> Option<&PacketStream> {
+    /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
+    pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
+        let simple = |one: &PacketStream| one.specs.len() == 1 && one.load.is_none() && one.lanes.is_empty();
         match &self.streams[..] {
-            [one] if one.specs.len() == 1 && one.load.is_none() && one.lanes.is_empty() => Some(one),
+            [one] if simple(one) && one.flows() as usize >= senders => Some(one),
             _ => None,
         }
     }

@@ -144,7 +144,8 @@ fn sent_logs(plan: &TrafficPlan, flows: u32, pps: Option<f64>, lanes: u32, one_f
 
 /// Returns the packets of a plan with several streams, or several sizes.
 fn mixed(plan: &TrafficPlan) -> Option<&Packets> {
-    plan.packets.as_ref().filter(|packets| packets.plain().is_none())
+    let senders = plan.common.lanes.iter().filter(|lane| lane.tx).count();
+    plan.packets.as_ref().filter(|packets| packets.plain(senders).is_none())
 }
 
 impl TrafficTrial {
@@ -343,7 +344,7 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
             let run = run_of(plan.common.run_id, trial);
             let turned = plan.far.is_none();
-            let Some(stream) = packets.plain() else {
+            let Some(stream) = packets.plain(sent.tx_lanes) else {
                 let hops: Vec<MacAddr> = [to].into_iter().chain(lane.more_macs(&packets.hops)).collect();
                 let codec = MixCodec::new(packets, run, (&hops, link.mac), turned);
                 let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));

@@ -23,6 +23,38 @@ impl Rate {
         })
     }
 
+    /// Makes a rate of a fraction, of fewer digits if it has too many; `None` as [`Rate::new`].
+    fn of(mut num: u128, mut den: u128) -> Option<Self> {
+        let (mut a, mut b) = (num, den);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (num, den) = (num / a.max(1), den / a.max(1));
+        while num.max(den) > u128::from(u64::MAX) {
+            (num, den) = (num >> 1, den >> 1);
+        }
+        Self::new(num as u64, den as u64)
+    }
+
+    /// Returns `num / den` of the rate; `None` as [`Rate::new`].
+    pub fn part(&self, num: u64, den: u64) -> Option<Self> {
+        Self::of(
+            u128::from(self.num) * u128::from(num),
+            u128::from(self.den) * u128::from(den),
+        )
+    }
+
+    /// Returns the sum of two rates; `None` as [`Rate::new`].
+    pub fn plus(&self, other: &Self) -> Option<Self> {
+        let (num, den) = (u128::from(self.num), u128::from(self.den));
+        let (other_num, other_den) = (u128::from(other.num), u128::from(other.den));
+        // Products of two numbers of 64 bits; their sum may have a bit more than there is room for.
+        match (num * other_den).checked_add(other_num * den) {
+            Some(sum) => Self::of(sum, den * other_den),
+            None => Self::of((num * other_den >> 1) + (other_num * den >> 1), den * other_den >> 1),
+        }
+    }
+
     /// Returns packets per second.
     pub fn pps(&self) -> f64 {
         self.num as f64 / self.den as f64

@@ -177,7 +177,7 @@ impl<'a> Setup<'a> {
                           bytes before it pseudo-random";
             return [
                 ("medium", medium),
-                ("protocol", packet.to_owned()),
+                ("protocol", packet),
                 (
                     "data_format",
                     format!("{format} by seed {}, flow and number", self.common.run.plan.seed),

@@ -12,7 +12,7 @@ use crate::text::{Read, Span, Wrong};
 use crate::value::{MOST_FIELDS, Source, ones};
 pub use ends::{OuterIp, Ranges, VlanTag};
 use layout::Layout;
-use mpps_wire::image::{self, Image, ImageSpec};
+use mpps_wire::image::{self, Image, ImageSpec, Sizes};
 use mpps_wire::{Mark, TAG_LEN, Tag as TagBytes, fill_back, random};
 use std::ops::Range;
 
@@ -314,7 +314,10 @@ impl Form {
     /// Returns packet `n`, without FCS.
     pub fn packet(&self, n: u64, moment: Moment) -> Vec<u8> {
         let (flow, number) = self.flow_of(n);
-        let size = self.size.at(turn(flow, number), n, self.own, self.tags) as usize - FCS;
+        // Tags, and so receivers, have the lowest bits of the number.
+        let low = number & u64::from(u32::MAX);
+        let n_low = low * u64::from(self.flows.max(1)) + u64::from(flow);
+        let size = self.size.at(turn(flow, low), n_low, self.own, self.tags) as usize - FCS;
         let mut frame = vec![0; size.max(self.image.len())];
         frame[..self.image.len()].copy_from_slice(&self.image);
         let payload = self.image.len();
@@ -331,6 +334,45 @@ impl Form {
             check.write(&mut frame, payload);
         }
         frame
+    }
+
+    /// Returns the different sizes of the frames, bytes with FCS, smallest first, and their order.
+    pub fn size_order(&self) -> (Vec<u64>, Sizes) {
+        let (smallest, largest) = self.sizes();
+        let Some(values) = self.size.values() else {
+            let order = Sizes::Random {
+                count: largest - smallest + 1,
+                seed: self.own,
+            };
+            return ((smallest..=largest).collect(), order);
+        };
+        let more = smallest - values.iter().min().copied().unwrap_or(smallest);
+        let turns: Vec<u64> = values.iter().map(|size| size + more).collect();
+        let mut sizes = turns.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() == 1 {
+            return (sizes, Sizes::One);
+        }
+        let place = |size: &u64| sizes.binary_search(size).unwrap_or_default() as u16;
+        let turns = turns.iter().map(place).collect();
+        (sizes, Sizes::Turns(turns))
+    }
+
+    /// Returns the sum of the frames' sizes, bytes with FCS, and the number of frames that have them: their mean is
+    /// exact.
+    pub fn size_sum(&self) -> (u64, u64) {
+        match self.size.values() {
+            Some(values) => {
+                let (smallest, _) = self.sizes();
+                let more = smallest - values.iter().min().copied().unwrap_or(smallest);
+                (values.iter().map(|size| size + more).sum(), values.len() as u64)
+            }
+            None => {
+                let (smallest, largest) = self.sizes();
+                (smallest + largest, 2)
+            }
+        }
     }
 
     /// Returns all that packets of one size, bytes with FCS, are made of; `None` if bytes of the payload vary.

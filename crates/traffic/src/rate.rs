@@ -110,13 +110,26 @@ impl RateText {
     /// # Errors
     /// One line on what would be right: the rate can't be kept, or it needs the link's speed, which is not known.
     pub fn resolve(&self, frame_size: usize, link_bps: Option<u64>) -> Result<Rate, String> {
-        let frame_bits = u128::from(FrameSize::from_fcs(frame_size).l1_bits());
+        self.resolve_mix((frame_size as u64, 1), link_bps)
+    }
+
+    /// Returns the rate as [`RateText::resolve`] does, for frames of several sizes: the sum of their bytes (with FCS),
+    /// and their number.
+    ///
+    /// # Errors
+    /// Those of [`RateText::resolve`].
+    pub fn resolve_mix(&self, (bytes, frames): (u64, u64), link_bps: Option<u64>) -> Result<Rate, String> {
+        let overhead = u128::from(FrameSize::from_fcs(0).l1_bits());
+        let (bits, frames) = (
+            u128::from(bytes) * 8 + overhead * u128::from(frames),
+            u128::from(frames),
+        );
         let (num, den) = match self.amount {
             Amount::Packets(Fraction { num, den }) => (num, den),
-            Amount::Bits(Fraction { num, den }) => (num, den * frame_bits),
+            Amount::Bits(Fraction { num, den }) => (num * frames, den * bits),
             Amount::Share(Fraction { num, den }) => {
                 let link = link_bps.ok_or("a rate in pps or bps: the device does not tell its link speed")?;
-                (num * u128::from(link), den * frame_bits)
+                (num * u128::from(link) * frames, den * bits)
             }
         };
         let divisor = gcd(num, den).max(1);
@@ -124,6 +137,11 @@ impl RateText {
             (Ok(num), Ok(den)) => Rate::new(num, den).ok_or_else(|| format!("{WANT}, from 0.001 pps to 10 Gpps")),
             _ => Err(format!("{WANT}, with fewer digits")),
         }
+    }
+
+    /// Returns whether the rate is a share of the link's speed.
+    pub fn is_share(&self) -> bool {
+        matches!(self.amount, Amount::Share(_))
     }
 
     /// Returns the rate in packets per second, for packets of so many bytes on layer 1; `None` for a share of the

@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn a_tag_that_the_own_device_takes_off_is_no_change() {
         let mut spec_of = headers(false).stripped();
-        spec_of.fields.retain(|field| field.bit < 96);
+        spec_of.fields = spec_of.fields.iter().filter(|field| field.bit < 96).cloned().collect();
         let mut tagged = sent();
         tagged.splice(12..12, [0x81, 0, 0, 7]);
         let mut changes = Changes::new(&spec_of);

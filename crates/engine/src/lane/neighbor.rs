@@ -3,7 +3,7 @@
 //! The test's addresses need not be the host's own, so nobody else would answer for them. Where they are the host's
 //! own, its stack answers and mpps only asks.
 
-use crate::plan::Link;
+use crate::plan::{Hop, Link};
 use mpps_io::{Burst, Frame, Queue, Result};
 use mpps_wire::{
     MAX_SLOW_PATH_LEN, MacAddr, SlowPath, answer_echo_in_place, build_arp_reply, build_arp_request,
@@ -35,19 +35,22 @@ pub(crate) struct Neighbor<'r> {
     src: Option<IpAddr>,
     found: &'r Found,
     /// Further next hops, and their addresses once a lane has heard them.
-    more: (&'r [Link], &'r [Found]),
+    more: (&'r [Hop], &'r [Found]),
 }
 
 impl<'r> Neighbor<'r> {
     /// `src` is the address that questions come from. `more`: further next hops that are asked for.
-    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found, more: (&'r [Link], &'r [Found])) -> Self {
+    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found, more: (&'r [Hop], &'r [Found])) -> Self {
         Self { link, src, found, more }
     }
 
-    /// Returns the links whose next hops are asked for, each with the place of its address.
-    fn asked(&self) -> impl Iterator<Item = (&'r Link, &'r Found)> {
-        let (links, found) = self.more;
-        std::iter::once((self.link, self.found)).chain(links.iter().zip(found))
+    /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of the
+    /// hop's MAC address.
+    fn asked(&self) -> impl Iterator<Item = (&'r Link, Option<IpAddr>, &'r Found)> {
+        let (hops, found) = self.more;
+        let hops = hops.iter().zip(found);
+        let more = hops.map(|(hop, found)| (&hop.link, Some(hop.src), found));
+        std::iter::once((self.link, self.src, self.found)).chain(more)
     }
 
     /// Returns the MAC address of a further next hop, once it is known.
@@ -139,9 +142,9 @@ impl<'r> Neighbor<'r> {
         let (more, _) = self.more;
         // With one next hop, a device that has taken the tag off changes nothing.
         let same_tag = |link: &Link| more.is_empty() || link.vlan == vlan;
-        for (_, found) in self
+        for (.., found) in self
             .asked()
-            .filter(|(link, _)| link.next_hop == Some(ip) && same_tag(link))
+            .filter(|(link, ..)| link.next_hop == Some(ip) && same_tag(link))
         {
             if mac.is_unicast() {
                 // A second answer changes nothing: the run keeps the address that it began with.
@@ -153,17 +156,17 @@ impl<'r> Neighbor<'r> {
     /// Asks for the MAC addresses of the next hops that are not known. False when no frame could be sent now.
     pub(crate) fn ask<Q: Queue>(&self, queue: &mut Q) -> Result<bool> {
         let mut asked = false;
-        for (link, _) in self
+        for (link, src, _) in self
             .asked()
-            .filter(|(link, found)| link.is_asked_for() && found.get().is_none())
+            .filter(|(link, _, found)| link.is_asked_for() && found.get().is_none())
         {
-            asked |= self.ask_for(link, queue)?;
+            asked |= Self::ask_for(link, src, queue)?;
         }
         Ok(asked)
     }
 
-    fn ask_for<Q: Queue>(&self, link: &Link, queue: &mut Q) -> Result<bool> {
-        if self.src.is_none() {
+    fn ask_for<Q: Queue>(link: &Link, src: Option<IpAddr>, queue: &mut Q) -> Result<bool> {
+        if src.is_none() {
             return Ok(false);
         }
         let mut burst = Burst::new(1);
@@ -172,7 +175,7 @@ impl<'r> Neighbor<'r> {
         }
         let frame = &mut burst.as_mut_slice()[0];
         frame.set_len(QUESTION_LEN);
-        let len = question(link, self.src, frame.bytes_mut());
+        let len = question(link, src, frame.bytes_mut());
         if len == 0 {
             return Ok(false);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use mpps_stats::{Collector, LaneSeries, Timing, Workload};
-use mpps_wire::{Blank, Stamp};
+use mpps_wire::Stamp;
 use proptest::prelude::*;
 
 const START: u64 = 1_000_000_000;
@@ -35,12 +35,7 @@ impl Frame for Told {
 /// Frames of this test know their class by themselves; behind the last one of a burst the first is asked again.
 struct Teller<'f>(&'f std::cell::RefCell<std::iter::Cycle<std::vec::IntoIter<Class>>>);
 
-impl Codec for Teller<'_> {
-    fn frame_len(&self) -> usize {
-        0
-    }
-    fn write(&self, _: Blank<'_>, _: u64) {}
-    fn restamp(&self, _: &mut [u8], _: u64) {}
+impl Reader for Teller<'_> {
     fn classify<F: Frame>(&self, _: &F, _: &mut Checker) -> Class {
         self.0.borrow_mut().next().expect("a class a frame")
     }
@@ -97,14 +92,15 @@ fn counted(frames: &[Told], slips: Option<&Slips>, burst: usize) -> String {
     let mut collector = Collector::new(vec![&lane], Workload::SendRecv, true);
     let sent = [SentLog::of_blocks(u64::from(FLOWS), 40)];
     sent[0].note(0, 0..SENT * u64::from(FLOWS), START);
-    let mut receiver = Receiver::new(FLOWS, 0, slips, &sent, START);
+    let part = Part::new((FLOWS, 0, WINDOW_BYTES), slips, &sent, START);
+    let mut receiver = Receiver::new(std::iter::once(part), START);
     let mut recorder = lane.recorder();
     let (mut received, mut slow) = (0, 0);
     for frames in frames.chunks(burst) {
         let classes: Vec<Class> = frames.iter().map(|frame| frame.class).collect();
         let classes = std::cell::RefCell::new(classes.into_iter().cycle());
         let at = START + 100_000_000;
-        let counts = receiver.burst(frames, &Teller(&classes), at, &mut recorder);
+        let counts = receiver.burst(frames, &Teller(&classes), at, &mut recorder, &mut Books::default());
         (received, slow) = (received + counts.0, slow + counts.1);
     }
     recorder.end();
@@ -113,7 +109,7 @@ fn counted(frames: &[Told], slips: Option<&Slips>, burst: usize) -> String {
     format!(
         "{received} {slow} {totals:?} {:?} {:?}",
         receiver.reasons(),
-        receiver.windows
+        receiver.first.windows
     )
 }
 

@@ -9,7 +9,7 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{Common, Link};
+use crate::plan::{Common, Hop, Link};
 use crate::receive::traces::Traces;
 use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
@@ -79,7 +79,7 @@ pub(crate) trait Job: Sync {
         Some(Neighbor::new(link, self.src_of(lane), &found[port], more))
     }
     /// Returns further next hops, of packets that leave by the first port. Their places are behind those of the ports.
-    fn hops(&self) -> &[Link] {
+    fn hops(&self) -> &[Hop] {
         &[]
     }
     /// Returns whether lane `lane`, which receives no test packets, looks now and then for hosts that ask for our

@@ -9,7 +9,7 @@
 //! their own.
 
 use crate::lane::neighbor::Found;
-use crate::plan::{Common, ForwardPlan, ForwardSeat, LanePlan, Link, MOST_BESIDE, TrafficPlan};
+use crate::plan::{Common, ForwardPlan, ForwardSeat, Hop, LanePlan, Link, MOST_BESIDE, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneTracks, host_facts, in_one, join};
 use crate::workload::{TrafficTrial, Work, WorkFacts};
@@ -222,7 +222,7 @@ impl<'r> OnPorts<'r> {
             .links
             .iter()
             .map(|(link, _)| *link)
-            .chain(self.hops().iter().map(Some));
+            .chain(self.hops().iter().map(|hop| Some(&hop.link)));
         links
             .zip(found)
             .filter_map(|(link, found)| Some((link?, found)))
@@ -266,7 +266,7 @@ impl Job for OnPorts<'_> {
         self.links[self.seats[lane].port].1
     }
 
-    fn hops(&self) -> &[Link] {
+    fn hops(&self) -> &[Hop] {
         match self.work {
             Work::Traffic(plan) if plan.beside.is_empty() => plan.packets.as_ref().map_or(&[], |of| &of.hops),
             _ => &[],

@@ -126,7 +126,7 @@ fn departures_that_are_missed_while_nothing_may_leave_are_booked_in_the_rows_in_
     generator.catch_up_ns = 0;
     // 100 in the first 100 ns, then one every 3 ns.
     for now in (1_100..=4_000).step_by(100) {
-        generator.skip(now, &mut recorder);
+        generator.skip_late(now, &mut recorder);
     }
     recorder.end();
     collector.set_end(4_000);

@@ -1,6 +1,6 @@
 //! Finds the source and destination addresses of a run that sends: given, looked up by name, or the interface's own.
 
-use super::traffic::Streamed;
+use super::traffic::One;
 use super::{family, reach};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
@@ -96,14 +96,14 @@ pub(super) fn of_stream(
     args: &Run,
     port: &Checked,
     (device, far): (Option<&NetDev>, Option<&NetDev>),
-    stream: &Streamed,
+    stream: &One,
 ) -> Result<(AddressRange, Destination)> {
     let quiet = is_apart(args) || port.nobody_answers() || stream.dest_mac().is_some();
     if !stream.has_ip() {
         if !quiet {
-            return Err(usage(
-                "--packet: without an IP header there is no next hop that could be asked for: want dst=MAC in eth",
-            ));
+            return Err(
+                stream.wrong("without an IP header there is no next hop that could be asked for: want dst=MAC in eth")
+            );
         }
         let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
         return Ok((ranges::one(any), Destination::one(any, 0..=0)));
@@ -124,7 +124,7 @@ pub(super) fn of_stream(
         None if quiet => ends[1],
         None => {
             let kind = if stream.is_v6() { "ipv6" } else { "ipv4" };
-            return Err(usage(format!("--packet: {kind}: want dst=ADDRESS, the peer's")));
+            return Err(stream.wrong(format!("{kind}: want dst=ADDRESS, the peer's")));
         }
     };
     let dest = Destination::one(dst, 0..=0);
@@ -153,9 +153,9 @@ pub(super) fn of_stream(
         }) {
             let first = *srcs.start().max(dests.start());
             if first <= *srcs.end().min(dests.end()) {
-                return Err(usage(format!(
-                    "--packet: {first} is among its source addresses and among its destination addresses: want \
-                     addresses that are not"
+                return Err(stream.wrong(format!(
+                    "{first} is among its source addresses and among its destination addresses: want addresses that \
+                     are not"
                 )));
             }
         }

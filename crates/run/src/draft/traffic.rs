@@ -26,6 +26,7 @@ use std::sync::Arc;
 pub(super) use flows::one_lane_a_flow;
 pub use load::sizes;
 pub(super) use plan::whose;
+pub(in crate::draft) use streams::One;
 pub(crate) use streams::{Streamed, of_listener};
 
 /// Arguments, checked as far as possible without opening the device.
@@ -95,14 +96,11 @@ impl Draft {
         let found = known.map(|known| &known.dest);
         let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port))?;
         let devices = (device.as_ref(), far_device);
-        let (srcs, dest) = match &stream {
-            Some(stream) => ends::of_stream(&args, &port, devices, stream)?,
+        let (srcs, dest) = match &mut stream {
+            Some(streams) => ends_of_all(&args, &port, devices, streams)?,
             None => addresses(&args, &port, devices, found)?,
         };
         let src = *srcs.start();
-        if let Some(stream) = &mut stream {
-            stream.set_addresses(src, dest.ip);
-        }
         let (payload_len, frame_size) = match &stream {
             Some(stream) => (stream.payload_len(), stream.frame_size),
             None => sizes(&args, src.is_ipv6())?,
@@ -118,7 +116,10 @@ impl Draft {
             None => Rules::of(&args, [(&port, &roles[..])])?,
             Some(far) => Rules::of(&args, [(&port, &far.sends[..]), (&far.port, &far.roles[..])])?,
         };
-        let pps = highest_pps(&args, frame_size)?;
+        let pps = match &stream {
+            Some(streams) => streams.highest_pps(&args)?,
+            None => highest_pps(&args, frame_size)?,
+        };
         lanes::check_open_rows(*args.plan.times.interval, *args.plan.times.settle)?;
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
         let mut warnings = Vec::new();
@@ -135,6 +136,7 @@ impl Draft {
             (&srcs, &dest),
             &flows,
             (pps, receive),
+            stream.as_ref(),
         )?;
         let filled = far.as_ref().filter(|far| far.both).map_or(&roles[..], |far| &far.sends);
         fill(
@@ -169,8 +171,8 @@ impl Draft {
     }
 
     /// Returns the packet as it was written, if it is not UDP between two ends.
-    pub fn packet(&self) -> Option<&str> {
-        self.stream.as_ref().map(|stream| stream.text.as_str())
+    pub fn packet(&self) -> Option<String> {
+        self.stream.as_ref().map(Streamed::text)
     }
 
     /// Returns whether the program may choose the source ports.
@@ -325,6 +327,27 @@ impl Draft {
             false => self.all_sources(),
         }
     }
+}
+
+/// Gives each stream the addresses that its packet's text lacks. Returns those of the first with an IP header;
+/// unspecified ones if none has.
+fn ends_of_all(
+    args: &Run,
+    port: &Checked,
+    devices: (Option<&NetDev>, Option<&NetDev>),
+    streams: &mut Streamed,
+) -> Result<(AddressRange, Destination)> {
+    let mut first = None;
+    for one in &mut streams.all {
+        let (srcs, dest) = ends::of_stream(args, port, devices, one)?;
+        one.set_addresses(*srcs.start(), dest.ip);
+        match &first {
+            Some((_, has_ip)) if *has_ip || !one.has_ip() => {}
+            _ => first = Some(((srcs, dest), one.has_ip())),
+        }
+    }
+    let first = first.map(|(ends, _)| ends);
+    Ok(first.expect("a run has a stream"))
 }
 
 /// Returns the roles of the lanes.

@@ -4,7 +4,7 @@ use super::super::across::Far;
 use super::super::ends::{Destination, of_two};
 use super::super::memory;
 use super::super::reach::sockets_apart;
-use super::{bracketed, dashed};
+use super::{Streamed, bracketed, dashed};
 use crate::fail::{Result, usage};
 use crate::paths::Checked;
 use crate::request::Run;
@@ -55,7 +55,7 @@ pub(super) fn check(
     // Lanes that send in one direction.
     let senders = far.map_or(roles, |far| &far.sends);
     let tx_lanes = senders.iter().filter(|r| r.tx).count();
-    if (flows.count() as usize) < tx_lanes {
+    if args.plan.traffic.streams.is_none() && (flows.count() as usize) < tx_lanes {
         return Err(usage(format!(
             "{}: {} flow{} for {tx_lanes} sending lanes: want one flow per lane at least",
             makers_of_flows(args, port, (srcs, dest)),
@@ -76,6 +76,7 @@ pub(super) fn check_memory(
     // For a share of the link's speed, which is not known yet, `pps` is 0: then the least number of slips per flow is
     // assumed.
     (pps, receive): (Option<f64>, bool),
+    streams: Option<&Streamed>,
 ) -> Result<(u64, u64)> {
     let (count, settle, lanes) = (
         u64::from(flows.count()),
@@ -94,8 +95,9 @@ pub(super) fn check_memory(
     };
     let ports = (args.plan.traffic.src_ports.as_ref(), args.plan.traffic.flows);
     let several = [srcs, &dest.ips()].iter().any(|ips| ranges::only(ips).is_none());
+    let of_streams = streams.map(|streams| format!("{}: {} flows take", streams.option, memory::count(count)));
     let says = match ports {
-        _ if args.plan.traffic.streams.is_some() => format!("--packet: {} flows take", memory::count(count)),
+        _ if of_streams.is_some() => of_streams.unwrap_or_default(),
         (_, None) if several => format!("{}: {} flows take", of_ranges(srcs, dest), memory::count(count)),
         (Some(src), None) => format!(
             "--src-port-range {} by --dest ports {}: {} flows take",
@@ -115,6 +117,21 @@ pub(super) fn check_memory(
             parts
         }
     };
+    if let Some(streams) = streams {
+        let none = vec![0; streams.all.len()];
+        let packets = streams.packets(false, &none);
+        let bytes = packets.map_or(0, |packets| {
+            footprint::streams(&packets, *args.plan.times.interval, settle, lanes)
+        });
+        let says = format!(
+            "{}: sizes, rows and histograms of {} streams take",
+            streams.option,
+            streams.all.len()
+        );
+        parts.push(memory::Part::new(says, bytes, |_| {
+            "fewer streams, fewer sizes, or a longer --interval".to_owned()
+        }));
+    }
     let of_packet = args.plan.traffic.streams.is_some();
     parts.push(memory::Part::new(says, bytes(count), move |left| {
         match memory::most(count, left, bytes) {
@@ -134,9 +151,6 @@ fn of_ranges(srcs: &AddressRange, dest: &Destination) -> String {
 
 /// Returns the options that limit the number of flows.
 fn makers_of_flows(args: &Run, port: &Checked, (srcs, dest): (&AddressRange, &Destination)) -> String {
-    if args.plan.traffic.streams.is_some() {
-        return "--packet".to_owned();
-    }
     if let Some(n) = args.plan.traffic.flows {
         return format!("--flows {n}");
     }

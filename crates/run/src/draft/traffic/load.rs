@@ -12,9 +12,11 @@ use std::time::Duration;
 const DEFAULT_PAYLOAD: usize = 18;
 const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// Returns the length of a run. By default, a run with a number of packets lasts until they are sent.
-pub(super) fn lasts(args: &Run) -> Option<Duration> {
-    let default = args.plan.traffic.count.is_none().then_some(DEFAULT_DURATION);
+/// Returns the length of a run. By default, a run with a number of packets lasts until they are sent; `finite`: all its
+/// streams have one.
+pub(super) fn lasts(args: &Run, finite: bool) -> Option<Duration> {
+    let finite = finite || args.plan.traffic.count.is_some();
+    let default = (!finite).then_some(DEFAULT_DURATION);
     args.plan.times.duration.plain().or(default)
 }
 
@@ -43,7 +45,7 @@ fn check_step(args: &Run, step: &StepText, pps: Option<f64>, frame_size: usize) 
             "--then {step}: without --rate there is no rate before it: want --rate RATE as well"
         )));
     };
-    let lasts = lasts(args).unwrap_or_default();
+    let lasts = lasts(args, false).unwrap_or_default();
     if !lasts.is_zero() && step.after >= lasts {
         return Err(usage(format!(
             "--then {step}: the run ends before, after {lasts:?} (--duration): want an earlier time"

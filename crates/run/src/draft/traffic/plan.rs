@@ -8,13 +8,14 @@ use super::load::{lasts, no_rate, no_step};
 use super::{Draft, Streamed};
 use crate::fail::{Result, usage};
 use crate::paths::Neighbors;
-use mpps_engine::{Link, RateStep, Rates, TrafficPlan};
+use mpps_engine::{Common, Hop, Link, Packets, RateStep, Rates, TrafficPlan};
 use mpps_io::{Capabilities, Layer, PortSpec, addresses as ranges};
 use mpps_netdev::{self as netdev, NetDev};
 use mpps_plan::Plain;
 use mpps_plan::values::rate::StepText;
 use mpps_stats::HostFact;
 use mpps_wire::{FrameSize, MacAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Bytes of an Ethernet header.
@@ -49,15 +50,19 @@ impl Draft {
         let args = &self.args;
         self.check_size(capabilities, self.device.as_ref(), args.plan.port())?;
         let burst = capabilities.preferred_burst;
+        let finite = match &self.stream {
+            Some(streams) => streams.loads(args, capabilities.link_bps, true)?.finite,
+            None => false,
+        };
         let mut common = if self.port.traits.in_kernel {
             let readers = if self.far.as_ref().is_some_and(|far| far.both) {
                 2
             } else {
                 1
             };
-            kernel::common(args, &self.roles, readers, lasts(args), capabilities.path)?
+            kernel::common(args, &self.roles, readers, lasts(args, finite), capabilities.path)?
         } else {
-            lanes::common(args, &self.roles, lasts(args), burst)?
+            lanes::common(args, &self.roles, lasts(args, finite), burst)?
         };
         let tx_burst = args.plan.lanes.tx_burst.unwrap_or(common.burst);
         common.burst = args.plan.lanes.rx_burst.unwrap_or(common.burst);
@@ -68,14 +73,25 @@ impl Draft {
         common.settle_early = args.plan.times.settle_early;
         common.run_id = self.run_id;
         common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
-        let link = self.link(capabilities, asked)?;
-        common.host.extend(self.facts(link.as_ref()));
+        let (link, packets) = match &self.stream {
+            None => (self.link(capabilities, asked)?, None),
+            Some(streams) => {
+                let (link, hops, numbers) = self.links(streams, capabilities, asked)?;
+                let arrives = self.far.as_ref().map_or(&self.port, |far| &far.port);
+                let packets = streams.packets(arrives.traits.strips_tags, &numbers);
+                (Some(link), packets.map(|packets| Packets { hops, ..packets }))
+            }
+        };
+        common.host.extend(self.facts(link.as_ref(), packets.as_ref()));
         common.host.extend(
             capabilities
                 .link_bps
                 .map(|bps| HostFact::new("link_bps", bps.to_string())),
         );
         common.host.extend(self.rules.facts());
+        if let (Some(streams), Some(packets)) = (&self.stream, packets) {
+            return self.plan_of(streams, packets, link, common, (capabilities, tx_burst));
+        }
         let rate = args
             .plan
             .load
@@ -101,59 +117,146 @@ impl Draft {
             common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
         }
         Ok(TrafficPlan {
+            rate,
+            then,
+            link,
+            ..self.base(common, tx_burst)
+        })
+    }
+
+    /// Returns the plan without rate, packets and layer 2.
+    fn base(&self, common: Common, tx_burst: usize) -> TrafficPlan {
+        let plan = &self.args.plan;
+        TrafficPlan {
             common,
             receive: self.receive,
             src: self.src,
             dst: self.dest.ip,
             flows: self.flows.clone(),
-            packets: self.stream.as_ref().and_then(|stream| {
-                let arrives = self.far.as_ref().map_or(&self.port, |far| &far.port);
-                stream.packets(arrives.traits.strips_tags)
-            }),
+            packets: None,
             payload_len: self.payload_len,
             frame_size: self.frame_size,
-            rate,
-            then,
-            pacing: *args.plan.load.pacing,
+            rate: None,
+            then: None,
+            pacing: *plan.load.pacing,
             tx_burst,
-            catch_up: *args.plan.load.catch_up,
-            tolerance: *args.plan.checks.tolerance,
-            ttl: args.plan.traffic.ttl,
-            dscp: args.plan.traffic.dscp,
-            link,
+            catch_up: *plan.load.catch_up,
+            tolerance: *plan.checks.tolerance,
+            ttl: plan.traffic.ttl,
+            dscp: plan.traffic.dscp,
+            link: None,
             far: None,
             back: None,
             beside: Vec::new(),
+        }
+    }
+
+    /// Returns the plan of streams. With rates, numbers of packets set the time that they take.
+    fn plan_of(
+        &self,
+        streams: &Streamed,
+        mut packets: Packets,
+        link: Option<Link>,
+        mut common: Common,
+        (capabilities, tx_burst): (&Capabilities, usize),
+    ) -> Result<TrafficPlan> {
+        let loads = streams.loads(&self.args, capabilities.link_bps, true)?;
+        let senders: Vec<usize> = (0..self.roles.len()).filter(|lane| self.roles[*lane].tx).collect();
+        for ((stream, load), one) in packets.streams.iter_mut().zip(loads.of).zip(&streams.all) {
+            stream.load = load;
+            stream.lanes = one.lanes(&senders)?;
+        }
+        common.count = self.args.plan.traffic.count.or(loads.packets);
+        let takes = match (common.count, loads.total) {
+            (Some(count), Some(first)) => Some(Duration::from_nanos(Rates { first, then: None }.time_for(count))),
+            _ => loads.ends,
+        };
+        if let Some(takes) = takes {
+            common.duration = Some(common.duration.map_or(takes, |duration| duration.min(takes)));
+        }
+        Ok(TrafficPlan {
+            packets: Some(packets),
+            rate: loads.total,
+            pacing: loads.pacing,
+            link,
+            ..self.base(common, tx_burst)
         })
     }
+
+    /// Returns layer 2 of the port for packets to the destination; `None`: the kernel writes the headers.
     fn link(&self, capabilities: &Capabilities, asked: &Asked<'_>) -> Result<Option<Link>> {
         if capabilities.layer == Layer::Payload {
             return Ok(None);
         }
+        let of = &self.args.plan.traffic;
+        let way = (of.vlan, of.dest_mac.plain());
+        self.link_to(self.dest.ip, way, capabilities, asked).map(Some)
+    }
+
+    /// Returns layer 2 of the port for the packets of each stream: all different ones, the first first, and the number
+    /// of each stream's.
+    fn links(
+        &self,
+        streams: &Streamed,
+        capabilities: &Capabilities,
+        asked: &Asked<'_>,
+    ) -> Result<(Link, Vec<Hop>, Vec<usize>)> {
+        let mut hops: Vec<Hop> = Vec::new();
+        let mut numbers = Vec::new();
+        for one in &streams.all {
+            let dst = one.first_dst().unwrap_or(self.dest.ip);
+            let link = self.link_to(dst, (one.vlan(), one.dest_mac()), capabilities, asked)?;
+            let same = |hop: &Hop| {
+                let of = |link: &Link| {
+                    (
+                        link.vlan,
+                        link.dest_mac,
+                        link.dest_mac.is_none().then_some(link.next_hop),
+                    )
+                };
+                of(&hop.link) == of(&link)
+            };
+            numbers.push(match hops.iter().position(same) {
+                Some(number) => number,
+                None => {
+                    let src = one.first_src().unwrap_or(self.src);
+                    hops.push(Hop { link, src });
+                    hops.len() - 1
+                }
+            });
+        }
+        let first = hops.remove(0);
+        Ok((first.link, hops, numbers))
+    }
+
+    /// Returns layer 2 of the port for packets to `dst`; the way there: VLAN, and MAC address if it was given.
+    fn link_to(
+        &self,
+        dst: IpAddr,
+        (vlan, given_mac): (Option<u16>, Option<MacAddr>),
+        capabilities: &Capabilities,
+        asked: &Asked<'_>,
+    ) -> Result<Link> {
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
-        let (vlan, given_mac) = match &self.stream {
-            Some(stream) => (stream.vlan(), stream.dest_mac()),
-            None => (self.args.plan.traffic.vlan, self.args.plan.traffic.dest_mac.plain()),
-        };
         let Some(device) = &self.device else {
             // mpps answers for its own address and asks for the peer's.
             if self.port.traits.neighbors == Neighbors::LanesAlone {
-                return Ok(Some(Link {
+                return Ok(Link {
                     mac,
                     vlan,
                     answer_for: self.all_sources(),
                     unanswered: Vec::new(),
                     dest_mac: given_mac,
-                    next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(self.dest.ip)),
+                    next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(dst)),
                     hint: format!(
                         "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
                          {} does",
-                        self.port.spec.path, self.dest.ip
+                        self.port.spec.path, dst
                     ),
-                }));
+                });
             }
             let dest_mac = Some(given_mac.unwrap_or(NOBODY));
-            return Ok(Some(Link {
+            return Ok(Link {
                 mac,
                 vlan,
                 answer_for: Vec::new(),
@@ -161,21 +264,14 @@ impl Draft {
                 dest_mac,
                 next_hop: None,
                 hint: String::new(),
-            }));
+            });
         };
         let routed = || {
-            netdev::route_lookup(self.dest.ip, device.ifindex)
+            netdev::route_lookup(dst, device.ifindex)
                 .ok()
                 .map(|route| route.next_hop)
         };
-        let next_hop = self
-            .args
-            .plan
-            .traffic
-            .gateway
-            .plain()
-            .or_else(routed)
-            .unwrap_or(self.dest.ip);
+        let next_hop = self.args.plan.traffic.gateway.plain().or_else(routed).unwrap_or(dst);
         let answer_for = self.answers();
         let dest_mac = match (given_mac, self.port.traits.neighbors) {
             // The source is the host's own address, so answers go to the host: ask the host instead.
@@ -186,7 +282,7 @@ impl Draft {
             }
             (given, _) => given,
         };
-        Ok(Some(Link {
+        Ok(Link {
             mac,
             vlan,
             answer_for,
@@ -194,7 +290,7 @@ impl Draft {
             dest_mac,
             next_hop: Some(next_hop),
             hint: no_route(next_hop, device),
-        }))
+        })
     }
 
     /// Refuses payloads that a port can't send.
@@ -256,9 +352,9 @@ impl Draft {
         })
     }
 
-    fn facts(&self, link: Option<&Link>) -> Vec<HostFact> {
-        if let Some(stream) = &self.stream {
-            return self.facts_of(stream, link);
+    fn facts(&self, link: Option<&Link>, packets: Option<&Packets>) -> Vec<HostFact> {
+        if let (Some(streams), Some(link), Some(packets)) = (&self.stream, link, packets) {
+            return self.facts_of(streams, link, packets);
         }
         let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
         let mut facts = vec![
@@ -290,26 +386,38 @@ impl Draft {
 }
 
 impl Draft {
-    /// Returns the facts of a run of a stream.
-    fn facts_of(&self, stream: &Streamed, link: Option<&Link>) -> Vec<HostFact> {
+    /// Returns the facts of a run of streams.
+    fn facts_of(&self, streams: &Streamed, link: &Link, packets: &Packets) -> Vec<HostFact> {
+        let what = if streams.all.len() == 1 { "packet" } else { "streams" };
         let mut facts = vec![
             HostFact::shown("port", self.args.plan.port().to_string()),
-            HostFact::shown("packet", stream.text.clone()),
+            HostFact::shown(what, streams.text()),
             HostFact::shown("flows", self.flows.count().to_string()),
             HostFact::new("flow_memory_bytes", self.flow_bytes.to_string()),
             HostFact::shown("frame_bytes", self.frame_size.to_string()),
             HostFact::new("pacing", format!("{:?}", self.args.plan.load.pacing).to_lowercase()),
         ];
-        if let Some((link, hop)) = link.and_then(|link| Some((link, link.next_hop?))) {
-            let one_for_all = link.dest_mac.is_none() && (stream.has_vlans() || stream.has_destinations());
-            let all = match (one_for_all, link.vlan) {
-                (false, _) => String::new(),
-                (true, Some(vlan)) if stream.has_vlans() => {
-                    format!(" in VLAN {vlan}, whose MAC address stands for all destinations and VLANs")
-                }
-                (true, _) => ", whose MAC address stands for all destinations".to_owned(),
-            };
-            facts.push(HostFact::new("next_hop", format!("{hop}{all}")));
+        let hops = std::iter::once(link).chain(packets.hops.iter().map(|hop| &hop.link));
+        let mut hops: Vec<String> = hops
+            .enumerate()
+            .filter_map(|(number, link)| {
+                let hop = link.next_hop?;
+                let own = packets.streams.iter().zip(&streams.all);
+                let one = own
+                    .filter(|(made, _)| made.to_next_hop == Some(number))
+                    .map(|(_, one)| one);
+                let stands = one.map(|one| one.stands_for(link)).find(|text| !text.is_empty());
+                Some(format!("{hop}{}", stands.unwrap_or_default()))
+            })
+            .collect();
+        const MOST: usize = 8;
+        if hops.len() > MOST {
+            let more = hops.len() - MOST;
+            hops.truncate(MOST);
+            hops.push(format!("{more} more"));
+        }
+        if !hops.is_empty() {
+            facts.push(HostFact::new("next_hop", hops.join(", ")));
             facts.push(HostFact::shown("source_address", whose(self.own_address())));
         }
         facts

@@ -1,94 +1,65 @@
-//! Packets of any headers (`--packet`), worked out for the ports of a run.
+//! Packets of any headers (`--packet`, `--traffic`), worked out for the ports of a run.
+
+mod loads;
+mod refused;
 
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked};
 use crate::request::Run;
-use mpps_engine::{FlowSet, Packets};
-use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, Step, addresses as ranges};
+use mpps_engine::{FlowSet, Link, PacketStream, Packets};
+use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
 use mpps_netdev::NetDev;
-use mpps_traffic::{Fill, Form, Load, Ranges, Size, Source, Stream, Tag, Traffic, Vary};
+use mpps_traffic::{Form, Ranges, Size, Source, Stream, Traffic, Vary};
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+
+pub(crate) use refused::of_listener;
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
 const TAG: usize = 4;
+/// Most sizes over all streams: each takes an image of the packet.
+const MOST_SIZES: usize = 65_536;
 
-/// Stream of a run.
+/// Streams of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Streamed {
-    form: Form,
-    /// Length of a frame with FCS, bytes.
+    /// Streams, one or more.
+    pub(in crate::draft) all: Vec<One>,
+    /// Mean length of a frame with FCS over all streams, bytes, rounded.
     pub(crate) frame_size: usize,
-    /// Packet, as it was written.
-    pub(crate) text: String,
+    /// Option that gave them.
+    pub(in crate::draft) option: &'static str,
+}
+
+/// One stream.
+#[derive(Clone, Debug)]
+pub(in crate::draft) struct One {
+    form: Form,
+    pub(in crate::draft) stream: Stream,
     /// Source and destination addresses of the outermost IP header; `None`: the packet's text has none.
     ends: Option<[Option<Ranges>; 2]>,
     v6: bool,
+    /// How a message names it: `--packet`, or `--traffic: stream NAME`.
+    pub(in crate::draft) named: String,
 }
 
-/// Refuses options that say what a packet's own fields say.
-fn refuse_options(args: &Run) -> Result<()> {
-    let of = &args.plan.traffic;
-    let fields = [
-        (of.src.is_some(), "--src", "src= in the packet"),
-        (of.dest.is_some(), "--dest", "dst= in the packet"),
-        (of.src_ports.is_some(), "--src-port-range", "src= in udp or tcp"),
-        (of.vlan.is_some(), "--vlan", "vlan vid= in the packet"),
-        (of.ttl != 64, "--ttl", "ttl= in ipv4, hop= in ipv6"),
-        (of.dscp != 0, "--dscp", "dscp= in ipv4 or ipv6"),
-        (*of.step != Step::Combine, "--step", "it left out"),
-        (of.flows.is_some(), "--flows", "ranges of as many values in the packet"),
-        (of.payload_size.is_some(), "--payload-size", "--frame-size"),
-        (of.dest_mac.is_some(), "--dest-mac", "eth dst= in the packet"),
-        (of.both_ways, "--both-ways", "a run for each way"),
-        (args.plan.load.then.is_some(), "--then", "it left out"),
-    ];
-    match fields.iter().find(|(given, ..)| *given) {
-        Some((_, option, want)) => Err(usage(format!("{option}: beside --packet: want {want}"))),
-        None => Ok(()),
+/// Returns the option that gave streams: a packet's stream has a name that no file gives.
+fn option_of(streams: &Traffic) -> &'static str {
+    match &streams.streams[..] {
+        [one] if one.name == "stream" => "--packet",
+        _ => "--traffic",
     }
 }
 
-/// Refuses keys of a stream that runs do not follow.
-fn refuse_keys(stream: &Stream) -> Result<()> {
-    let name = &stream.name;
-    let keys = [
-        (stream.tag != Tag::Tail, "tag", "tail"),
-        (stream.load != Load::Most, "rate, weight", "--rate"),
-        (stream.packets.is_some(), "packets", "--count"),
-        (
-            !stream.start.is_zero() || stream.after.is_some(),
-            "start, after",
-            "it left out",
-        ),
-        (
-            stream.burst.is_some() || stream.pacing.is_some(),
-            "burst, pacing",
-            "--pacing",
-        ),
-        (stream.repeat != 1, "repeat", "it left out"),
-        (!stream.lanes.is_empty(), "lanes", "--lanes"),
-        (stream.from.is_some() || stream.to.is_some(), "from, to", "it left out"),
-        (stream.group.is_some(), "group", "it left out"),
-        (stream.track, "track", "it left out"),
-        (!stream.scale, "scale", "it left out"),
-    ];
-    match keys.iter().find(|(given, ..)| *given) {
-        Some((_, key, want)) => Err(usage(format!("--packet: stream {name}: {key}: want {want}"))),
-        None => Ok(()),
+/// Returns how messages name a stream.
+fn named(option: &str, stream: &Stream) -> String {
+    match option {
+        "--packet" => option.to_owned(),
+        _ => format!("{option}: stream {}", stream.name),
     }
-}
-
-/// Returns the one stream of a run, whose keys runs follow.
-fn only(streams: &Traffic) -> Result<&Stream> {
-    let [stream] = &streams.streams[..] else {
-        return Err(wrong(format!("{} streams: want one", streams.streams.len())));
-    };
-    refuse_keys(stream)?;
-    Ok(stream)
 }
 
 /// Returns whether these are several addresses.
@@ -96,53 +67,24 @@ fn are_several(ips: &[AddressRange]) -> bool {
     ips.len() > 1 || ips.iter().any(|range| range.start() != range.end())
 }
 
-/// Checks the packet of a listener. Returns the bytes of its headers.
-pub(crate) fn of_listener(streams: &Traffic, seed: u64) -> Result<usize> {
-    let stream = only(streams)?;
-    if stream.fill != Fill::Data {
-        return Err(wrong("fill: the data of a sender are verified: want data"));
-    }
-    Ok(Form::of(stream, seed, 0).map_err(|why| wrong(why.line))?.header_len())
-}
-
-fn wrong(why: impl std::fmt::Display) -> Failure {
-    usage(format!("--packet: {why}"))
-}
-
-impl Streamed {
-    /// Works out the stream of a run; `None`: its packets are UDP between two ends.
-    pub(in crate::draft) fn of(args: &Run, port: &Checked, far: Option<&Checked>) -> Result<Option<Self>> {
-        let Some(streams) = &args.plan.traffic.streams else {
-            return Ok(None);
-        };
-        for port in std::iter::once(port).chain(far) {
-            paths::check_headers(port)?;
-        }
-        refuse_options(args)?;
-        let mut stream = only(streams)?.clone();
+impl One {
+    fn new(mut stream: Stream, option: &str, args: &Run, first_flow: u32) -> Result<Self> {
+        let named = named(option, &stream);
+        let wrong = |why: &dyn std::fmt::Display| usage(format!("{named}: {why}"));
         if let Some(size) = args.plan.traffic.frame_size {
             if stream.size.is_some() {
                 return Err(usage(format!(
-                    "--frame-size {size}: the stream has a size: want one of the two"
+                    "--frame-size {size}: {named} has a size: want one of the two"
                 )));
             }
-            stream.size =
-                Some(Size::parse(&size.to_string()).map_err(|why| usage(format!("--frame-size {}", why.line)))?);
+            let size = Size::parse(&size.to_string());
+            stream.size = Some(size.map_err(|why| usage(format!("--frame-size {}", why.line)))?);
         }
-        let form = Form::of(&stream, args.plan.seed, 0).map_err(|why| wrong(why.line))?;
-        let (smallest, largest) = form.sizes();
-        if smallest != largest {
-            return Err(wrong(format!("frames of {smallest} to {largest} bytes: want one size")));
+        let form = Form::of(&stream, args.plan.seed, first_flow).map_err(|why| wrong(&why.line))?;
+        if form.spec(form.sizes().0).is_none() {
+            return Err(wrong(&"bytes of the payload have values: want fields of headers alone"));
         }
-        if form.spec(smallest).is_none() {
-            return Err(wrong("bytes of the payload have values: want fields of headers alone"));
-        }
-        let outer = form.outer_ip().map_err(wrong)?;
-        if let Some(hop) = args.plan.traffic.gateway.as_ref().filter(|_| form.macs()[0].is_some()) {
-            return Err(usage(format!(
-                "--gateway {hop}: nobody is asked beside dst= in eth: want one of the two"
-            )));
-        }
+        let outer = form.outer_ip().map_err(|why| wrong(&why))?;
         let groups = |ips: &Ranges| {
             let group = |range: &AddressRange| range.start().is_multicast() || range.end().is_multicast();
             are_several(ips) && ips.iter().any(group)
@@ -150,16 +92,21 @@ impl Streamed {
         let dests = outer.as_ref().and_then(|outer| outer.dst.as_ref());
         if dests.is_some_and(groups) && form.macs()[0].is_none() {
             return Err(wrong(
-                "each of several groups has a MAC address of its own: want dst=MAC in eth, or one group",
+                &"each of several groups has a MAC address of its own: want dst=MAC in eth, or one group",
             ));
         }
-        Ok(Some(Self {
-            frame_size: smallest as usize,
-            text: stream.packet.text.clone(),
+        Ok(Self {
             v6: outer.as_ref().is_some_and(|outer| outer.v6),
             ends: outer.map(|outer| [outer.src, outer.dst]),
             form,
-        }))
+            stream,
+            named,
+        })
+    }
+
+    /// Makes a failure that names the stream.
+    pub(in crate::draft) fn wrong(&self, why: impl std::fmt::Display) -> Failure {
+        usage(format!("{}: {why}", self.named))
     }
 
     /// Returns the first destination address; `None` without an IP header, or if the packet's text has none.
@@ -168,7 +115,7 @@ impl Streamed {
         dst.as_ref()?.first().map(|range| *range.start())
     }
 
-    /// Returns the first source address, as [`Streamed::first_dst`].
+    /// Returns the first source address, as [`One::first_dst`].
     pub(in crate::draft) fn first_src(&self) -> Option<IpAddr> {
         let [src, _] = self.ends.as_ref()?;
         src.as_ref()?.first().map(|range| *range.start())
@@ -204,28 +151,8 @@ impl Streamed {
     }
 
     /// Returns whether there are several destination addresses.
-    pub(in crate::draft) fn has_destinations(&self) -> bool {
+    fn has_destinations(&self) -> bool {
         are_several(&self.destinations())
-    }
-
-    /// Refuses several receive lanes for values at random, which have no period and so make no flows: packets of one
-    /// flow would come to several lanes.
-    pub(in crate::draft) fn check_receivers(&self, roles: &[Roles]) -> Result<()> {
-        let lanes = roles.iter().filter(|role| role.rx).count();
-        let random = |vary: &&Vary| matches!(vary.source, Source::Random { period: None, .. });
-        match self.form.varies().iter().find(random) {
-            Some(vary) if lanes > 1 => Err(wrong(format!(
-                "{}: its values have no period and make no flows, which {lanes} receive lanes need: want one lane, or \
-                 a period, such as random(1..9)*1000",
-                vary.name
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the flows.
-    pub(in crate::draft) fn flows(&self) -> FlowSet {
-        FlowSet::numbered(self.form.flows().max(1))
     }
 
     /// Returns the destination MAC address of the packet's text, or that of its group.
@@ -253,9 +180,17 @@ impl Streamed {
         }
     }
 
-    /// Returns whether the tag in which neighbours are asked is one of several.
-    pub(in crate::draft) fn has_vlans(&self) -> bool {
-        self.form.vlans().iter().any(|tag| tag.varies)
+    /// Returns the statement that one MAC address stands for several hosts; empty: it does not.
+    pub(in crate::draft) fn stands_for(&self, link: &Link) -> String {
+        let varies = self.form.vlans().iter().any(|tag| tag.varies);
+        let one_for_all = link.dest_mac.is_none() && (varies || self.has_destinations());
+        match (one_for_all, link.vlan) {
+            (false, _) => String::new(),
+            (true, Some(vlan)) if varies => {
+                format!(" in VLAN {vlan}, whose MAC address stands for all destinations and VLANs")
+            }
+            (true, _) => ", whose MAC address stands for all destinations".to_owned(),
+        }
     }
 
     /// Refuses tags in which nobody can be asked for the next hop.
@@ -265,30 +200,194 @@ impl Streamed {
     pub(in crate::draft) fn check_tags(&self) -> Result<()> {
         match self.form.vlans().is_empty() || self.vlan().is_some() {
             true => Ok(()),
-            false => Err(wrong(
+            false => Err(self.wrong(
                 "the next hop is asked for with one 802.1Q tag at most, and the packet has others: want dst=MAC in eth",
             )),
         }
     }
 
-    /// Returns the packets for the engine. `stripped`: the port at which they arrive takes the outermost VLAN tag off.
-    pub(in crate::draft) fn packets(&self, stripped: bool) -> Option<Packets> {
+    /// Refuses values that have no period, and so make no flows, on several receive lanes: packets of one flow would
+    /// come to several.
+    fn check_receivers(&self, lanes: usize) -> Result<()> {
+        let random = |vary: &&Vary| matches!(vary.source, Source::Random { period: None, .. });
+        match self.form.varies().iter().find(random) {
+            Some(vary) if lanes > 1 => Err(self.wrong(format!(
+                "{}: its values have no period and make no flows, which {lanes} receive lanes need: want one lane, or \
+                 a period, such as random(1..9)*1000",
+                vary.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses frames that a port can't send.
+    fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
+        // The path's largest frame may be smaller than the device's. One VLAN tag does not count towards the MTU.
+        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
+        let tags = match device.is_some() && !limited {
+            true => (self.form.link_len() - ETHERNET).min(TAG),
+            false => 0,
+        };
+        let most = capabilities.max_frame + tags + FrameSize::FCS_LEN;
+        let (_, largest) = self.form.sizes();
+        if largest as usize <= most {
+            return Ok(());
+        }
+        let what = match limited {
+            true => format!("what the path can send on {spec}"),
+            false => format!("the MTU of {spec}"),
+        };
+        let named = match (self.named.as_str(), largest == self.form.sizes().0) {
+            ("--packet", true) => format!("--frame-size {largest}"),
+            (named, _) => format!("{named}: frames of {largest} bytes"),
+        };
+        Err(usage(format!("{named}: above {what}: want {most} at the most")))
+    }
+
+    /// Returns the places of its lanes among those that send.
+    ///
+    /// # Errors
+    /// Names a lane that does not send.
+    pub(in crate::draft) fn lanes(&self, senders: &[usize]) -> Result<Vec<usize>> {
+        let place = |lane: &usize| {
+            senders.iter().position(|sender| sender == lane).ok_or_else(|| {
+                let all: Vec<String> = senders.iter().map(usize::to_string).collect();
+                self.wrong(format!("lanes: {lane} does not send: want {}", all.join(", ")))
+            })
+        };
+        let mut lanes = self.stream.lanes.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        lanes.sort_unstable();
+        lanes.dedup();
+        Ok(lanes)
+    }
+
+    /// Returns the stream for the engine, without its load. `hop`: number of its next hop.
+    fn made(&self, hop: usize) -> Option<PacketStream> {
         let [dst, src] = self.form.macs();
-        let spec = self.form.spec(self.frame_size as u64)?;
-        Some(Packets {
-            to_next_hop: dst.is_none(),
+        let (sizes, order) = self.form.size_order();
+        let specs = sizes
+            .iter()
+            .map(|size| self.form.spec(*size).map(Arc::new))
+            .collect::<Option<Vec<_>>>()?;
+        let longest = specs.iter().map(|spec| spec.frame_len).max()?;
+        Some(PacketStream {
+            name: self.stream.name.clone(),
+            group: self.stream.group.clone(),
+            tracked: self.stream.track,
+            mean_size: self.form.mean_size(),
+            to_next_hop: dst.is_none().then_some(hop),
             from_port: src.is_none(),
-            packet_len: spec.frame_len - self.form.link_len(),
+            packet_len: longest - self.form.link_len(),
             ends: [self.sources(), self.destinations()],
-            fields: self.form.fields_at(),
+            fields: self.form.fields_at().into(),
+            specs,
+            sizes: order,
+            load: None,
+            lanes: Vec::new(),
+        })
+    }
+}
+
+impl Streamed {
+    /// Works out the streams of a run; `None`: its packets are UDP between two ends.
+    pub(in crate::draft) fn of(args: &Run, port: &Checked, far: Option<&Checked>) -> Result<Option<Self>> {
+        let Some(streams) = &args.plan.traffic.streams else {
+            return Ok(None);
+        };
+        for port in std::iter::once(port).chain(far) {
+            paths::check_headers(port)?;
+        }
+        let option = option_of(streams);
+        refused::options(args, streams, option)?;
+        let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
+        for stream in &streams.streams {
+            refused::keys(stream, &named(option, stream))?;
+            let one = One::new(stream.clone(), option, args, flows)?;
+            flows = flows.saturating_add(one.form.flows().max(1));
+            if flows > mpps_wire::TAG_FLOWS {
+                return Err(one.wrong(format!(
+                    "{flows} flows with those before: want {} at most",
+                    mpps_wire::TAG_FLOWS
+                )));
+            }
+            sizes += one.form.size_order().0.len();
+            if sizes > MOST_SIZES {
+                return Err(one.wrong(format!(
+                    "{sizes} sizes with those before: want {MOST_SIZES} at most, as each takes memory"
+                )));
+            }
+            if let Some(hop) = args
+                .plan
+                .traffic
+                .gateway
+                .as_ref()
+                .filter(|_| one.form.macs()[0].is_some())
+            {
+                return Err(usage(format!(
+                    "--gateway {hop}: nobody is asked beside dst= in eth: want one of the two"
+                )));
+            }
+            all.push(one);
+        }
+        let frame_size = loads::mean_size(&all).round() as usize;
+        let streamed = Self {
+            all,
+            frame_size,
+            option,
+        };
+        // Rates of the link's speed are known later; all else is checked before anything is opened.
+        streamed.loads(args, None, false)?;
+        Ok(Some(streamed))
+    }
+
+    /// Returns the source addresses of all streams.
+    pub(in crate::draft) fn sources(&self) -> Vec<AddressRange> {
+        together(self.all.iter().flat_map(One::sources))
+    }
+
+    /// Returns the destination addresses of all streams.
+    pub(in crate::draft) fn destinations(&self) -> Vec<AddressRange> {
+        together(self.all.iter().flat_map(One::destinations))
+    }
+
+    /// Returns the packet as it was written, or the streams' names.
+    pub(in crate::draft) fn text(&self) -> String {
+        match &self.all[..] {
+            [one] => one.stream.packet.text.clone(),
+            all => {
+                let names: Vec<&str> = all.iter().take(8).map(|one| one.stream.name.as_str()).collect();
+                let more = if all.len() > names.len() { ", …" } else { "" };
+                format!("{} streams: {}{more}", all.len(), names.join(", "))
+            }
+        }
+    }
+
+    /// Refuses several receive lanes for values at random.
+    pub(in crate::draft) fn check_receivers(&self, roles: &[Roles]) -> Result<()> {
+        let lanes = roles.iter().filter(|role| role.rx).count();
+        self.all.iter().try_for_each(|one| one.check_receivers(lanes))
+    }
+
+    /// Returns the flows of all streams.
+    pub(in crate::draft) fn flows(&self) -> FlowSet {
+        FlowSet::numbered(self.all.iter().map(|one| one.form.flows().max(1)).sum())
+    }
+
+    /// Returns the streams for the engine, without loads. `stripped`: the port at which they arrive takes the outermost
+    /// VLAN tag off. `hops`: number of each stream's next hop.
+    pub(in crate::draft) fn packets(&self, stripped: bool, hops: &[usize]) -> Option<Packets> {
+        let made = self.all.iter().zip(hops).map(|(one, hop)| one.made(*hop));
+        Some(Packets {
+            streams: made.collect::<Option<_>>()?,
             stripped,
-            spec: Arc::new(spec),
+            hops: Vec::new(),
         })
     }
 
-    /// Returns the bytes behind the headers.
+    /// Returns the bytes behind the headers of the first stream's smallest frame.
     pub(in crate::draft) fn payload_len(&self) -> usize {
-        self.frame_size - FrameSize::FCS_LEN - self.form.header_len()
+        let one = &self.all[0];
+        one.form.sizes().0 as usize - FrameSize::FCS_LEN - one.form.header_len()
     }
 
     /// Refuses frames that a port can't send.
@@ -298,23 +397,22 @@ impl Streamed {
         device: Option<&NetDev>,
         spec: &PortSpec,
     ) -> Result<()> {
-        // The path's largest frame may be smaller than the device's. One VLAN tag does not count towards the MTU.
-        let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
-        let tags = match device.is_some() && !limited {
-            true => (self.form.link_len() - ETHERNET).min(TAG),
-            false => 0,
-        };
-        let most = capabilities.max_frame + tags + FrameSize::FCS_LEN;
-        if self.frame_size <= most {
-            return Ok(());
-        }
-        let what = match limited {
-            true => format!("what the path can send on {spec}"),
-            false => format!("the MTU of {spec}"),
-        };
-        Err(usage(format!(
-            "--frame-size {}: above {what}: want {most} at the most",
-            self.frame_size
-        )))
+        self.all
+            .iter()
+            .try_for_each(|one| one.check_size(capabilities, device, spec))
     }
+}
+
+/// Returns ranges of addresses, those that meet or lie in each other in one.
+fn together(ranges: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
+    let mut all: Vec<AddressRange> = ranges.collect();
+    all.sort_by(|one, other| one.start().cmp(other.start()).then(other.end().cmp(one.end())));
+    let mut joined: Vec<AddressRange> = Vec::new();
+    for range in all {
+        match joined.last() {
+            Some(last) if last.start().is_ipv4() == range.start().is_ipv4() && range.end() <= last.end() => {}
+            _ => joined.push(range),
+        }
+    }
+    joined
 }

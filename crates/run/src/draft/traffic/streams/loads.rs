@@ -1,0 +1,267 @@
+//! Loads of streams: rates, weights, bursts, starts and ends, worked out for a run.
+
+use super::super::load::no_rate;
+use super::{One, Streamed};
+use crate::fail::{Result, usage};
+use crate::request::Run;
+use mpps_engine::{Pacing, Rate, Rates, StreamLoad};
+use mpps_traffic::{Load, RateText, Stream};
+use std::time::Duration;
+
+/// Loads of the streams of a run.
+#[derive(Clone, Debug)]
+pub(in crate::draft) struct Loads {
+    /// By stream; `None`: it is the only one, and leaves as [`Loads::total`], [`Loads::pacing`] and [`Loads::packets`]
+    /// say.
+    pub(in crate::draft) of: Vec<Option<StreamLoad>>,
+    /// Rate of all streams together, while all send; `None`: as fast as the path takes packets, or the link's speed is
+    /// not known yet.
+    pub(in crate::draft) total: Option<Rate>,
+    /// Spacing of the packets of a run with one stream.
+    pub(in crate::draft) pacing: Pacing,
+    /// Number of packets of a run with one stream.
+    pub(in crate::draft) packets: Option<u64>,
+    /// Time after which all streams have ended; `None`: one has no end, or the end depends on how fast the path takes
+    /// packets.
+    pub(in crate::draft) ends: Option<Duration>,
+    /// All streams have a number of packets.
+    pub(in crate::draft) finite: bool,
+}
+
+/// Returns the sum of the frames' bytes with FCS, and their number, of a mix by weight: their mean is exact, unless the
+/// streams have too many sizes of their own.
+fn mix(all: &[One]) -> (u64, u64) {
+    const PARTS: u64 = 1 << 20;
+    let sum = |one: &One| {
+        let (bytes, frames) = one.form.size_sum();
+        (bytes, frames, u64::from(weight_of(&one.stream)))
+    };
+    let sums: Vec<_> = all.iter().map(sum).collect();
+    // A common number of frames for all streams.
+    let common = sums.iter().try_fold(1u64, |common, (_, frames, _)| {
+        (common / gcd(common, *frames))
+            .checked_mul(*frames)
+            .filter(|common| *common <= PARTS)
+    });
+    let parts = |bytes: u64, frames: u64| match common {
+        Some(common) => (bytes * (common / frames), common),
+        None => (bytes * PARTS / frames, PARTS),
+    };
+    let add = |(all_bytes, all_frames): (u64, u64), (bytes, frames, weight): &(u64, u64, u64)| {
+        let (bytes, frames) = parts(*bytes, *frames);
+        (all_bytes + bytes * weight, all_frames + frames * weight)
+    };
+    sums.iter().fold((0, 0), add)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}
+
+fn weight_of(stream: &Stream) -> u32 {
+    match stream.load {
+        Load::Weight(weight) => weight,
+        Load::Most | Load::Rate(_) => 1,
+    }
+}
+
+/// Returns the mean length of a frame over all streams, bytes with FCS: by their rates, or by their weights.
+pub(super) fn mean_size(all: &[One]) -> f64 {
+    // A link of any speed gives the same shares.
+    let any = Some(100_000_000_000);
+    let rates = all
+        .iter()
+        .map(|one| rate_of(one, any).ok().flatten().map(|rate| rate.pps()));
+    let rates: Option<Vec<f64>> = rates.collect();
+    match rates.filter(|rates| rates.iter().sum::<f64>() > 0.0) {
+        Some(rates) => {
+            let bytes = all.iter().zip(&rates).map(|(one, pps)| one.form.mean_size() * pps);
+            bytes.sum::<f64>() / rates.iter().sum::<f64>()
+        }
+        None => {
+            let (bytes, frames) = mix(all);
+            bytes as f64 / frames.max(1) as f64
+        }
+    }
+}
+
+/// Returns the rate of a stream by itself; `None`: it has none, or it is a share of a link whose speed is not known.
+fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
+    let stream = &one.stream;
+    if let Some(burst) = stream.burst {
+        let rate = u64::from(burst.packets)
+            .checked_mul(1_000_000_000)
+            .and_then(|num| Rate::new(num, burst.gap.as_nanos() as u64));
+        let rate =
+            rate.ok_or_else(|| one.wrong("burst: want packets and a gap that are a rate from 0.001 pps to 10 Gpps"));
+        return rate.map(Some);
+    }
+    let Load::Rate(text) = &stream.load else {
+        return Ok(None);
+    };
+    let text = RateText::parse(text).map_err(|want| one.wrong(format!("rate: want {want}")))?;
+    if text.is_share() && link_bps.is_none() {
+        return Ok(None);
+    }
+    let rate = text.resolve_mix(one.form.size_sum(), link_bps);
+    rate.map(Some)
+        .map_err(|want| one.wrong(format!("rate {text}: want {want}")))
+}
+
+/// Returns whether a stream says its rate itself.
+fn has_rate(stream: &Stream) -> bool {
+    stream.burst.is_some() || matches!(stream.load, Load::Rate(_))
+}
+
+/// Returns the number of a stream's packets; `None`: it has no end.
+fn packets_of(stream: &Stream) -> Option<u64> {
+    let bursts = stream
+        .burst
+        .and_then(|burst| Some(u64::from(burst.count?) * u64::from(burst.packets)));
+    let once = match (stream.packets, bursts) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    once.map(|packets| packets.saturating_mul(stream.repeat.into()))
+}
+
+impl Streamed {
+    /// Returns the loads; without `link_bps`, rates that are a share of the link's speed are not known yet. `opened`:
+    /// the port is open, and a speed that is not known never will be.
+    pub(in crate::draft) fn loads(&self, args: &Run, link_bps: Option<u64>, opened: bool) -> Result<Loads> {
+        let all = &self.all;
+        let rated = all.iter().filter(|one| has_rate(&one.stream)).count();
+        if let Some(one) = all.iter().find(|one| rated > 0 && !has_rate(&one.stream)) {
+            return Err(one.wrong("other streams have a rate: want a rate in each stream, or a weight in each"));
+        }
+        let load = &args.plan.load;
+        if let Some(rate) = load.rate.as_ref().filter(|_| rated > 0) {
+            return Err(usage(format!(
+                "--rate '{rate}': beside {}, whose streams have a rate: want weights in the streams, or it left out",
+                self.option
+            )));
+        }
+        let is_open = |text: &RateText| text.is_share() && link_bps.is_none() && !opened;
+        let total = match load.rate.as_ref().filter(|text| !is_open(text)) {
+            None => None,
+            Some(text) => Some(
+                text.resolve_mix(mix(all), link_bps)
+                    .map_err(|want| no_rate(text, &want))?,
+            ),
+        };
+        let weights: u64 = all.iter().map(|one| u64::from(weight_of(&one.stream))).sum();
+        let (mut of, mut sum) = (Vec::new(), None);
+        for one in all {
+            let own = match total {
+                Some(total) => total.part(weight_of(&one.stream).into(), weights),
+                None => rate_of(one, link_bps)?,
+            };
+            if own.is_none() && opened && (has_rate(&one.stream) || load.rate.is_some()) {
+                return Err(one.wrong("rate: want one in pps or bps: the device does not tell its link speed"));
+            }
+            sum = match (sum, own) {
+                (Some(sum), Some(own)) => Rate::plus(&sum, &own),
+                (sum, own) => sum.or(own),
+            };
+            of.push(StreamLoad {
+                rate: own,
+                pacing: pacing_of(one, args)?,
+                weight: weight_of(&one.stream),
+                start_ns: one.stream.start.as_nanos() as u64,
+                packets: packets_of(&one.stream),
+            });
+        }
+        self.chain(&mut of)?;
+        let (ends, finite) = (ends(&of), of.iter().all(|load| load.packets.is_some()));
+        let (first, only) = (&all[0], of[0]);
+        let plain = all.len() == 1
+            && only.start_ns == 0
+            && first.stream.burst.is_none()
+            && first.stream.lanes.is_empty()
+            && first.form.size_order().0.len() == 1;
+        Ok(match plain {
+            true => Loads {
+                total: only.rate,
+                pacing: only.pacing,
+                packets: only.packets,
+                of: vec![None],
+                ends,
+                finite,
+            },
+            false => Loads {
+                of: of.into_iter().map(Some).collect(),
+                total: sum,
+                pacing: *load.pacing,
+                packets: None,
+                ends,
+                finite,
+            },
+        })
+    }
+
+    /// Checks rates and pacing. Returns the highest rate, packets/s: 0 if it is not known yet, `None` without a rate.
+    pub(in crate::draft) fn highest_pps(&self, args: &Run) -> Result<Option<f64>> {
+        let loads = self.loads(args, None, false)?;
+        let rated = args.plan.load.rate.is_some() || self.all.iter().any(|one| has_rate(&one.stream));
+        if !rated && *args.plan.load.pacing != Pacing::Constant {
+            return Err(usage(
+                "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
+            ));
+        }
+        Ok(rated.then(|| loads.total.map_or(0.0, |total| total.pps())))
+    }
+
+    /// Puts streams behind those that they begin after.
+    fn chain(&self, of: &mut [StreamLoad]) -> Result<()> {
+        let place = |name: &str| self.all.iter().position(|one| one.stream.name == name);
+        let before = |at: usize| place(&self.all[at].stream.after.as_ref()?.stream);
+        // The reader has refused circles: the first of a chain are in their places, and each round puts more there.
+        let mut open: Vec<usize> = (0..of.len()).filter(|at| before(*at).is_some()).collect();
+        while !open.is_empty() {
+            let waits = |at: &usize| before(*at).is_some_and(|before| open.contains(&before));
+            let (later, now): (Vec<usize>, Vec<usize>) = open.iter().partition(|at| waits(at));
+            if now.is_empty() {
+                break;
+            }
+            for at in now {
+                let Some(before) = before(at) else { continue };
+                let Some(end) = end_of(&of[before]) else {
+                    // A share of the link's speed is not known yet.
+                    continue;
+                };
+                of[at].start_ns = of[at].start_ns.saturating_add(end);
+            }
+            open = later;
+        }
+        Ok(())
+    }
+}
+
+/// Returns how the packets of a stream are spread.
+fn pacing_of(one: &One, args: &Run) -> Result<Pacing> {
+    if let Some(burst) = one.stream.burst {
+        return Ok(Pacing::Bursts(burst.packets));
+    }
+    match one.stream.pacing.as_deref() {
+        None => Ok(*args.plan.load.pacing),
+        Some("poisson") => Ok(Pacing::Poisson),
+        Some("burst") => Err(one.wrong("pacing burst: want burst = { packets = N, gap = TIME } in its place")),
+        Some(_) => Ok(Pacing::Constant),
+    }
+}
+
+/// Returns the time after the start of the run at which a stream has ended, ns; `None`: it has no end, or the end
+/// depends on how fast the path takes packets.
+fn end_of(load: &StreamLoad) -> Option<u64> {
+    let rates = Rates {
+        first: load.rate?,
+        then: None,
+    };
+    Some(load.start_ns.saturating_add(rates.time_for(load.packets?)))
+}
+
+/// Returns the time after which all streams have ended. Without rates it is not known, but the packets say it.
+fn ends(of: &[StreamLoad]) -> Option<Duration> {
+    let ends: Option<Vec<u64>> = of.iter().map(end_of).collect();
+    ends?.into_iter().max().map(Duration::from_nanos)
+}
