@@ -321,6 +321,10 @@ impl<'b, 's> Bench<'b, 's> {
             of.traffic.set_frame_size(ask.frame_size);
         }
         of.load.rate = ask.load.map(RateText::pps);
+        // Streams share the rate; without one, they take turns as they share it.
+        if let Some(streams) = self.setup.weighted(ask.load.is_none()) {
+            of.traffic.streams = Some(Written::new(streams.json().to_string(), streams));
+        }
         let pacing = ask
             .burst
             .map(|frames| Written::new(format!("burst={frames}"), Pacing::Bursts(frames)));

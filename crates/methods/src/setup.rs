@@ -17,6 +17,7 @@ use mpps_run::fail::{Failure, Result, unwritable, usage};
 use mpps_run::privilege::{self, Clerk};
 use mpps_run::{Host, Plan, on_session};
 use mpps_sys::signal;
+use mpps_traffic::Traffic;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -145,6 +146,12 @@ impl<'a> Setup<'a> {
             device: common.device_note.as_deref().map(note).transpose()?,
             draft,
         })
+    }
+
+    /// Returns the streams of a trial with a rate for those that may be scaled together, or (`all`) without one; `None`:
+    /// no stream has a rate of its own.
+    pub(crate) fn weighted(&self, all: bool) -> Option<Traffic> {
+        self.draft.weighted(all)
     }
 
     /// Whether trials may end before the settle time is over.

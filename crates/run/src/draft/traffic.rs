@@ -18,6 +18,7 @@ use mpps_io::{AddressRange, Ends, Layer, Request, Roles, Selection, Task, To, ad
 use mpps_netdev::NetDev;
 use mpps_plan::{DEFAULT_SRC_PORTS, Workload};
 use mpps_stats::Remark;
+use mpps_traffic::Traffic;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -173,6 +174,12 @@ impl Draft {
     /// Returns the packet as it was written, if it is not UDP between two ends.
     pub fn packet(&self) -> Option<String> {
         self.stream.as_ref().map(Streamed::text)
+    }
+
+    /// Returns the streams as a method has them, which sets the rate of those that may be scaled, or (`all`) of all of
+    /// them; `None`: no stream has a rate of its own.
+    pub fn weighted(&self, all: bool) -> Option<Traffic> {
+        self.stream.as_ref()?.weighted(all)
     }
 
     /// Returns whether the program may choose the source ports.

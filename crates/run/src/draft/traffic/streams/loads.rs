@@ -5,7 +5,7 @@ use super::{One, Streamed};
 use crate::fail::{Result, usage};
 use crate::request::Run;
 use mpps_engine::{Pacing, Rate, Rates, StreamLoad};
-use mpps_traffic::{Load, RateText, Stream};
+use mpps_traffic::{Load, RateText, Stream, Traffic};
 use std::time::Duration;
 
 /// Loads of the streams of a run.
@@ -54,8 +54,14 @@ fn mix(all: &[One]) -> (u64, u64) {
     sums.iter().fold((0, 0), add)
 }
 
+/// Speed of a link that shares of it are compared by.
+const ANY_LINK: Option<u64> = Some(100_000_000_000);
+/// Largest weight of a stream.
+const MOST_WEIGHT: u64 = 1_000_000;
+
+/// Returns the greatest common divisor; of 0 and another, the other.
 fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn weight_of(stream: &Stream) -> u32 {
@@ -67,11 +73,9 @@ fn weight_of(stream: &Stream) -> u32 {
 
 /// Returns the mean length of a frame over all streams, bytes with FCS: by their rates, or by their weights.
 pub(super) fn mean_size(all: &[One]) -> f64 {
-    // A link of any speed gives the same shares.
-    let any = Some(100_000_000_000);
     let rates = all
         .iter()
-        .map(|one| rate_of(one, any).ok().flatten().map(|rate| rate.pps()));
+        .map(|one| rate_of(one, ANY_LINK).ok().flatten().map(|rate| rate.pps()));
     let rates: Option<Vec<f64>> = rates.collect();
     match rates.filter(|rates| rates.iter().sum::<f64>() > 0.0) {
         Some(rates) => {
@@ -88,7 +92,7 @@ pub(super) fn mean_size(all: &[One]) -> f64 {
 /// Returns the rate of a stream by itself; `None`: it has none, or it is a share of a link whose speed is not known.
 fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
     let stream = &one.stream;
-    if let Some(burst) = stream.burst {
+    if let Some(burst) = stream.burst.filter(|_| has_rate(stream)) {
         let rate = u64::from(burst.packets)
             .checked_mul(1_000_000_000)
             .and_then(|num| Rate::new(num, burst.gap.as_nanos() as u64));
@@ -108,9 +112,13 @@ fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
         .map_err(|want| one.wrong(format!("rate {text}: want {want}")))
 }
 
-/// Returns whether a stream says its rate itself.
+/// Returns whether a stream says its rate itself. One with a weight and bursts is that of a method, which sets the rate.
 fn has_rate(stream: &Stream) -> bool {
-    stream.burst.is_some() || matches!(stream.load, Load::Rate(_))
+    match stream.load {
+        Load::Rate(_) => true,
+        Load::Most => stream.burst.is_some(),
+        Load::Weight(_) => false,
+    }
 }
 
 /// Returns the number of a stream's packets; `None`: it has no end.
@@ -131,11 +139,13 @@ impl Streamed {
     pub(in crate::draft) fn loads(&self, args: &Run, link_bps: Option<u64>, opened: bool) -> Result<Loads> {
         let all = &self.all;
         let rated = all.iter().filter(|one| has_rate(&one.stream)).count();
-        if let Some(one) = all.iter().find(|one| rated > 0 && !has_rate(&one.stream)) {
+        let load = &args.plan.load;
+        // A method gives weights to the streams whose rate it searches.
+        let shares = load.rate.is_some() && all.iter().any(|one| matches!(one.stream.load, Load::Weight(_)));
+        if let Some(one) = all.iter().find(|one| rated > 0 && !shares && !has_rate(&one.stream)) {
             return Err(one.wrong("other streams have a rate: want a rate in each stream, or a weight in each"));
         }
-        let load = &args.plan.load;
-        if let Some(rate) = load.rate.as_ref().filter(|_| rated > 0) {
+        if let Some(rate) = load.rate.as_ref().filter(|_| rated > 0 && !shares) {
             return Err(usage(format!(
                 "--rate '{rate}': beside {}, whose streams have a rate: want weights in the streams, or it left out",
                 self.option
@@ -149,12 +159,13 @@ impl Streamed {
                     .map_err(|want| no_rate(text, &want))?,
             ),
         };
-        let weights: u64 = all.iter().map(|one| u64::from(weight_of(&one.stream))).sum();
+        let sharing = all.iter().filter(|one| !has_rate(&one.stream));
+        let weights: u64 = sharing.map(|one| u64::from(weight_of(&one.stream))).sum();
         let (mut of, mut sum) = (Vec::new(), None);
         for one in all {
             let own = match total {
-                Some(total) => total.part(weight_of(&one.stream).into(), weights),
-                None => rate_of(one, link_bps)?,
+                Some(total) if !has_rate(&one.stream) => total.part(weight_of(&one.stream).into(), weights),
+                _ => rate_of(one, link_bps)?,
             };
             if own.is_none() && opened && (has_rate(&one.stream) || load.rate.is_some()) {
                 return Err(one.wrong("rate: want one in pps or bps: the device does not tell its link speed"));
@@ -209,6 +220,44 @@ impl Streamed {
             ));
         }
         Ok(rated.then(|| loads.total.map_or(0.0, |total| total.pps())))
+    }
+
+    /// Returns the streams as a method has them, which sets their rate together: with weights in place of rates, of the
+    /// streams that may be scaled, or (`all`) of all of them. `None`: no stream has a rate.
+    pub(in crate::draft) fn weighted(&self, all: bool) -> Option<Traffic> {
+        // A link of any speed gives the same shares.
+        let rate = |one: &One| rate_of(one, ANY_LINK).ok().flatten().map(|rate| rate.pps());
+        let rates: Vec<Option<f64>> = self.all.iter().map(rate).collect();
+        rates.iter().any(Option::is_some).then_some(())?;
+        let changes = |one: &One| all || one.stream.scale;
+        // Thousandths of a packet per second, without what all have in common.
+        let parts: Vec<u64> = rates
+            .iter()
+            .map(|pps| (pps.unwrap_or(0.0) * 1e3).round() as u64)
+            .collect();
+        let of_changed = || {
+            parts
+                .iter()
+                .zip(&self.all)
+                .filter(|(_, one)| changes(one))
+                .map(|(part, _)| *part)
+        };
+        let common = of_changed().fold(0, gcd).max(1);
+        let most = of_changed().max().unwrap_or(1) / common;
+        let weight = |part: u64| match most > MOST_WEIGHT {
+            true => (part / common) as f64 * MOST_WEIGHT as f64 / most as f64,
+            false => (part / common) as f64,
+        };
+        let stream = |(one, part): (&One, &u64)| {
+            let mut stream = one.stream.clone();
+            if changes(one) {
+                stream.load = Load::Weight((weight(*part).round() as u32).max(1));
+            }
+            stream
+        };
+        Some(Traffic {
+            streams: self.all.iter().zip(&parts).map(stream).collect(),
+        })
     }
 
     /// Puts streams behind those that they begin after.
