@@ -23,6 +23,19 @@ impl Rate {
         })
     }
 
+    /// Returns the rate multiplied by `num / den`, exactly; `None` if that has too many digits, or is out of the range
+    /// of [`Rate::new`].
+    pub fn times(&self, num: u64, den: u64) -> Option<Self> {
+        let reduced = |a: u64, b: u64| {
+            let divisor = gcd(a, b).max(1);
+            (a / divisor, b / divisor)
+        };
+        // Each numerator with the other's denominator: what is left has no divisor in common.
+        let (num, own_den) = reduced(num, self.den);
+        let (own_num, den) = reduced(self.num, den);
+        Self::new(own_num.checked_mul(num)?, own_den.checked_mul(den)?)
+    }
+
     /// Returns packets per second.
     pub fn pps(&self) -> f64 {
         self.num as f64 / self.den as f64
@@ -147,6 +160,14 @@ mod tests {
             let at = (rate.time_of(k) >> 64) as u64;
             prop_assert!(rate.packets_in(at + 1) > k);
             prop_assert!(rate.packets_in(at) <= k + 1);
+        }
+
+        #[test]
+        fn a_multiple_of_a_rate_is_exact(
+            (pps, own_den) in (1u64..1_000_000, 1u64..1000), (num, den) in (1u64..1000, 1u64..1_000_000),
+        ) {
+            let rate = Rate::new(pps, own_den).unwrap();
+            prop_assert_eq!(rate.times(num, den), Rate::new(pps * num, own_den * den));
         }
 
         #[test]

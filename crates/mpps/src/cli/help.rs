@@ -66,6 +66,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         "Rate and length",
         &[
             "rate",
+            "scale",
             "min-rate",
             "max-rate",
             "then",
