@@ -305,6 +305,14 @@ const RECIPES: &[Recipe] = &[
     ),
     Recipe {
         page: "docs/use/traffic.md",
+        before: "printf '[vars]\\ntenants = 10\\n[[stream]]\\npacket = \"eth / ipv4 dst=10.99.0.2 / udp dst=4789 / \
+                 vxlan vni=1..$tenants / eth / ipv4 / udp dst=9000\"\\n' > tenants.toml",
+        commands: &[
+            "mpps sendrecv af_packet --lab --rate 20kpps --duration 3s --traffic tenants.toml --set tenants=50",
+        ],
+    },
+    Recipe {
+        page: "docs/use/traffic.md",
         before: BRIDGE,
         commands: PACKETS,
     },

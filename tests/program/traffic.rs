@@ -1,10 +1,11 @@
-//! `mpps traffic`: what it says of a file, and what Wireshark says of the packets that it writes.
+//! `mpps traffic`: what it says of a file, and what Wireshark says of the packets that it writes; `--traffic` of a run.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use mpps_tests::{Scratch, assert_refused, missing, mpps, run_command};
+use serde_json::Value;
 
 /// Streams of traffic files, drawn at random: `make test-all` makes more (`MPPS_TRAFFIC_FILES`).
 const FILES: usize = 200;
@@ -168,6 +169,187 @@ fn the_schema_takes_what_the_program_takes() {
             checked.stderr
         );
     }
+}
+
+const ONE: &str = "[vars]\nusers = 3\n\n[[stream]]\npacket = \"eth / ipv4 dst=10.0.0.1*$users / udp dst=9000\"\n";
+
+/// `mpps` with the given words and the streams of a file.
+fn with_file(words: &str, file: &Path) -> Command {
+    let mut command = mpps(words);
+    command.arg("--traffic").arg(file);
+    command
+}
+
+/// The JSON that a command prints.
+fn printed(mut command: Command) -> Value {
+    command.arg("--print-plan");
+    let printed = run_command(command);
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    serde_json::from_str(&printed.stdout).expect("JSON")
+}
+
+#[test]
+fn a_run_has_the_streams_of_a_file_and_is_repeated_without_it() {
+    let scratch = Scratch::new();
+    let file = written(&scratch, "one.toml", ONE);
+    let words = "send null: --set users=7 --scale 50% --rate 1kpps --duration 50ms";
+    let plan = printed(with_file(words, &file));
+    let streams = &plan["traffic"]["streams"];
+    assert_eq!(
+        streams.to_string(),
+        r#"[{"name":"1","packet":"eth / ipv4 dst=10.0.0.1*7 / udp dst=9000"}]"#
+    );
+    assert_eq!(plan["load"]["scale"], "50%");
+    let text = plan.to_string();
+    assert!(!text.contains("one.toml") && !text.contains("users"), "{text}");
+
+    let result = scratch.file("result.json");
+    let mut run = with_file(words, &file);
+    run.arg("--quiet").arg("--json").arg(&result);
+    let ran = run_command(run);
+    assert!(matches!(ran.code, Some(0 | 3)), "{}", ran.stderr);
+    std::fs::remove_file(&file).expect("there");
+    assert_eq!(printed(mpps(&format!("run {}", result.display()))), plan);
+
+    let file = written(&scratch, "one.toml", ONE);
+    for words in ["drop null:", "reflect null:"] {
+        let plan = printed(with_file(words, &file));
+        let packet = &plan["selection"]["streams"][0]["packet"];
+        assert_eq!(packet, "eth / ipv4 dst=10.0.0.1*3 / udp dst=9000", "{words}");
+    }
+    let plan = printed(mpps("send null: --packet eth"));
+    assert!(plan["load"].get("scale").is_none(), "{plan:#}");
+}
+
+#[test]
+fn a_file_of_streams_may_be_standard_input() {
+    let scratch = Scratch::new();
+    let file = written(&scratch, "one.toml", ONE);
+    let mut command = with_file("send null: --print-plan", Path::new("-"));
+    command.stdin(Stdio::from(std::fs::File::open(&file).expect("there")));
+    let read = command.output().expect("the program starts");
+    assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
+    let plan: Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    assert_eq!(plan, printed(with_file("send null:", &file)));
+    let told = ["--traffic -: ", "it can be read once", "want a file"];
+    assert_refused(mpps("sendrecv af_packet --lab --traffic -"), 2, &told);
+    let mut compare = mpps("compare");
+    compare.args(["send null: --duration 1s --traffic -", "send null: --duration 1s"]);
+    assert_refused(compare, 2, &told);
+}
+
+#[test]
+fn a_run_refuses_a_file_as_check_does() {
+    let scratch = Scratch::new();
+    for (name, text) in [
+        (
+            "wrong.toml",
+            "[[stream]]\npacket = \"eth / vlan vid=4096 / ipv4 / udp\"\n",
+        ),
+        ("small.toml", "[[stream]]\npacket = 'eth / ipv6 / tcp'\nsize = 64\n"),
+        ("open.toml", "[[stream]"),
+        ("key.json", "{\"stream\": [{\"packet\": \"eth\", \"rte\": 1}]}"),
+        ("empty.toml", ""),
+        ("long.toml", &"#".repeat((4 << 20) + 1)),
+    ] {
+        let file = written(&scratch, name, text);
+        let checked = run_command(traffic("check", &file));
+        assert!(checked.stderr.contains(name), "{}", checked.stderr);
+        for words in [
+            "sendrecv af_packet:nosuch",
+            "send null:",
+            "drop null:",
+            "reflect null:",
+            "ndr loop:",
+            "rfc2544 throughput loop:",
+            "overload loop:",
+        ] {
+            let refused = run_command(with_file(words, &file));
+            assert_eq!(
+                (refused.code, refused.stderr),
+                (Some(2), checked.stderr.clone()),
+                "{words}"
+            );
+        }
+        let compared = run_command({
+            let mut command = mpps("compare");
+            command.args([&format!("send null: --traffic {}", file.display()), "send null:"]);
+            command
+        });
+        let told = checked.stderr.trim_start_matches("mpps: ");
+        assert!(
+            compared.code == Some(2) && compared.stderr.contains(told),
+            "{}",
+            compared.stderr
+        );
+    }
+    let none = scratch.file("none.toml");
+    assert_refused(with_file("send null:", &none), 2, &["none.toml", "No such file"]);
+    assert_refused(with_file("send null:", scratch.path()), 2, &["Is a directory"]);
+}
+
+#[test]
+fn options_that_contradict_a_file_of_streams_are_refused() {
+    let scratch = Scratch::new();
+    let file = written(&scratch, "one.toml", ONE);
+    let both = ["--packet", "cannot be used with", "--traffic"];
+    assert_refused(with_file("send null: --packet eth", &file), 2, &both);
+    for (words, parts) in [
+        ("send null: --set users=3", &["--traffic <FILE>"][..]),
+        ("send null: --scale 50%", &["--packet <PACKET>|--traffic <FILE>"]),
+        (
+            "send null: --packet eth --scale 50",
+            &["--scale", "1% to 1000%", "the % is missing"],
+        ),
+        ("send null: --packet eth --scale 1001%", &["--scale", "1% to 1000%"]),
+        (
+            "ndr loop: --packet eth --scale 50%",
+            &["--scale: the method chooses it"],
+        ),
+        ("forward null: loop: --traffic x", &["--traffic"]),
+        (
+            "run plan.json --traffic x",
+            &["--traffic", "want traffic.streams changed in the file"],
+        ),
+    ] {
+        assert_refused(mpps(words), 2, parts);
+    }
+    let unknown = [
+        "one.toml: --set user: the file has no variable",
+        "did you mean 'users'?",
+    ];
+    assert_refused(with_file("send null: --set user=3", &file), 2, &unknown);
+    // A plan has a list, and no name of a file.
+    let mut plan = printed(with_file("send null: --scale 50%", &file));
+    for (section, key, value, part) in [
+        (
+            "traffic",
+            "streams",
+            "one.toml",
+            "traffic.streams: \"one.toml\": want a list of streams",
+        ),
+        (
+            "traffic",
+            "traffic",
+            "one.toml",
+            "traffic.traffic: a send has no such field",
+        ),
+        ("load", "scale", "0%", "load.scale (--scale) '0%': want a factor"),
+    ] {
+        let mut wrong = plan.clone();
+        wrong[section][key] = value.into();
+        let wrong = written(&scratch, "plan.json", &wrong.to_string());
+        assert_refused(mpps(&format!("run {}", wrong.display())), 2, &["plan.json: ", part]);
+    }
+    plan["traffic"]["streams"] = Value::Null;
+    let alone = written(&scratch, "plan.json", &plan.to_string());
+    let told = "load.scale (--scale): want traffic.streams (--packet) as well";
+    assert_refused(mpps(&format!("run {}", alone.display())), 2, &[told]);
+    // Its text is kept.
+    let mut onto_itself = with_file("send null:", &file);
+    onto_itself.arg("--json").arg(&file);
+    assert_refused(onto_itself, 2, &["--json and --traffic: both", "one.toml"]);
+    assert_eq!(std::fs::read_to_string(&file).expect("as it was"), ONE);
 }
 
 /// Numbers that look random, the same in each run.

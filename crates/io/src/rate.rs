@@ -36,8 +36,8 @@ impl Rate {
         Self::new(num as u64, den as u64)
     }
 
-    /// Returns `num / den` of the rate; `None` as [`Rate::new`].
-    pub fn part(&self, num: u64, den: u64) -> Option<Self> {
+    /// Returns the rate multiplied by `num / den`, to the last of 64 bits; `None` as [`Rate::new`].
+    pub fn times(&self, num: u64, den: u64) -> Option<Self> {
         Self::of(
             u128::from(self.num) * u128::from(num),
             u128::from(self.den) * u128::from(den),
@@ -179,6 +179,14 @@ mod tests {
             let at = (rate.time_of(k) >> 64) as u64;
             prop_assert!(rate.packets_in(at + 1) > k);
             prop_assert!(rate.packets_in(at) <= k + 1);
+        }
+
+        #[test]
+        fn a_multiple_of_a_rate_is_exact(
+            (pps, own_den) in (1u64..1_000_000, 1u64..1000), (num, den) in (1u64..1000, 1u64..1_000_000),
+        ) {
+            let rate = Rate::new(pps, own_den).unwrap();
+            prop_assert_eq!(rate.times(num, den), Rate::new(pps * num, own_den * den));
         }
 
         #[test]

@@ -311,6 +311,11 @@ fn chosen_by_method(common: &Common) -> Result<()> {
             "the method chooses it: want --max-rate and --min-rate",
         ),
         (
+            "--scale",
+            plan.load.scale.is_some(),
+            "the method chooses it: want --max-rate and --min-rate",
+        ),
+        (
             "--then",
             plan.load.then.is_some(),
             "the method chooses it: want sendrecv … --rate RATE --then RATE@TIME",

@@ -175,7 +175,11 @@ fn of_the_plan(error: &clap::Error) -> Option<String> {
     let text = |kind| context(error, kind);
     let of_run = || text(ContextKind::Usage).is_some_and(|usage| usage.contains("mpps run "));
     let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument && of_run())?;
-    let field = field_of(option.split('=').next()?)?;
+    let field = field_of(match option.split('=').next()? {
+        // What these make is the field of the packet.
+        "--traffic" | "--set" => "--packet",
+        other => other,
+    })?;
     Some(format!(
         "{option}: a plan says this itself: want {field} changed in the file (docs/use/plans.md)"
     ))
@@ -199,6 +203,7 @@ mod tests {
             );
         }
         assert!(line("mpps run plan.json --seed 5").contains("want seed changed in the file"));
+        assert!(line("mpps run plan.json --traffic mix.toml").contains("want traffic.streams changed in the file"));
         for text in ["mpps run plan.json --nonesuch", "mpps sendrecv loop: --rotate-size 5"] {
             assert!(!line(text).contains("a plan says this"), "{}", line(text));
         }

@@ -45,6 +45,7 @@ mod author;
 mod cli;
 mod commands;
 mod fail;
+mod traffic_file;
 
 pub use mpps_run::{At, ClockTime, Do, OrderError, Rate, StreamCounts, StreamId, Streams};
 pub use mpps_run::{Error, Plan, Session, run, run_until, session, session_beside, session_until};

@@ -20,12 +20,13 @@ fn of_words(words: Vec<OsString>) -> Plan {
     cli.command.into_run().expect("a run").run.plan
 }
 
-const RUNS: [&str; 10] = [
+const RUNS: [&str; 11] = [
     "sendrecv loop:delay=1ms --rate 3.5Mpps --pacing burst=4 --duration 2s",
     "sendrecv af_packet:eth1 --src fd99::1 --dest [fd99::2]:9000-9003 --frame-size 128 --vlan 5 --tx-lanes 1 \
      --rx-lanes 2",
     "send null: --src fd99::/112 --dest [fd98::1-fd98::ff]:9000 --step together --flows 7",
     "send udp:127.0.0.1:9001 --dest localhost:9000 --rate 10% --cores 0,2-3 --busy-poll --nice -5",
+    "send null: --packet eth --rate 1kpps --scale 12.5%",
     "drop xdp:eth1 --no-verify --max-flows 9 --ip 10.99.0.2 --port 53",
     "reflect af_xdp:eth1,mode=skb --lanes 2 --burst 64 --fifo 3 --seed 7",
     "forward null: loop: --mode l2fwd --dest-mac 02:00:00:00:00:01 --drain 100us --split-directions",

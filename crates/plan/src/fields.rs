@@ -60,6 +60,8 @@ pub struct Field {
     pub only_with: Option<&'static str>,
     /// Must be given.
     pub required: bool,
+    /// Stands in JSON only if it is given: plans were written before there was such a field.
+    pub sparse: bool,
     /// Accepts a value that begins with a hyphen, so that the refusal can name the option.
     pub hyphen: bool,
     /// Reader and writer.
@@ -88,6 +90,7 @@ impl Field {
             not_with: None,
             only_with: None,
             required: false,
+            sparse: false,
             hyphen: matches!(kind, Kind::Count | Kind::Integer),
             access,
         }
@@ -110,6 +113,11 @@ impl Field {
 
     const fn hyphen(mut self) -> Self {
         self.hyphen = true;
+        self
+    }
+
+    const fn sparse(mut self) -> Self {
+        self.sparse = true;
         self
     }
 
@@ -234,7 +242,8 @@ pub static FIELDS: &[Field] = &[
                 None => Value::Null,
             },
         },
-    ),
+    )
+    .sparse(),
     Field::new(
         ("traffic", "src"),
         ("src", "IP|A-B|NET/BITS"),
@@ -422,6 +431,18 @@ pub static FIELDS: &[Field] = &[
     .hyphen()
     .default("5ms"),
     Field::new(
+        ("load", "scale"),
+        ("scale", "SHARE"),
+        Kind::Text,
+        TRAFFIC,
+        "Multiply the rates of all streams by this, 1% to 1000%, but for those with scale = false: 50%; beside \
+         --traffic or --packet",
+        may!(load.scale, values::scale),
+    )
+    .hyphen()
+    .only_with("packet")
+    .sparse(),
+    Field::new(
         ("selection", "streams"),
         ("packet", "PACKET"),
         Kind::Streams,
@@ -438,7 +459,8 @@ pub static FIELDS: &[Field] = &[
                 None => Value::Null,
             },
         },
-    ),
+    )
+    .sparse(),
     Field::new(
         ("selection", "take"),
         ("take", "WHICH"),

@@ -34,8 +34,7 @@ impl Plan {
         let mut plan = json!({ "mpps_plan": VERSION, "workload": self.workload.name(), "ports": ports });
         for field in FIELDS.iter().filter(|field| field.is_of(self.workload)) {
             let value = (field.access.write)(self);
-            if field.kind == Kind::Streams && value.is_null() {
-                // A run without streams has the fields of before.
+            if field.sparse && value.is_null() {
                 continue;
             }
             match field.section {

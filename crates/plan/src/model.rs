@@ -5,7 +5,7 @@ use super::fields::{FIELDS, Field};
 use super::values::forward::{Macs, Mode, Take};
 use super::values::rate::{RateText, StepText};
 use super::values::start::StartAt;
-use super::values::{Cores, Sources, Target};
+use super::values::{Cores, Factor, Sources, Target};
 use mpps_io::{AddressRange, OnFull, Pacing, PortSpec, Step, Work as FrameWork};
 use mpps_wire::{CaptureProtocol, MacAddr};
 use std::fmt;
@@ -187,6 +187,8 @@ pub struct Load {
     pub then: Option<Written<StepText>>,
     pub pacing: Written<Pacing>,
     pub catch_up: Written<Duration>,
+    /// Factor of the rates of streams, but for those that are not to be scaled.
+    pub scale: Option<Written<Factor>>,
 }
 
 /// Packets that the run accepts.

@@ -132,12 +132,13 @@ pub(crate) fn words_of_program() -> Vec<OsString> {
     of_program().words
 }
 
-/// Files that this program reads by its command line: options, a plan, a note.
+/// Files that this program reads by its command line: options, a plan, traffic, a note.
 pub(crate) fn read_by_program() -> Vec<(&'static str, PathBuf)> {
     let runs_plan = of_program().words.get(1).is_some_and(|command| command == "run");
     let name = |word: &Word| match word.option.as_deref() {
         Some(OPTION) => Some("--config"),
         Some("dut-note") => Some("--dut-note"),
+        Some("traffic") => Some("--traffic"),
         None if runs_plan => Some("PLAN"),
         _ => None,
     };

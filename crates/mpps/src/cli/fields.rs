@@ -2,6 +2,7 @@
 
 use super::help::place;
 use super::rate::RateParser;
+use super::traffic_file::{self, TrafficFile};
 use clap::builder::{PathBufValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use mpps_plan::fields::{FIELDS, Field, Kind};
@@ -37,15 +38,21 @@ fn workload_of(command: &str) -> Option<Workload> {
 }
 
 /// Ports and options of a plan. The name of the command decides which.
-#[derive(Clone, Debug)]
-pub(crate) struct PlanArgs;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlanArgs {
+    /// File that the streams of the plan are from.
+    pub(super) traffic: Option<TrafficFile>,
+}
 
 impl FromArgMatches for PlanArgs {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self)
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            traffic: TrafficFile::of(matches),
+        })
     }
 
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }
@@ -55,11 +62,13 @@ impl Args for PlanArgs {
         let Some(workload) = workload_of(command.get_name()) else {
             return command;
         };
-        let mut fields: Vec<_> = FIELDS.iter().filter(|field| field.is_of(workload)).collect();
+        let fields = FIELDS.iter().filter(|field| field.is_of(workload));
+        let mut options: Vec<_> = fields.map(|field| option(field, workload)).collect();
+        options.extend(traffic_file::options(workload));
         // Order of the help.
-        fields.sort_by_key(|field| place(field.option));
-        let options = fields.into_iter().map(|field| option(field, workload));
-        command.args(ports(workload)).args(options)
+        options.sort_by_key(|arg| arg.get_long().map_or(usize::MAX, place));
+        let groups = traffic_file::group(workload);
+        command.args(ports(workload)).args(options).groups(groups)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -112,16 +121,17 @@ fn option(field: &'static Field, workload: Workload) -> Arg {
         arg = arg.conflicts_with(other);
     }
     if let Some(other) = field.only_with {
-        arg = arg.requires(other);
+        arg = arg.requires(traffic_file::required(other, workload));
     }
     arg
 }
 
-/// Returns the plan of a run or of a method; `None` for any other command.
+/// Returns the plan of a run or of a method; `None` for any other command. `again`: other processes read the same
+/// files.
 ///
 /// # Errors
-/// A value that the parser of the option accepted and the field refuses.
-pub(super) fn plan_of(name: &str, matches: &ArgMatches) -> Result<Option<Plan>, clap::Error> {
+/// A value that the parser of the option accepted and the field refuses, or a traffic file that is wrong.
+pub(super) fn plan_of(name: &str, matches: &ArgMatches, again: bool) -> Result<Option<Plan>, clap::Error> {
     let Some(workload) = workload_of(name) else {
         return Ok(None);
     };
@@ -143,6 +153,12 @@ pub(super) fn plan_of(name: &str, matches: &ArgMatches) -> Result<Option<Plan>, 
                 }
             }
         }
+    }
+    if let (Some(file), Some(field)) = (TrafficFile::of(matches), traffic_file::field(workload)) {
+        let streams = file
+            .streams(plan.seed, again)
+            .map_err(|failure| wrong(failure.line().to_owned()))?;
+        (field.access.read)(&mut plan, &streams).map_err(wrong)?;
     }
     if workload == Workload::Capture {
         // A path need not be UTF-8.

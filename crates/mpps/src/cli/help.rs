@@ -12,6 +12,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         "Traffic",
         &[
             "packet",
+            "traffic",
             "set",
             "both-ways",
             "src",
@@ -66,6 +67,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         "Rate and length",
         &[
             "rate",
+            "scale",
             "min-rate",
             "max-rate",
             "then",
@@ -197,6 +199,10 @@ static EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "From a hundred addresses",
                 "mpps send af_packet:eth1 --src 10.99.0.100-10.99.0.199 --dest 10.99.0.2:9000 --rate 10kpps",
+            ),
+            (
+                "The streams of a traffic file, at half of their rates",
+                "mpps send af_packet:eth1 --traffic mix.toml --scale 50%",
             ),
         ],
     ),

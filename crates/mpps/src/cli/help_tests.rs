@@ -1,7 +1,7 @@
 use super::*;
 use crate::cli::{Cli, Shell};
 use clap::CommandFactory;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// Every command that help shows, by its words behind the program's name.
 fn commands(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
@@ -18,8 +18,8 @@ fn all() -> Vec<(String, Command)> {
     found
 }
 
-/// The words of a line, up to what is the shell's.
-fn words(line: &str) -> Vec<OsString> {
+/// The words of a line, up to what is the shell's, with a traffic file in the place of one that the line names.
+fn words(line: &str, mix: &OsStr) -> Vec<OsString> {
     let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
     for c in line.chars() {
         match c {
@@ -33,7 +33,8 @@ fn words(line: &str) -> Vec<OsString> {
         }
     }
     words.extend(word.map(OsString::from));
-    words
+    let there = |word: OsString| if word == "mix.toml" { mix.to_owned() } else { word };
+    words.into_iter().map(there).collect()
 }
 
 #[test]
@@ -68,6 +69,8 @@ fn headings_name_options_that_there_are() {
 #[test]
 fn help_of_each_command_ends_with_two_or_three_examples_that_are_read() {
     let all = all();
+    let mix = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&mix, "stream = [{ packet = 'eth' }]").expect("writable");
     for (path, command) in &all {
         let examples = examples(path);
         assert!((2..=3).contains(&examples.len()), "mpps {path}: {}", examples.len());
@@ -89,7 +92,7 @@ fn help_of_each_command_ends_with_two_or_three_examples_that_are_read() {
             if line.starts_with("mpps help ") {
                 continue;
             }
-            if let Err(error) = Cli::of(words(line)) {
+            if let Err(error) = Cli::of(words(line, mix.path().as_os_str())) {
                 panic!("{line}: {error}");
             }
         }

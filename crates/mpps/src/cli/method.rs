@@ -209,6 +209,7 @@ const EXPECT: &str = "Demand on what the method finds, such as 'ndr>1Mpps': ndr,
 pub(super) fn chosen_by_method(arg: Arg) -> Arg {
     let hidden = [
         "rate",
+        "scale",
         "then",
         "count",
         "duration",

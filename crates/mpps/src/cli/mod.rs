@@ -18,6 +18,7 @@ mod serve;
 mod streams;
 mod trace;
 mod traffic;
+mod traffic_file;
 pub(crate) mod version;
 
 pub(crate) use compare::Compare;
@@ -66,17 +67,18 @@ impl Cli {
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let command = Self::definition();
         let given = config::given(&command, words.into_iter().collect())?;
-        Self::with(&command, given)
+        Self::with(&command, given, true)
     }
 
     /// Reads the command line of this program.
     pub(crate) fn of_program() -> Result<Self, clap::Error> {
         let command = Self::definition();
         let given = config::given_to_program(&command, std::env::args_os().collect())?;
-        Self::with(&command, given)
+        Self::with(&command, given, false)
     }
 
-    fn with(command: &clap::Command, given: config::Given) -> Result<Self, clap::Error> {
+    /// `again`: the command line is read once more, by another process as a rule, and so are its files.
+    fn with(command: &clap::Command, given: config::Given, again: bool) -> Result<Self, clap::Error> {
         let config::Given { words, origin } = given;
         let words = lab::named(command, words);
         // clap itself colours what a dumb terminal gets wherever CI is set.
@@ -90,10 +92,11 @@ impl Cli {
             .try_get_matches_from(&words)
             .map_err(|error| origin.located(error))?;
         let mut cli = Self::from_arg_matches(&matches)?;
+        let again = again || cli.command.in_lab().is_some();
         if let Some(run) = cli.command.run_mut() {
             debug_assert!(run.config.is_none(), "its options stand in its place");
             if let Some((name, given)) = matches.subcommand()
-                && let Some(plan) = fields::plan_of(name, given)?
+                && let Some(plan) = fields::plan_of(name, given, again)?
             {
                 run.run = mpps_run::Run::as_given(plan, run.tell.beside());
             }

@@ -1,6 +1,7 @@
 //! The arguments that every run takes, and those of one that is repeated.
 
 use super::fields::PlanArgs;
+use super::traffic_file::TrafficFile;
 use super::values;
 use super::{Keep, Serve};
 use clap::Args;
@@ -33,7 +34,7 @@ impl RunArgs {
     /// Creates the arguments for a plan from a file.
     pub(crate) fn of(plan: Plan, tell: Tell, print_plan: bool) -> Self {
         let mut args = Self {
-            fields: PlanArgs,
+            fields: PlanArgs::default(),
             tell,
             config: None,
             print_plan,
@@ -41,6 +42,11 @@ impl RunArgs {
         };
         args.run.beside = args.tell.beside();
         args
+    }
+
+    /// Returns the traffic file that the plan's streams are from, if they are from one.
+    pub(crate) fn traffic_file(&self) -> Option<&TrafficFile> {
+        self.fields.traffic.as_ref()
     }
 }
 

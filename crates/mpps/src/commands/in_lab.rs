@@ -13,7 +13,7 @@ use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
 use mpps_run::Plan;
 use mpps_run::paths;
 use mpps_sys::{sched, signal};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The UDP port of the reflector.
@@ -27,10 +27,11 @@ pub(crate) fn run(args: &Traffic) -> Result<ExitCode> {
     let own = Own::of(args);
     let reflect = own.reflect();
     if !args.args.tell.quiet {
-        let typed = reflect.join(" ");
+        let typed = reflect.join(OsStr::new(" "));
+        let typed = typed.display();
         say!("lab {}, removed at the end; on its host b: mpps {typed}", made.name());
     }
-    let mut reflector = Reflector::of(own.command(&made, Host::B, reflect.into_iter().map(Into::into))?)?;
+    let mut reflector = Reflector::of(own.command(&made, Host::B, reflect)?)?;
     let mut command = own.command(&made, Host::A, own.words())?;
     // The reader of the run's output is not in the lab.
     command.env(NAMESPACE, format!("/proc/{}/ns/net", std::process::id()));
@@ -150,7 +151,7 @@ impl<'a> Own<'a> {
     }
 
     /// The words of the reflector.
-    fn reflect(&self) -> Vec<String> {
+    fn reflect(&self) -> Vec<OsString> {
         let mut port = self.args.args.run.plan.port().clone();
         port.device = lab::device(&port.path, Host::B).unwrap_or_default().to_owned();
         let shown = paths::shown().find(|(path, _)| *path == port.path);
@@ -166,9 +167,15 @@ impl<'a> Own<'a> {
         if let Some([_, core]) = self.cores {
             words.extend(["--cores".to_owned(), core.to_string()]);
         }
-        if let Some(streams) = &self.args.args.run.plan.traffic.streams {
-            let seed = self.args.args.run.plan.seed;
-            words.extend([format!("--packet={}", streams.text()), format!("--seed={seed}")]);
+        let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+        let run = &self.args.args.run;
+        if let Some(streams) = &run.plan.traffic.streams {
+            // The streams of a file may be longer than a word may be.
+            words.extend(match self.args.args.traffic_file() {
+                Some(file) => file.words(),
+                None => vec![format!("--packet={}", streams.text()).into()],
+            });
+            words.push(format!("--seed={}", run.plan.seed).into());
         }
         words
     }

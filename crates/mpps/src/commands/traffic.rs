@@ -2,11 +2,10 @@
 
 use crate::cli::{Looked, TrafficAction};
 use crate::fail::{Result, print, print_words, unwritable, usage};
+use crate::traffic_file::TrafficText;
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
-use mpps_traffic::{Form, LONGEST, Moment, Packet, Traffic, Wrong, in_order, schema};
-use std::fs::File;
-use std::io::{self, Read};
+use mpps_traffic::{Form, Moment, Packet, Traffic, Wrong, in_order, schema};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -30,19 +29,9 @@ fn read(of: &Looked) -> Result<(Traffic, Vec<Form>)> {
     if let Some(text) = &of.packet {
         return of_packet(of, text);
     }
-    let set = of.set.iter().map(|pair| match pair.split_once('=') {
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(usage(format!("--set {pair}: want NAME=VALUE"))),
-    });
-    let set = set.collect::<Result<Vec<_>>>()?;
-    let file = of.file.as_deref().unwrap_or(Path::new("-"));
-    let (name, text) = as_user(|| text_of(file))?;
-    let located = |wrong: Wrong| match wrong.at.is_empty() {
-        true if wrong.at.start == 0 => usage(format!("{name}: {}", wrong.line)),
-        _ => usage(wrong.in_file(&name, &text)),
-    };
-    let traffic = Traffic::parse(&text, &set).map_err(located)?;
-    let forms = traffic.forms(of.seed).map_err(located)?;
+    let file = TrafficText::read(of.file.as_deref().unwrap_or(Path::new("-")))?;
+    let traffic = file.traffic(&of.set)?;
+    let forms = traffic.forms(of.seed).map_err(|wrong| file.refused(&wrong))?;
     Ok((traffic, forms))
 }
 
@@ -56,25 +45,6 @@ fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
     }
     let forms = traffic.forms(of.seed).map_err(located)?;
     Ok((traffic, forms))
-}
-
-/// Returns the name and the text of a file, which is no longer than traffic may be.
-fn text_of(file: &Path) -> Result<(String, String)> {
-    let name = match file == Path::new("-") {
-        true => "standard input".to_owned(),
-        false => file.display().to_string(),
-    };
-    let mut text = Vec::new();
-    let most = LONGEST as u64 + 1;
-    let read = match file == Path::new("-") {
-        true => io::stdin().lock().take(most).read_to_end(&mut text),
-        false => File::open(file).and_then(|file| file.take(most).read_to_end(&mut text)),
-    };
-    read.map_err(|error| usage(format!("{name}: {error}")))?;
-    match String::from_utf8(text) {
-        Ok(text) => Ok((name, text)),
-        Err(_) => Err(usage(format!("{name}: want a text in UTF-8"))),
-    }
 }
 
 /// Prints a line for each stream.

@@ -5,12 +5,14 @@ pub mod capture;
 pub mod forward;
 pub mod keep;
 pub mod rate;
+mod scale;
 pub mod start;
 #[cfg(test)]
 mod tests;
 mod time;
 
 pub use address::{Host, Sources, Target, addresses, ip, is_link_local, is_one_host, ports, sources, target};
+pub use scale::{Factor, scale};
 pub use time::{catch_up, demo_duration, drain, duration, interval, measure, settle, since_start, time_ns};
 
 use crate::Written;

@@ -164,7 +164,7 @@ impl Streamed {
         let (mut of, mut sum) = (Vec::new(), None);
         for one in all {
             let own = match total {
-                Some(total) if !has_rate(&one.stream) => total.part(weight_of(&one.stream).into(), weights),
+                Some(total) if !has_rate(&one.stream) => total.times(weight_of(&one.stream).into(), weights),
                 _ => rate_of(one, link_bps)?,
             };
             if own.is_none() && opened && (has_rate(&one.stream) || load.rate.is_some()) {
