@@ -1,7 +1,7 @@
 //! Compares docs, schema and Python with the tables of fields and of remarks. `MPPS_WRITE=1 cargo test -p mpps-report
 //! fields` writes them.
 
-use crate::keys::{Key, Kind, LANE as LANE_KEYS, RUN};
+use crate::keys::{Key, Kind, LANE as LANE_KEYS, RUN, STREAM as STREAM_KEYS};
 use crate::lanes_csv::LANE;
 use mpps_stats::RemarkName;
 use mpps_stats::fields::{FAULTS, Field, ROW, Unit};
@@ -20,8 +20,8 @@ fn holds(name: &str, text: &str, made: &str) {
     let differs = text.lines().zip(made.lines()).find(|(is, made)| is != made);
     assert!(
         text == made,
-        "{name} is not what crates/stats/src/fields.rs, remark.rs, lanes_csv.rs, json/run.rs or json/lane.rs \
-         make of it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
+        "{name} is not what crates/stats/src/fields.rs, remark.rs, lanes_csv.rs or json/{{run,lane,stream}}.rs make of \
+         it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
     );
 }
 
@@ -118,6 +118,17 @@ fn faults_of_a_run_are_keys_of_the_json() {
     }
 }
 
+#[test]
+fn what_a_stream_and_a_run_have_in_common_has_one_name_and_one_form() {
+    const OF_STREAMS: [&str; 5] = ["name", "group", "flows", "delay_variation_ns", "frame_size_bytes"];
+    for key in STREAM_KEYS.iter().filter(|key| !OF_STREAMS.contains(&key.name)) {
+        let run = RUN.iter().find(|of| of.name == key.name).expect(key.name);
+        // Of lanes and streams a stream has only the number.
+        let counted = key.kind == Kind::Count && run.kind == Kind::List;
+        assert!(key.kind == run.kind || counted, "{}", key.name);
+    }
+}
+
 /// Returns the name of a type in JSON Schema.
 fn kind_of<T>(key: &Key<T>) -> &'static str {
     match key.kind {
@@ -140,9 +151,12 @@ fn table_of_keys<T>(head: &str, keys: &[Key<T>]) -> String {
 }
 
 #[test]
-fn keys_of_a_run_are_documented() {
+fn keys_of_runs_and_streams_are_documented() {
+    // One test for both tables, since both are in one file.
     const RUNS: &str = "| key of a run | type | meaning |";
     holds_block("docs/use/files.md", RUNS, &table_of_keys(RUNS, &RUN));
+    const STREAMS: &str = "| key of a stream's results | type | meaning |";
+    holds_block("docs/use/files.md", STREAMS, &table_of_keys(STREAMS, &STREAM_KEYS));
 }
 
 #[test]
@@ -166,22 +180,38 @@ fn schema_of<T>(properties: &Value, keys: &[Key<T>]) -> Map<String, Value> {
     keys.iter().map(one).collect()
 }
 
+/// Returns the schema of an object with all keys of a table. `before` may say more of their values.
+fn object_of<T>(before: &Value, about: &str, keys: &[Key<T>]) -> Value {
+    json!({
+        "description": about,
+        "type": "object",
+        "required": keys.iter().map(|key| key.name).collect::<Vec<_>>(),
+        "properties": schema_of(&before["properties"], keys),
+    })
+}
+
 #[test]
-fn keys_of_runs_and_lanes_are_in_the_schema_of_lines() {
+fn keys_of_runs_lanes_and_streams_are_in_the_schema_of_lines() {
     const NAME: &str = "docs/lines.schema.json";
     let text = std::fs::read_to_string(file(NAME)).expect(NAME);
     let mut schema: Value = serde_json::from_str(&text).expect("JSON");
-    let lane = schema_of(&schema["$defs"]["lane"]["properties"], &LANE_KEYS);
-    schema["$defs"]["lane"] = json!({
-        "description": "A lane of a run: one thread with one queue.",
-        "type": "object",
-        "required": LANE_KEYS.iter().map(|key| key.name).collect::<Vec<_>>(),
-        "properties": lane,
-    });
+    schema["$defs"]["lane"] = object_of(
+        &schema["$defs"]["lane"],
+        "A lane of a run: one thread with one queue.",
+        &LANE_KEYS,
+    );
+    schema["$defs"]["stream"] = object_of(
+        &schema["$defs"]["stream"],
+        "Results of a stream, of a group of streams, or of frames of one size.",
+        &STREAM_KEYS,
+    );
     let end = &mut schema["$defs"]["end"];
     let mut properties = Map::from_iter([("event".to_owned(), json!({ "const": "end" }))]);
     properties.extend(schema_of(&end["properties"], &RUN));
     properties["lanes"]["items"] = json!({ "$ref": "#/$defs/lane" });
+    for name in ["streams", "groups", "sizes"] {
+        properties[name]["items"] = json!({ "$ref": "#/$defs/stream" });
+    }
     end["required"] = properties.keys().cloned().collect();
     end["properties"] = Value::Object(properties);
     holds(NAME, &text, &format!("{schema:#}\n"));
@@ -224,8 +254,8 @@ fn doc(about: &str) -> String {
     }
 }
 
-/// Returns a property of a run in Python; `None` for values that have a form of their own there.
-fn property(key: &Key<mpps_stats::Summary>) -> Option<String> {
+/// Returns a property of a run or stream in Python; `None` for values that have a form of their own there.
+fn property<T>(key: &Key<T>) -> Option<String> {
     let (kind, value) = match (key.kind, key.null) {
         (Kind::Count, false) => ("int", "self._count(@)"),
         (Kind::Count, true) => ("int | None", "self._count_or_none(@)"),
@@ -245,7 +275,7 @@ fn property(key: &Key<mpps_stats::Summary>) -> Option<String> {
 }
 
 #[test]
-fn keys_of_runs_and_lanes_are_in_python() {
+fn keys_of_runs_lanes_and_streams_are_in_python() {
     const NAME: &str = "python/src/mpps/_keys.py";
     /// Values that Python has in a form of its own: the command of the process, and a count that is 0 where it is not
     /// known.
@@ -255,6 +285,7 @@ fn keys_of_runs_and_lanes_are_in_python() {
         .filter(|key| !OTHERS.contains(&key.name))
         .filter_map(property)
         .collect();
+    let streams: String = STREAM_KEYS.iter().filter_map(property).collect();
     let lane = |key: &Key<_>| {
         let kind = match key.kind {
             Kind::Count => "int",
@@ -274,6 +305,7 @@ fn keys_of_runs_and_lanes_are_in_python() {
     let made = format!(
         "{head}# Made of the table in crates/report/src/json: MPPS_WRITE=1 cargo test -p mpps-report fields\n\
          class Keys(Values):\n    \"\"\"The keys of a run.\"\"\"\n{run}\n\n\
+         class StreamKeys(Values):\n    \"\"\"The keys of a stream, of a group, or of a size.\"\"\"\n{streams}\n\n\
          class Lane(TypedDict):\n    \"\"\"One lane of a run.\"\"\"\n\n{lanes}"
     );
     holds(NAME, &text, &made);

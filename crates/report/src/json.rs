@@ -4,6 +4,7 @@ mod file;
 pub mod keys;
 mod lane;
 mod run;
+mod stream;
 
 pub use file::{JsonSink, JsonWritten, write_json};
 pub(crate) use lane::ASSUMED;
