@@ -1,6 +1,6 @@
 //! Results of streams, groups and sizes, in each form in which a run writes them.
 
-use mpps_report::json_value;
+use mpps_report::{Colour, Detail, json_value, print_summary};
 use mpps_stats::{
     Latency, Percentiles, Remark, RemarkName, ReorderDistance, StreamSummary, Stretch, Stretches, Summary,
 };
@@ -161,4 +161,121 @@ fn the_json_has_streams_groups_and_sizes_with_the_keys_of_a_run() {
     for key in ["streams", "groups", "sizes"] {
         assert_eq!(without[key], json!([]), "{key}");
     }
+}
+
+fn shown(s: &Summary, columns: usize) -> String {
+    let mut out = Vec::new();
+    print_summary(s, Detail::Brief, Colour::Never, columns, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Returns the part of a summary that is about streams.
+fn part(s: &Summary) -> String {
+    let with = shown(s, 80);
+    let mut bare = s.clone();
+    (bare.streams, bare.groups, bare.sizes) = Default::default();
+    let without = shown(&bare, 80);
+    let before = with.lines().zip(without.lines()).take_while(|(a, b)| a == b).count();
+    let (with, without): (Vec<_>, Vec<_>) = (with.lines().collect(), without.lines().collect());
+    let added = with.len() - without.len();
+    assert_eq!(with[before + added..], without[before..]);
+    with[before..before + added].join("\n")
+}
+
+#[test]
+fn the_summary_has_a_table_of_streams_one_of_groups_and_one_of_sizes() {
+    const WANT: &str = "
+   stream  group   size    offered   received          lost       p50       p99
+   gold    users  361.5  100.0 pps  100.0 pps             0  20.00 µs  40.00 µs
+   bronze  users  361.5  100.0 pps  99.00 pps  10 (1.000 %)         -         -
+!  probe          361.5  100.0 pps  100.0 pps             0  20.00 µs  40.00 µs
+
+group  streams   size    offered   received          lost       p50       p99
+users        2  361.5  100.0 pps  99.00 pps  10 (1.000 %)  20.00 µs  40.00 µs
+
+size        offered   received          lost       p50       p99
+64        100.0 pps  100.0 pps             0  20.00 µs  40.00 µs
+512-1023  100.0 pps  99.00 pps  10 (1.000 %)  20.00 µs  40.00 µs
+
+! probe: 1.000 % fewer packets sent than were due (0.100 % are allowed)
+";
+    assert_eq!(part(&run()), WANT.trim_start_matches('\n'));
+}
+
+#[test]
+fn what_is_of_one_stream_alone_stands_once() {
+    let mut s = run();
+    s.streams.truncate(1);
+    s.groups.clear();
+    assert!(part(&s).starts_with("size  "), "{}", part(&s));
+    s.sizes.clear();
+    assert_eq!(part(&s), "");
+}
+
+#[test]
+fn of_many_streams_those_with_most_loss_are_shown_and_how_many_others_there_are() {
+    let mut s = run();
+    (s.groups, s.sizes) = Default::default();
+    s.streams = (0..1_000)
+        .map(|n| stream(&format!("s{n}"), None, n % 10 / 9 * n))
+        .collect();
+    let names = |text: &str| {
+        let table = text.lines().skip(1).take(16);
+        table
+            .map(|line| line.split_whitespace().next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let told = part(&s);
+    let worst: Vec<_> = (0..16).map(|n| format!("s{}", 999 - 10 * n)).collect();
+    assert_eq!(names(&told), worst);
+    let rest = told.lines().nth(17).unwrap();
+    assert_eq!(
+        rest,
+        "984 more streams, of which 84 lost packets: streams in the JSON (--json FILE)"
+    );
+    // Without loss those that are not valid come first, with their reasons.
+    s.streams = (0..1_000).map(|n| stream(&format!("s{n}"), None, 0)).collect();
+    for of in &mut s.streams[500..510] {
+        of.valid = false;
+        of.invalid_reasons = vec![Remark::new(RemarkName::MissedDepartures, "it was late")];
+    }
+    let told = part(&s);
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[1].starts_with("!  s500 ") && lines[10].starts_with("!  s509 ") && lines[11].starts_with("   s0 "));
+    assert!(
+        lines[17].starts_with("984 more streams, none of which lost packets: "),
+        "{told}"
+    );
+    assert_eq!(
+        lines[19..22],
+        ["! s500: it was late", "! s501: it was late", "! s502: it was late"]
+    );
+    assert_eq!(lines[26..], ["! s507: it was late", "and 2 more"]);
+}
+
+#[test]
+fn tables_of_streams_fit_their_terminal_and_long_names_are_cut() {
+    let mut s = run();
+    s.streams[1].name = "n".repeat(64);
+    s.streams[1].group = Some("g".repeat(64));
+    assert!(part(&s).lines().all(|line| line.chars().count() < 120), "{}", part(&s));
+    assert!(part(&s).contains(&format!("{}…", "n".repeat(39))), "{}", part(&s));
+    // A group that the table has no room for is left out.
+    let mut s = run();
+    s.streams[1].group = Some("users-of-the-network".to_owned());
+    assert!(part(&s).lines().all(|line| line.chars().count() <= 80), "{}", part(&s));
+    for columns in [30, 60] {
+        let text = shown(&run(), columns);
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        assert!(text.contains("stream bronze"), "{text}");
+    }
+}
+
+#[test]
+fn a_sender_tells_of_its_streams_what_it_sent() {
+    let mut s = run();
+    s.workload = mpps_stats::Workload::Send;
+    let told = part(&s);
+    assert!(told.starts_with("   stream  group   size    offered\n"), "{told}");
+    assert!(!told.contains("received") && !told.contains("p99"), "{told}");
 }
