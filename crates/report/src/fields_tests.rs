@@ -1,15 +1,24 @@
 //! Compares docs, schema and Python with the tables of fields and of remarks. `MPPS_WRITE=1 cargo test -p mpps-report
 //! fields` writes them.
 
+use crate::json_lines::OF_INTERVAL;
 use crate::keys::{Key, Kind, LANE as LANE_KEYS, RUN, STREAM as STREAM_KEYS};
 use crate::lanes_csv::LANE;
-use mpps_stats::RemarkName;
+use crate::streams_csv::{BEFORE, STREAM};
 use mpps_stats::fields::{FAULTS, Field, ROW, Unit};
+use mpps_stats::{RemarkName, Row};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+/// Holds the files until the guard is dropped: several tests read and write parts of one.
+fn held() -> MutexGuard<'static, ()> {
+    static FILES: Mutex<()> = Mutex::new(());
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Compares a file with `made`, or writes `made` if `MPPS_WRITE` is set.
@@ -20,13 +29,14 @@ fn holds(name: &str, text: &str, made: &str) {
     let differs = text.lines().zip(made.lines()).find(|(is, made)| is != made);
     assert!(
         text == made,
-        "{name} is not what crates/stats/src/fields.rs, remark.rs, lanes_csv.rs or json/{{run,lane,stream}}.rs make of \
-         it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
+        "{name} is not what crates/stats/src/fields.rs, remark.rs, and of crates/report/src lanes_csv.rs, \
+         streams_csv.rs or json/{{run,lane,stream}}.rs make of it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
     );
 }
 
 /// Compares the lines of a file from `first` up to an empty line with `made`.
 fn holds_block(name: &str, first: &str, made: &str) {
+    let _held = held();
     let text = std::fs::read_to_string(file(name)).expect(name);
     let start = text.find(first).unwrap_or_else(|| panic!("{name}: no line '{first}'"));
     let end = start + text[start..].find("\n\n").expect("an empty line");
@@ -40,12 +50,18 @@ fn table<T>(head: &str, fields: &[Field<T>]) -> String {
 }
 
 #[test]
-fn fields_of_rows_and_of_lanes_are_documented() {
-    // One test for both tables, since both are in one file.
+fn fields_of_rows_lanes_and_streams_are_documented() {
     const ROWS: &str = "| column of a row | unit | meaning |";
     holds_block("docs/use/files.md", ROWS, &table(ROWS, &ROW));
     const LANES: &str = "| column of a lane | unit | meaning |";
     holds_block("docs/use/files.md", LANES, &table(LANES, &LANE));
+    const STREAMS: &str = "| column of a stream | unit | meaning |";
+    let before: String = BEFORE
+        .iter()
+        .map(|(name, about)| format!("\n| `{name}` | | {about} |"))
+        .collect();
+    let streams = table(STREAMS, &STREAM).replacen("|---|---|---|", &format!("|---|---|---|{before}"), 1);
+    holds_block("docs/use/files.md", STREAMS, &streams);
 }
 
 #[test]
@@ -61,23 +77,46 @@ fn remarks_are_documented() {
     holds_block("docs/use/verdict.md", HEAD, &table);
 }
 
+/// Returns a field and its schema.
+fn property_of<T>(field: &Field<T>) -> (String, Value) {
+    let kind = match field.unit {
+        Unit::Utc => "string",
+        _ if field.decimals == 0 => "integer",
+        _ => "number",
+    };
+    (field.name.to_owned(), json!({ "type": [kind, "null"] }))
+}
+
+/// Makes the schema of an object that has exactly these keys, all of them. What else it says stays.
+fn fill(object: &mut Value, properties: Map<String, Value>) {
+    object["type"] = json!("object");
+    object["required"] = properties.keys().cloned().collect();
+    object["additionalProperties"] = json!(false);
+    object["properties"] = Value::Object(properties);
+}
+
 #[test]
-fn fields_of_rows_are_in_the_schema_of_lines() {
+fn fields_of_rows_and_of_streams_are_in_the_schema_of_lines() {
     const NAME: &str = "docs/lines.schema.json";
+    let _held = held();
     let text = std::fs::read_to_string(file(NAME)).expect(NAME);
     let mut schema: Value = serde_json::from_str(&text).expect("JSON");
-    let mut properties = Map::from_iter([("event".to_owned(), json!({ "const": "row" }))]);
-    properties.extend(ROW.iter().map(|field| {
-        let kind = match field.unit {
-            Unit::Utc => "string",
-            _ if field.decimals == 0 => "integer",
-            _ => "number",
-        };
-        (field.name.to_owned(), json!({ "type": [kind, "null"] }))
-    }));
-    let row = &mut schema["$defs"]["row"];
-    row["required"] = properties.keys().cloned().collect();
-    row["properties"] = Value::Object(properties);
+    let event = |name: &str| ("event".to_owned(), json!({ "const": name }));
+    let mut row = Map::from_iter([event("row")]);
+    row.extend(ROW.iter().map(property_of));
+    let is_common = |field: &&Field<Row>| OF_INTERVAL.contains(&field.name);
+    let mut of_stream = Map::from_iter([
+        ("kind".to_owned(), json!({ "enum": ["stream", "group", "size"] })),
+        ("name".to_owned(), json!({ "type": "string" })),
+    ]);
+    of_stream.extend(STREAM.iter().filter(|field| !is_common(field)).map(property_of));
+    let mut streams = Map::from_iter([event("streams")]);
+    streams.extend(ROW.iter().filter(is_common).map(property_of));
+    let mut rows = json!({ "type": "array" });
+    fill(&mut rows["items"], of_stream);
+    streams.insert("rows".to_owned(), rows);
+    fill(&mut schema["$defs"]["row"], row);
+    fill(&mut schema["$defs"]["streams"], streams);
     holds(NAME, &text, &format!("{schema:#}\n"));
 }
 
@@ -152,7 +191,6 @@ fn table_of_keys<T>(head: &str, keys: &[Key<T>]) -> String {
 
 #[test]
 fn keys_of_runs_and_streams_are_documented() {
-    // One test for both tables, since both are in one file.
     const RUNS: &str = "| key of a run | type | meaning |";
     holds_block("docs/use/files.md", RUNS, &table_of_keys(RUNS, &RUN));
     const STREAMS: &str = "| key of a stream's results | type | meaning |";
@@ -193,6 +231,7 @@ fn object_of<T>(before: &Value, about: &str, keys: &[Key<T>]) -> Value {
 #[test]
 fn keys_of_runs_lanes_and_streams_are_in_the_schema_of_lines() {
     const NAME: &str = "docs/lines.schema.json";
+    let _held = held();
     let text = std::fs::read_to_string(file(NAME)).expect(NAME);
     let mut schema: Value = serde_json::from_str(&text).expect("JSON");
     schema["$defs"]["lane"] = object_of(

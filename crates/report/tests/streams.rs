@@ -1,10 +1,12 @@
 //! Results of streams, groups and sizes, in each form in which a run writes them.
 
-use mpps_report::{Colour, Detail, json_value, print_summary};
+use mpps_report::{Colour, CsvSink, Detail, JsonLines, StreamsCsvSink, json_value, print_summary, streams_csv_header};
 use mpps_stats::{
-    Latency, Percentiles, Remark, RemarkName, ReorderDistance, StreamSummary, Stretch, Stretches, Summary,
+    Event, Latency, Percentiles, Remark, RemarkName, ReorderDistance, Row, Sink, Start, Started, StreamKind,
+    StreamRows, StreamSummary, Stretch, Stretches, Summary,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::path::Path;
 
 fn latency(least: u64) -> Latency {
     Latency {
@@ -278,4 +280,180 @@ fn a_sender_tells_of_its_streams_what_it_sent() {
     let told = part(&s);
     assert!(told.starts_with("   stream  group   size    offered\n"), "{told}");
     assert!(!told.contains("received") && !told.contains("p99"), "{told}");
+}
+
+/// Names of a run's rows.
+fn names() -> Vec<(StreamKind, String)> {
+    let kinds = [
+        (StreamKind::Stream, "gold"),
+        (StreamKind::Group, "users"),
+        (StreamKind::Size, "512-1023"),
+    ];
+    kinds.map(|(kind, name)| (kind, name.to_owned())).into()
+}
+
+fn rows(at: u64) -> [Row; 3] {
+    let row = |tx: u64| Row {
+        index: at,
+        start_ns: at * 100_000_000,
+        length_ns: 100_000_000,
+        tx,
+        rx: tx - 2,
+        lost: 1,
+        late: 1,
+        ..Row::default()
+    };
+    let mut gold = row(8);
+    gold.latency = Latency {
+        percentiles: None,
+        ..latency(1_000)
+    };
+    gold.latency_scheduled = Some(gold.latency);
+    gold.rx_by_arrival = Some(5);
+    (gold.duplicates, gold.reordered, gold.corrupt, gold.missed) = (2, 3, 4, 5);
+    [gold, row(16), row(32)]
+}
+
+/// Gives a sink the events of a run of two intervals.
+fn play(sink: &mut impl Sink) {
+    let started = Started {
+        monotonic_ns: 7,
+        utc_ns: 1_790_000_000_123_456_789,
+    };
+    sink.event(&Event::Start(Start {
+        started,
+        ..Start::default()
+    }));
+    for at in 0..2 {
+        sink.event(&Event::Row(&rows(at)[2]));
+        let rows = StreamRows {
+            of: &names(),
+            rows: &rows(at),
+        };
+        sink.event(&Event::Streams(rows));
+    }
+}
+
+#[test]
+fn the_csv_of_streams_has_a_row_for_each_of_them_in_each_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("streams.csv");
+    let mut sink = StreamsCsvSink::create(&path).unwrap();
+    let wants = sink.wants();
+    assert!(wants.streams && !wants.rows && !wants.percentiles);
+    play(&mut sink);
+    assert_eq!(sink.finish(), Vec::<String>::new());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 7);
+    assert_eq!(lines[0], streams_csv_header());
+    assert_eq!(
+        lines[0],
+        "kind,name,time_s,interval_s,tx_packets,rx_packets,rx_by_arrival_packets,lost_packets,loss_ratio,late_packets,\
+         duplicate_packets,reordered_packets,corrupt_packets,missed_packets,latency_packets,latency_min_us,\
+         latency_avg_us,latency_max_us,latency_scheduled_avg_us"
+    );
+    assert_eq!(
+        lines[1],
+        "stream,gold,0.000000,0.100000000,8,6,5,1,0.125000000,1,2,3,4,5,900,1.000,2.500,6.000,2.500"
+    );
+    assert_eq!(
+        lines[2],
+        "group,users,0.000000,0.100000000,16,14,,1,0.062500000,1,0,0,0,0,0,,,,"
+    );
+    assert!(
+        lines[6].starts_with("size,512-1023,0.100000,0.100000000,32,30,,1,"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_csv_of_streams_without_streams_has_a_header_and_a_full_disk_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("streams.csv");
+    let mut sink = StreamsCsvSink::create(&path).unwrap();
+    sink.event(&Event::Start(Start::default()));
+    sink.event(&Event::Row(&rows(0)[0]));
+    assert_eq!(sink.finish(), Vec::<String>::new());
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, format!("{}\n", streams_csv_header()));
+    let mut sink = StreamsCsvSink::create(Path::new("/dev/full")).unwrap();
+    let notes = sink.notes();
+    play(&mut sink);
+    let told = sink.finish();
+    assert!(
+        told.len() == 1 && told[0].starts_with("csv of streams: /dev/full: "),
+        "{told:?}"
+    );
+    assert!(told[0].contains("6 rows are not in the file"), "{told:?}");
+    assert_eq!(notes.unwritten().len(), 1);
+}
+
+#[test]
+fn json_lines_have_one_line_for_the_streams_of_an_interval_and_other_files_are_as_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let lines = JsonLines::create(&path, Map::new()).unwrap();
+    let mut sink = lines.sink();
+    assert!(sink.wants().streams);
+    play(&mut sink);
+    lines.end(&run());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["start", "row", "streams", "row", "streams", "end"]);
+    assert_eq!(
+        lines[2],
+        json!({
+            "event": "streams",
+            "time_s": 0.0,
+            "interval_s": 0.1,
+            "start_utc_ns": 1_790_000_000_123_456_789_u64,
+            "start_utc": "2026-09-21T14:13:20.123456789Z",
+            "rows": [
+                of_line("stream", "gold", 8, json!({
+                    "rx_by_arrival_packets": 5, "duplicate_packets": 2, "reordered_packets": 3, "corrupt_packets": 4,
+                    "missed_packets": 5, "latency_packets": 900, "latency_min_us": 1.0, "latency_avg_us": 2.5,
+                    "latency_max_us": 6.0, "latency_scheduled_avg_us": 2.5,
+                })),
+                of_line("group", "users", 16, json!({})),
+                of_line("size", "512-1023", 32, json!({})),
+            ],
+        })
+    );
+    assert_eq!(lines[4]["time_s"], 0.1);
+    let csv = dir.path().join("run.csv");
+    let mut sink = CsvSink::create(&csv).unwrap();
+    assert!(!sink.wants().streams);
+    play(&mut sink);
+    sink.finish();
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 3);
+}
+
+/// Returns what a line has of a stream. `more` are the values that others have not.
+fn of_line(kind: &str, name: &str, tx: u64, more: Value) -> Value {
+    let mut all = json!({
+        "kind": kind,
+        "name": name,
+        "tx_packets": tx,
+        "rx_packets": tx - 2,
+        "rx_by_arrival_packets": null,
+        "lost_packets": 1,
+        "loss_ratio": 1.0 / tx as f64,
+        "late_packets": 1,
+        "duplicate_packets": 0,
+        "reordered_packets": 0,
+        "corrupt_packets": 0,
+        "missed_packets": 0,
+        "latency_packets": 0,
+        "latency_min_us": null,
+        "latency_avg_us": null,
+        "latency_max_us": null,
+        "latency_scheduled_avg_us": null,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        assert!(all.get(key).is_some(), "{key}");
+        all[key] = value.clone();
+    }
+    all
 }
