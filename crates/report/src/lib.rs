@@ -34,7 +34,7 @@ pub mod units;
 pub use capture::{CaptureEnd, CaptureHeader, CaptureOptions, CaptureTotals, CaptureWriter, Rotation, pcapng_of};
 pub use csv_sink::{CsvSink, csv_header};
 pub use error::ReportError;
-pub use expect::{Between, Expect, Found, NOT_DECIDED};
+pub use expect::{Between, Expect, Found, NOT_DECIDED, name_of_stream, no_stream, stream_named};
 pub use hdr::HdrSink;
 pub use json::{JsonSink, JsonWritten, json_text, json_value, keys, rfc3339, workload_name, write_json};
 pub use json_lines::{JsonLines, LINES_SCHEMA};
