@@ -30,7 +30,8 @@ fn holds(name: &str, text: &str, made: &str) {
     assert!(
         text == made,
         "{name} is not what crates/stats/src/fields.rs, remark.rs, and of crates/report/src lanes_csv.rs, \
-         streams_csv.rs or json/{{run,lane,stream}}.rs make of it: {differs:?}: MPPS_WRITE=1 cargo test -p mpps-report fields"
+         streams_csv.rs or json/{{run,lane,stream}}.rs make of it: {differs:?}: MPPS_WRITE=1 cargo test -p \
+         mpps-report fields"
     );
 }
 

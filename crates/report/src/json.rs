@@ -45,7 +45,7 @@ pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
 
 /// Returns a rate like [`layer1_bps`], of frames with this mean length.
 pub(crate) fn layer1_of(pps: f64, frame_size: f64) -> Option<f64> {
-    (frame_size > 0.0 && pps.is_finite()).then(|| pps * ((frame_size + LAYER1_OVERHEAD as f64) * 8.0))
+    (frame_size > 0.0 && pps.is_finite()).then_some(pps * ((frame_size + LAYER1_OVERHEAD as f64) * 8.0))
 }
 
 /// Returns the summary as JSON. Numbers are finite; a value that was not measured is `null`.

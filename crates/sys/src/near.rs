@@ -1,7 +1,7 @@
 //! Words near to one that was typed: names of options, commands, streams.
 
-/// Returns the number of letters to insert, leave out or exchange, or of neighbours to swap (optimal string alignment). A word may
-/// be as long as a file.
+/// Returns the number of letters to insert, leave out or exchange, or of neighbours to swap (optimal string alignment).
+/// A word may be as long as a file.
 fn distance(a: &str, b: &str) -> usize {
     if a.len() > 2 * b.len() + 8 {
         return usize::MAX;
