@@ -22,8 +22,8 @@ const LINES: usize = 4096;
 /// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file of JSON Lines: `start`, any number of `row`, `streams`, `latency` and `note`, and one `end`. If the run fails,
-/// one `error` takes the place of the missing lines. Clones share the file.
+/// A file of JSON Lines: `start`, any number of `row`, `streams`, `latency` and `note`, and one `end`. If the run
+/// fails, one `error` takes the place of the missing lines. Clones share the file.
 #[derive(Clone)]
 pub struct JsonLines(Arc<Mutex<Open>>);
 
