@@ -125,20 +125,40 @@ fn fields_of_rows_and_of_streams_are_in_the_schema_of_lines() {
 fn fields_of_rows_are_attributes_in_python() {
     /// Fields that every row has. Python wants them before optional ones.
     const ALWAYS: [&str; 3] = ["time_s", "interval_s", "start_utc_ns"];
-    let kind = |field: &Field<_>| match field.unit {
-        Unit::Utc => "str",
-        _ if field.decimals == 0 => "int",
-        _ => "float",
-    };
     let named = |name: &&str| ROW.iter().find(|field| field.name == *name).expect("a field");
     let mut lines: Vec<_> = ALWAYS
         .iter()
         .map(named)
-        .map(|f| format!("    {}: {}", f.name, kind(f)))
+        .map(|f| format!("    {}: {}", f.name, python_kind(f)))
         .collect();
     let others = ROW.iter().filter(|field| !ALWAYS.contains(&field.name));
-    lines.extend(others.map(|f| format!("    {}: {} | None = None", f.name, kind(f))));
+    lines.extend(others.map(optional));
     holds_block("python/src/mpps/_row.py", &lines[0], &lines.join("\n"));
+}
+
+#[test]
+fn fields_of_streams_are_attributes_in_python() {
+    let is_common = |field: &&Field<Row>| OF_INTERVAL.contains(&field.name);
+    let before = BEFORE.iter().map(|(name, _)| format!("    {name}: str"));
+    let interval = ROW.iter().filter(is_common).filter(|field| field.unit != Unit::Utc);
+    let interval = interval.map(|f| format!("    {}: {}", f.name, python_kind(f)));
+    let others = STREAM.iter().filter(|field| !is_common(field)).map(optional);
+    let lines: Vec<_> = before.chain(interval).chain(others).collect();
+    holds_block("python/src/mpps/_row.py", &lines[0], &lines.join("\n"));
+}
+
+/// Returns the type of a field in Python.
+fn python_kind<T>(field: &Field<T>) -> &'static str {
+    match field.unit {
+        Unit::Utc => "str",
+        _ if field.decimals == 0 => "int",
+        _ => "float",
+    }
+}
+
+/// Returns a field that may not be measured as an attribute in Python.
+fn optional<T>(field: &Field<T>) -> String {
+    format!("    {}: {} | None = None", field.name, python_kind(field))
 }
 
 #[test]
