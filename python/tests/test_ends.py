@@ -99,6 +99,49 @@ much(); sys.stderr.write("mpps: the last line\\n")
     assert len(result.stderr) <= 1000
 
 
+def test_streams_have_results_and_rows_and_what_is_unknown_of_them_is_passed_over(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+row(0)
+gold = dict(kind="stream", name="gold", tx_packets=10, lost_packets=1, latency_avg_us=2.5, later="?")
+say("streams", time_s=0.0, interval_s=0.1, start_utc_ns=7, start_utc="?", rows=[gold, dict(kind="size", name="64")])
+stream = dict(name="gold", group=None, tx_packets=10, rx_packets=9, lost=1, valid=True, invalid_reasons=[],
+              latency_ns=dict(p99=12, count=9), delay_variation_ns=None)
+say("end", **END, streams=[stream], groups=[], sizes=[stream])
+""")
+    result = mpps.run("sendrecv", "loop:")
+    gold = result.streams[0]
+    assert (gold.name, gold.tx_packets, gold.latency_ns.p99, gold.group) == ("gold", 10, 12, None)
+    assert (gold["lost"], gold.delay_variation_ns) == (1, None)
+    assert repr(gold) == "<gold: 10 sent, 9 received, 1 lost, valid>"
+    assert (result.groups, len(result.sizes)) == ([], 1)
+    assert [(row.kind, row.name, row.time_s, row.interval_s) for row in result.stream_rows] == [
+        ("stream", "gold", 0.0, 0.1),
+        ("size", "64", 0.0, 0.1),
+    ]
+    assert (result.stream_rows[0].latency_avg_us, result.stream_rows[1].tx_packets) == (2.5, None)
+    assert len(result.rows) == 1
+
+
+def test_results_of_a_program_without_streams_have_none(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+say("end", **END)
+""")
+    result = mpps.run("sendrecv", "loop:")
+    assert (result.streams, result.groups, result.sizes, result.stream_rows) == ([], [], [], [])
+
+
+def test_a_line_of_streams_without_its_rows_is_none(fake: Fake) -> None:
+    fake("""
+say("start", **START)
+say("streams", time_s=0.0, interval_s=0.1)
+say("end", **END)
+""")
+    with pytest.raises(mpps.MppsError, match="no rows of streams"):
+        mpps.run("sendrecv", "loop:")
+
+
 def test_rows_that_nobody_has_read_hold_the_end_up_neither(fake: Fake) -> None:
     fake("""
 say("start", **START)

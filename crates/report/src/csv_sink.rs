@@ -1,6 +1,7 @@
 //! The CSV: one row per interval, written as it closes.
 
 use crate::json::rfc3339;
+use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
 use mpps_stats::fields::{Field, ROW, Unit};
@@ -58,8 +59,11 @@ pub(crate) const OF_ROWS: Wants = Wants {
     histograms: false,
     snapshots: false,
     lanes: false,
+    streams: false,
     ..Wants::ALL
 };
+
+impl Record for Row {}
 
 /// Writes rows to a CSV file, never holding up the caller.
 pub struct CsvSink {

@@ -1,21 +1,26 @@
-//! Demands on a run: `--expect 'loss<0.01%'`.
+//! Demands on a run, or on one of its streams: `--expect 'loss<0.01%'`, `--expect 'p99(gold)<200us'`.
 
+mod streams;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use crate::json::layer1_bps;
+use crate::json::{layer1_bps, layer1_of};
 use crate::units::{count, percent};
 use mpps_stats::{Expectation, Latency, Summary, Workload};
 use mpps_sys::text::comma_in_number;
 use std::fmt;
-use words::{FOUND, SIGNS, WANT_NAME, named, quantity, wants};
+use streams::as_run;
+pub use streams::{name_of_stream, no_stream, stream_named};
+use words::{FOUND, SIGNS, WANT_NAME, WANT_OF_STREAM, named, quantity, wants};
 
 /// One demand on a result, as the user wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
     text: String,
     what: What,
+    /// Name of the stream or the group of streams that it is about; `None`: the run.
+    of: Option<String>,
     compare: Compare,
     bound: f64,
     unit: Unit,
@@ -136,7 +141,7 @@ enum Unit {
 pub const NOT_DECIDED: &str = "not decided";
 
 impl Expect {
-    /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`.
+    /// Reads `loss<0.01%`, `scheduled.p99 <= 200us`, `received>=1Mpps`, `p99(gold)<200us`.
     ///
     /// # Errors
     /// One line that shows a right form.
@@ -151,7 +156,13 @@ impl Expect {
             .find(|(sign, _)| rest.starts_with(sign))
             .ok_or_else(|| format!("'{text}': want one of < <= == >= >"))?;
         let value = rest[sign.len()..].trim();
-        let (what, units) = named(name).ok_or_else(|| format!("'{name}' is not measured: want {WANT_NAME}"))?;
+        let (base, of) = name_of_stream(name)?;
+        let (what, units) = named(base).ok_or_else(|| format!("'{base}' is not measured: want {WANT_NAME}"))?;
+        if of.is_some() && !what.is_of_streams() {
+            return Err(format!(
+                "'{name}': {base} is not measured by stream: want {WANT_OF_STREAM}"
+            ));
+        }
         let (bound, unit) = quantity(value, units).ok_or_else(|| {
             let comma = comma_in_number(value);
             format!("'{name}{sign}{value}': {}{comma}", wants(name, sign, value, units))
@@ -159,15 +170,50 @@ impl Expect {
         Ok(Self {
             text: format!("{name}{sign}{value}"),
             what,
+            of: of.map(str::to_owned),
             compare,
             bound,
             unit,
         })
     }
 
-    /// Judges the demand. A value that was not measured does not meet it.
-    pub fn judge(&self, s: &Summary) -> Expectation {
-        let measured = self.measured(s).filter(|value| value.is_finite());
+    /// Returns the name of the stream or group that the demand is about; `None` if it is about all packets.
+    pub fn stream(&self) -> Option<&str> {
+        self.of.as_deref()
+    }
+
+    /// Judges the demand. A value that was not measured does not meet it, nor does one of a stream that there is not.
+    pub fn judge(&self, run: &Summary) -> Expectation {
+        let Some(name) = &self.of else {
+            return self.judged(run, run.frame_size as f64);
+        };
+        match stream_named(run, name) {
+            Err(why) => Expectation {
+                expected: self.text.clone(),
+                told: why,
+                ..Expectation::default()
+            },
+            Ok(of) => {
+                let mut judged = self.judged(&as_run(of, run), of.frame_size);
+                if judged.measured.is_none() && self.wants_percentile() && of.latency.percentiles.is_none() {
+                    judged.told += ": want track = true in the stream, or its group";
+                }
+                if judged.met && !of.valid {
+                    judged.note = Some(format!("{name} is not valid"));
+                }
+                judged
+            }
+        }
+    }
+
+    /// Returns whether the demand is on a percentile of a latency.
+    fn wants_percentile(&self) -> bool {
+        matches!(self.what, What::Latency(_, stat) if stat.beyond().is_some())
+    }
+
+    /// Judges the demand on results of frames with this length, bytes with FCS (0: unknown).
+    fn judged(&self, s: &Summary, frame_size: f64) -> Expectation {
+        let measured = self.measured(s, frame_size).filter(|value| value.is_finite());
         let met = measured.is_some_and(|value| match self.compare {
             Compare::Less => value < self.bound,
             Compare::LessOrEqual => value <= self.bound,
@@ -194,7 +240,7 @@ impl Expect {
 
     /// Returns the result that the demand names in a method. The name `loss` exists for runs and for a method.
     pub fn in_method(&self) -> Option<Found> {
-        let loss = self.what == What::Lost && self.unit == Unit::Ratio;
+        let loss = self.what == What::Lost && self.unit == Unit::Ratio && self.of.is_none();
         self.found().or(loss.then_some(Found::Loss))
     }
 
@@ -247,7 +293,7 @@ impl Expect {
         }
     }
 
-    fn measured(&self, s: &Summary) -> Option<f64> {
+    fn measured(&self, s: &Summary, frame_size: f64) -> Option<f64> {
         // Other workloads send without receiving, or pass on the packets that they get.
         let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && s.tx + s.rx > 0 && verifies(s);
         let judged = |n: u64| judges.then_some(n as f64);
@@ -261,7 +307,7 @@ impl Expect {
             Unit::Packets => Some(n as f64),
             Unit::Ratio => all.filter(|all| *all > 0).map(|all| n as f64 / all as f64),
             Unit::Pps => s.tells_rate().then_some(rate),
-            _ => layer1_bps(rate, s.frame_size).filter(|_| s.tells_rate()),
+            _ => layer1_of(rate, frame_size).filter(|_| s.tells_rate()),
         };
         match self.what {
             What::Lost if self.unit == Unit::Ratio => judged(s.lost).map(|lost| lost / sent.max(1) as f64),
@@ -322,6 +368,16 @@ impl Expect {
 impl fmt::Display for Expect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl What {
+    /// Returns whether each stream has one of its own.
+    fn is_of_streams(self) -> bool {
+        !matches!(
+            self,
+            Self::Foreign | Self::HostDropped | Self::Latency(Of::Gap, _) | Self::Found(_)
+        )
     }
 }
 

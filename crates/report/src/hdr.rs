@@ -2,6 +2,7 @@
 //!
 //! Format: HdrHistogram's "Histogram log format version 1.3" with V2 compressed histograms; values in ns.
 
+use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
 use hdrhistogram::Histogram;
@@ -90,6 +91,8 @@ struct Logged {
     length_ns: u64,
     buckets: Vec<(u64, u64)>,
 }
+
+impl Record for Logged {}
 
 struct HdrFormat {
     zero: Arc<AtomicU64>,

@@ -4,6 +4,7 @@ mod file;
 pub mod keys;
 mod lane;
 mod run;
+mod stream;
 
 pub use file::{JsonSink, JsonWritten, write_json};
 pub(crate) use lane::ASSUMED;
@@ -39,7 +40,12 @@ pub fn workload_name(workload: Workload) -> &'static str {
 
 /// Returns a rate in bit/s on layer 1; `None` when the frame size is unknown.
 pub(crate) fn layer1_bps(pps: f64, frame_size: usize) -> Option<f64> {
-    (frame_size > 0 && pps.is_finite()).then(|| pps * ((frame_size + LAYER1_OVERHEAD) * 8) as f64)
+    layer1_of(pps, frame_size as f64)
+}
+
+/// Returns a rate like [`layer1_bps`], of frames with this mean length.
+pub(crate) fn layer1_of(pps: f64, frame_size: f64) -> Option<f64> {
+    (frame_size > 0.0 && pps.is_finite()).then_some(pps * ((frame_size + LAYER1_OVERHEAD as f64) * 8.0))
 }
 
 /// Returns the summary as JSON. Numbers are finite; a value that was not measured is `null`.

@@ -2,9 +2,11 @@
 
 use crate::csv_sink::{OF_ROWS, text};
 use crate::json::json_value;
+use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
+use crate::streams_csv::{STREAM, StreamRow, rows_of};
 use crate::{Notes, ReportError};
-use mpps_stats::fields::{ROW, Unit};
+use mpps_stats::fields::{Field, ROW, Unit};
 use mpps_stats::{Event, Period, Row, Sink, Summary, Wants};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,8 +22,8 @@ const LINES: usize = 4096;
 /// Longest wait at the end of a run for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file of JSON Lines: `start`, any number of `row`, `latency` and `note`, and one `end`. If the run fails, one
-/// `error` takes the place of the missing lines. Clones share the file.
+/// A file of JSON Lines: `start`, any number of `row`, `streams`, `latency` and `note`, and one `end`. If the run
+/// fails, one `error` takes the place of the missing lines. Clones share the file.
 #[derive(Clone)]
 pub struct JsonLines(Arc<Mutex<Open>>);
 
@@ -40,8 +42,18 @@ struct Open {
 #[derive(Serialize, Deserialize)]
 enum Line {
     Row(Row),
+    Streams(Vec<StreamRow>),
     Latency(Latencies),
     Text(String),
+}
+
+impl Record for Line {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Streams(rows) => rows.len().max(1),
+            _ => 1,
+        }
+    }
 }
 
 /// Latencies of one period: see [`Period`].
@@ -159,6 +171,7 @@ impl Sink for LinesSink {
     fn wants(&self) -> Wants {
         Wants {
             histograms: true,
+            streams: true,
             ..OF_ROWS
         }
     }
@@ -179,6 +192,9 @@ impl Sink for LinesSink {
                 open.text(&Value::Object(line));
             }
             Event::Row(row) => open.spool.push(Line::Row((*row).clone())),
+            Event::Streams(rows) if !rows.rows.is_empty() => {
+                open.spool.push(Line::Streams(rows_of(rows).collect()));
+            }
             Event::Period(period) => open.spool.push(Line::Latency(period.into())),
             Event::Note(note) => open.text(&json!({ "event": "note", "text": note })),
             _ => {}
@@ -212,26 +228,68 @@ impl Format<Line> for LinesFormat {
             Line::Row(row) => {
                 out.extend_from_slice(br#"{"event":"row""#);
                 // Rows are handed over after the start, by a lock that orders the two.
-                let zero_ns = self.zero.load(Ordering::Relaxed);
-                for field in &ROW {
-                    out.extend_from_slice(b",\"");
-                    out.extend_from_slice(field.name.as_bytes());
-                    let (before, after): (&[u8], &[u8]) = match field.unit {
-                        Unit::Utc => (b"\":\"", b"\""),
-                        _ => (b"\":", b""),
-                    };
-                    match (field.of)(row, zero_ns) {
-                        None => out.extend_from_slice(b"\":null"),
-                        Some(value) => {
-                            out.extend_from_slice(before);
-                            text(field, value, out);
-                            out.extend_from_slice(after);
-                        }
-                    }
-                }
+                members(&ROW, row, self.zero.load(Ordering::Relaxed), out);
                 out.push(b'}');
             }
+            Line::Streams(rows) => streams(rows, self.zero.load(Ordering::Relaxed), out),
         }
         out.push(b'\n');
     }
+}
+
+/// Appends the members of an object, each with a comma before it.
+fn members<'f, T: 'static>(
+    fields: impl IntoIterator<Item = &'f Field<T>>,
+    record: &T,
+    zero_ns: u64,
+    out: &mut Vec<u8>,
+) {
+    for field in fields {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(field.name.as_bytes());
+        let (before, after): (&[u8], &[u8]) = match field.unit {
+            Unit::Utc => (b"\":\"", b"\""),
+            _ => (b"\":", b""),
+        };
+        match (field.of)(record, zero_ns) {
+            None => out.extend_from_slice(b"\":null"),
+            Some(value) => {
+                out.extend_from_slice(before);
+                text(field, value, out);
+                out.extend_from_slice(after);
+            }
+        }
+    }
+}
+
+/// Fields that all rows of one interval have in common, and that a line of streams has once.
+pub(crate) const OF_INTERVAL: [&str; 4] = ["time_s", "interval_s", "start_utc_ns", "start_utc"];
+
+/// Appends the line of all streams, groups and sizes in one interval.
+fn streams(rows: &[StreamRow], zero_ns: u64, out: &mut Vec<u8>) {
+    let is_common = |name: &str| OF_INTERVAL.contains(&name);
+    out.extend_from_slice(br#"{"event":"streams""#);
+    if let Some(first) = rows.first() {
+        members(
+            ROW.iter().filter(|field| is_common(field.name)),
+            &first.row,
+            zero_ns,
+            out,
+        );
+    }
+    out.extend_from_slice(br#","rows":["#);
+    for (at, of) in rows.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        let name = mpps_sys::text::json(Value::from(of.name.as_str()).to_string());
+        let head = format!(r#"{comma}{{"kind":"{}","name":{name}"#, of.kind.as_str());
+        out.extend_from_slice(head.as_bytes());
+        members(
+            STREAM.iter().filter(|field| !is_common(field.name)),
+            &of.row,
+            zero_ns,
+            out,
+        );
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
 }

@@ -1,6 +1,7 @@
 //! The CSV of lanes: one row per lane and reading, written as it is read.
 
 use crate::csv_sink::{line, names};
+use crate::spill::Record;
 use crate::spool::{Format, Limits, Spool};
 use crate::{Notes, ReportError};
 use mpps_stats::fields::{Field, Unit, time_of_day, whole};
@@ -237,6 +238,8 @@ pub(crate) struct LaneRow {
     length_ns: u64,
     counted: LiveLane,
 }
+
+impl Record for LaneRow {}
 
 impl LaneRow {
     /// Returns the number of looks at receive rings; `None` if there were none.

@@ -18,14 +18,49 @@ const BLOCK: usize = 256 * 1024;
 const PUNCH: u64 = 4 * 1024 * 1024;
 
 /// A record that can be kept in a file.
-pub(crate) trait Record: Serialize + DeserializeOwned + Send + 'static {}
+pub(crate) trait Record: Serialize + DeserializeOwned + Send + 'static {
+    /// Returns the number of records of usual length that take as much memory.
+    fn weight(&self) -> usize {
+        1
+    }
+}
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Record for T {}
+/// Records in memory, with the sum of their weights.
+struct Held<T> {
+    records: VecDeque<T>,
+    weight: usize,
+}
 
-/// First in, first out; keeps at most `2 * capacity` records (and one block of the file) in memory.
+impl<T: Record> Held<T> {
+    fn new() -> Self {
+        Self {
+            records: VecDeque::new(),
+            weight: 0,
+        }
+    }
+
+    fn push(&mut self, record: T) {
+        self.weight += record.weight();
+        self.records.push_back(record);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let record = self.records.pop_front()?;
+        self.weight -= record.weight();
+        Some(record)
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        self.weight = 0;
+    }
+}
+
+/// First in, first out; keeps records of at most `2 * capacity` in weight (and the last one, and one block of the file)
+/// in memory.
 pub(crate) struct SpillQueue<T> {
     /// Oldest records.
-    head: VecDeque<T>,
+    head: Held<T>,
     /// Next records, in the file from `read_at` to `write_at`.
     file: Option<File>,
     spilled: u64,
@@ -33,7 +68,7 @@ pub(crate) struct SpillQueue<T> {
     write_at: u64,
     punched: u64,
     /// Newest records.
-    tail: VecDeque<T>,
+    tail: Held<T>,
     capacity: usize,
     directory: PathBuf,
     scratch: Vec<u8>,
@@ -46,13 +81,13 @@ impl<T: Record> SpillQueue<T> {
     /// Returns an empty queue that spills beyond `capacity` records to an unlinked file in `directory`.
     pub(crate) fn new(capacity: usize, directory: PathBuf) -> Self {
         Self {
-            head: VecDeque::new(),
+            head: Held::new(),
             file: None,
             spilled: 0,
             read_at: 0,
             write_at: 0,
             punched: 0,
-            tail: VecDeque::new(),
+            tail: Held::new(),
             capacity: capacity.max(1),
             directory,
             scratch: Vec::new(),
@@ -63,7 +98,7 @@ impl<T: Record> SpillQueue<T> {
 
     /// Returns the number of records in the queue, in memory and on disk.
     pub(crate) fn len(&self) -> u64 {
-        self.head.len() as u64 + self.spilled + self.tail.len() as u64
+        self.head.records.len() as u64 + self.spilled + self.tail.records.len() as u64
     }
 
     /// Returns the reason why the first record was lost, if the temporary file could not take or return it.
@@ -73,15 +108,15 @@ impl<T: Record> SpillQueue<T> {
 
     /// Appends a record.
     pub(crate) fn push(&mut self, record: T) {
-        if self.spilled == 0 && self.tail.is_empty() && self.head.len() < self.capacity {
-            self.head.push_back(record);
+        if self.spilled == 0 && self.tail.records.is_empty() && self.head.weight < self.capacity {
+            self.head.push(record);
             return;
         }
-        self.tail.push_back(record);
-        if self.tail.len() >= self.capacity
+        self.tail.push(record);
+        if self.tail.weight >= self.capacity
             && let Err(error) = self.spill()
         {
-            self.lost += self.tail.len() as u64;
+            self.lost += self.tail.records.len() as u64;
             self.tail.clear();
             self.failure.get_or_insert(error);
         }
@@ -89,7 +124,7 @@ impl<T: Record> SpillQueue<T> {
 
     /// Removes and returns the oldest record.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        if self.head.is_empty() {
+        if self.head.records.is_empty() {
             if self.spilled > 0
                 && let Err(error) = self.refill()
             {
@@ -97,11 +132,11 @@ impl<T: Record> SpillQueue<T> {
                 self.failure.get_or_insert(error);
                 self.reset();
             }
-            if self.head.is_empty() {
+            if self.head.records.is_empty() {
                 std::mem::swap(&mut self.head, &mut self.tail);
             }
         }
-        self.head.pop_front()
+        self.head.pop()
     }
 
     /// Moves the tail to the file in one write. On failure the file stays as it was.
@@ -111,7 +146,7 @@ impl<T: Record> SpillQueue<T> {
             None => self.file.insert(tempfile::tempfile_in(&self.directory)?),
         };
         self.scratch.clear();
-        for record in &self.tail {
+        for record in &self.tail.records {
             let start = self.scratch.len();
             self.scratch.extend_from_slice(&[0; 4]);
             serde_json::to_writer(&mut self.scratch, record)?;
@@ -120,7 +155,7 @@ impl<T: Record> SpillQueue<T> {
         }
         file.write_all_at(&self.scratch, self.write_at)?;
         self.write_at += self.scratch.len() as u64;
-        self.spilled += self.tail.len() as u64;
+        self.spilled += self.tail.records.len() as u64;
         self.tail.clear();
         Ok(())
     }
@@ -141,8 +176,7 @@ impl<T: Record> SpillQueue<T> {
                     want = want.max(length + 4);
                     break;
                 };
-                self.head
-                    .push_back(serde_json::from_slice(record).map_err(|_| corrupt())?);
+                self.head.push(serde_json::from_slice(record).map_err(|_| corrupt())?);
                 self.spilled = self.spilled.checked_sub(1).ok_or_else(corrupt)?;
                 rest = after;
             }
@@ -202,6 +236,12 @@ mod tests {
     #[derive(Debug, PartialEq, Clone, Serialize, serde::Deserialize)]
     struct Blob(Vec<u8>);
 
+    impl Record for Blob {
+        fn weight(&self) -> usize {
+            1 + self.0.len() / 8
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
@@ -224,7 +264,8 @@ mod tests {
                         prop_assert_eq!(queue.pop(), oracle.pop_front());
                     }
                     prop_assert_eq!(queue.len(), oracle.len() as u64);
-                    prop_assert!(queue.tail.len() < capacity);
+                    prop_assert!(queue.tail.weight < capacity);
+                    prop_assert_eq!(queue.head.weight, queue.head.records.iter().map(Blob::weight).sum::<usize>());
                 }
             }
             while let Some(blob) = oracle.pop_front() {
@@ -268,11 +309,11 @@ mod tests {
         let mut queue = SpillQueue::new(16, std::env::temp_dir());
         for i in 0..100_000u64 {
             queue.push(Blob(i.to_le_bytes().repeat(8)));
-            assert!(queue.head.len() <= 16 && queue.tail.len() <= 16);
+            assert!(queue.head.weight < 16 + 9 && queue.tail.weight < 16);
         }
         for i in 0..100_000u64 {
             assert_eq!(queue.pop(), Some(Blob(i.to_le_bytes().repeat(8))));
-            assert!(queue.head.len() * 68 <= BLOCK && queue.tail.len() <= 16);
+            assert!(queue.head.records.len() * 68 <= BLOCK && queue.tail.weight < 16);
         }
         assert!(queue.punched <= queue.read_at);
     }

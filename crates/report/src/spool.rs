@@ -34,7 +34,7 @@ pub(crate) trait Format<T>: Send + 'static {
 
 /// Sizes and patience of a spool.
 pub(crate) struct Limits {
-    /// Records kept in memory, in the inbox and again in the backlog.
+    /// Records of weight 1 kept in memory, in the inbox and again in the backlog.
     pub(crate) records: usize,
     /// Longest wait of [`Spool::finish`] for a reader that takes nothing.
     pub(crate) patience: Duration,
@@ -46,6 +46,8 @@ pub(crate) struct Limits {
 
 struct Inbox<T> {
     records: Vec<T>,
+    /// Sum of their weights.
+    weight: usize,
     accepted: u64,
     /// Whether an earlier run's file may be emptied: the run has begun, or has failed before that.
     begun: bool,
@@ -99,6 +101,7 @@ impl<T: Record> Spool<T> {
         let shared = Arc::new(Shared {
             inbox: Mutex::new(Inbox {
                 records: Vec::with_capacity(limits.records),
+                weight: 0,
                 accepted: 0,
                 begun: false,
                 stays: false,
@@ -159,13 +162,15 @@ impl<T: Record> Spool<T> {
         if inbox.failed {
             return;
         }
+        let before = inbox.weight;
+        inbox.weight += record.weight();
         inbox.records.push(record);
-        let held = inbox.records.len();
+        let (held, half) = (inbox.weight, self.shared.capacity / 2);
         drop(inbox);
         if held >= self.shared.capacity {
             let mut unused = Vec::with_capacity(self.shared.capacity);
             self.shared.absorb(&mut unused);
-        } else if held == self.shared.capacity / 2 {
+        } else if before < half && held >= half {
             self.shared.wake.notify_all();
         }
     }
@@ -286,7 +291,10 @@ impl<T: Record> Shared<T> {
     /// Moves the inbox to the backlog. `empty` becomes the new inbox, and the old one is returned in it, emptied.
     fn absorb(&self, empty: &mut Vec<T>) {
         let mut backlog = self.backlog();
-        std::mem::swap(&mut self.inbox().records, empty);
+        let mut inbox = self.inbox();
+        inbox.weight = 0;
+        std::mem::swap(&mut inbox.records, empty);
+        drop(inbox);
         for record in empty.drain(..) {
             backlog.push(record);
         }
@@ -399,7 +407,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
     fn wait_for_work(&self) -> (bool, bool) {
         let half = self.shared.capacity / 2;
         let inbox = self.shared.inbox();
-        let idle = |inbox: &mut Inbox<T>| !inbox.closing && inbox.records.len() < half;
+        let idle = |inbox: &mut Inbox<T>| !inbox.closing && inbox.weight < half;
         let (inbox, _) = self
             .shared
             .wake
@@ -481,7 +489,7 @@ impl<T: Record, F: Format<T>> Writer<T, F> {
         let mut backlog = self.shared.backlog();
         let mut inbox = self.shared.inbox();
         inbox.failed = true;
-        inbox.records = Vec::new();
+        (inbox.records, inbox.weight) = (Vec::new(), 0);
         *backlog = SpillQueue::new(1, spill::directory());
         drop(backlog);
         let wait = self.shared.wake.wait_while(inbox, |inbox| !inbox.closing);

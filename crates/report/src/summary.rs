@@ -18,6 +18,7 @@ mod directions;
 mod headline;
 mod lanes;
 mod stages;
+mod streams;
 mod text;
 mod when;
 
@@ -83,6 +84,7 @@ pub fn print_summary(
     } else {
         directions::side_by_side(s, detail, out)?;
     }
+    streams::streams(s, colour, out)?;
     match detail {
         Detail::Brief => {
             lanes::in_brief(s, out)?;

@@ -22,6 +22,7 @@ mod server;
 mod site;
 mod spread;
 mod state;
+mod streams;
 mod watcher;
 
 pub use board::Board;

@@ -114,6 +114,36 @@ const NAMES: &[(&str, &str, &str)] = &[
         "Time for which the lane waited for its core.",
     ),
     (
+        "mpps_stream_settled_transmitted_packets_total",
+        "counter",
+        "Packets of the stream that were sent and of which it is known what became of them. Of 256 streams at most.",
+    ),
+    (
+        "mpps_stream_settled_received_packets_total",
+        "counter",
+        "Of these, packets received.",
+    ),
+    (
+        "mpps_stream_settled_lost_packets",
+        "gauge",
+        "Of these, packets lost. It falls when packets come late: delta(), not rate().",
+    ),
+    (
+        "mpps_group_settled_transmitted_packets_total",
+        "counter",
+        "The same of a group of streams. Of 256 groups at most.",
+    ),
+    (
+        "mpps_group_settled_received_packets_total",
+        "counter",
+        "Of these, packets received.",
+    ),
+    (
+        "mpps_group_settled_lost_packets",
+        "gauge",
+        "Of these, packets lost. It falls when packets come late: delta(), not rate().",
+    ),
+    (
         "mpps_latency_seconds",
         "histogram",
         "Latency from the actual time of sending.",
@@ -329,7 +359,10 @@ fn put(all: &mut Text, name: &str, state: &State) {
         }
         _ => match FAULTS.iter().find(|fault| metric(fault) == name) {
             Some(fault) => all.count(name, counts.fault(fault.key)),
-            None => of_lanes(all, name, state),
+            None => {
+                of_lanes(all, name, state);
+                of_streams(all, name, state);
+            }
         },
     }
 }
@@ -366,16 +399,47 @@ fn of_lanes(all: &mut Text, name: &str, state: &State) {
     }
 }
 
+fn of_streams(all: &mut Text, name: &str, state: &State) {
+    for of in state.streams.all() {
+        let kind = of.kind.as_str();
+        let Some(what) = name.strip_prefix("mpps_").and_then(|name| name.strip_prefix(kind)) else {
+            continue;
+        };
+        let labels = [(kind, &*of.name)];
+        match what {
+            "_settled_transmitted_packets_total" => all.line(name, &labels, of.tx),
+            "_settled_received_packets_total" => all.line(name, &labels, of.rx),
+            "_settled_lost_packets" => all.line(name, &labels, of.lost),
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::state::{About, Counts, Goal, LaneState};
+    use mpps_stats::{Row, StreamKind, StreamRows};
     use std::sync::Arc;
 
     #[test]
     fn every_metric_has_its_type_once_and_names_are_as_prometheus_wants_them() {
         let mut latency = Buckets::default();
         latency.add(&[(1_500, 2)]);
+        let mut streams = crate::streams::StreamSums::default();
+        let row = |tx, lost| Row {
+            tx,
+            rx: tx,
+            lost,
+            ..Row::default()
+        };
+        streams.add(&StreamRows {
+            of: &[
+                (StreamKind::Stream, "a\"b".to_owned()),
+                (StreamKind::Group, "users".to_owned()),
+            ],
+            rows: &[row(7, -1), row(9, 2)],
+        });
         let state = State {
             about: Arc::new(About {
                 device: "a\"b\\c\nd".to_owned(),
@@ -406,6 +470,7 @@ mod tests {
                 percentiles: Some(Default::default()),
                 ..Latency::default()
             }),
+            streams,
             goals: vec![Goal {
                 lower: Some(1),
                 upper: Some(2),
@@ -427,6 +492,18 @@ mod tests {
         }
         assert!(text.contains(r#"device="a\"b\\c\nd""#), "{text}");
         assert!(text.contains("mpps_settled_lost_packets -3\n"));
+        assert!(
+            text.contains("mpps_stream_settled_transmitted_packets_total{stream=\"a\\\"b\"} 7\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("mpps_stream_settled_lost_packets{stream=\"a\\\"b\"} -1\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("mpps_group_settled_received_packets_total{group=\"users\"} 9\n"),
+            "{text}"
+        );
         assert!(text.contains("mpps_latency_seconds_bucket{le=\"0.000002\"} 2\n"));
         assert!(text.contains("mpps_latency_seconds_bucket{le=\"+Inf\"} 2\n"));
         assert!(text.ends_with('\n') && !text.contains("NaN"));
@@ -452,6 +529,8 @@ mod tests {
             "mpps_run_start_time",
             "mpps_link_up",
             "mpps_intended",
+            "mpps_stream",
+            "mpps_group",
         ] {
             assert!(!text.contains(absent), "{absent}");
         }

@@ -39,7 +39,7 @@ fn serve(limits: Limits) -> Served {
             self.1.elsewhere()
         }
     }
-    let site = Both(MetricsSite(board.clone()), PageSite::new(board.clone(), token));
+    let site = Both(MetricsSite::new(board.clone()), PageSite::new(board.clone(), token));
     let listener = Listener::new(socket, site, Vec::new()).expect("a listener");
     let server = Server::start(vec![listener], limits, || true).expect("a thread");
     Served {

@@ -44,7 +44,15 @@ pub(crate) fn answer(site: &dyn Site, request: &Request) -> Answer {
 }
 
 /// `/metrics`.
-pub struct MetricsSite(pub Board);
+pub struct MetricsSite(Board);
+
+impl MetricsSite {
+    /// Returns the metrics of what is on the board.
+    pub fn new(board: Board) -> Self {
+        board.want_streams();
+        Self(board)
+    }
+}
 
 impl Site for MetricsSite {
     fn bytes(&self, request: &Request) -> Option<(&'static str, Vec<u8>)> {

@@ -2,6 +2,7 @@
 
 use crate::buckets::Buckets;
 use crate::spread::Spread;
+use crate::streams::StreamSums;
 use mpps_stats::fields::FAULTS;
 use mpps_stats::{Latency, LiveLane, Start, TrackSnapshot, count};
 use mpps_trace::Stage;
@@ -196,6 +197,8 @@ pub struct State {
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,
     pub(crate) lanes: Vec<LaneState>,
+    /// Packets of streams and groups, if the run has streams.
+    pub(crate) streams: StreamSums,
     /// Share of each stage in the lanes' time of the last second.
     pub(crate) stages: [f64; Stage::COUNT],
     pub(crate) tracks: Vec<TrackSnapshot>,

@@ -3,6 +3,7 @@
 use crate::board::Board;
 use crate::history::Point;
 use crate::state::{About, Counts, Goal, LaneState, Phase, State, TrialAbout};
+use crate::streams::StreamSums;
 use mpps_pages::document::{Document, runs, shown};
 use mpps_report::json_value;
 use mpps_stats::fields::FAULTS;
@@ -27,6 +28,7 @@ struct Inner {
     /// Counts of the trials before.
     base: Counts,
     lanes_base: Vec<LaneState>,
+    streams_base: StreamSums,
     /// Newest reading, and (`lanes_before`) the one at the last publication.
     lanes: Vec<LiveLane>,
     lanes_before: Vec<LiveLane>,
@@ -58,6 +60,7 @@ impl Watcher {
             state,
             base: Counts::default(),
             lanes_base: Vec::new(),
+            streams_base: StreamSums::default(),
             lanes: Vec::new(),
             lanes_before: Vec::new(),
             lanes_at_ns: 0,
@@ -146,6 +149,7 @@ impl Inner {
         self.began_ns = start.started.monotonic_ns.saturating_sub(self.zero_ns);
         self.base = self.state.counts;
         self.lanes_base.clone_from(&self.state.lanes);
+        self.streams_base.clone_from(&self.state.streams);
         self.lanes.clear();
         self.lanes_before.clear();
         (self.lanes_at_ns, self.lanes_before_ns) = (0, 0);
@@ -267,6 +271,7 @@ impl Inner {
         (of.tx, of.rx) = (summary.tx, summary.rx);
         (of.settled_tx, of.settled_lost) = (summary.tx, summary.lost.cast_signed());
         of.host_dropped = summary.host_dropped.or(of.host_dropped);
+        self.state.streams.end(&self.streams_base, summary);
         self.state.elapsed_ns = summary.duration_ns;
         (self.state.tx_pps, self.state.rx_pps) = (0.0, 0.0);
         self.take_lanes();
@@ -298,7 +303,10 @@ pub struct WatcherSink(Watcher);
 
 impl Sink for WatcherSink {
     fn wants(&self) -> Wants {
-        Wants::ALL
+        Wants {
+            streams: self.0.inner().board.wants_streams(),
+            ..Wants::ALL
+        }
     }
 
     fn event(&mut self, event: &Event<'_>) {
@@ -306,6 +314,7 @@ impl Sink for WatcherSink {
         match event {
             Event::Start(start) => inner.start(start),
             Event::Row(row) => inner.row(row),
+            Event::Streams(rows) => inner.state.streams.add(rows),
             Event::Period(period) => inner.period(period),
             Event::Lanes(so_far) => inner.lanes(so_far),
             Event::Live(snapshot) => inner.publish(snapshot),
@@ -362,6 +371,40 @@ mod tests {
         sink.event(&Event::Live(&live(10, 10)));
         assert_eq!((board.newest().counts.tx, board.newest().counts.rx), (110, 100));
         assert_eq!((board.newest().trial, board.newest().phase), (2, Phase::Running));
+    }
+
+    #[test]
+    fn streams_are_counted_if_metrics_are_read_and_over_all_trials() {
+        let (_watcher, board, mut sink) = begun(About::default());
+        assert!(!sink.wants().streams && sink.wants().rows);
+        let _site = crate::site::MetricsSite::new(board.clone());
+        assert!(sink.wants().streams);
+        let of = [(mpps_stats::StreamKind::Stream, "gold".to_owned())];
+        let rows = [Row {
+            tx: 10,
+            rx: 9,
+            lost: 1,
+            ..Row::default()
+        }];
+        let summary = Summary {
+            streams: vec![mpps_stats::StreamSummary {
+                name: "gold".to_owned(),
+                tx: 11,
+                rx: 11,
+                ..Default::default()
+            }],
+            ..Summary::default()
+        };
+        for trial in 1..=2 {
+            sink.event(&Event::Streams(mpps_stats::StreamRows { of: &of, rows: &rows }));
+            sink.event(&Event::Live(&live(10, 9)));
+            assert_eq!(board.newest().streams.all()[0].tx, 11 * (trial - 1) + 10);
+            sink.event(&Event::End(&summary));
+            let state = board.newest();
+            let gold = &state.streams.all()[0];
+            assert_eq!((gold.tx, gold.rx, gold.lost), (11 * trial, 11 * trial, 0));
+            sink.event(&Event::Start(Start::default()));
+        }
     }
 
     #[test]

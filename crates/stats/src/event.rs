@@ -73,7 +73,7 @@ impl Start {
 }
 
 /// Kind of what a row of [`StreamRows`] is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamKind {
     /// One stream.
     Stream,

@@ -9,6 +9,7 @@ pub mod evidence;
 pub mod journal;
 pub mod map;
 pub mod memory;
+pub mod near;
 pub mod perf;
 pub mod private;
 pub mod privilege;

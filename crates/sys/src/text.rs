@@ -74,6 +74,17 @@ pub fn comma_in_number(text: &str) -> &'static str {
     }
 }
 
+/// First characters of formulas in common spreadsheets.
+const FORMULA: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
+
+/// Returns a text of a CSV that spreadsheets don't take for a formula: a name or a command may begin like one.
+pub fn no_formula(text: &str) -> Cow<'_, str> {
+    match text.starts_with(FORMULA) && text.parse::<f64>().is_err() {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// The text of a file.
 ///
 /// # Errors
@@ -247,6 +258,23 @@ fn is_colour(rest: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_a_spreadsheet_would_take_for_a_formula_is_a_text() {
+        for (text, cell) in [
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+x", "'+x"),
+            ("-x", "'-x"),
+            ("\t=1", "'\t=1"),
+            ("-1.5", "-1.5"),
+            ("+3", "+3"),
+            ("a=1", "a=1"),
+            ("", ""),
+        ] {
+            assert_eq!(no_formula(text), cell);
+        }
+    }
 
     proptest! {
         #[test]

@@ -16,8 +16,8 @@ from ._host import Host, Lab, command, lab
 from ._keys import Lane, Spread
 from ._method import MethodResult, Table
 from ._program import Option, find_program
-from ._result import Expectation, Remark, Result, Summary
-from ._row import Row
+from ._result import Expectation, Remark, Result, Stream, Summary
+from ._row import Row, StreamRow
 from ._run import Run
 
 try:
@@ -50,6 +50,8 @@ __all__ = [
     "Row",
     "Run",
     "Spread",
+    "Stream",
+    "StreamRow",
     "Summary",
     "Table",
     "command",

@@ -242,6 +242,134 @@ class Keys(Values):
         return self._count_or_none("start_error_ns")
 
 
+class StreamKeys(Values):
+    """The keys of a stream, of a group, or of a size."""
+
+    @property
+    def name(self) -> str:
+        """Name of the stream or of the group; of a size its bytes with FCS, 594, or a range, 512-1023."""
+        return self._text("name")
+
+    @property
+    def group(self) -> str | None:
+        """Group that the stream belongs to."""
+        return self._text_or_none("group")
+
+    @property
+    def streams(self) -> int:
+        """Streams that these results are of."""
+        return self._count("streams")
+
+    @property
+    def flows(self) -> int:
+        """Their flows; 0 of a size."""
+        return self._count("flows")
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that send them; 0 of a size."""
+        return self._count("lanes")
+
+    @property
+    def frame_size_bytes(self) -> float | None:
+        """Mean length of a frame with FCS, of the sizes as they were asked for."""
+        return self._number("frame_size_bytes")
+
+    @property
+    def tx_packets(self) -> int:
+        """Packets sent."""
+        return self._count("tx_packets")
+
+    @property
+    def rx_packets(self) -> int:
+        """Packets received: each once, intact, within the settle time."""
+        return self._count("rx_packets")
+
+    @property
+    def lost(self) -> int:
+        """Packets lost: tx_packets − rx_packets − late."""
+        return self._count("lost")
+
+    @property
+    def loss_ratio(self) -> float | None:
+        """Lost ÷ tx_packets."""
+        return self._number("loss_ratio")
+
+    @property
+    def late(self) -> int:
+        """Packets that came after the settle time."""
+        return self._count("late")
+
+    @property
+    def duplicates(self) -> int:
+        """Further copies of packets."""
+        return self._count("duplicates")
+
+    @property
+    def reordered(self) -> int:
+        """Packets that came after a later one of their flow."""
+        return self._count("reordered")
+
+    @property
+    def corrupt(self) -> int:
+        """Packets whose checksum or data was wrong; 0 of a size, which such a packet does not show."""
+        return self._count("corrupt")
+
+    @property
+    def missed(self) -> int:
+        """Departures that were due and not sent."""
+        return self._count("missed")
+
+    @property
+    def due_packets(self) -> int | None:
+        """Departures that the schedule had; null where no rate was asked for."""
+        return self._count_or_none("due_packets")
+
+    @property
+    def intended_pps(self) -> float | None:
+        """Mean rate asked for over the whole time of sending, packets/s."""
+        return self._number("intended_pps")
+
+    @property
+    def offered_pps(self) -> float | None:
+        """Rate sent, over the time of sending of the run."""
+        return self._number("offered_pps")
+
+    @property
+    def received_pps(self) -> float | None:
+        """Rate received, over the same time."""
+        return self._number("received_pps")
+
+    @property
+    def latency_ns(self) -> Spread:
+        """Latency from the send time: min mean p50 p90 p99 p999 max count; percentiles are null where only the
+        group has them.
+        """
+        return self._spread("latency_ns")
+
+    @property
+    def latency_scheduled_ns(self) -> Spread:
+        """Latency from the scheduled time."""
+        return self._spread("latency_scheduled_ns")
+
+    @property
+    def delay_variation_ns(self) -> int | None:
+        """Variation of the latency from the send time: its 99.9th percentile less its minimum (RFC 8219)."""
+        return self._count_or_none("delay_variation_ns")
+
+    @property
+    def valid(self) -> bool:
+        """Whether these numbers can be trusted (the verdict); of a group those of all its streams, of a size
+        those of the run.
+        """
+        return self._flag("valid")
+
+    @property
+    def invalid_reasons(self) -> list[str]:
+        """Why they can't, a sentence each; reasons of the whole run are the run's alone."""
+        return self._texts("invalid_reasons")
+
+
 class Lane(TypedDict):
     """One lane of a run."""
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _extras
-from ._keys import Keys, Lane
-from ._row import COLUMNS, Row
+from ._keys import Keys, Lane, StreamKeys
+from ._row import COLUMNS, Row, StreamRow
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +41,17 @@ class Remark:
     values: dict[str, Any]
 
 
+class Stream(StreamKeys):
+    """The numbers of a stream, of a group of streams, or of frames of one size. `data` is its whole object."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def __repr__(self) -> str:
+        packets = f"{self.tx_packets:,} sent, {self.rx_packets:,} received, {self.lost:,} lost"
+        return f"<{self.name}: {packets}, {'valid' if self.valid else 'NOT VALID'}>"
+
+
 class Summary(Keys):
     """The numbers of a run, or of one of its directions. `data` is the whole object of `--json`."""
 
@@ -69,6 +80,24 @@ class Summary(Keys):
     def lanes(self) -> list[Lane]:
         """What each lane did."""
         return list(self.data.get("lanes") or [])
+
+    @property
+    def streams(self) -> list[Stream]:
+        """Each stream of `--packet` and `--traffic`, in the order of the file."""
+        return self._streams("streams")
+
+    @property
+    def groups(self) -> list[Stream]:
+        """Each group of streams."""
+        return self._streams("groups")
+
+    @property
+    def sizes(self) -> list[Stream]:
+        """Frames by their size, if they have several."""
+        return self._streams("sizes")
+
+    def _streams(self, key: str) -> list[Stream]:
+        return [Stream(one) for one in self.data.get(key) or []]
 
     @property
     def expectations(self) -> list[Expectation]:
@@ -105,6 +134,7 @@ class Result(Summary):
         *,
         exit_code: int,
         rows: Sequence[Row] = (),
+        stream_rows: Sequence[StreamRow] = (),
         notes: Sequence[str] = (),
         command: Sequence[str] = (),
         stderr: Sequence[str] = (),
@@ -114,6 +144,8 @@ class Result(Summary):
         #: 0: valid and met; 3: not valid; 4: not met.
         self.exit_code = exit_code
         self.rows = list(rows)
+        #: The rows of streams, groups and sizes; of each interval in this order.
+        self.stream_rows = list(stream_rows)
         self.notes = list(notes)
         self.command = list(command)
         #: The last lines of standard error; with `quiet=False` the program's summary is among them.

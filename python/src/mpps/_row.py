@@ -1,4 +1,4 @@
-"""A row of the time series."""
+"""Rows of the time series."""
 
 from __future__ import annotations
 
@@ -68,3 +68,36 @@ class Row:
 
 _TYPES = {"int": int, "float": float, "str": str}
 COLUMNS: dict[str, type] = {field.name: _TYPES[str(field.type).split(" ")[0]] for field in fields(Row)}
+
+
+@dataclass
+class StreamRow:
+    """What was measured of one stream, group or size of frames in one interval, by the names of `--streams-csv`."""
+
+    kind: str
+    name: str
+    time_s: float
+    interval_s: float
+    start_utc_ns: int
+    tx_packets: int | None = None
+    rx_packets: int | None = None
+    rx_by_arrival_packets: int | None = None
+    lost_packets: int | None = None
+    loss_ratio: float | None = None
+    late_packets: int | None = None
+    duplicate_packets: int | None = None
+    reordered_packets: int | None = None
+    corrupt_packets: int | None = None
+    missed_packets: int | None = None
+    latency_packets: int | None = None
+    latency_min_us: float | None = None
+    latency_avg_us: float | None = None
+    latency_max_us: float | None = None
+    latency_scheduled_avg_us: float | None = None
+
+    @classmethod
+    def all_of(cls, event: Mapping[str, Any]) -> list[StreamRow]:
+        """From a line of the stream; keys that this version does not know are left out."""
+        names = [field.name for field in fields(cls)]
+        shared = {name: event[name] for name in names if name in event}
+        return [cls(**shared, **{name: one[name] for name in names if name in one}) for one in event["rows"]]

@@ -15,7 +15,7 @@ from ._child import Child, scratch
 from ._errors import MppsError, ProgramKilled, ended, last_line
 from ._program import Option, arguments
 from ._result import Result
-from ._row import Row
+from ._row import Row, StreamRow
 
 #: The stream that this package reads. Under the same name it only gains keys and events.
 SCHEMA = "mpps.lines/1"
@@ -32,6 +32,8 @@ class Run:
 
     def __init__(self, command: Sequence[str], options: dict[str, Option], *, keep_rows: bool = True) -> None:
         self.rows: list[Row] = []
+        #: Rows of streams, groups and sizes, if the run has streams.
+        self.stream_rows: list[StreamRow] = []
         #: What was to be known at once: a device down, a disk full.
         self.notes: list[str] = []
         #: The first event: version, plan, `started_utc`, `start_monotonic_ns`, the zero of `time_s`.
@@ -161,7 +163,12 @@ class Run:
                 if self._keep_rows:
                     self.rows.append(row)
                 return row
-            if kind == "note":
+            if kind == "streams" and self._keep_rows:
+                try:
+                    self.stream_rows.extend(StreamRow.all_of(event))
+                except (KeyError, TypeError) as error:
+                    raise self._failed(MppsError, f"no rows of streams of {SCHEMA}: {error}", None) from error
+            elif kind == "note":
                 self.notes.append(str(event.get("text", "")))
             elif kind == "start":
                 self._begin(event)
@@ -217,6 +224,7 @@ class Run:
             self._end,
             exit_code=code,
             rows=self.rows,
+            stream_rows=self.stream_rows,
             notes=self.notes,
             command=self.command,
             stderr=stderr,

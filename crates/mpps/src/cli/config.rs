@@ -2,7 +2,6 @@
 //! checked of an option is checked of one from a file, which somebody else may have written. What is typed wins.
 
 use super::Cli;
-use super::near::nearest;
 use super::serve;
 use crate::author::{Author, leads_away};
 use crate::fail::{Result as Checked, argument_line, usage};
@@ -10,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 use mpps_run::privilege::as_user;
 use mpps_run::sample::SamplePcap;
+use mpps_sys::near::nearest;
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

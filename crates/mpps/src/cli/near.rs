@@ -1,6 +1,7 @@
 //! Commands and options near to a word that is none, and help on one option.
 
 use clap::{Arg, Command};
+use mpps_sys::near::nearest;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
@@ -69,43 +70,6 @@ const OPTIONS: [(&str, &str); 24] = [
     ("hop-limit", "ttl"),
     ("output", "out"),
 ];
-
-/// Number of letters to insert, leave out or exchange, or of neighbours to swap (optimal string alignment). A word may
-/// be as long as a file.
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    if a.len() > 2 * b.len() + 8 {
-        return usize::MAX;
-    }
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    let mut above = row.clone();
-    for i in 0..a.len() {
-        let mut next = vec![i + 1; b.len() + 1];
-        for j in 0..b.len() {
-            let changed = row[j] + usize::from(a[i] != b[j]);
-            next[j + 1] = changed.min(next[j] + 1).min(row[j + 1] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                next[j + 1] = next[j + 1].min(above[j - 1] + 1);
-            }
-        }
-        (above, row) = (row, next);
-    }
-    row[b.len()]
-}
-
-/// Whether one word is likely a slip of the other: one letter may differ, two in a longer word.
-fn is_slip(typed: &str, meant: &str) -> bool {
-    let most = if typed.chars().count() < 6 { 1 } else { 2 };
-    let letters = |text: &str| text.to_ascii_lowercase();
-    let differ = distance(&letters(typed), &letters(meant));
-    differ <= most && differ < meant.len().min(typed.len())
-}
-
-/// The nearest of these words that the typed one is likely a slip of.
-pub(super) fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let near = names.filter(|name| is_slip(typed, name));
-    near.min_by_key(|name| distance(typed, name))
-}
 
 /// The command that was meant, with what it does; `None` where none is near.
 pub(crate) fn command(root: &Command, typed: &str) -> Option<String> {

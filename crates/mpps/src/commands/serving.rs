@@ -304,7 +304,7 @@ fn serve(bound: [Bound; 2], watcher: &Watcher, board: Board, cores: Vec<usize>) 
         let url = url(&socket).map_err(unstarted)?;
         say!("metrics: {url}metrics");
         told.get_or_insert(format!("{url}metrics"));
-        listeners.push(Listener::new(socket, MetricsSite(board.clone()), hosts).map_err(unstarted)?);
+        listeners.push(Listener::new(socket, MetricsSite::new(board.clone()), hosts).map_err(unstarted)?);
     }
     if let Some((socket, hosts)) = web {
         let token = Token::new().map_err(unstarted)?;

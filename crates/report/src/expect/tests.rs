@@ -1,5 +1,5 @@
 use super::*;
-use mpps_stats::Percentiles;
+use mpps_stats::{Percentiles, Remark, RemarkName, StreamSummary};
 use proptest::prelude::*;
 
 fn run(tx: u64, lost: u64) -> Summary {
@@ -182,6 +182,139 @@ fn what_can_not_be_measured_so_is_refused_with_what_would_be_right() {
         ("<1", "'' is not measured"),
         ("loss<", "want a ratio"),
         ("loss<NaN", "want a ratio"),
+    ] {
+        let told = Expect::parse(text).expect_err(text);
+        assert!(told.contains(why), "{text}: {told}");
+    }
+}
+
+/// Returns a stream, of which `lost` of 10,000 packets were lost.
+fn stream(name: &str, lost: u64) -> StreamSummary {
+    let of = run(10_000, lost);
+    StreamSummary {
+        name: name.to_owned(),
+        frame_size: 361.5,
+        tx: of.tx,
+        rx: of.rx,
+        lost,
+        due: Some(10_000),
+        offered_pps: of.offered_pps,
+        received_pps: of.received_pps,
+        loss_ratio: of.loss_ratio,
+        latency: of.latency,
+        latency_scheduled: Some(of.latency),
+        valid: true,
+        ..StreamSummary::default()
+    }
+}
+
+fn of_streams() -> Summary {
+    let mut untracked = stream("probe", 0);
+    untracked.latency.percentiles = None;
+    Summary {
+        streams: vec![stream("gold", 0), untracked, stream("both", 10)],
+        groups: vec![stream("users", 10), stream("both", 20)],
+        ..run(30_000, 10)
+    }
+}
+
+#[test]
+fn a_demand_on_a_stream_or_a_group_is_judged_by_its_results_alone() {
+    let run = of_streams();
+    for good in [
+        "loss(gold)==0",
+        "lost( gold ) < 1",
+        "p99(gold)<4.1us",
+        "scheduled.p50(gold)<=2us",
+        "loss(users)<=0.1%",
+        "received(gold)>=10kpps",
+        "received(gold)>30.51Mbps",
+        "received(gold)<30.53Mbps",
+        "sent(gold)==100%",
+        "max(probe)<1ms",
+        "missed(gold)==0",
+        // A stream goes before a group of its name.
+        "lost(both)==10",
+    ] {
+        assert!(met(good, &run), "{good}");
+    }
+    for bad in [
+        "loss(users)<0.1%",
+        "p99(gold)<4us",
+        "lost(both)==20",
+        "received(gold)>30kpps",
+    ] {
+        assert!(!met(bad, &run), "{bad}");
+    }
+    let expect = Expect::parse(" p99(gold) < 4us").unwrap();
+    assert_eq!(
+        (expect.to_string().as_str(), expect.stream()),
+        ("p99(gold)<4us", Some("gold"))
+    );
+    assert_eq!(Expect::parse("p99<4us").unwrap().stream(), None);
+    // No method finds it.
+    assert_eq!(Expect::parse("loss(gold)<1%").unwrap().in_method(), None);
+    // A stream of 10,000 packets tells less than the run of 30,000.
+    let told = Expect::parse("loss(gold)<0.02%").unwrap().judge(&run);
+    assert!(told.met && told.note.is_some_and(|note| note.contains("of 10,000 packets")));
+}
+
+#[test]
+fn a_demand_on_what_is_not_there_is_not_met_and_says_what_is() {
+    let told = |text: &str, run: &Summary| {
+        let told = Expect::parse(text).unwrap().judge(run);
+        assert!(!told.met && told.measured.is_none() && told.note.is_none(), "{text}");
+        assert_eq!(told.expected, text);
+        told.told
+    };
+    let run = of_streams();
+    assert_eq!(
+        told("loss(gols)==0", &run),
+        "no stream or group 'gols': did you mean 'gold'?"
+    );
+    assert_eq!(
+        told("loss(x)==0", &run),
+        "no stream or group 'x': want gold, probe, both, users, both"
+    );
+    assert_eq!(
+        told("loss(x)==0", &Summary::default()),
+        "no stream or group 'x': the run has none"
+    );
+    let many = Summary {
+        streams: (10..50).map(|n| stream(&format!("customer{n}"), 0)).collect(),
+        ..Summary::default()
+    };
+    assert!(told("loss(x)==0", &many).ends_with("customer16, customer17 and 32 more"));
+    assert_eq!(
+        told("p99(probe)<1s", &run),
+        "not measured: want track = true in the stream, or its group"
+    );
+    // Of a stream that is not valid nothing is proven.
+    let mut run = run;
+    run.streams[0].valid = false;
+    run.streams[0].invalid_reasons = vec![Remark::new(RemarkName::MissedDepartures, "late")];
+    let note = Expect::parse("loss(gold)==0").unwrap().judge(&run).note;
+    assert_eq!(note.as_deref(), Some("gold is not valid"));
+}
+
+#[test]
+fn a_demand_on_a_stream_that_no_stream_can_meet_is_refused() {
+    for (text, why) in [
+        ("p99()<1us", "'p99()': want a stream or a group, such as p99(gold)"),
+        (
+            "foreign(gold)==0",
+            "'foreign(gold)': foreign is not measured by stream: want loss, lost",
+        ),
+        ("host_dropped(gold)==0", "not measured by stream"),
+        ("gap.p99(gold)<1us", "gap.p99 is not measured by stream"),
+        ("ndr(gold)>1Mpps", "ndr is not measured by stream"),
+        ("speed(gold)<1", "'speed' is not measured: want loss"),
+        ("loss(gold)=0", "want one of < <= == >= >"),
+        (
+            "loss(gold)<0.1",
+            "loss(gold)<0.1%, or loss(gold)<10% where 0.1 is a part of one",
+        ),
+        ("loss(gold<1%", "'loss(gold' is not measured"),
     ] {
         let told = Expect::parse(text).expect_err(text);
         assert!(told.contains(why), "{text}: {told}");

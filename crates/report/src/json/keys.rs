@@ -3,6 +3,7 @@
 
 pub use super::lane::{LANE, OfAll};
 pub use super::run::RUN;
+pub use super::stream::STREAM;
 
 use serde_json::{Map, Value};
 

@@ -2,6 +2,7 @@
 
 use super::keys::{Key, Kind};
 use super::lane::lanes;
+use super::stream::streams;
 use super::{
     capture, counters, direction, expectation, housekeeping, known, latency, layer1_bps, longest_outage, loss_times,
     outside, port, program, remarks, rfc3339, sample, stage, stretches, withheld, workload_name,
@@ -10,7 +11,7 @@ use mpps_stats::{FieldChange, Summary, sentences};
 use serde_json::{Map, Value, json};
 
 /// Keys of a run, in the order of the output. New keys are added beside those of their subject.
-pub const RUN: [Key<Summary>; 63] = [
+pub const RUN: [Key<Summary>; 66] = [
     Key::new(
         "workload",
         Kind::Text,
@@ -403,6 +404,24 @@ pub const RUN: [Key<Summary>; 63] = [
         "of `sendrecv A B --both-ways`: an object for each [way](#both-ways), with its `name` and all keys of this \
          table but `command`, `plan` and `directions`; else empty",
         |s| s.directions.iter().map(direction).collect(),
+    ),
+    Key::new(
+        "streams",
+        Kind::List,
+        "of `--packet` and `--traffic`: an object for each [stream](#streams), in the order of the file; else empty",
+        |s| streams(&s.streams),
+    ),
+    Key::new(
+        "groups",
+        Kind::List,
+        "the same for each [group of streams](#streams), in the order of their first use",
+        |s| streams(&s.groups),
+    ),
+    Key::new(
+        "sizes",
+        Kind::List,
+        "the same for the [frames of each size](#streams), the smallest first; empty where all have one size",
+        |s| streams(&s.sizes),
     ),
     Key::new(
         "host",

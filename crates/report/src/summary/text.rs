@@ -12,7 +12,7 @@ pub(crate) fn is_of_no_width(stream: &impl AsFd) -> bool {
 }
 
 /// Columns of the smallest usual terminal.
-const COLUMNS: usize = 80;
+pub(super) const COLUMNS: usize = 80;
 /// Fewest columns that text is made to fit.
 const FEWEST: usize = 20;
 
@@ -54,19 +54,12 @@ pub(super) fn table(rows: &[Vec<String>], align: &str, heads: Heads, out: &mut P
         rows.iter().all(|row| row.len() <= align.len()),
         "more cells than columns"
     );
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|c| c.chars().count())
-            .max()
-    };
     let columns: Vec<_> = align
         .chars()
         .enumerate()
-        .filter_map(|(i, a)| Some((i, a, width(i).filter(|w| *w > 0)?)))
+        .filter_map(|(i, a)| Some((i, a, width_of(rows, i)?)))
         .collect();
-    let wide = columns.iter().map(|(.., width)| width + 2).sum::<usize>() > out.columns + 2;
-    if wide && out.columns < COLUMNS {
+    if width(rows) > out.columns && out.columns < COLUMNS {
         return folded(rows, heads, out);
     }
     for row in rows {
@@ -84,6 +77,19 @@ pub(super) fn table(rows: &[Vec<String>], align: &str, heads: Heads, out: &mut P
         writeln!(out, "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+/// Returns the characters that a table takes in a line.
+pub(super) fn width(rows: &[Vec<String>]) -> usize {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths = (0..columns).filter_map(|column| width_of(rows, column));
+    widths.map(|width| width + 2).sum::<usize>().saturating_sub(2)
+}
+
+/// Returns the characters of the widest cell of a column; `None` if all are empty.
+fn width_of(rows: &[Vec<String>], column: usize) -> Option<usize> {
+    let cells = rows.iter().filter_map(|row| row.get(column));
+    cells.map(|cell| cell.chars().count()).max().filter(|width| *width > 0)
 }
 
 /// Whether the first row of a table has the names of its columns.

@@ -3,6 +3,7 @@
 //! Summaries may come from any version or any author. Missing fields and fields of another type are shown as not known.
 
 mod join;
+mod streams;
 mod tables;
 
 use super::{Chart, Definition, Document, SCHEMA};
@@ -259,6 +260,7 @@ pub fn document(runs: &[Run]) -> Document {
         tables.push(joined.table());
     }
     tables.extend(tables::latency_table(&all));
+    tables.extend(streams::tables(runs));
     tables.extend(tables::changes(runs));
     tables.extend(tables::why(runs));
     tables.extend(tables::lanes(runs));
