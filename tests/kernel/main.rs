@@ -14,5 +14,6 @@ mod merged;
 mod packets;
 mod sample;
 mod statistics;
+mod streams;
 mod two_ports;
 mod udp;

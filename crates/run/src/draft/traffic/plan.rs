@@ -35,8 +35,10 @@ impl Draft {
             plan.far = Some(far.link((mac, plan.link.as_ref()), &self.args, &self.all_destinations(), asked)?);
         }
         // Without a router, the device between the ports forwards frames by the MAC address of the destination port.
-        if let Some(link) = plan.link.as_mut().filter(|_| self.args.plan.traffic.gateway.is_none()) {
-            link.dest_mac.get_or_insert(mac);
+        if self.args.plan.traffic.gateway.is_none() {
+            let hops = plan.packets.iter_mut().flat_map(|packets| &mut packets.hops);
+            let links = plan.link.iter_mut().chain(hops.map(|hop| &mut hop.link));
+            links.for_each(|link| _ = link.dest_mac.get_or_insert(mac));
         }
         if let Some(far) = self.far.as_ref().filter(|far| far.both) {
             plan.back = Some(far.facts_back(&plan.common.host, self.args.plan.port(), &plan));

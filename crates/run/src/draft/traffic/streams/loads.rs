@@ -167,6 +167,13 @@ impl Streamed {
                 Some(total) if !has_rate(&one.stream) => total.times(weight_of(&one.stream).into(), weights),
                 _ => rate_of(one, link_bps)?,
             };
+            let own =
+                match (own, load.scale.as_deref().filter(|_| one.stream.scale)) {
+                    (Some(own), Some(factor)) => Some(factor.of(own).ok_or_else(|| {
+                        one.wrong(format!("{} pps by --scale: want 0.001 pps to 10 Gpps", own.pps()))
+                    })?),
+                    (own, _) => own,
+                };
             if own.is_none() && opened && (has_rate(&one.stream) || load.rate.is_some()) {
                 return Err(one.wrong("rate: want one in pps or bps: the device does not tell its link speed"));
             }
@@ -218,6 +225,11 @@ impl Streamed {
             return Err(usage(
                 "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
             ));
+        }
+        if let Some(scale) = args.plan.load.scale.as_ref().filter(|_| !rated) {
+            return Err(usage(format!(
+                "--scale {scale}: there is no rate: want a rate in the streams, or --rate"
+            )));
         }
         Ok(rated.then(|| loads.total.map_or(0.0, |total| total.pps())))
     }

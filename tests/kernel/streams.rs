@@ -1,0 +1,448 @@
+//! Several streams and sizes (`--traffic`): every packet of every stream is accounted for, by stream, group and size.
+
+use mpps_host::lab::Host;
+use mpps_tests::{
+    Net, Report, Scratch, Testpmd, assert_refused, bridge, joined_twice, listen_by, mac_of, missing, mpps, net_of,
+    no_testpmd, route, run_command, skip,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Slow and patient, as for UDP between two ports.
+const LOAD: &str = "--catch-up 10s --settle 1s --settle-early --quiet";
+
+/// Sizes over three VLANs, tenants in tunnels, a probe, bursts, and one that follows another.
+const MIX: &str = r#"
+[[stream]]
+name = "imix"
+group = "load"
+packet = "eth / vlan vid=10..12 / ipv4 src=198.18.0.1 dst=198.18.0.2 / udp src=1024..1031 dst=9000"
+size = "imix"
+rate = "3kpps"
+
+[[stream]]
+name = "tenants"
+group = "load"
+packet = """eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / udp src=inner-hash dst=4789 / vxlan vni=5..8 /
+            eth / ipv4 src=10.0.0.1*20 dst=10.1.0.1 / tcp dst=80"""
+step = "combine"
+size = "128..500 step 31"
+rate = "1kpps"
+
+[[stream]]
+name = "probe"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 dscp=46 / udp dst=9001"
+size = "128"
+rate = "500pps"
+pacing = "poisson"
+
+[[stream]]
+name = "bursts"
+packet = "eth / ipv6 src=2001:2::1 dst=2001:2::2 / tcp dst=80 flags=syn"
+size = "random(100..160)"
+burst = { packets = 20, gap = "20ms", count = 10 }
+
+[[stream]]
+name = "last"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / icmp ident=1..3"
+rate = "1kpps"
+packets = 100
+after = "bursts"
+"#;
+
+/// Packets of each stream of [`MIX`] in a second.
+const SENT: [(&str, u64); 5] = [
+    ("imix", 3000),
+    ("tenants", 1000),
+    ("probe", 500),
+    ("bursts", 200),
+    ("last", 100),
+];
+
+/// Writes a file of streams.
+fn file(scratch: &Scratch, text: &str) -> PathBuf {
+    let path = scratch.file("mix.toml");
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+fn with_traffic(mut command: Command, file: &Path) -> Command {
+    command.arg("--traffic").arg(file);
+    command
+}
+
+/// Returns the entry of a name in one of the lists `streams`, `groups` and `sizes`.
+fn of<'r>(report: &'r Report, list: &str, name: &str) -> &'r Value {
+    let all = report.json[list].as_array().expect("a list");
+    let found = all.iter().find(|one| one["name"] == name);
+    found.unwrap_or_else(|| panic!("{list} {name}: {:#}", report.json[list]))
+}
+
+fn count(of: &Value, key: &str) -> u64 {
+    of[key].as_u64().unwrap_or_else(|| panic!("{key}: {of:#}"))
+}
+
+fn sum(report: &Report, list: &str, key: &str) -> u64 {
+    let all = report.json[list].as_array().expect("a list");
+    all.iter().map(|one| count(one, key)).sum()
+}
+
+/// Checks that streams and sizes add up to the run.
+fn assert_adds_up(report: &Report) {
+    for list in ["streams", "sizes"] {
+        for (key, of_run) in [
+            ("tx", "tx_packets"),
+            ("rx", "rx_packets"),
+            ("lost", "lost"),
+            ("duplicates", "duplicates"),
+            ("reordered", "reordered"),
+        ] {
+            assert_eq!(
+                sum(report, list, key),
+                report.count(of_run),
+                "{list} {key}: {:#}",
+                report.json[list]
+            );
+        }
+    }
+    assert_eq!(sum(report, "streams", "corrupt"), report.count("corrupt"));
+}
+
+/// Sends the mix by one port, and expects each packet at the other, once and intact.
+fn assert_mix_arrives(net: &Net, words: &str, text: &str, sent: &[(&str, u64)]) -> Report {
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let command = with_traffic(net.a(&format!("sendrecv {words} --duration 1s {LOAD}")), &mix);
+    let report = scratch.measure(command);
+    report.assert_accounted();
+    report.assert_rows_add_up();
+    assert_adds_up(&report);
+    for (name, packets) in sent {
+        let of = of(&report, "streams", name);
+        let counts = ["tx", "rx", "lost", "duplicates", "reordered", "corrupt"].map(|key| count(of, key));
+        assert_eq!(counts, [*packets, *packets, 0, 0, 0, 0], "{words}: {of:#}");
+        assert_eq!(of["latency"]["count"], *packets, "{words}: {of:#}");
+        assert!(
+            of["latency"]["p99_ns"].is_u64() || of["latency"]["p99"].is_u64(),
+            "{words}: {of:#}"
+        );
+    }
+    report
+}
+
+#[test]
+fn every_packet_of_every_stream_arrives_through_a_bridge_by_af_packet() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let report = assert_mix_arrives(&net, "af_packet:eth1 af_packet:eth2", MIX, &SENT);
+    let load = of(&report, "groups", "load");
+    assert_eq!((count(load, "tx"), count(load, "streams")), (4000, 2), "{load:#}");
+    // Seven of twelve have the smallest size, behind the tag.
+    let sizes = report.json["sizes"].as_array().expect("sizes");
+    assert!(sizes.len() > 4, "{sizes:#?}");
+    assert_eq!(
+        report.json["changes"],
+        serde_json::json!([]),
+        "a bridge changes nothing"
+    );
+}
+
+#[test]
+fn every_packet_of_every_stream_arrives_through_a_bridge_by_af_xdp() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    assert_mix_arrives(&net, "af_xdp:eth1 af_xdp:eth2", MIX, &SENT);
+}
+
+#[test]
+fn every_packet_of_every_stream_arrives_through_mpps_forward() {
+    let Some(net) = joined_twice() else { return };
+    let there = Scratch::new();
+    let _forwarder = listen_by(&there, net.b("forward af_packet:eth1 af_packet:eth2 --take all"));
+    assert_mix_arrives(&net, "af_packet:eth1 af_xdp:eth2", MIX, &SENT);
+}
+
+#[test]
+fn every_packet_of_every_stream_arrives_through_testpmd() {
+    if no_testpmd() {
+        return;
+    }
+    let Some(net) = joined_twice() else { return };
+    let _testpmd = Testpmd::between(&net, "macswap");
+    assert_mix_arrives(&net, "af_packet:eth1 af_packet:eth2", MIX, &SENT);
+}
+
+/// Streams that a router with address translation passes on.
+const ROUTED: &str = r#"
+[[stream]]
+name = "web"
+packet = "eth / ipv4 src=198.18.0.1..198.18.0.4 dst=198.18.1.2 / tcp src=1024..1031 dst=80"
+size = "64*7 594*4 1518*1"
+rate = "1kpps"
+
+[[stream]]
+name = "tenants"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.1.2 / udp dst=4789 / vxlan vni=5 / eth / ipv4 / udp dst=9"
+size = "200"
+rate = "500pps"
+
+[[stream]]
+name = "six"
+packet = "eth / ipv6 src=2001:2::1 dst=2001:2:0:1::2 / udp src=1024..1031 dst=9000"
+size = "100..200 step 50"
+rate = "500pps"
+"#;
+
+#[test]
+fn what_a_router_with_address_translation_changes_is_named_and_all_arrive() {
+    if missing("nft", "nftables") {
+        return;
+    }
+    let Some(net) = joined_twice() else { return };
+    route(&net);
+    let there = Scratch::new();
+    let rules = "table ip nat {\n chain post {\n type nat hook postrouting priority 100\n oifname \"eth2\" \
+                 meta l4proto { tcp, udp } snat to 198.18.1.254:40000-50000\n }\n}\n";
+    std::fs::write(there.file("nat.nft"), rules).expect("rules");
+    let loaded = net.on(Host::B, &format!("nft -f {}", there.file("nat.nft").display()));
+    if loaded.code != Some(0) {
+        return skip(&format!("this kernel translates no addresses: {}", loaded.stderr));
+    }
+    let router = mac_of(&net, Host::B, "eth1")
+        .map(|byte| format!("{byte:02x}"))
+        .join(":");
+    let text = ROUTED.replace("eth / ipv", &format!("eth dst={router} / ipv"));
+    let sent = [("web", 1000), ("tenants", 500), ("six", 500)];
+    let report = assert_mix_arrives(&net, "af_packet:eth1 af_packet:eth2", &text, &sent);
+    let changes = report.json["changes"].as_array().expect("changes");
+    let packets = |field: &str| {
+        let change = changes.iter().find(|change| change["field"] == field);
+        change.map_or(0, |change| count(change, "packets"))
+    };
+    assert_eq!(packets("ipv4.ttl") + packets("ipv4[1].ttl"), 1500, "{changes:#?}");
+    assert_eq!(packets("ipv6.hop"), 500, "{changes:#?}");
+    assert!(packets("ipv4.src") > 0 && packets("tcp.src") > 0, "{changes:#?}");
+}
+
+#[test]
+fn each_next_hop_is_asked_for_in_its_own_vlan_and_a_reflector_returns_all_streams() {
+    let Some(net) = net_of(1) else { return };
+    let text = r#"
+[[stream]]
+name = "ten"
+packet = "eth / vlan vid=10 / ipv4 src=10.99.0.77 dst=10.99.0.88 / udp src=1024..1027 dst=9000"
+size = "imix"
+rate = "1kpps"
+
+[[stream]]
+name = "twenty"
+packet = "eth / vlan vid=20 / ipv4 src=10.99.0.78 dst=10.99.0.89 / tcp src=1024..1027 dst=80"
+size = "100"
+rate = "500pps"
+
+[[stream]]
+name = "six"
+packet = "eth / ipv6 src=fd99::77 dst=fd99::2 / udp dst=9000"
+rate = "500pps"
+"#;
+    let there = Scratch::new();
+    let mix = file(&there, text);
+    let reflect = net.b("reflect af_packet:eth1 --ip 10.99.0.88-10.99.0.89");
+    let _reflector = listen_by(&there, with_traffic(reflect, &mix));
+    let scratch = Scratch::new();
+    let command = with_traffic(net.a(&format!("sendrecv af_packet:eth1 --duration 1s {LOAD}")), &mix);
+    let report = scratch.measure(command);
+    report.assert_accounted();
+    assert_adds_up(&report);
+    for (name, packets) in [("ten", 1000), ("twenty", 500), ("six", 500)] {
+        let of = of(&report, "streams", name);
+        assert_eq!((count(of, "tx"), count(of, "rx")), (packets, packets), "{of:#}");
+    }
+}
+
+/// Returns the report of streams on a path without a wire.
+fn alone(words: &str, text: &str) -> Report {
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let report = scratch.measure(with_traffic(mpps(words), &mix));
+    report.assert_rows_add_up();
+    report
+}
+
+#[test]
+fn faults_are_counted_exactly_by_stream_and_by_size() {
+    let text = MIX
+        .replace("vlan vid=10..12 / ", "")
+        .replace("\"imix\"", "\"64*7 594*4 1518*1\"");
+    let report = alone(
+        &format!("sendrecv loop:loss=0.05,dup=0.03,reorder=0.02,corrupt=0.02 --duration 1s {LOAD}"),
+        &text,
+    );
+    assert!(
+        report.count("lost") > 100 && report.count("corrupt") > 20,
+        "{:#}",
+        report.json["streams"]
+    );
+    assert_adds_up(&report);
+    for (name, packets) in SENT {
+        let of = of(&report, "streams", name);
+        assert_eq!(count(of, "tx"), packets, "{of:#}");
+        assert_eq!(
+            count(of, "tx"),
+            count(of, "rx") + count(of, "lost") + count(of, "late"),
+            "{of:#}"
+        );
+    }
+}
+
+#[test]
+fn streams_without_a_rate_take_turns_by_their_weights() {
+    let text = r#"
+[[stream]]
+name = "three"
+packet = "eth / ipv4 / udp src=1..8"
+weight = 3
+
+[[stream]]
+name = "two"
+packet = "eth / ipv4 / tcp"
+size = "64..200 step 8"
+weight = 2
+"#;
+    let report = alone("send null: --duration 300ms --quiet", text);
+    let [three, two] = ["three", "two"].map(|name| count(of(&report, "streams", name), "tx"));
+    assert!(three + two > 1000, "{:#}", report.json["streams"]);
+    // A cycle has five packets, and the run may end within one, in a burst that is given back.
+    assert!((three * 2).abs_diff(two * 3) <= 6 * 64, "{three} {two}");
+    // Over all, the rate is the total of the weights.
+    let report = alone(&format!("sendrecv loop: --rate 5kpps --duration 400ms {LOAD}"), text);
+    let counts = ["three", "two"].map(|name| count(of(&report, "streams", name), "tx"));
+    assert_eq!(counts, [1200, 800]);
+    assert_adds_up(&report);
+}
+
+#[test]
+fn a_run_ends_with_its_last_packet_where_all_streams_do() {
+    let text = r#"
+[[stream]]
+name = "a"
+packet = "eth / ipv4 / udp dst=1"
+rate = "1kpps"
+packets = 200
+
+[[stream]]
+name = "b"
+packet = "eth / ipv4 / udp dst=2"
+after = "a"
+start = "100ms"
+burst = { packets = 10, gap = "10ms", count = 5 }
+repeat = 2
+"#;
+    let report = alone(&format!("sendrecv loop: --lanes 2 {LOAD}"), text);
+    let counts = ["a", "b"].map(|name| count(of(&report, "streams", name), "tx"));
+    assert_eq!(counts, [200, 100]);
+    let ns = report.json["duration_ns"].as_u64().expect("a time");
+    assert_eq!(ns, 400_000_000, "200 ms, 100 ms, ten bursts of 10 ms");
+    // As many without a schedule.
+    let text = text
+        .replace("rate = \"1kpps\"\n", "")
+        .replace("after = \"a\"\nstart = \"100ms\"\n", "");
+    let text = text.replace(
+        "burst = { packets = 10, gap = \"10ms\", count = 5 }\nrepeat = 2",
+        "packets = 100",
+    );
+    let report = alone(&format!("sendrecv loop: --lanes 2 {LOAD}"), &text);
+    let counts = ["a", "b"].map(|name| count(of(&report, "streams", name), "tx"));
+    assert_eq!(counts, [200, 100]);
+}
+
+#[test]
+fn a_thousand_streams_run_beside_each_other_and_only_groups_have_percentiles() {
+    let stream = |i: usize| {
+        format!(
+            "[[stream]]\nname = 's{i}'\ngroup = 'g{}'\npacket = 'eth / ipv4 dst=10.0.0.{} / udp src={} dst=9'\n\
+             rate = '5pps'\n{}\n",
+            i % 4,
+            i % 200 + 1,
+            i + 1,
+            if i == 7 { "track = true\n" } else { "" }
+        )
+    };
+    let text: String = (0..1000).map(stream).collect();
+    let report = alone(&format!("sendrecv loop: --duration 1s {LOAD}"), &text);
+    assert_eq!(report.json["streams"].as_array().map(Vec::len), Some(1000));
+    assert_eq!(sum(&report, "streams", "tx"), 5000);
+    assert_eq!(sum(&report, "groups", "rx"), 5000);
+    let percentile = |list: &str, name: &str| {
+        let latency = &of(&report, list, name)["latency"];
+        latency
+            .as_object()
+            .is_some_and(|of| of.iter().any(|(key, value)| key.starts_with("p99") && value.is_u64()))
+    };
+    assert!(percentile("groups", "g0") && percentile("streams", "s7"));
+    assert!(!percentile("streams", "s8"), "{:#}", of(&report, "streams", "s8"));
+}
+
+#[test]
+fn a_search_keeps_the_mix_and_leaves_what_is_not_to_be_scaled() {
+    let text = r#"
+[[stream]]
+name = "a"
+packet = "eth / ipv4 / udp dst=1"
+rate = "20kpps"
+
+[[stream]]
+name = "b"
+packet = "eth / ipv4 / udp dst=2"
+size = "64*3 128*1"
+rate = "10kpps"
+
+[[stream]]
+name = "probe"
+packet = "eth / ipv4 / udp dst=3"
+rate = "100pps"
+scale = false
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let words = "ndr loop:capacity=3kpps --max-rate 6kpps --min-rate 300pps --duration 200ms --quiet --settle 200ms";
+    let mut command = with_traffic(mpps(words), &mix);
+    let json = scratch.file("ndr.json");
+    command.arg("--json").arg(&json);
+    let told = run_command(command);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("a result")).expect("JSON");
+    assert!(found.to_string().contains("\"streams\""), "{found:#}");
+}
+
+#[test]
+fn what_streams_can_not_have_is_refused_in_one_line() {
+    let stream = "[[stream]]\npacket = 'eth / ipv4 / udp'\n";
+    let rated = |rate: &str| format!("{stream}rate = '{rate}'\n");
+    for (text, words, want) in [
+        (format!("{}{stream}", rated("1kpps")), "", "want a rate in each stream"),
+        (rated("1kpps"), "--rate 5kpps", "--rate '5kpps': beside --traffic"),
+        (rated("10%"), "", "does not tell its link speed"),
+        (format!("{stream}size = '9000'\n"), "", "above the MTU"),
+        (format!("{stream}tag = 'none'\n"), "", "tag: want tail"),
+        (format!("{stream}lanes = [3]\n"), "", "lanes: 3 does not send: want 0"),
+        (rated("1kpps"), "--frame-size 100", "--frame-size: beside --traffic"),
+        (stream.to_owned(), "--scale 50%", "there is no rate"),
+        (
+            format!("{stream}pacing = 'burst'\nrate = '1kpps'\n"),
+            "",
+            "want burst = {",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let mix = file(&scratch, &text);
+        let command = with_traffic(mpps(&format!("sendrecv loop: --quiet {words}")), &mix);
+        assert_refused(command, 2, &[want]);
+    }
+    assert_refused(
+        mpps("sendrecv loop: --quiet --scale 50%"),
+        2,
+        &["--scale 50%: there are no streams"],
+    );
+}
