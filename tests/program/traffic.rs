@@ -352,6 +352,32 @@ fn options_that_contradict_a_file_of_streams_are_refused() {
     assert_eq!(std::fs::read_to_string(&file).expect("as it was"), ONE);
 }
 
+#[test]
+fn rows_of_streams_are_for_runs_that_have_streams() {
+    let scratch = Scratch::new();
+    let file = written(&scratch, "one.toml", ONE);
+    let (rows, folder) = (scratch.file("streams.csv"), scratch.file("results"));
+    let mut run = with_file("send null: --rate 1kpps --duration 50ms --quiet", &file);
+    run.arg("--streams-csv").arg(&rows);
+    let mut placed = with_file("send null: --rate 1kpps --duration 50ms --quiet", &file);
+    placed.arg("--out").arg(&folder);
+    for (command, rows) in [(run, &rows), (placed, &folder.join("streams.csv"))] {
+        let ran = run_command(command);
+        assert!(matches!(ran.code, Some(0 | 3)), "{}", ran.stderr);
+        let text = std::fs::read_to_string(rows).expect("a file");
+        assert!(text.starts_with("kind,name,time_s,"), "{text}");
+    }
+    for words in ["sendrecv loop:", "drop null: --packet eth", "forward null:"] {
+        let refused = mpps(&format!("{words} --streams-csv x.csv"));
+        assert_refused(refused, 2, &["--streams-csv: the run has no streams"]);
+    }
+    let of_method = mpps("ndr loop: --packet eth --streams-csv x.csv");
+    assert_refused(of_method, 2, &["--streams-csv", "want --out DIR"]);
+    let mut onto_itself = with_file("send null:", &file);
+    onto_itself.arg("--streams-csv").arg(&file);
+    assert_refused(onto_itself, 2, &["--streams-csv and --traffic: both"]);
+}
+
 /// Numbers that look random, the same in each run.
 struct Dice(u64);
 

@@ -106,6 +106,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
             "output",
             "csv",
             "lanes-csv",
+            "streams-csv",
             "json",
             "json-lines",
             "markdown",

@@ -216,6 +216,7 @@ pub(super) fn chosen_by_method(arg: Arg) -> Arg {
         "interval",
         "csv",
         "lanes_csv",
+        "streams_csv",
         "json",
         "json_lines",
         "markdown",

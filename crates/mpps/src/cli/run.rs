@@ -54,8 +54,8 @@ impl RunArgs {
 #[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Tell {
     /// Folder to make for all results: result.json (as of --json), report.html, report.md, rows.csv (--csv), lanes.csv,
-    /// events.jsonl (--json-lines), junit.xml, and of sendrecv latency.hlog (--hdr); what an option of its own names
-    /// goes there instead
+    /// streams.csv of a run with streams, events.jsonl (--json-lines), junit.xml, and of sendrecv latency.hlog (--hdr);
+    /// what an option of its own names goes there instead
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Write one row per interval to FILE ('-': standard output)
@@ -65,6 +65,10 @@ pub(crate) struct Tell {
     /// output): packets, receive calls, busy time; not on xdp
     #[arg(long, value_name = "FILE")]
     pub(crate) lanes_csv: Option<PathBuf>,
+    /// Write one row per stream, group and size and interval (of 100 ms, or of --interval where that is longer) to FILE
+    /// ('-': standard output), of a run with --traffic or --packet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) streams_csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -137,6 +141,7 @@ impl Tell {
             &self.out,
             &self.csv,
             &self.lanes_csv,
+            &self.streams_csv,
             &self.json,
             &self.json_lines,
             &self.junit,

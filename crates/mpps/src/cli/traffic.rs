@@ -24,6 +24,14 @@ pub(super) fn only_sends(arg: Arg) -> Arg {
     }
 }
 
+/// Hides from the help of other runs what only those have that send streams.
+pub(super) fn sends_none(arg: Arg) -> Arg {
+    match arg.get_id() == "streams_csv" {
+        true => arg.hide(true),
+        false => arg,
+    }
+}
+
 /// `sendrecv` and `send`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Traffic {

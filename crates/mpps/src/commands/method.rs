@@ -166,6 +166,7 @@ fn chosen_by_method(args: &Method) -> Result<()> {
     let given = [
         ("--csv", tell.csv.is_some(), NO_ROWS),
         ("--lanes-csv", tell.lanes_csv.is_some(), NO_ROWS),
+        ("--streams-csv", tell.streams_csv.is_some(), NO_ROWS),
         ("--json", tell.json.is_some(), A_FOLDER),
         (
             "--json-lines",

@@ -16,11 +16,13 @@ pub(super) fn placed(args: &RunArgs, lanes: bool) -> Tell {
     let Some(folder) = args.tell.out.clone() else {
         return tell;
     };
+    let streams = args.run.plan.traffic.streams.is_some();
     let latency = args.run.plan.workload == Workload::Sendrecv;
     for (file, name, there) in [
         (&mut tell.json, "result.json", true),
         (&mut tell.csv, "rows.csv", true),
         (&mut tell.lanes_csv, "lanes.csv", lanes),
+        (&mut tell.streams_csv, "streams.csv", streams),
         (&mut tell.json_lines, "events.jsonl", true),
         (&mut tell.junit, "junit.xml", true),
         (&mut tell.markdown, "report.md", true),

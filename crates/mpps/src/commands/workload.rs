@@ -3,12 +3,17 @@
 use super::output::Program;
 use super::steps::printed;
 use crate::cli::RunArgs;
-use crate::fail::{Result, say};
+use crate::fail::{Result, say, usage};
 use mpps_run::{Drafted, Host};
 use mpps_sys::signal;
 use std::process::ExitCode;
 
 pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
+    if args.tell.streams_csv.is_some() && args.run.plan.traffic.streams.is_none() {
+        return Err(usage(
+            "--streams-csv: the run has no streams: want sendrecv or send with --traffic or --packet",
+        ));
+    }
     let drafted = Drafted::new(args.run.clone())?;
     args.run.clone_from(drafted.run());
     if let Drafted::Traffic(draft) = &drafted

@@ -29,7 +29,7 @@ impl Factor {
         self.den
     }
 
-    /// Returns a rate multiplied by the factor, exactly; `None` if no [`Rate`] is that.
+    /// Returns a rate multiplied by the factor ([`Rate::times`]); `None` if no [`Rate`] is that.
     pub fn of(self, rate: Rate) -> Option<Rate> {
         rate.times(self.num, self.den)
     }

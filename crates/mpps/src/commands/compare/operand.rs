@@ -216,6 +216,7 @@ pub(super) fn typed(name: &str, text: &str, words: Vec<OsString>) -> Result<Type
         ("--out", tell.out.is_some()),
         ("--json", tell.json.is_some()),
         ("--csv", tell.csv.is_some()),
+        ("--streams-csv", tell.streams_csv.is_some()),
         ("--hdr", tell.hdr.is_some()),
         ("--trace", tell.keep.trace.is_some()),
         ("--profile", tell.profile.is_some()),

@@ -4,8 +4,8 @@ use super::super::state_files::lines_are_open;
 use crate::cli::{RunArgs, read_by_program, recorded_command};
 use crate::fail::{Result, unwritable, usage};
 use mpps_report::{
-    CsvSink, HdrSink, JsonLines, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfTrack, Sinks, WAYS,
-    of_way,
+    CsvSink, HdrSink, JsonLines, JsonSink, JsonWritten, LanesCsvSink, LiveSink, LiveStyle, Notes, OfTrack, Sinks,
+    StreamsCsvSink, WAYS, of_way,
 };
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ pub(super) fn named<'a>(
         .chain([
             ("--csv", args.tell.csv.as_deref()),
             ("--lanes-csv", args.tell.lanes_csv.as_deref()),
+            ("--streams-csv", args.tell.streams_csv.as_deref()),
             ("--json", args.tell.json.as_deref()),
             ("--json-lines", args.tell.json_lines.as_deref()),
             ("--junit", args.tell.junit.as_deref()),
@@ -125,6 +126,11 @@ pub(super) fn files_of(
         let lanes = LanesCsvSink::create(path).map_err(|e| unwritable("--lanes-csv", &e))?;
         boards.push(lanes.notes());
         sinks.add(lanes);
+    }
+    if let Some(path) = &args.tell.streams_csv {
+        let streams = StreamsCsvSink::create(path).map_err(|e| unwritable("--streams-csv", &e))?;
+        boards.push(streams.notes());
+        sinks.add(streams);
     }
     for FileOfTrack { option, path, way } in of_tracks {
         let (way, failed) = (*way, |e| unwritable(option, &e));
