@@ -3,7 +3,7 @@
 use mpps_stats::{StreamKind, StreamRows, Summary};
 use std::sync::Arc;
 
-/// Most streams, and most groups, that are counted. Each is a time series for whoever stores the metrics.
+/// Most streams, and most groups, that are counted. Each is a time series where metrics are stored.
 const MOST: usize = 256;
 
 /// Packets of one stream or group, of rows that have closed.
