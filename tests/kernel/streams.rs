@@ -174,7 +174,7 @@ const ROUTED: &str = r#"
 [[stream]]
 name = "web"
 packet = "eth / ipv4 src=198.18.0.1..198.18.0.4 dst=198.18.1.2 / tcp src=1024..1031 dst=80"
-size = "64*7 594*4 1518*1"
+size = "74*7 594*4 1518*1"
 rate = "1kpps"
 
 [[stream]]
@@ -307,7 +307,7 @@ weight = 3
 [[stream]]
 name = "two"
 packet = "eth / ipv4 / tcp"
-size = "64..200 step 8"
+size = "74..202 step 8"
 weight = 2
 "#;
     let report = alone("send null: --duration 300ms --quiet", text);
@@ -342,8 +342,8 @@ repeat = 2
     let report = alone(&format!("sendrecv loop: --lanes 2 {LOAD}"), text);
     let counts = ["a", "b"].map(|name| count(of(&report, "streams", name), "tx_packets"));
     assert_eq!(counts, [200, 100]);
-    let ns = report.json["duration_ns"].as_u64().expect("a time");
-    assert_eq!(ns, 400_000_000, "200 ms, 100 ms, ten bursts of 10 ms");
+    let seconds = report.json["duration_s"].as_f64().expect("a time");
+    assert!((seconds - 0.4).abs() < 1e-9, "200 ms, 100 ms, ten bursts of 10 ms: {seconds}");
     // As many without a schedule.
     let text = text
         .replace("rate = \"1kpps\"\n", "")
@@ -403,12 +403,9 @@ scale = false
     let mix = file(&scratch, text);
     let words = "ndr loop:capacity=3kpps --max-rate 6kpps --min-rate 300pps --duration 200ms --quiet --settle 200ms";
     let mut command = with_traffic(mpps(words), &mix);
-    let json = scratch.file("ndr.json");
-    command.arg("--json").arg(&json);
+    command.arg("--out").arg(scratch.file("ndr"));
     let told = run_command(command);
     assert_eq!(told.code, Some(0), "{}", told.stderr);
-    let found: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("a result")).expect("JSON");
-    assert!(found.to_string().contains("\"streams\""), "{found:#}");
 }
 
 #[test]
@@ -435,9 +432,4 @@ fn what_streams_can_not_have_is_refused_in_one_line() {
         let command = with_traffic(mpps(&format!("sendrecv loop: --quiet {words}")), &mix);
         assert_refused(command, 2, &[want]);
     }
-    assert_refused(
-        mpps("sendrecv loop: --quiet --scale 50%"),
-        2,
-        &["--scale 50%: there are no streams"],
-    );
 }

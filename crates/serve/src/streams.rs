@@ -3,7 +3,7 @@
 use mpps_stats::{StreamKind, StreamRows, Summary};
 use std::sync::Arc;
 
-/// Most streams, and most groups, that are counted. Each is a time series for whoever stores the metrics.
+/// Most streams, and most groups, that are counted. Each is a time series where metrics are stored.
 const MOST: usize = 256;
 
 /// Packets of one stream or group, of rows that have closed.
@@ -94,7 +94,8 @@ fn place(sums: &mut Vec<StreamCounts>, likely: usize, kind: StreamKind, name: &s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpps_stats::{Row, StreamSummary};
+    use crate::{About, Board, MetricsSite, Watcher};
+    use mpps_stats::{Event, Row, Sink, Snapshot, Start, StreamSummary};
 
     fn of(kinds: &[(StreamKind, &str)]) -> Vec<(StreamKind, String)> {
         kinds.iter().map(|(kind, name)| (*kind, (*name).to_owned())).collect()
@@ -160,5 +161,42 @@ mod tests {
             rows: &rows[1..],
         });
         assert_eq!(told(&sums).len(), 1 + MOST);
+    }
+
+    #[test]
+    fn streams_are_counted_if_metrics_are_read_and_over_all_trials() {
+        let board = Board::default();
+        let watcher = Watcher::new(About::default(), board.clone());
+        let mut sink = watcher.sink();
+        sink.event(&Event::Start(Start::default()));
+        assert!(!sink.wants().streams && sink.wants().rows);
+        let _site = MetricsSite::new(board.clone());
+        assert!(sink.wants().streams);
+        let of = [(StreamKind::Stream, "gold".to_owned())];
+        let rows = [Row {
+            tx: 10,
+            rx: 9,
+            lost: 1,
+            ..Row::default()
+        }];
+        let summary = Summary {
+            streams: vec![StreamSummary {
+                name: "gold".to_owned(),
+                tx: 11,
+                rx: 11,
+                ..Default::default()
+            }],
+            ..Summary::default()
+        };
+        for trial in 1..=2 {
+            sink.event(&Event::Streams(StreamRows { of: &of, rows: &rows }));
+            sink.event(&Event::Live(&Snapshot::default()));
+            assert_eq!(board.newest().streams.all()[0].tx, 11 * (trial - 1) + 10);
+            sink.event(&Event::End(&summary));
+            let state = board.newest();
+            let gold = &state.streams.all()[0];
+            assert_eq!((gold.tx, gold.rx, gold.lost), (11 * trial, 11 * trial, 0));
+            sink.event(&Event::Start(Start::default()));
+        }
     }
 }

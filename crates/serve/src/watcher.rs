@@ -374,40 +374,6 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_counted_if_metrics_are_read_and_over_all_trials() {
-        let (_watcher, board, mut sink) = begun(About::default());
-        assert!(!sink.wants().streams && sink.wants().rows);
-        let _site = crate::site::MetricsSite::new(board.clone());
-        assert!(sink.wants().streams);
-        let of = [(mpps_stats::StreamKind::Stream, "gold".to_owned())];
-        let rows = [Row {
-            tx: 10,
-            rx: 9,
-            lost: 1,
-            ..Row::default()
-        }];
-        let summary = Summary {
-            streams: vec![mpps_stats::StreamSummary {
-                name: "gold".to_owned(),
-                tx: 11,
-                rx: 11,
-                ..Default::default()
-            }],
-            ..Summary::default()
-        };
-        for trial in 1..=2 {
-            sink.event(&Event::Streams(mpps_stats::StreamRows { of: &of, rows: &rows }));
-            sink.event(&Event::Live(&live(10, 9)));
-            assert_eq!(board.newest().streams.all()[0].tx, 11 * (trial - 1) + 10);
-            sink.event(&Event::End(&summary));
-            let state = board.newest();
-            let gold = &state.streams.all()[0];
-            assert_eq!((gold.tx, gold.rx, gold.lost), (11 * trial, 11 * trial, 0));
-            sink.event(&Event::Start(Start::default()));
-        }
-    }
-
-    #[test]
     fn waiting_of_the_run_and_of_its_lanes_is_of_one_reading() {
         let (_watcher, board, mut sink) = begun(About::default());
         let lane = LiveLane {

@@ -97,7 +97,7 @@ impl StreamKind {
 /// Rows of streams, of groups and of sizes, in this order; each has a name.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRows<'a> {
-    /// What each row is of: its kind, and the name as in [`StreamSummary`](crate::StreamSummary).
+    /// Kind and name of each row; the name is that in [`StreamSummary`](crate::StreamSummary).
     pub of: &'a [(StreamKind, String)],
     /// Rows of one interval, 100 ms or longer, one for each of `of`. Their latency has no percentiles. Times blocked,
     /// waits of the host and fill of rings are those of the run, and are in no row of a stream.

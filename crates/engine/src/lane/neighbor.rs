@@ -34,21 +34,35 @@ pub(crate) struct Neighbor<'r> {
     link: &'r Link,
     src: Option<IpAddr>,
     found: &'r Found,
-    /// Further next hops, and their addresses once a lane has heard them.
+    /// Further next hops of the first port, and their addresses once a lane has heard them.
     more: (&'r [Hop], &'r [Found]),
+    /// The lane's port is the first: they are asked for and heard there.
+    asks_more: bool,
 }
 
 impl<'r> Neighbor<'r> {
-    /// `src` is the address that questions come from. `more`: further next hops that are asked for.
-    pub(crate) fn new(link: &'r Link, src: Option<IpAddr>, found: &'r Found, more: (&'r [Hop], &'r [Found])) -> Self {
-        Self { link, src, found, more }
+    /// `src` is the address that questions come from. `more`: further next hops, which the lane asks for (`asks_more`).
+    pub(crate) fn new(
+        link: &'r Link,
+        src: Option<IpAddr>,
+        found: &'r Found,
+        more: (&'r [Hop], &'r [Found]),
+        asks_more: bool,
+    ) -> Self {
+        Self {
+            link,
+            src,
+            found,
+            more,
+            asks_more,
+        }
     }
 
     /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of the
     /// hop's MAC address.
     fn asked(&self) -> impl Iterator<Item = (&'r Link, Option<IpAddr>, &'r Found)> {
         let (hops, found) = self.more;
-        let hops = hops.iter().zip(found);
+        let hops = hops.iter().zip(found).filter(|_| self.asks_more);
         let more = hops.map(|(hop, found)| (&hop.link, Some(hop.src), found));
         std::iter::once((self.link, self.src, self.found)).chain(more)
     }
@@ -236,7 +250,7 @@ mod tests {
             hint: String::new(),
         };
         let found = Found::new();
-        let neighbor = Neighbor::new(&link, None, &found, (&[], &[]));
+        let neighbor = Neighbor::new(&link, None, &found, (&[], &[]), false);
         let nobody = [[0, 1, 2, 3], [240, 0, 0, 1]].map(Ipv4Addr::from);
         for from in [OWN, other].into_iter().chain(subnet).chain(nobody) {
             assert_ne!(neighbor.attend(&mut ping(from)), Some(true), "{from}");

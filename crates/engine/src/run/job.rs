@@ -72,11 +72,8 @@ pub(crate) trait Job: Sync {
     /// Returns lane `lane`'s part in neighbour discovery. `found`: the neighbours of each port.
     fn neighbor<'a>(&'a self, lane: usize, found: &'a [Found]) -> Option<Neighbor<'a>> {
         let (link, port) = (self.link_of(lane)?, self.port_of(lane));
-        let more = match port {
-            0 => (self.hops(), &found[self.ports()..]),
-            _ => (&[][..], &[][..]),
-        };
-        Some(Neighbor::new(link, self.src_of(lane), &found[port], more))
+        let more = (self.hops(), &found[self.ports()..]);
+        Some(Neighbor::new(link, self.src_of(lane), &found[port], more, port == 0))
     }
     /// Returns further next hops, of packets that leave by the first port. Their places are behind those of the ports.
     fn hops(&self) -> &[Hop] {

@@ -96,11 +96,6 @@ impl Draft {
         let far_device = far.as_ref().and_then(|far| far.device.as_ref());
         let found = known.map(|known| &known.dest);
         let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port))?;
-        if let Some(scale) = args.plan.load.scale.as_ref().filter(|_| stream.is_none()) {
-            return Err(usage(format!(
-                "--scale {scale}: there are no streams: want --traffic FILE as well, or --rate"
-            )));
-        }
         let devices = (device.as_ref(), far_device);
         let (srcs, dest) = match &mut stream {
             Some(streams) => ends_of_all(&args, &port, devices, streams)?,
