@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod bits;
 pub mod capture;
 pub mod changes;
 pub mod check;
