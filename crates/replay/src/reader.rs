@@ -169,7 +169,8 @@ impl<R: Read> Reader<R> {
                 Err(fault) => return Err(self.fault(fault)),
             };
             let number = self.facts.read + 1;
-            if !self.selection.takes(number) {
+            let frame = self.window.passed(record.back, record.captured as usize);
+            if !self.selection.takes(number, frame) {
                 self.facts.read = number;
                 continue;
             }

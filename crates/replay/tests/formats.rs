@@ -159,7 +159,10 @@ fn a_selection_counts_packets_of_the_file_and_begins_with_its_first() {
         file.packet(1, i * 100, &frame(60, i as u8), if i == 4 { 61 } else { 60 });
     }
     file.bytes.extend([0xff; 16]);
-    let some = Selection { numbers: 4..=6 };
+    let some = Selection {
+        numbers: 4..=6,
+        ..Selection::default()
+    };
     let (kept, facts, error) = read(&file.bytes[..], &some);
     assert!(error.is_none(), "nothing behind the last is read: {error:?}");
     let got: Vec<_> = kept.iter().map(|packet| (packet.0[0], packet.2)).collect();

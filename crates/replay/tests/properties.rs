@@ -123,7 +123,7 @@ proptest! {
     fn a_selection_has_the_packets_at_their_numbers(sketch in sketch(), first in 0u64..45, last in 0u64..45) {
         let file = pcapng_of(&sketch, Order::Little);
         let all = read(&file[..], &Selection::default()).0;
-        let some = read(&file[..], &Selection { numbers: first..=last }).0;
+        let some = read(&file[..], &Selection { numbers: first..=last, ..Selection::default() }).0;
         let numbered = all.iter().zip(1..).filter(|(_, number)| (first..=last).contains(number));
         prop_assert!(some.iter().map(|packet| &packet.0).eq(numbered.map(|(packet, _)| &packet.0)));
         prop_assert_eq!(some.first().map_or(0, |packet| packet.2), 0);
