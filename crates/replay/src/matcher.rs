@@ -40,7 +40,7 @@ struct Step {
     cut: bool,
 }
 
-/// What is behind a header.
+/// Continuation behind a header.
 #[derive(Clone, Debug)]
 enum Next {
     /// Anything.

@@ -4,9 +4,10 @@ use crate::error::Fault;
 use flate2::read::MultiGzDecoder;
 use std::io::{self, BufReader, Chain, Cursor, Read};
 
-/// First bytes of a file, and kinds of files that are told by them.
+/// Bytes by which kinds of files are distinguished.
 const HEAD: usize = 6;
 const GZIP: &[u8] = &[0x1f, 0x8b];
+/// Files of other kinds: first bytes, name, and a command that makes a right one.
 const OTHERS: [(&[u8], &str, &str); 5] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "compressed by zstd", "zstd -d FILE"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "compressed by xz", "xz -d FILE"),

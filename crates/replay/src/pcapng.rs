@@ -139,7 +139,7 @@ impl Pcapng {
                 Some(interface) if interface.snap == 0 => u32::MAX,
                 Some(interface) => interface.snap,
             };
-            // What no snap length tells, the block does: it has up to 3 bytes more.
+            // Without a snap length the block says how much it is, but for up to 3 bytes of padding.
             let captured = match snap {
                 u32::MAX => original.min(len - 16),
                 snap => original.min(snap),

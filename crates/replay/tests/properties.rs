@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::checks::{capture_holds, read};
+use common::checks::{capture_holds, frames_hold, read};
 use common::files::{MICROS, MODIFIED, NANOS, Order, Pcap, Pcapng, frame};
 use mpps_replay::Selection;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -102,6 +102,7 @@ proptest! {
                 file[at] = *byte;
             }
             capture_holds(&file);
+            frames_hold(&file);
         }
     }
 

@@ -1,6 +1,9 @@
 //! Checks that hold for any bytes.
 
-use mpps_replay::{Capture, Error, Facts, LARGEST, Reader, Selection, footprint};
+use mpps_replay::{
+    Capture, Error, Facts, LARGEST, Matcher, NotRewritten, Reader, Rewrite, Selection, Tagging, footprint,
+};
+use mpps_traffic::Packet;
 use std::io::{Cursor, Read};
 
 /// Packet as it was read: its bytes, its original length, its due time.
@@ -72,5 +75,51 @@ pub fn capture_holds(bytes: &[u8]) {
             error.as_ref().map(Error::to_string)
         );
         assert_eq!(footprint(facts.packets, facts.bytes), facts.bytes + 16 * facts.packets);
+    }
+}
+
+/// Texts of headers that packets may have.
+const TEXTS: [&str; 6] = [
+    "eth / vlan / ipv4 src=10.0.0.0/8 ttl=1..9 / udp dst=src",
+    "eth / mpls / mpls / ipv6 / hopopts / frag / tcp mss=1460",
+    "eth / ipv4 / gre key=1..9 / eth / qinq / arp",
+    "eth / ipv4 / udp / gtpu qfi=3 / ipv6 / srh / icmp6",
+    "eth / ipv4 / udp / geneve / ipv4 / tcp sackok wscale=7",
+    "eth / pppoe / ipv4 / sctp tsn=7 / payload @3:2=9",
+];
+
+/// Any packets are tested against texts and changed without a panic: what a change says of the length is true, and
+/// frames that can't be changed are as they were.
+pub fn frames_hold(bytes: &[u8]) {
+    let packet = |text: &str| Packet::parse(text).expect(text);
+    let matchers = TEXTS.map(|text| Matcher::of(&packet(text)).expect(text));
+    let rewrites = [
+        (
+            "eth dst=src / vlan vid=1..9 / ipv4 src=dst ttl=ipv4.ttl-1 / udp src=dst+1",
+            Tagging::Set,
+        ),
+        (
+            "eth / qinq vid=7 / vlan / ipv6 src=random(fd00::/8) hop=7 / tcp dst=1..9",
+            Tagging::Push,
+        ),
+        ("eth src=02:00:00:00:00:07 / ipv6 dst=src / udp dst=7", Tagging::Replace),
+    ];
+    let rewrites = rewrites.map(|(text, tagging)| {
+        let rewrite = Rewrite::of(&packet(text), 7).expect(text);
+        rewrite.tagging(tagging).shift_ports(9)
+    });
+    for (lap, (frame, ..)) in (0..).zip(read(bytes, &Selection::default()).0) {
+        for matcher in &matchers {
+            matcher.matches(&frame);
+        }
+        for rewrite in &rewrites {
+            let mut changed = frame.clone();
+            changed.resize(frame.len() + rewrite.growth(), 0);
+            match rewrite.apply(&mut changed, frame.len(), lap) {
+                Ok(len) => assert!((14..=changed.len()).contains(&len)),
+                Err(NotRewritten::Short) => assert!(frame.len() < 14 && changed.starts_with(&frame)),
+                Err(refused) => panic!("{refused}"),
+            }
+        }
     }
 }
