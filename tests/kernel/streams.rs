@@ -274,7 +274,7 @@ fn alone(words: &str, text: &str) -> Report {
 fn faults_are_counted_exactly_by_stream_and_by_size() {
     let text = MIX.replace("vlan vid=10..12 / ", "");
     let report = alone(
-        &format!("sendrecv loop:loss=0.05,dup=0.03,reorder=0.02,corrupt=0.02 --duration 1s {LOAD}"),
+        &format!("sendrecv loop:loss=0.05,duplicate=0.03,reorder=0.02,corrupt=0.02 --duration 1s {LOAD}"),
         &text,
     );
     assert!(
@@ -402,7 +402,7 @@ scale = false
 "#;
     let scratch = Scratch::new();
     let mix = file(&scratch, text);
-    let words = "ndr loop:capacity=3kpps --max-rate 6kpps --min-rate 300pps --duration 200ms --quiet --settle 200ms";
+    let words = "ndr loop:capacity=3kpps --max-rate 6kpps --min-rate 300pps --search-time 5s --quiet --settle 200ms";
     let mut command = with_traffic(mpps(words), &mix);
     command.arg("--out").arg(scratch.file("ndr"));
     let told = run_command(command);

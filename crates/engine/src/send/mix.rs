@@ -22,8 +22,6 @@ use mpps_wire::Blank;
 
 /// Time before the end of a run, ns, from which on the time is read again wherever it matters.
 const NEAR_NS: u64 = 100_000;
-/// Frames that are handed to an image at once.
-const CHUNK: usize = 32;
 /// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
 const MISSED_ROWS: u64 = 1_000;
 
@@ -75,7 +73,6 @@ enum Order {
 struct Written {
     part: u32,
     image: u32,
-    size: u32,
     flow: u32,
     number: u64,
     scheduled_ns: u64,
@@ -195,7 +192,7 @@ impl<'r> Mix<'r> {
             };
             let part = &mut self.parts[place];
             let (flow, number) = part.next();
-            let (size, image) = codec.size_and_image(part.stream, flow, number);
+            let (_, image) = codec.size_and_image(part.stream, flow, number);
             if part.written == part.noted {
                 self.touched.push(place as u32);
             }
@@ -208,17 +205,13 @@ impl<'r> Mix<'r> {
             self.written[count] = Written {
                 part: place as u32,
                 image: image as u32,
-                size: size as u32,
                 flow,
                 number,
                 scheduled_ns,
             };
             count += 1;
         }
-        let frames = burst.as_mut_slice()[..count].chunks_mut(CHUNK);
-        for (frames, written) in frames.zip(self.written[..count].chunks(CHUNK)) {
-            write_chunk(codec, frames, written, now);
-        }
+        write_frames(codec, &mut burst.as_mut_slice()[..count], &self.written[..count], now);
         for place in self.touched.drain(..) {
             let part = &mut self.parts[place as usize];
             if let Some(log) = part.log {
@@ -463,34 +456,16 @@ fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
     }
 }
 
-/// Writes up to [`CHUNK`] frames, those of one image after the other.
+/// Writes frames.
 #[inline]
-fn write_chunk<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
+fn write_frames<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
     let Some(first) = written.first() else { return };
     if written.iter().all(|of| of.image == first.image) {
-        codec
-            .image(first.image as usize)
-            .write_all(frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of)), now);
-        return;
+        let blanks = frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of));
+        return codec.image(first.image as usize).write_all(blanks, now);
     }
-    let mut blanks: [Blank<'_>; CHUNK] = std::array::from_fn(|_| Blank::empty());
-    for (slot, (frame, of)) in blanks.iter_mut().zip(frames.iter_mut().zip(written)) {
-        *slot = blank(frame, of);
-    }
-    let mut open: u32 = u32::MAX >> (CHUNK - written.len());
-    while open != 0 {
-        let image = written[open.trailing_zeros() as usize].image;
-        let same = written.iter().enumerate();
-        let same = same.fold(0u32, |same, (at, of)| same | u32::from(of.image == image) << at);
-        open &= !same;
-        let mut of = same;
-        let these = std::iter::from_fn(|| {
-            let at = of.trailing_zeros() as usize;
-            of &= of.wrapping_sub(1);
-            (at < CHUNK).then_some(at)
-        });
-        let taken = these.map(|at| std::mem::replace(&mut blanks[at], Blank::empty()));
-        codec.image(image as usize).write_all(taken, now);
+    for (frame, of) in frames.iter_mut().zip(written) {
+        codec.image(of.image as usize).write_blank(blank(frame, of), now);
     }
 }
 
@@ -587,8 +562,9 @@ impl Sender<MixCodec> for Mix<'_> {
         lane.mark(Stage::Transmit);
         let taken = offered - pending.len();
         for written in &self.written[self.left..self.left + taken] {
-            books.sent(self.parts[written.part as usize].stream, written.size as usize, now);
+            books.sent(written.image);
         }
+        books.sent_at(now);
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(pending.len(), |log, left, _| log.take_back(0, left));

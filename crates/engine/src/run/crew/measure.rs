@@ -403,7 +403,9 @@ fn stream_plans(order: &Order) -> Result<Vec<StreamPlan>, OrderError> {
 /// Sets the ends of a trial that are known before its start.
 fn set_ends(trial: &Trial, start_ns: u64) {
     let (control, common) = (&trial.control, &trial.common);
-    if common.count.is_some() || common.streams.is_some() {
+    // Streams without a rate may have a number of packets, too.
+    let several = trial.traffic.iter().any(|of| of.layout.is_some());
+    if common.count.is_some() || common.streams.is_some() || several {
         control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
     }
     if let Some(duration) = common.duration {
