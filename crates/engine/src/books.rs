@@ -41,12 +41,21 @@ pub(crate) struct Layout {
     ranked: Vec<bool>,
     /// By stream: track of its group, if groups have tracks.
     groups: Vec<Option<usize>>,
-    /// By stream, then by size: track of the size; none if all frames have one size.
+    /// By stream, then by size: track of the size; none if all frames have one size, or sizes have no tracks.
     sizes: Vec<Vec<usize>>,
 }
 
 impl Layout {
+    /// Lays out streams, groups and sizes.
     pub(crate) fn of(packets: &Packets) -> Self {
+        let mut layout = Self::of_streams(packets);
+        layout.add_sizes(packets);
+        layout
+    }
+
+    /// Lays out streams and groups, for a receiver without a sender: which sizes the missing packets had, it does not
+    /// know of each.
+    pub(crate) fn of_streams(packets: &Packets) -> Self {
         let streams = &packets.streams;
         let many = streams.len() > MOST_RANKED;
         let mut layout = Self::default();
@@ -76,7 +85,6 @@ impl Layout {
             own.iter().for_each(|stream| layout.groups[*stream] = Some(track));
             layout.track(StreamKind::Group, name, vec![track], true);
         }
-        layout.add_sizes(packets);
         layout
     }
 
@@ -284,6 +292,23 @@ impl<'r> Books<'r> {
         self.each(stream, Some(size), |recorder| {
             recorder.received(sent_ns, at_ns, slip, distance);
         });
+    }
+
+    /// Books `n` packets that arrived at a receiver without a sender, as [`Recorder::arrived_n`].
+    #[inline]
+    pub(crate) fn arrived_n(&mut self, stream: usize, at_ns: u64, n: u32, latency_ns: Option<u64>) {
+        self.each(stream, None, |recorder| recorder.arrived_n(at_ns, n, latency_ns));
+    }
+
+    /// Books a packet that arrived there, as [`Recorder::arrived`].
+    pub(crate) fn arrived(&mut self, stream: usize, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
+        self.each(stream, None, |recorder| recorder.arrived(at_ns, latency_ns, distance));
+    }
+
+    /// Adds `n` to the packets that were sent, as [`Recorder::expected`]: in the row that the stream booked last.
+    #[inline]
+    pub(crate) fn expected(&mut self, stream: usize, n: i64) {
+        self.each(stream, None, |recorder| recorder.expected(n));
     }
 
     /// Books an event by its time, as [`Recorder::event`].

@@ -53,18 +53,20 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
 
 /// Returns bytes of the images, rows and histograms of streams.
 pub fn streams(packets: &Packets, interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
-    let timing = Timing {
-        start_ns: 0,
-        interval_ns: (interval.as_nanos() as u64).max(1),
-        settle_ns: settle.as_nanos() as u64,
-    };
     let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
     let image = |spec: &Arc<ImageSpec>| match spec.data {
         Data::Pattern(_) => IMAGE + spec.frame_len as u64,
         Data::Verified => IMAGE,
     };
     let images = specs.map(image).sum::<u64>().saturating_mul(lanes.all as u64);
-    images.saturating_add(Layout::of(packets).bytes(timing, (lanes.receiving, lanes.all)))
+    let layout = Layout::of(packets);
+    images.saturating_add(layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all)))
+}
+
+/// Returns bytes of the rows and histograms of streams of `drop`.
+pub fn streams_of_drop(packets: &Packets, interval: Duration, lanes: LaneCount) -> u64 {
+    let layout = Layout::of_streams(packets);
+    layout.bytes(timing(interval, Duration::ZERO), (lanes.receiving, lanes.all))
 }
 
 /// Returns bytes of the flows of `drop`.
@@ -74,13 +76,17 @@ pub fn flows_of_drop(max_flows: u32, lanes: LaneCount) -> u64 {
 
 /// Returns bytes of rows and histograms.
 pub fn rows(interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
-    let timing = Timing {
+    let timing = timing(interval, settle);
+    let of = |receives, lanes: usize| LaneSeries::bytes(timing, receives).saturating_mul(lanes as u64);
+    of(true, lanes.receiving).saturating_add(of(false, lanes.all.saturating_sub(lanes.receiving)))
+}
+
+fn timing(interval: Duration, settle: Duration) -> Timing {
+    Timing {
         start_ns: 0,
         interval_ns: (interval.as_nanos() as u64).max(1),
         settle_ns: settle.as_nanos() as u64,
-    };
-    let of = |receives, lanes: usize| LaneSeries::bytes(timing, receives).saturating_mul(lanes as u64);
-    of(true, lanes.receiving).saturating_add(of(false, lanes.all.saturating_sub(lanes.receiving)))
+    }
 }
 
 /// Returns bytes of the lanes themselves.

@@ -16,6 +16,7 @@ pub(crate) mod spin;
 pub(crate) mod stages;
 pub(crate) mod worst;
 
+use crate::books::{Books, Layout};
 use crate::lane::control::Control;
 use crate::lane::fill::Fill;
 use crate::lane::idle::Idle;
@@ -32,6 +33,7 @@ use mpps_sys::{clock::Clock, sched};
 use mpps_trace::Stage;
 use mpps_wire::MacAddr;
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Rounds of a workload: the part of the lane's loop that differs between workloads.
@@ -126,8 +128,8 @@ pub(crate) struct Lane<'r> {
     pub(crate) start_ns: u64,
     /// The peer's MAC address, if the lane has found one.
     pub(crate) dest_mac: Option<MacAddr>,
-    /// Series by stream of packets, if there are several streams or sizes; else empty.
-    pub(crate) by_stream: &'r [LaneSeries],
+    /// Tracks of streams, and the lane's series of each; `None`: the run has none.
+    pub(crate) by_stream: Option<(&'r Arc<Layout>, &'r [LaneSeries])>,
     /// Recorder of received packets, if they go another way than sent ones.
     pub(crate) arrivals: Option<Recorder<'r>>,
     /// The user has been shown why nothing can leave: a bit for the device that is down, and one per [`Obstacle`].
@@ -138,6 +140,14 @@ pub(crate) struct Lane<'r> {
     pub(crate) obstacle: Cell<Option<Obstacle>>,
     /// Part of the time counted as down that the lane has slept since the path took nothing, ns.
     pub(crate) napped_ns: Cell<u64>,
+}
+
+impl<'r> Lane<'r> {
+    /// Returns the lane's entries by stream. Called once: a series has one writer.
+    pub(crate) fn books(&self) -> Books<'r> {
+        let books = |(layout, series): (&Arc<Layout>, _)| Books::new(Arc::clone(layout), series);
+        self.by_stream.map(books).unwrap_or_default()
+    }
 }
 
 impl Lane<'_> {

@@ -547,6 +547,9 @@ pub struct DropPlan {
     /// Test packets are those with a tag of [`Common::seed`], whatever their headers, which are so many bytes: data are
     /// verified behind them. `ip`, `ports` and `excluded_ports` then select nothing.
     pub tagged: Option<usize>,
+    /// Streams that tagged packets are of, by the number of their flow, for results of each stream and group. Name,
+    /// group, flows and mean size of each are used, and no more. `None`: there are no results of streams.
+    pub streams: Option<Arc<Packets>>,
     /// Number of flows to follow by sequence number.
     pub max_flows: u32,
     /// Layer 2; `None` on payload paths.

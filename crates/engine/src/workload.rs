@@ -9,7 +9,7 @@ pub(crate) mod loops;
 pub(crate) mod reflect;
 pub(crate) mod traffic;
 
-use crate::books::{Books, Layout};
+use crate::books::Books;
 use crate::codec::mix::MixCodec;
 use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
@@ -25,7 +25,7 @@ use crate::send::slip::Slips;
 use crate::workload::capture::Quota;
 use crate::workload::loops::Loops;
 use mpps_io::{Capabilities, Layer, Pacing, Queue};
-use mpps_stats::{LaneSeries, Recorder};
+use mpps_stats::Recorder;
 use mpps_wire::{ChecksumMode, MacAddr, PayloadTemplate, Template, TemplateSpec};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -119,8 +119,6 @@ pub(crate) struct TrafficTrial {
     logs: Vec<Vec<SentLog>>,
     /// By stream of packets: places of its lanes among those that send; empty if all send.
     senders: Vec<Vec<usize>>,
-    /// Tracks and books of streams; `None`: all packets are of one stream and one size.
-    pub(crate) layout: Option<Arc<Layout>>,
     tx_lanes: usize,
     /// Number of its stream.
     pub(crate) stream: usize,
@@ -143,7 +141,7 @@ fn sent_logs(plan: &TrafficPlan, flows: u32, pps: Option<f64>, lanes: u32, one_f
 }
 
 /// Returns the packets of a plan with several streams, or several sizes.
-fn mixed(plan: &TrafficPlan) -> Option<&Packets> {
+pub(crate) fn mixed(plan: &TrafficPlan) -> Option<&Packets> {
     let senders = plan.common.lanes.iter().filter(|lane| lane.tx).count();
     plan.packets.as_ref().filter(|packets| packets.plain(senders).is_none())
 }
@@ -156,7 +154,6 @@ impl TrafficTrial {
             slips: Vec::new(),
             logs: Vec::new(),
             senders: Vec::new(),
-            layout: mixed(&plan).map(|packets| Arc::new(Layout::of(packets))),
             tx_lanes,
             turned: false,
             stream: 0,
@@ -201,7 +198,7 @@ impl TrafficTrial {
             frame_size: self.plan.frame_size,
             packet_len: self.plan.packet_len(),
             rates: self.plan.rates(),
-            ordered: self.plan.common.streams.is_some() || self.layout.is_some(),
+            ordered: self.plan.common.streams.is_some() || mixed(&self.plan).is_some(),
             pauses: self.plan.common.streams.is_some() || self.plan.packets.as_ref().is_some_and(Packets::pause),
             stream: self.stream,
             tolerance: self.plan.tolerance,
@@ -282,14 +279,6 @@ impl TrafficTrial {
         receiver.traces = self.traces.as_deref();
         Some(receiver)
     }
-
-    /// Returns a lane's entries by stream; `series`: its series, by track.
-    fn books<'r>(&self, series: &'r [LaneSeries]) -> Books<'r> {
-        match &self.layout {
-            Some(layout) if !series.is_empty() => Books::new(Arc::clone(layout), series),
-            _ => Books::default(),
-        }
-    }
 }
 
 /// Returns the share of the memory for sequence windows that a stream with `flows` of all flows may have, bytes.
@@ -349,7 +338,7 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
                 let codec = MixCodec::new(packets, run, (&hops, link.mac), turned);
                 let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
                 let mix = sent.mix(index, packets, lane.start_ns);
-                let booked = (recorder, sent.books(lane.by_stream));
+                let booked = (recorder, lane.books());
                 return traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns);
             };
             let codec = TaggedCodec::new(stream, run, [to, link.mac], (turned, packets.stripped));

@@ -151,6 +151,7 @@ fn drop_from(says: Says) -> (Summary, Vec<Row>) {
         excluded_ports: Box::default(),
         verify: false,
         tagged: None,
+        streams: None,
         max_flows: 4096,
         link: Some(Link {
             dest_mac: None,

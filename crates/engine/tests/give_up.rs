@@ -54,6 +54,7 @@ fn run(give_up: fn(Opened) -> io::Result<()>) -> Result<mpps_stats::Summary, mpp
         excluded_ports: Box::default(),
         verify: false,
         tagged: None,
+        streams: None,
         max_flows: 1,
         link: None,
     };

@@ -12,16 +12,16 @@ mod plans;
 
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use counting::{ALLOCATIONS, ON_PACKET_PATH};
 use forwards::{run_forward, run_forward_pair};
 use mpps_engine::source::{SourceTemplate, TestSource};
 use mpps_engine::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Rate, ReflectPlan, SampleOptions,
-    TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_reflect, run_traffic,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, LanePlan, OnFull, Packets, Rate, ReflectPlan,
+    SampleOptions, TraceOptions, TrafficPlan, Work, run_capture, run_drop, run_reflect, run_traffic,
 };
 use mpps_io::loopback::{LoopConfig, LoopPort};
 use mpps_io::null::{NoSource, NullConfig, NullPort, Source};
@@ -276,6 +276,7 @@ fn lanes_that_receive_or_reflect_allocate_nothing_for_a_packet() {
             excluded_ports: Box::default(),
             verify: true,
             tagged: None,
+            streams: None,
             max_flows: 4096,
             link: Some(plans::link()),
         };
@@ -339,16 +340,29 @@ fn lanes_that_know_packets_by_their_tag_allocate_nothing_for_a_packet() {
         };
         Watched(NullPort::new(NullConfig::default(), 1, [2, 0, 0, 0, 0, 1], source))
     };
+    let by_tag = |ms| DropPlan {
+        common: common(1, ms),
+        ip: None,
+        ports: None,
+        excluded_ports: Box::default(),
+        verify: true,
+        tagged: Some(0),
+        streams: None,
+        max_flows: 4096,
+        link: Some(plans::link()),
+    };
     assert_no_growth("drop by tag", |ms| {
+        run_drop(&port(), &by_tag(ms), &mut sinks(), &|| 0).expect("a run")
+    });
+    let streams = Arc::new(Packets {
+        streams: vec![plans::stream(&forms[0], "syn", Some("load"))],
+        stripped: false,
+        hops: Vec::new(),
+    });
+    assert_no_growth("drop by stream", |ms| {
         let plan = DropPlan {
-            common: common(1, ms),
-            ip: None,
-            ports: None,
-            excluded_ports: Box::default(),
-            verify: true,
-            tagged: Some(0),
-            max_flows: 4096,
-            link: Some(plans::link()),
+            streams: Some(Arc::clone(&streams)),
+            ..by_tag(ms)
         };
         run_drop(&port(), &plan, &mut sinks(), &|| 0).expect("a run")
     });

@@ -255,6 +255,7 @@ fn drop_of(frames: Vec<Vec<u8>>, verify: bool, max_flows: u32) -> Summary {
         excluded_ports: Box::new([9000]),
         verify,
         tagged: Some(0),
+        streams: None,
         max_flows,
         link: Some(link()),
     };

@@ -69,6 +69,7 @@ reasons! {
     LateOfAnEarlierTrial = "late_of_an_earlier_trial": "sent by an earlier trial of this session",
     Flows = "flows": "flows that were seen",
     Untracked = "untracked_flow_packets": "of flows beyond --max-flows: order unchecked",
+    UnnamedFlow = "unnamed_flow_packets": "of flows that no stream of --traffic has: in no stream's results",
     BeyondWindow = "beyond_window": "came too late to be told from duplicates",
     FlowMoved = "flow_moved": "times that a flow changed to another queue or CPU",
     FlowContended = "flow_contended": "a flow moved while a packet of it was being counted",

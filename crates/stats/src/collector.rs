@@ -64,6 +64,9 @@ pub struct Collector<'s> {
     wants: Wants,
     /// Totals by track, once all lanes have ended.
     ended: Vec<Totals>,
+    /// Memory for the rows of one interval, by book: what is counted in them, and the rows.
+    tallies: Vec<(Tally, u64)>,
+    rows: Vec<Row>,
 }
 
 /// Book of streams: what it is of, and which packets it counts.
@@ -151,6 +154,8 @@ impl<'s> Collector<'s> {
             of: Vec::new(),
             wants: Wants::ALL,
             ended: Vec::new(),
+            tallies: Vec::new(),
+            rows: Vec::new(),
         }
     }
 
@@ -400,7 +405,8 @@ impl<'s> Collector<'s> {
         if whole_period {
             self.drain_period(index / rows);
         }
-        let mut tallies = vec![(Tally::default(), 0); self.books.len()];
+        let (mut tallies, mut rows_of) = (std::mem::take(&mut self.tallies), std::mem::take(&mut self.rows));
+        tallies.resize(self.books.len(), (Tally::default(), 0));
         for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
             let (mut tally, mut corrections) = (Tally::default(), 0);
             for lane in lanes {
@@ -413,11 +419,13 @@ impl<'s> Collector<'s> {
                 *all_corrections += corrections;
             }
         }
-        let closed = self.books.iter_mut().zip(tallies);
-        let rows_of: Vec<Row> = closed
-            .map(|(book, (tally, corrections))| book.row(index, tally, length_ns, corrections, self.last_row))
-            .collect();
+        let closed = self.books.iter_mut().zip(tallies.drain(..));
+        rows_of.extend(
+            closed.map(|(book, (tally, corrections))| book.row(index, tally, length_ns, corrections, self.last_row)),
+        );
         self.tell(&rows_of, sinks);
+        rows_of.clear();
+        (self.tallies, self.rows) = (tallies, rows_of);
         if whole_period {
             self.close_period(index / rows, sinks);
         }

@@ -1,17 +1,22 @@
 //! Results of streams, groups and sizes, from the totals of their books.
 
 use crate::books::Layout;
-use crate::plan::{PacketStream, Packets, TrafficPlan};
+use crate::plan::{PacketStream, Packets};
 use mpps_stats::{Remark, RemarkName, ReorderDistance, StreamKind, StreamSummary, Summary, Tally, Totals, count};
 
 /// Bytes of the frame check sequence.
 const FCS: usize = 4;
 
-/// Adds to a summary the results of the streams of its plan. `totals`: of the books of `layout`; none if there is one
-/// stream of one size, whose results are those of the run.
-pub(crate) fn add(summary: &mut Summary, plan: &TrafficPlan, layout: Option<&Layout>, totals: Vec<Totals>) {
-    let Some(packets) = &plan.packets else { return };
-    let senders = plan.common.lanes.iter().filter(|lane| lane.tx).count();
+/// Adds to a summary the results of streams. `senders`: lanes that send. `tolerance`: largest share of departures that a
+/// valid stream may miss. `totals`: of the books of `layout`; none if there is one stream of one size, whose results
+/// are those of the run.
+pub(crate) fn add(
+    summary: &mut Summary,
+    packets: &Packets,
+    (senders, tolerance): (usize, f64),
+    layout: Option<&Layout>,
+    totals: Vec<Totals>,
+) {
     let Some(layout) = layout else {
         summary.streams = packets
             .streams
@@ -65,7 +70,7 @@ pub(crate) fn add(summary: &mut Summary, plan: &TrafficPlan, layout: Option<&Lay
     summary.streams = of(StreamKind::Stream).collect();
     summary.groups = of(StreamKind::Group).collect();
     summary.sizes = of(StreamKind::Size).collect();
-    judge(summary, plan);
+    judge(summary, tolerance);
 }
 
 /// Returns the numbers of the streams of a group.
@@ -168,20 +173,26 @@ fn mean_of_class(packets: &Packets, name: &str) -> f64 {
     within.iter().sum::<usize>() as f64 / within.len().max(1) as f64
 }
 
-/// Judges each stream by its own departures. The run is valid if all streams are.
-fn judge(summary: &mut Summary, plan: &TrafficPlan) {
+/// Judges each stream by its own departures. The run is valid if all streams are. Streams of others are valid if the run
+/// is.
+fn judge(summary: &mut Summary, tolerance: f64) {
     let (run_valid, workload) = (summary.valid, summary.workload);
+    if !workload.generates() {
+        let all = summary.streams.iter_mut().chain(&mut summary.groups);
+        all.for_each(|of| of.valid = run_valid);
+        return;
+    }
     for stream in &mut summary.streams {
         let senders = stream.lanes.max(1) as u64;
         let due = stream.due.filter(|due| *due > 0);
         let off = due.map(|due| stream.missed as f64 / due as f64);
-        if stream.tx == 0 && workload.generates() && due.is_some() {
+        if stream.tx == 0 && due.is_some() {
             let text = format!("stream {}: nothing was sent", stream.name);
             stream
                 .invalid_reasons
                 .push(Remark::new(RemarkName::NothingSent, text).with("stream", stream.name.clone()));
         } else if let Some((due, off)) = due.zip(off)
-            && off > plan.tolerance
+            && off > tolerance
             && stream.missed > senders
         {
             let text = format!(
@@ -190,13 +201,13 @@ fn judge(summary: &mut Summary, plan: &TrafficPlan) {
                 count(stream.missed),
                 count(due),
                 off * 100.0,
-                plan.tolerance * 100.0
+                tolerance * 100.0
             );
             let remark = Remark::new(RemarkName::MissedDepartures, text)
                 .with("stream", stream.name.clone())
                 .with("missed_packets", stream.missed)
                 .with("due_packets", due)
-                .with("allowed_ratio", plan.tolerance);
+                .with("allowed_ratio", tolerance);
             stream.invalid_reasons.push(remark);
         }
         stream.valid = stream.invalid_reasons.is_empty();

@@ -15,6 +15,7 @@ mod measure;
 mod start_at;
 mod sum_up;
 
+use crate::books::Layout;
 use crate::error::RunError;
 use crate::lane::control::Control;
 use crate::lane::neighbor::Found;
@@ -32,7 +33,7 @@ use mpps_sys::cgroup::{Groups, Quota, RealTimeLimit};
 use mpps_sys::clock::ClockSource;
 use mpps_sys::proc_stat::ThreadStat;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(crate) struct Order {
     pub(crate) paced: bool,
     /// Data of each track, if lanes generate packets; else empty.
     pub(crate) traffic: Vec<TrafficTrial>,
+    /// Tracks and books of streams; `None`: there are no streams, or one whose results are those of the run.
+    pub(crate) layout: Option<Arc<Layout>>,
 }
 
 impl Order {
@@ -59,6 +62,7 @@ impl Order {
             settle_ns: 0,
             paced: false,
             traffic: Vec::new(),
+            layout: None,
         }
     }
 }
@@ -71,6 +75,8 @@ pub(crate) struct Trial {
     rings: Vec<LaneRing>,
     pub(crate) common: Common,
     pub(crate) traffic: Vec<TrafficTrial>,
+    /// Tracks and books of streams, as in its order.
+    pub(crate) layout: Option<Arc<Layout>>,
     /// Lanes release their queues and pools after this trial, before they say that they have ended.
     last: bool,
 }

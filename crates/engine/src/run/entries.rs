@@ -1,12 +1,13 @@
 //! The runs that are one trial on ports. Their common parts are in [`crew`](crate::run::crew).
 
+use crate::books::Layout;
 use crate::error::RunError;
 use crate::plan::{CapturePlan, Common, DropPlan, ForwardPlan, LanePlan, ReflectPlan, TrafficPlan};
 use crate::receive::traces::Traces;
 use crate::run::any_port::{AnyPort, LaneStart};
 use crate::run::crew::{Order, run_job};
 use crate::run::on_ports::OnPorts;
-use crate::workload::{TrafficTrial, Work, capture};
+use crate::workload::{TrafficTrial, Work, capture, mixed};
 use mpps_stats::{CaptureSummary, Sink, Summary, Workload};
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ fn traffic(plan: TrafficPlan, traces: Option<Arc<Traces>>, one_flow_per_burst: b
         Workload::Send
     };
     Order {
+        layout: mixed(&plan).map(|packets| Arc::new(Layout::of(packets))),
         common: plan.common.clone(),
         workload,
         settle_ns: plan.common.settle.as_nanos() as u64,
@@ -164,7 +166,14 @@ pub fn run_drop(
     interruptions: &dyn Fn() -> u32,
 ) -> Result<Summary, RunError> {
     let (job, common) = (Work::Drop(plan), &plan.common);
-    on_one(port, job, Order::of(common, Workload::Drop), sinks, interruptions)
+    let order = Order {
+        layout: plan
+            .streams
+            .as_ref()
+            .map(|packets| Arc::new(Layout::of_streams(packets))),
+        ..Order::of(common, Workload::Drop)
+    };
+    on_one(port, job, order, sinks, interruptions)
 }
 
 /// Runs `reflect`, otherwise as [`run_traffic`].

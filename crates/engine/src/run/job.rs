@@ -9,7 +9,7 @@ use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::{Found, Neighbor};
 use crate::outcome::LaneOutcome;
-use crate::plan::{Common, Hop, Link};
+use crate::plan::{Common, Hop, Link, Packets};
 use crate::receive::traces::Traces;
 use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
@@ -86,6 +86,10 @@ pub(crate) trait Job: Sync {
     }
     /// Returns facts of the workload, for the summary of one track or of all.
     fn facts(&self, trial: &[TrafficTrial], track: Option<usize>) -> WorkFacts;
+    /// Returns the streams that a trial has results of; `None`: it has none of streams.
+    fn packets<'t>(&'t self, _trial: &'t [TrafficTrial]) -> Option<&'t Packets> {
+        None
+    }
     /// Returns the settings of one track, if they differ from those of the whole run.
     fn common_of<'t>(&'t self, trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common>;
     /// Returns lane `lane`'s number among lanes that serve the same ports: the number of its queues.

@@ -9,7 +9,7 @@
 //! their own.
 
 use crate::lane::neighbor::Found;
-use crate::plan::{Common, ForwardPlan, ForwardSeat, Hop, LanePlan, Link, MOST_BESIDE, TrafficPlan};
+use crate::plan::{Common, ForwardPlan, ForwardSeat, Hop, LanePlan, Link, MOST_BESIDE, Packets, TrafficPlan};
 use crate::run::any_port::{AnyPort, LaneStart, Start};
 use crate::run::job::{AnyLane, Job, LaneTracks, host_facts, in_one, join};
 use crate::workload::{TrafficTrial, Work, WorkFacts};
@@ -390,6 +390,14 @@ impl Job for OnPorts<'_> {
             // Packets of several sizes have none.
             None if !trial.iter().all(same) => WorkFacts { frame_size: 0, ..facts },
             _ => facts,
+        }
+    }
+
+    fn packets<'t>(&'t self, trial: &'t [TrafficTrial]) -> Option<&'t Packets> {
+        match (&self.work, trial) {
+            (Work::Drop(plan), _) => plan.streams.as_deref(),
+            (_, [one]) => one.plan.packets.as_ref(),
+            _ => None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! This end does not know what was sent, except from the sequence numbers. Counting begins at a flow's first packet.
 //! Skipped numbers are lost until they come after all, so the lost packets of one row can be negative.
 
+mod ledger;
 mod verifier;
 
 use crate::DropPlan;
@@ -10,7 +11,8 @@ use crate::codec::{Class, Foreign, class_of_reject};
 use crate::lane::{Lane, Round, Rounds};
 use crate::outcome::LaneOutcome;
 use crate::outcome::RINGS;
-use mpps_io::{Burst, Frame, Layer, Queue, Result, RxRoom, Wait};
+use ledger::ByStream;
+use mpps_io::{Burst, Frame, Layer, Queue, Reason, Result, RxRoom, Wait};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::parse_udp;
@@ -21,14 +23,19 @@ pub(crate) use verifier::flow_bytes;
 
 /// Runs the lane until the end of the run.
 #[inline(never)]
-pub(crate) fn run<Q: Queue>(
-    lane: Lane<'_>,
+pub(crate) fn run<'r, Q: Queue>(
+    lane: Lane<'r>,
     queue: &mut Q,
     plan: &DropPlan,
     layer: Layer,
-    recorder: Recorder<'_>,
+    recorder: Recorder<'r>,
 ) -> LaneOutcome {
     let receive = Drop {
+        by_stream: plan
+            .streams
+            .as_deref()
+            .filter(|_| plan.tagged.is_some())
+            .map(|packets| ByStream::new(packets, lane.books())),
         verifier: Verifier::new(plan, layer, lane.clock.now_ns() ^ plan.common.seed.rotate_left(32)),
         incoming: Burst::new(lane.burst),
         answers: Burst::new(lane.burst),
@@ -37,14 +44,16 @@ pub(crate) fn run<Q: Queue>(
     lane.run(receive, recorder)
 }
 
-struct Drop<'l, Q: Queue> {
+struct Drop<'l, 'r, Q: Queue> {
     queue: &'l mut Q,
     verifier: Verifier<'l>,
+    /// Entries by stream; `None`: there are no results of streams.
+    by_stream: Option<ByStream<'r>>,
     incoming: Burst<Q::Frame>,
     answers: Burst<Q::Frame>,
 }
 
-impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
+impl<'r, Q: Queue> Rounds<'r> for Drop<'_, 'r, Q> {
     #[inline(always)]
     fn round(&mut self, lane: &Lane<'_>, now: u64, end_ns: u64, recorder: &mut Recorder<'r>) -> Round {
         let came = lane.receive(lane.port, self.queue, &mut self.incoming);
@@ -53,8 +62,17 @@ impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
             if frames > 0 {
                 let at = lane.clock.now_ns();
                 lane.mark_at(Stage::Receive, at);
-                let slow = self.verifier.burst(self.incoming.as_slice(), at, recorder);
-                lane.counters.rx_test.add((frames - slow) as u64);
+                let frames = self.incoming.as_slice();
+                let slow = match &mut self.by_stream {
+                    None => self.verifier.burst(frames, at, recorder),
+                    Some(by_stream) => {
+                        let mut ledger = by_stream.with(recorder);
+                        let slow = self.verifier.tagged_burst(frames, at, &mut ledger);
+                        by_stream.books.flush();
+                        slow
+                    }
+                };
+                lane.counters.rx_test.add((frames.len() - slow) as u64);
                 if slow > 0 {
                     self.attend(lane, at, recorder);
                 }
@@ -77,15 +95,27 @@ impl<'r, Q: Queue> Rounds<'r> for Drop<'_, Q> {
         [self.queue.rx_fill(), None]
     }
 
+    #[inline]
+    fn fresh(&mut self, now_ns: u64, _recorder: &mut Recorder<'r>) {
+        if let Some(by_stream) = &mut self.by_stream {
+            by_stream.books.advance(now_ns);
+        }
+    }
+
     fn finish(self) -> LaneOutcome {
+        let mut reasons = self.verifier.reasons();
+        if let Some(by_stream) = self.by_stream {
+            reasons.extend((by_stream.strays > 0).then_some((Reason::UnnamedFlow, by_stream.strays)));
+            by_stream.books.end();
+        }
         LaneOutcome {
-            reasons: self.verifier.reasons(),
+            reasons,
             ..LaneOutcome::default()
         }
     }
 }
 
-impl<Q: Queue> Drop<'_, Q> {
+impl<Q: Queue> Drop<'_, '_, Q> {
     /// Answers those frames of the burst that ask, and counts the other frames that are not UDP.
     #[cold]
     fn attend(&mut self, lane: &Lane<'_>, now_ns: u64, recorder: &mut Recorder<'_>) {

@@ -362,6 +362,7 @@ fn a_dropping_kernel_whose_flows_moved_is_believed_unless_two_counted_at_once() 
         excluded_ports: Box::default(),
         verify: true,
         tagged: None,
+        streams: None,
         max_flows: 16,
         link: None,
     };

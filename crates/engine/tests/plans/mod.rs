@@ -1,8 +1,10 @@
 //! The run that tests of the engine begin with; each changes what it is about.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mpps_engine::{Common, FlowSet, Link, Pacing, TrafficPlan};
+use mpps_engine::{Common, FlowSet, Link, Pacing, PacketStream, TrafficPlan};
+use mpps_traffic::Form;
 use mpps_wire::MacAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Layer 2 from the first of two stations to the second.
@@ -42,5 +44,26 @@ pub(crate) fn traffic(common: Common) -> TrafficPlan {
         far: None,
         back: None,
         beside: Vec::new(),
+    }
+}
+
+/// A stream of a form, without a load.
+pub(crate) fn stream(form: &Form, name: &str, group: Option<&str>) -> PacketStream {
+    let (sizes, order) = form.size_order();
+    let spec = |size: &u64| Arc::new(form.spec(*size).expect("a spec"));
+    PacketStream {
+        name: name.to_owned(),
+        group: group.map(str::to_owned),
+        tracked: false,
+        specs: sizes.iter().map(spec).collect(),
+        sizes: order,
+        mean_size: form.mean_size(),
+        to_next_hop: None,
+        from_port: false,
+        packet_len: 0,
+        ends: Default::default(),
+        fields: Arc::default(),
+        load: None,
+        lanes: Vec::new(),
     }
 }

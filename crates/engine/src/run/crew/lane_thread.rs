@@ -259,7 +259,7 @@ fn run_lane(
             .map_or(trial.common.burst, |of| of.plan.common.burst),
         start_ns,
         dest_mac,
-        by_stream: go.by_stream.get(index).map_or(&[], |series| series),
+        by_stream: trial.layout.as_ref().zip(go.by_stream.get(index).map(Vec::as_slice)),
         arrivals: (tracks.takes != tracks.sends).then(|| recorder_in(tracks.takes)),
         told_down: Default::default(),
         obstacle: Default::default(),

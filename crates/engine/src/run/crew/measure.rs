@@ -185,6 +185,7 @@ impl Crew<'_> {
             rings: flight::rings(&order.common),
             common: order.common,
             traffic: order.traffic,
+            layout: order.layout,
             last,
         });
         let mut timing = Timing {
@@ -452,15 +453,14 @@ fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
 
 /// Makes the series of streams, groups and sizes, by lane.
 fn series_by_stream(trial: &Trial, timing: Timing) -> Vec<Vec<LaneSeries>> {
-    let layout = trial.traffic.first().and_then(|of| of.layout.as_ref());
-    let lanes = || trial.common.lanes.iter();
-    layout.map_or_else(Vec::new, |layout| {
-        lanes().map(|lane| layout.series(timing, lane.rx)).collect()
+    let lanes = trial.common.lanes.iter();
+    trial.layout.as_ref().map_or_else(Vec::new, |layout| {
+        lanes.map(|lane| layout.series(timing, lane.rx)).collect()
     })
 }
 
 fn collector_by_stream(prepared: &Prepared) -> Option<Collector<'_>> {
-    let layout = prepared.trial.traffic.first()?.layout.as_ref()?;
+    let layout = prepared.trial.layout.as_ref()?;
     let lanes = &prepared.by_stream;
     let track = |track: usize| lanes.iter().map(|series| &series[track]).collect();
     let tracks = (0..lanes.first()?.len()).map(track).collect();

@@ -51,8 +51,12 @@ impl Crew<'_> {
             directions::combine(summarise(&review.of(None, sums.all, Default::default())), tracks)
         };
         let mut summary = summary;
-        if let [one] = &prepared.trial.traffic[..] {
-            by_stream::add(&mut summary, &one.plan, one.layout.as_deref(), sums.by_stream);
+        let trial = &*prepared.trial;
+        if let Some(packets) = self.job.packets(&trial.traffic) {
+            let senders = trial.common.lanes.iter().filter(|lane| lane.tx).count();
+            let tolerance = self.job.facts(&trial.traffic, None).tolerance;
+            let layout = trial.layout.as_deref();
+            by_stream::add(&mut summary, packets, (senders, tolerance), layout, sums.by_stream);
         }
         with_kept(summary, prepared, findings, keeper)
     }

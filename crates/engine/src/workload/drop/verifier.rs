@@ -8,6 +8,7 @@ mod tagged;
 use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::receive::flow_table::FlowTable;
+use crate::workload::drop::ledger::Ledger;
 use mpps_io::{Frame, Layer, Reason};
 use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
@@ -223,7 +224,7 @@ impl<'p> Verifier<'p> {
         rx_time: Option<u64>,
         now_ns: u64,
         pending: &mut Pending,
-        recorder: &mut Recorder<'_>,
+        ledger: &mut impl Ledger,
     ) -> bool {
         let Located {
             verified,
@@ -233,16 +234,16 @@ impl<'p> Verifier<'p> {
             Ok(located) => located,
             Err(Class::SlowPath) => return true,
             Err(Class::Foreign(why)) => {
-                self.foreign(why, now_ns, recorder);
+                self.foreign(why, now_ns, ledger);
                 return false;
             }
             Err(_) => {
-                recorder.event(now_ns, |t| t.corrupt += 1);
+                ledger.event(now_ns, |t| t.corrupt += 1);
                 return false;
             }
         };
         if !checksum_ok {
-            recorder.event(now_ns, |t| t.corrupt += 1);
+            ledger.event(now_ns, |t| t.corrupt += 1);
             return false;
         }
         if !self.plan.verify {
@@ -250,10 +251,10 @@ impl<'p> Verifier<'p> {
             return false;
         }
         match (verified.filter(|stamp| stamp.seq < u64::MAX), flow) {
-            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, rx_time, now_ns, pending, recorder),
-            (Some(_), None) => self.count_untracked(now_ns, recorder),
-            (None, Some(flow)) if self.streams.known(flow as usize) => recorder.event(now_ns, |t| t.corrupt += 1),
-            (None, _) => self.foreign(Foreign::NotStamped, now_ns, recorder),
+            (Some(stamp), Some(flow)) => self.stamped(flow as usize, stamp, rx_time, now_ns, pending, ledger),
+            (Some(_), None) => self.count_untracked(now_ns, ledger),
+            (None, Some(flow)) if self.streams.known(flow as usize) => ledger.event(now_ns, |t| t.corrupt += 1),
+            (None, _) => self.foreign(Foreign::NotStamped, now_ns, ledger),
         }
         false
     }
@@ -266,18 +267,18 @@ impl<'p> Verifier<'p> {
         rx_time: Option<u64>,
         now_ns: u64,
         pending: &mut Pending,
-        recorder: &mut Recorder<'_>,
+        ledger: &mut impl Ledger,
     ) {
         let latency = rx_time
             .unwrap_or(now_ns)
             .checked_sub(stamp.time_ns)
             .filter(|&l| l < MAX_ONE_WAY_NS);
         if !self.streams.record_next(flow, stamp.seq, stamp.time_ns, now_ns) {
-            self.other(flow, stamp, latency, now_ns, recorder);
+            self.other(flow, stamp, latency, now_ns, ledger);
             return;
         }
         if latency != pending.latency {
-            self.book(pending, now_ns, recorder);
+            self.book(pending, now_ns, ledger);
             pending.latency = latency;
         }
         pending.next += 1;
@@ -285,11 +286,11 @@ impl<'p> Verifier<'p> {
 
     /// Books packets that were the next of their flow.
     #[inline(always)]
-    fn book(&mut self, pending: &mut Pending, now_ns: u64, recorder: &mut Recorder<'_>) {
+    fn book(&mut self, pending: &mut Pending, now_ns: u64, ledger: &mut impl Ledger) {
         let packets = std::mem::take(&mut pending.next);
         if packets > 0 {
-            recorder.arrived_n(now_ns, packets, pending.latency);
-            recorder.expected(i64::from(packets));
+            ledger.arrived_n(now_ns, packets, pending.latency);
+            ledger.expected(i64::from(packets));
             if pending.latency.is_none() {
                 self.other_clock += u64::from(packets);
             }
@@ -298,34 +299,34 @@ impl<'p> Verifier<'p> {
 
     /// Counts a packet that is not the next of its flow, or whose flow is in doubt.
     #[inline(never)]
-    fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, recorder: &mut Recorder<'_>) {
+    fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, ledger: &mut impl Ledger) {
         match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {
-            Outcome::Counted(packet) => self.counted(packet, now_ns, recorder),
-            Outcome::Duplicate => recorder.event(now_ns, |t| t.duplicates += 1),
+            Outcome::Counted(packet) => self.counted(packet, now_ns, ledger),
+            Outcome::Duplicate => ledger.event(now_ns, |t| t.duplicates += 1),
             Outcome::Aside => {}
-            Outcome::Believed(packets) => packets.into_iter().for_each(|p| self.counted(p, now_ns, recorder)),
+            Outcome::Believed(packets) => packets.into_iter().for_each(|p| self.counted(p, now_ns, ledger)),
         }
     }
 
-    fn counted(&mut self, packet: Counted, now_ns: u64, recorder: &mut Recorder<'_>) {
+    fn counted(&mut self, packet: Counted, now_ns: u64, ledger: &mut impl Ledger) {
         if packet.latency.is_none() {
             self.other_clock += 1;
         }
-        recorder.arrived(now_ns, packet.latency, packet.distance);
-        recorder.expected(packet.expected);
+        ledger.arrived(now_ns, packet.latency, packet.distance);
+        ledger.expected(packet.expected);
     }
 
     /// Counts a packet of a flow for which there is no room.
-    fn count_untracked(&mut self, now_ns: u64, recorder: &mut Recorder<'_>) {
+    fn count_untracked(&mut self, now_ns: u64, ledger: &mut impl Ledger) {
         self.untracked += 1;
-        recorder.arrived(now_ns, None, 0);
-        recorder.event(now_ns, |t| t.expected += 1);
+        ledger.arrived(now_ns, None, 0);
+        ledger.event(now_ns, |t| t.expected += 1);
     }
 
     #[cold]
-    pub(super) fn foreign(&mut self, why: Foreign, now_ns: u64, recorder: &mut Recorder<'_>) {
+    pub(super) fn foreign(&mut self, why: Foreign, now_ns: u64, ledger: &mut impl Ledger) {
         self.foreign[why as usize] += 1;
-        recorder.event(now_ns, |t| t.foreign += 1);
+        ledger.event(now_ns, |t| t.foreign += 1);
     }
 
     pub(super) fn reasons(&self) -> Vec<(Reason, u64)> {

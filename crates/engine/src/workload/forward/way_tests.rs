@@ -182,7 +182,7 @@ fn with_frames<S>(
             burst: BURST,
             start_ns: 0,
             dest_mac: None,
-            by_stream: &[],
+            by_stream: None,
             arrivals: None,
             told_down: Default::default(),
             obstacle: Default::default(),

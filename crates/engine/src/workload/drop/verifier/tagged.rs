@@ -5,8 +5,8 @@
 
 use super::{MAX_ONE_WAY_NS, Pending, Verifier};
 use crate::codec::{Class, Foreign, class_of_reject};
+use crate::workload::drop::ledger::Ledger;
 use mpps_io::{Frame, Layer};
-use mpps_stats::Recorder;
 use mpps_wire::tagged::{icmp_error, outer_ip, payload_start, tag_of};
 use mpps_wire::{Stamp, TAG_LEN, Tag, eth, parse_udp, verify_back};
 use std::net::IpAddr;
@@ -85,18 +85,23 @@ impl Verifier<'_> {
 
     /// Counts the frames of a burst as [`Verifier::burst`] does, if test packets are known by their tag.
     #[inline(never)]
-    pub(super) fn tagged_burst<F: Frame>(&mut self, frames: &[F], now_ns: u64, recorder: &mut Recorder<'_>) -> usize {
+    pub(in crate::workload::drop) fn tagged_burst<F: Frame>(
+        &mut self,
+        frames: &[F],
+        now_ns: u64,
+        ledger: &mut impl Ledger,
+    ) -> usize {
         let (mut pending, mut slow) = (Pending::default(), 0);
         for frame in frames {
-            slow += usize::from(self.tagged(frame, now_ns, &mut pending, recorder));
+            slow += usize::from(self.tagged(frame, now_ns, &mut pending, ledger));
         }
-        self.book(&mut pending, now_ns, recorder);
+        self.book(&mut pending, now_ns, ledger);
         slow
     }
 
     /// Counts one frame. Returns true if it is for the slow path.
     #[inline]
-    fn tagged<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, recorder: &mut Recorder<'_>) -> bool {
+    fn tagged<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, ledger: &mut impl Ledger) -> bool {
         let bytes = frame.bytes();
         let Some((tag, end)) = self.tag(bytes) else {
             let class = match self.layer {
@@ -104,17 +109,20 @@ impl Verifier<'_> {
                 Layer::Payload => None,
             };
             let class = class.unwrap_or(Class::Foreign(Foreign::NotStamped));
-            return self.count(Err(class), None, now_ns, pending, recorder);
+            ledger.turn_to(None, |ledger| self.book(pending, now_ns, ledger));
+            return self.count(Err(class), None, now_ns, pending, ledger);
         };
         if self.layer == Layer::Ethernet && icmp_error(bytes).is_some() {
-            return self.count(Err(Class::Foreign(Foreign::NotUdp)), None, now_ns, pending, recorder);
+            ledger.turn_to(None, |ledger| self.book(pending, now_ns, ledger));
+            return self.count(Err(Class::Foreign(Foreign::NotUdp)), None, now_ns, pending, ledger);
         }
+        ledger.turn_to(Some(tag.flow), |ledger| self.book(pending, now_ns, ledger));
         if self.plan.verify && !self.data_ok(bytes, &tag, end) {
-            recorder.event(now_ns, |t| t.corrupt += 1);
+            ledger.event(now_ns, |t| t.corrupt += 1);
             return false;
         }
         let Some(flow) = self.flow_of_tag(frame, &tag) else {
-            self.count_untracked(now_ns, recorder);
+            self.count_untracked(now_ns, ledger);
             return false;
         };
         let (flow, rx_time) = (flow as usize, frame.rx_time_ns());
@@ -123,7 +131,7 @@ impl Verifier<'_> {
             seq: number_near(tag.number, next),
             time_ns: sent_at(tag.time_ns, rx_time.unwrap_or(now_ns)),
         };
-        self.stamped(flow, stamp, rx_time, now_ns, pending, recorder);
+        self.stamped(flow, stamp, rx_time, now_ns, pending, ledger);
         false
     }
 
