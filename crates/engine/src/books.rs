@@ -191,8 +191,9 @@ pub(crate) struct Books<'r> {
     /// By track.
     recorders: Vec<Recorder<'r>>,
     layout: Option<Arc<Layout>>,
-    /// Tracks with counts that wait for [`Books::flush`].
+    /// Tracks with counts that wait for [`Books::flush`], and by track whether it is among them.
     waiting: Vec<usize>,
+    waits: Vec<bool>,
     /// By size of all streams, those of one stream beside each other: tracks of a packet, `NONE` where there are fewer.
     of_image: Vec<[u32; 3]>,
     /// By track: packets sent that wait for [`Books::sent_at`], and the tracks that have some.
@@ -208,6 +209,7 @@ impl<'r> Books<'r> {
         Self {
             recorders: series.iter().map(LaneSeries::recorder).collect(),
             waiting: Vec::with_capacity(series.len()),
+            waits: vec![false; series.len()],
             of_image: layout.tracks_by_image(),
             sent: vec![0; series.len()],
             of_sent: Vec::with_capacity(series.len()),
@@ -226,9 +228,8 @@ impl<'r> Books<'r> {
             let Some(recorder) = self.recorders.get_mut(track) else {
                 continue;
             };
-            let waited = recorder.is_dirty();
             book(recorder);
-            if recorder.is_dirty() && !waited {
+            if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
                 self.waiting.push(track);
             }
         }
@@ -259,7 +260,7 @@ impl<'r> Books<'r> {
             let packets = std::mem::take(&mut self.sent[track]);
             if let Some(recorder) = self.recorders.get_mut(track) {
                 recorder.sent_now(at_ns, packets.into());
-                if recorder.is_dirty() {
+                if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
                     self.waiting.push(track);
                 }
             }
@@ -321,6 +322,7 @@ impl<'r> Books<'r> {
     #[inline]
     pub(crate) fn flush(&mut self) {
         while let Some(track) = self.waiting.pop() {
+            self.waits[track] = false;
             if let Some(recorder) = self.recorders.get_mut(track) {
                 recorder.flush();
             }

@@ -118,10 +118,13 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// Name of the stream of `--packet`.
+    pub(crate) const OF_PACKET: &'static str = "stream";
+
     /// Returns a stream of one packet, with the defaults of everything else.
     pub fn of(packet: Packet) -> Self {
         Self {
-            name: "stream".into(),
+            name: Self::OF_PACKET.into(),
             packet,
             size: None,
             fill: Fill::Data,

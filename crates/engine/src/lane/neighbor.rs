@@ -153,9 +153,9 @@ impl<'r> Neighbor<'r> {
     }
 
     fn heard(&self, ip: IpAddr, mac: MacAddr, vlan: Option<u16>) {
-        let (more, _) = self.more;
-        // With one next hop, a device that has taken the tag off changes nothing.
-        let same_tag = |link: &Link| more.is_empty() || link.vlan == vlan;
+        // A device may have taken the tag off: that changes nothing if one next hop alone has the address.
+        let alone = self.asked().filter(|(link, ..)| link.next_hop == Some(ip)).count() == 1;
+        let same_tag = |link: &Link| link.vlan == vlan || alone;
         for (.., found) in self
             .asked()
             .filter(|(link, ..)| link.next_hop == Some(ip) && same_tag(link))

@@ -15,7 +15,7 @@ use crate::send::sender::{Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::send::turns::Turns;
-use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Rates, Result};
+use mpps_io::{Burst, Frame, MAX_BURST, Pacing, Queue, Rate, Rates, Result};
 use mpps_stats::{Histogram, Moments, Recorder};
 use mpps_trace::Stage;
 use mpps_wire::Blank;
@@ -358,7 +358,8 @@ impl<'r> Part<'r> {
             packets: None,
         });
         let flows = of.flows();
-        let count = load.packets.map_or(u64::MAX, |packets| {
+        let packets = load.packets.or(plan.common.count);
+        let count = packets.map_or(u64::MAX, |packets| {
             let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
             packets / lanes + u64::from(packets % lanes > lane)
         });
@@ -402,34 +403,51 @@ impl<'r> Part<'r> {
 
 /// Returns the schedule of a lane's part in a stream.
 fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
-    let runs = plan
-        .common
-        .duration
-        .map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
-    let takes = load.packets.map(|packets| {
-        Rates {
-            first: rate,
-            then: None,
+    let runs = plan.common.duration;
+    let runs = runs.map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
+    let rates = Rates {
+        first: rate,
+        then: None,
+    };
+    // A burst that begins before the end is whole.
+    let runs = runs.map(|runs| match load.pacing {
+        Pacing::Bursts(unit) => {
+            let unit = u64::from(unit.max(1));
+            let whole = rate.packets_in(runs).div_ceil(unit).saturating_mul(unit);
+            if whole > 0 { rates.time_for(whole).max(runs) } else { 0 }
         }
-        .time_for(packets)
+        _ => runs,
     });
+    let takes = load.packets.map(|packets| rates.time_for(packets));
     let lasts = match (runs, takes) {
         (Some(runs), Some(takes)) => Some(runs.min(takes)),
         (one, other) => one.or(other),
     };
     // Streams with random gaps have different ones.
-    let seed = plan
-        .common
-        .seed
-        .wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    Pacer::new(
-        start_ns.saturating_add(load.start_ns),
-        lasts,
-        rate,
-        load.pacing,
-        lane,
-        seed,
-    )
+    let seed = mpps_wire::random(plan.common.seed, stream as u64 + 1);
+    let phase_ns = match load.pacing {
+        Pacing::Constant if load.start_ns == 0 => phase_ns(rate, lasts, stream),
+        _ => 0,
+    };
+    let begins_ns = start_ns.saturating_add(load.start_ns).saturating_add(phase_ns);
+    Pacer::new(begins_ns, lasts, rate, load.pacing, lane, seed)
+}
+
+/// Returns the time by which a stream begins after the run, ns, so that streams of one rate do not leave together. It
+/// is less than the time between two packets, and leaves the number of packets as it is: the last is due before the end.
+fn phase_ns(rate: Rate, lasts: Option<u64>, stream: usize) -> u64 {
+    /// 2^64 divided by the golden ratio: its multiples spread evenly, whatever their number.
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let step_ns = (rate.time_of(1) >> 64) as u64;
+    let room_ns = match lasts {
+        None => step_ns,
+        Some(lasts) => {
+            let last_ns = (rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64) as u64;
+            lasts.saturating_sub(last_ns).min(step_ns)
+        }
+    };
+    let part = u128::from(GOLDEN.wrapping_mul(stream as u64));
+    ((u128::from(room_ns.saturating_sub(1)) * part) >> 64) as u64
 }
 
 /// Returns the turns of the parts that have begun by `now` and still have packets.

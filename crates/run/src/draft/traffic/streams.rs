@@ -32,6 +32,8 @@ pub(crate) struct Streamed {
     pub(crate) frame_size: usize,
     /// Option that gave them.
     pub(in crate::draft) option: &'static str,
+    /// By stream: the one that it begins after.
+    before: Vec<Option<usize>>,
 }
 
 /// One stream.
@@ -48,9 +50,9 @@ pub(in crate::draft) struct One {
 
 /// Returns the option that gave streams: a packet's stream has a name that no file gives.
 fn option_of(streams: &Traffic) -> &'static str {
-    match &streams.streams[..] {
-        [one] if one.name == "stream" => "--packet",
-        _ => "--traffic",
+    match streams.is_packet() {
+        true => "--packet",
+        false => "--traffic",
     }
 }
 
@@ -334,6 +336,7 @@ impl Streamed {
             all,
             frame_size,
             option,
+            before: streams.before(),
         };
         // Rates of the link's speed are known later; all else is checked before anything is opened.
         streamed.loads(args, None, false)?;
