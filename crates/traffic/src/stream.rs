@@ -6,6 +6,9 @@ use crate::text::{Read, Span, Wrong, quoted};
 use crate::value::bytes;
 use std::time::Duration;
 
+/// Name of the stream of one packet, which nobody has named.
+pub(crate) const PACKET: &str = "stream";
+
 /// Several fields that vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
@@ -121,7 +124,7 @@ impl Stream {
     /// Returns a stream of one packet, with the defaults of everything else.
     pub fn of(packet: Packet) -> Self {
         Self {
-            name: "stream".into(),
+            name: PACKET.into(),
             packet,
             size: None,
             fill: Fill::Data,
