@@ -260,7 +260,7 @@ pub struct StreamSummary {
     pub streams: usize,
     /// Number of flows, of a stream or a group; 0 of a size.
     pub flows: u64,
-    /// Number of lanes that send, of a stream or a group; 0 of a size.
+    /// Number of lanes that send, of a stream or a group; 0 of a size, and on a receiver without a sender.
     pub lanes: usize,
     /// Mean length of a frame with FCS, bytes: of the mix that was asked for.
     pub frame_size: f64,
@@ -298,8 +298,8 @@ pub struct StreamSummary {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
-    /// Whether the numbers of this stream, or of all streams of the group, can be trusted; of a size, whether those of
-    /// the run can.
+    /// Whether the numbers of this stream, or of all streams of the group, can be trusted; of a size, or on a receiver
+    /// without a sender, whether those of the run can.
     pub valid: bool,
     /// Reasons why the stream is not valid by itself; those of the run are in [`Summary::invalid_reasons`].
     pub invalid_reasons: Vec<Remark>,

@@ -5,7 +5,7 @@ use crate::grammar::{Packet, Variables, substituted};
 use crate::node::{Any, Node, read};
 use crate::rate::RateText;
 use crate::size::{SMALLEST, Size};
-use crate::stream::{After, Burst, Fill, Load, Step, Stream, Tag};
+use crate::stream::{After, Burst, Fill, Load, PACKET, Step, Stream, Tag};
 use crate::text::{Read, Span, Wrong, did_you_mean, quoted};
 use crate::time::time_ns;
 use mpps_wire::TAG_FLOWS;
@@ -351,6 +351,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Returns whether this is one packet without a name of its own ([`Stream::of`]), and so not a file.
+    pub fn is_one_packet(&self) -> bool {
+        matches!(&self.streams[..], [one] if one.name == PACKET)
+    }
+
     /// Reads a file's text: TOML, or JSON if it begins with `{`. `set` are variables that take the place of those in
     /// the file.
     ///
@@ -416,11 +421,6 @@ impl Traffic {
         Self {
             streams: vec![Stream::of(packet)],
         }
-    }
-
-    /// Returns whether this is the traffic of one packet, as `--packet` gives it.
-    pub fn is_packet(&self) -> bool {
-        matches!(&self.streams[..], [one] if one.name == Stream::OF_PACKET)
     }
 
     /// Works out the forms of all streams.

@@ -119,7 +119,7 @@ impl RateText {
     /// # Errors
     /// Those of [`RateText::resolve`].
     pub fn resolve_mix(&self, (bytes, frames): (u64, u64), link_bps: Option<u64>) -> Result<Rate, String> {
-        let overhead = u128::from(FrameSize::from_fcs(0).l1_bits());
+        let overhead = FrameSize::L1_OVERHEAD as u128 * 8;
         let (bits, frames) = (
             u128::from(bytes) * 8 + overhead * u128::from(frames),
             u128::from(frames),

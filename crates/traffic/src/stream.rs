@@ -6,6 +6,9 @@ use crate::text::{Read, Span, Wrong, quoted};
 use crate::value::bytes;
 use std::time::Duration;
 
+/// Name of the stream of one packet, which nobody has named.
+pub(crate) const PACKET: &str = "stream";
+
 /// Several fields that vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
@@ -118,13 +121,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Name of the stream of `--packet`.
-    pub(crate) const OF_PACKET: &'static str = "stream";
-
     /// Returns a stream of one packet, with the defaults of everything else.
     pub fn of(packet: Packet) -> Self {
         Self {
-            name: Self::OF_PACKET.into(),
+            name: PACKET.into(),
             packet,
             size: None,
             fill: Fill::Data,

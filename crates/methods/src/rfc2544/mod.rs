@@ -103,7 +103,7 @@ fn by_size() -> Axis {
 pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) -> Result<u8> {
     let early = choice.manner == Manner::Quick;
     let streams = common.run.plan.traffic.streams.as_ref();
-    let of_file = streams.is_some_and(|streams| !streams.is_packet());
+    let of_file = streams.is_some_and(|streams| !streams.is_one_packet());
     if of_file && choice.sizes != Choice::new(choice.manner, Vec::new()).sizes {
         return Err(usage(
             "--frame-sizes: beside --traffic: want size in the streams, whose mean is the row's",
@@ -167,7 +167,7 @@ pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) 
 /// or left out of all tests for the reason given.
 fn without_recovery(choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
     let plan = &setup.common.run.plan.traffic;
-    let of_file = plan.streams.as_ref().is_some_and(|streams| !streams.is_packet());
+    let of_file = plan.streams.as_ref().is_some_and(|streams| !streams.is_one_packet());
     if of_file && choice.has(Test::Reset) {
         return Err(usage(
             "reset: beside --traffic: when packets of several streams were lost is not known: want --packet, or \

@@ -47,7 +47,7 @@ use mpps_plan::Workload;
 use mpps_report::Colour;
 use mpps_run::paths;
 use std::ffi::OsString;
-use traffic::{only_sends, sends_none};
+use traffic::{only_sends, without_streams};
 
 /// Generates, reflects and measures packets, with numbers that can be trusted.
 #[derive(Parser, Debug)]
@@ -197,16 +197,16 @@ pub(crate) enum Command {
     #[command(after_help = paths::summary(), mut_args(only_sends))]
     Send(Traffic),
     /// Receive, verify and count stamped packets: the other end of `send`
-    #[command(after_help = paths::summary(), mut_args(sends_none))]
+    #[command(after_help = paths::summary())]
     Drop(RunArgs),
     /// Send every UDP packet back where it came from, addresses and ports swapped
-    #[command(after_help = paths::summary(), mut_args(sends_none))]
+    #[command(after_help = paths::summary(), mut_args(without_streams))]
     Reflect(RunArgs),
     /// Forward frames from one port to another, or back out of the same port
-    #[command(after_help = paths::summary(), mut_args(sends_none))]
+    #[command(after_help = paths::summary(), mut_args(without_streams))]
     Forward(RunArgs),
     /// Keep the packets that arrive in a pcapng file, for Wireshark and the like
-    #[command(after_help = paths::summary(), mut_args(sends_none))]
+    #[command(after_help = paths::summary(), mut_args(without_streams))]
     Capture(RunArgs),
     /// Find the highest rates at which no more than so many packets are lost (MLRsearch, RFC 9971)
     #[command(after_help = paths::summary(), mut_args(method::chosen_by_method))]

@@ -44,6 +44,14 @@ impl RunArgs {
         args
     }
 
+    /// Returns whether the run has results of streams.
+    pub(crate) fn has_streams(&self) -> bool {
+        let plan = &self.run.plan;
+        let taken = plan.selection.streams.as_ref();
+        plan.traffic.streams.is_some()
+            || plan.workload == Workload::Drop && taken.is_some_and(|streams| !streams.is_one_packet())
+    }
+
     /// Returns the traffic file that the plan's streams are from, if they are from one.
     pub(crate) fn traffic_file(&self) -> Option<&TrafficFile> {
         self.fields.traffic.as_ref()
@@ -66,7 +74,7 @@ pub(crate) struct Tell {
     #[arg(long, value_name = "FILE")]
     pub(crate) lanes_csv: Option<PathBuf>,
     /// Write one row per stream, group and size and interval (of 100 ms, or of --interval where that is longer) to FILE
-    /// ('-': standard output), of a run with --traffic or --packet
+    /// ('-': standard output), of a run with --traffic (not reflect), of sendrecv and send with --packet as well
     #[arg(long, value_name = "FILE")]
     pub(crate) streams_csv: Option<PathBuf>,
     /// Write the summary to FILE ('-': standard output)

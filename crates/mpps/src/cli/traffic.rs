@@ -24,8 +24,8 @@ pub(super) fn only_sends(arg: Arg) -> Arg {
     }
 }
 
-/// Hides from the help of other runs what only those have that send streams.
-pub(super) fn sends_none(arg: Arg) -> Arg {
+/// Hides from the help of runs without results of streams what only others have.
+pub(super) fn without_streams(arg: Arg) -> Arg {
     match arg.get_id() == "streams_csv" {
         true => arg.hide(true),
         false => arg,

@@ -17,6 +17,8 @@ const SET: &str = "set";
 const SENT: &str = "Streams of a traffic file, TOML or JSON, in place of one --packet ('-': standard input): which \
                     packets, in which mix, by which schedule; see docs/use/traffic.md. Plan and result hold the \
                     streams, and no file";
+const COUNTED: &str = "Streams that a sender has as its --traffic: packets are taken as with --packet, and each stream \
+                       and group has results";
 const KNOWN: &str = "Streams that a sender has as its --traffic: packets are taken as with --packet";
 const VALUE: &str = "Value of a variable of the traffic file, in place of the file's; may be given more than once";
 
@@ -39,14 +41,18 @@ pub(super) fn options(workload: Workload) -> Vec<Arg> {
     let Some(packet) = field(workload) else {
         return Vec::new();
     };
-    let sends = packet.section == "traffic";
+    let help = match (packet.section, workload) {
+        ("traffic", _) => SENT,
+        (_, Workload::Drop) => COUNTED,
+        _ => KNOWN,
+    };
     vec![
         Arg::new(FILE)
             .long(FILE)
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
             .conflicts_with(packet.option)
-            .help(if sends { SENT } else { KNOWN }),
+            .help(help),
         Arg::new(SET)
             .long(SET)
             .value_name("NAME=VALUE")

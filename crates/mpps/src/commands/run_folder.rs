@@ -16,7 +16,7 @@ pub(super) fn placed(args: &RunArgs, lanes: bool) -> Tell {
     let Some(folder) = args.tell.out.clone() else {
         return tell;
     };
-    let streams = args.run.plan.traffic.streams.is_some();
+    let streams = args.has_streams();
     let latency = args.run.plan.workload == Workload::Sendrecv;
     for (file, name, there) in [
         (&mut tell.json, "result.json", true),

@@ -9,9 +9,10 @@ use mpps_sys::signal;
 use std::process::ExitCode;
 
 pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
-    if args.tell.streams_csv.is_some() && args.run.plan.traffic.streams.is_none() {
+    if args.tell.streams_csv.is_some() && !args.has_streams() {
         return Err(usage(
-            "--streams-csv: the run has no streams: want sendrecv or send with --traffic or --packet",
+            "--streams-csv: the run has no streams: want sendrecv or send with --traffic or --packet, or drop with \
+             --traffic",
         ));
     }
     let drafted = Drafted::new(args.run.clone())?;

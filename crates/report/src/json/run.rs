@@ -408,7 +408,8 @@ pub const RUN: [Key<Summary>; 66] = [
     Key::new(
         "streams",
         Kind::List,
-        "of `--packet` and `--traffic`: an object for each [stream](#streams), in the order of the file; else empty",
+        "of `--traffic`, of `sendrecv` and `send` of `--packet`, too: an object for each [stream](#streams), in the order \
+         of the file; else empty",
         |s| streams(&s.streams),
     ),
     Key::new(
@@ -420,7 +421,8 @@ pub const RUN: [Key<Summary>; 66] = [
     Key::new(
         "sizes",
         Kind::List,
-        "the same for the [frames of each size](#streams), the smallest first; empty where all have one size",
+        "the same for the [frames of each size](#streams), the smallest first; empty where all have one size, and of \
+         `drop`",
         |s| streams(&s.sizes),
     ),
     Key::new(

@@ -25,9 +25,12 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         s.streams.into()
     }),
     Key::new("flows", Kind::Count, "their flows; 0 of a size", |s| s.flows.into()),
-    Key::new("lanes", Kind::Count, "lanes that send them; 0 of a size", |s| {
-        s.lanes.into()
-    }),
+    Key::new(
+        "lanes",
+        Kind::Count,
+        "lanes that send them; 0 of a size, and of `drop`",
+        |s| s.lanes.into(),
+    ),
     Key::new(
         "frame_size_bytes",
         Kind::Number,
@@ -134,7 +137,7 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         "valid",
         Kind::Flag,
         "whether these numbers can be trusted ([the verdict](verdict.md#the-verdict)); of a group those of all its \
-         streams, of a size those of the run",
+         streams, of a size, and of all of `drop`, those of the run",
         |s| s.valid.into(),
     ),
     Key::new(

@@ -1,7 +1,7 @@
 //! The plans of `drop` and `reflect`.
 
 use super::holders::{held, open_udp_ports};
-use super::traffic::{dashed, has_all, of_listener, one_lane_a_flow};
+use super::traffic::{Taken, dashed, has_all, of_listener, one_lane_a_flow};
 use super::{first_ephemeral_port, kernel, lanes, memory};
 use crate::fail::{Result, usage};
 use crate::paths::{self, Checked, Rules, Socket};
@@ -72,8 +72,8 @@ pub struct Listener {
     ip: Option<AddressRange>,
     ports: Option<RangeInclusive<u16>>,
     excluded: Vec<u16>,
-    /// Packets are known by their tags, whatever their headers, of which they have so many bytes.
-    tagged: Option<usize>,
+    /// Packets are known by their tags, whatever their headers.
+    tagged: Option<Taken>,
     device: Option<NetDev>,
     pub(crate) rules: Rules,
 }
@@ -119,7 +119,7 @@ impl Listener {
         let (spec, of) = (run.plan.port(), &run.plan.selection);
         let (ip, ports) = (of.ip.plain(), of.ports.plain());
         let port = Checked::new(spec, task)?;
-        let tagged = of.streams.as_ref().map(|streams| of_listener(streams, run.plan.seed));
+        let tagged = of.streams.as_ref().map(|streams| of_listener(run, streams));
         let tagged = tagged.transpose()?;
         if tagged.is_some() {
             paths::check_headers(&port)?;
@@ -230,6 +230,15 @@ impl Listener {
         parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
             let most = memory::most(flows.into(), left, bytes);
             memory::advice((most > 0).then(|| format!("--max-flows {most}")), lanes.all)
+        }));
+        let streams = self.tagged.as_ref().and_then(|of| of.streams.as_deref());
+        parts.extend(streams.map(|packets| {
+            let says = format!(
+                "--traffic: rows and histograms of {} streams take",
+                packets.streams.len()
+            );
+            let bytes = footprint::streams_of_drop(packets, *args.plan.times.interval, lanes);
+            memory::Part::new(says, bytes, |_| "fewer streams, or a longer --interval".to_owned())
         }));
         memory::check(&parts)
     }
@@ -348,7 +357,8 @@ impl Listener {
             ports: self.ports.clone(),
             excluded_ports: self.excluded.clone().into(),
             verify: !args.plan.checks.no_verify,
-            tagged: self.tagged,
+            tagged: self.tagged.as_ref().map(|of| of.header_len),
+            streams: self.tagged.as_ref().and_then(|of| of.streams.clone()),
             max_flows: args.plan.checks.max_flows,
             link: self.link(capabilities),
         })
@@ -364,7 +374,7 @@ impl Listener {
             broadcasts: self.broadcasts().into(),
             loopback: self.within_host(),
             keep_ttl: self.port.traits.repeats_frames,
-            tagged: self.tagged.map(|_| self.seed),
+            tagged: self.tagged.as_ref().map(|_| self.seed),
         };
         let filter = match self.port.traits.socket {
             Some(socket) => of_socket(socket, filter),

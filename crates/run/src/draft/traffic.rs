@@ -28,7 +28,7 @@ pub(super) use flows::one_lane_a_flow;
 pub use load::sizes;
 pub(super) use plan::whose;
 pub(in crate::draft) use streams::One;
-pub(crate) use streams::{Streamed, of_listener};
+pub(crate) use streams::{Streamed, Taken, of_listener};
 
 /// Arguments, checked as far as possible without opening the device.
 #[derive(Debug)]

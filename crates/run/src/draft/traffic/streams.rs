@@ -14,7 +14,7 @@ use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-pub(crate) use refused::of_listener;
+pub(crate) use refused::{Taken, of_listener};
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
@@ -48,12 +48,36 @@ pub(in crate::draft) struct One {
     pub(in crate::draft) named: String,
 }
 
-/// Returns the option that gave streams: a packet's stream has a name that no file gives.
+/// Returns the option that gave streams.
 fn option_of(streams: &Traffic) -> &'static str {
-    match streams.is_packet() {
+    match streams.is_one_packet() {
         true => "--packet",
         false => "--traffic",
     }
+}
+
+/// Works out each of the streams, whose flows are numbered over all of them.
+fn all_of(args: &Run, streams: &Traffic, option: &str) -> Result<Vec<One>> {
+    let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
+    for stream in &streams.streams {
+        refused::keys(stream, &named(option, stream))?;
+        let one = One::new(stream.clone(), option, args, flows)?;
+        flows = flows.saturating_add(one.form.flows().max(1));
+        if flows > mpps_wire::TAG_FLOWS {
+            return Err(one.wrong(format!(
+                "{flows} flows with those before: want {} at most",
+                mpps_wire::TAG_FLOWS
+            )));
+        }
+        sizes += one.form.size_order().0.len();
+        if sizes > MOST_SIZES {
+            return Err(one.wrong(format!(
+                "{sizes} sizes with those before: want {MOST_SIZES} at most, as each takes memory"
+            )));
+        }
+        all.push(one);
+    }
+    Ok(all)
 }
 
 /// Returns how messages name a stream.
@@ -301,35 +325,12 @@ impl Streamed {
         }
         let option = option_of(streams);
         refused::options(args, streams, option)?;
-        let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
-        for stream in &streams.streams {
-            refused::keys(stream, &named(option, stream))?;
-            let one = One::new(stream.clone(), option, args, flows)?;
-            flows = flows.saturating_add(one.form.flows().max(1));
-            if flows > mpps_wire::TAG_FLOWS {
-                return Err(one.wrong(format!(
-                    "{flows} flows with those before: want {} at most",
-                    mpps_wire::TAG_FLOWS
-                )));
-            }
-            sizes += one.form.size_order().0.len();
-            if sizes > MOST_SIZES {
-                return Err(one.wrong(format!(
-                    "{sizes} sizes with those before: want {MOST_SIZES} at most, as each takes memory"
-                )));
-            }
-            if let Some(hop) = args
-                .plan
-                .traffic
-                .gateway
-                .as_ref()
-                .filter(|_| one.form.macs()[0].is_some())
-            {
-                return Err(usage(format!(
-                    "--gateway {hop}: nobody is asked beside dst= in eth: want one of the two"
-                )));
-            }
-            all.push(one);
+        let all = all_of(args, streams, option)?;
+        let asks_nobody = all.iter().any(|one| one.form.macs()[0].is_some());
+        if let Some(hop) = args.plan.traffic.gateway.as_ref().filter(|_| asks_nobody) {
+            return Err(usage(format!(
+                "--gateway {hop}: nobody is asked beside dst= in eth: want one of the two"
+            )));
         }
         let frame_size = loads::mean_size(&all).round() as usize;
         let streamed = Self {

@@ -1,10 +1,13 @@
-//! Options and keys that streams of a run do not have.
+//! Options and keys that streams of a run do not have, and the packets of a listener.
 
-use super::{named, option_of};
+use super::{One, all_of, named, option_of};
 use crate::fail::{Result, usage};
 use crate::request::Run;
+use mpps_engine::Packets;
 use mpps_io::Step;
+use mpps_plan::Workload;
 use mpps_traffic::{Fill, Form, Stream, Tag, Traffic};
+use std::sync::Arc;
 
 /// Refuses options that say what a packet's own fields, or a stream's own keys, say.
 pub(super) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
@@ -40,6 +43,15 @@ pub(super) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
     }
 }
 
+/// Returns streams that others send.
+fn packets_of(all: &[One]) -> Option<Packets> {
+    Some(Packets {
+        streams: all.iter().map(|one| one.made(0)).collect::<Option<_>>()?,
+        stripped: false,
+        hops: Vec::new(),
+    })
+}
+
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
 pub(super) fn keys(stream: &Stream, named: &str) -> Result<()> {
     let keys = [
@@ -52,10 +64,19 @@ pub(super) fn keys(stream: &Stream, named: &str) -> Result<()> {
     }
 }
 
-/// Checks the packets of a listener. Returns the bytes of their headers, the most of all streams.
-pub(crate) fn of_listener(streams: &Traffic, seed: u64) -> Result<usize> {
+/// Packets that a listener takes by their tags.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    /// Bytes of their headers, the most of all streams.
+    pub(crate) header_len: usize,
+    /// Streams, for results of each: those of a file, which `drop` has.
+    pub(crate) streams: Option<Arc<Packets>>,
+}
+
+/// Checks the packets of a listener.
+pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     let option = option_of(streams);
-    let mut longest = 0;
+    let mut header_len = 0;
     for stream in &streams.streams {
         let named = named(option, stream);
         keys(stream, &named)?;
@@ -64,8 +85,15 @@ pub(crate) fn of_listener(streams: &Traffic, seed: u64) -> Result<usize> {
                 "{named}: fill: the data of a sender are verified: want data"
             )));
         }
-        let form = Form::of(stream, seed, 0).map_err(|why| usage(format!("{named}: {}", why.line)))?;
-        longest = longest.max(form.header_len());
+        let form = Form::of(stream, args.plan.seed, 0).map_err(|why| usage(format!("{named}: {}", why.line)))?;
+        header_len = header_len.max(form.header_len());
     }
-    Ok(longest)
+    let streams = match args.plan.workload == Workload::Drop && !streams.is_one_packet() {
+        true => packets_of(&all_of(args, streams, option)?),
+        false => None,
+    };
+    Ok(Taken {
+        header_len,
+        streams: streams.map(Arc::new),
+    })
 }
