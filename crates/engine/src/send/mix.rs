@@ -628,3 +628,36 @@ impl Sender<MixCodec> for Mix<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn streams_begin_apart_and_send_as_many_as_without(
+            num in 1u64..3_000_000, den in 1u64..1_000, ms in 1u64..5_000, stream in 0usize..5_000,
+        ) {
+            let rate = Rate::new(num, den);
+            prop_assume!(rate.is_some());
+            let rate = rate.expect("a rate");
+            let lasts = ms * 1_000_000;
+            let phase = phase_ns(rate, Some(lasts), stream);
+            let last = rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64;
+            prop_assert!(u128::from(phase) + last < u128::from(lasts), "the last leaves before the end");
+            prop_assert!(u128::from(phase_ns(rate, None, stream)) < (rate.time_of(1) >> 64).max(1));
+        }
+    }
+
+    #[test]
+    fn streams_of_one_rate_spread_over_the_time_between_two_packets() {
+        let rate = Rate::new(50, 1).expect("a rate");
+        let mut phases: Vec<u64> = (0..100)
+            .map(|stream| phase_ns(rate, Some(1_000_000_000), stream))
+            .collect();
+        phases.sort_unstable();
+        let widest = phases.windows(2).map(|two| two[1] - two[0]).max();
+        assert!(phases.first() == Some(&0) && widest < Some(600_000), "{widest:?}");
+    }
+}
