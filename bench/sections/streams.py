@@ -67,7 +67,8 @@ def throughput(ctx, section):
     memory = faster_memory(ctx, section)
     ways = _ways(ctx)
     programs = {label: _measure(ctx, label, args) for label, args in ways.items()}
-    programs |= {f"testpmd {mode}": (lambda mode=mode: testpmd.on_null(ctx, mode, memory)) for mode in ("flowgen", "txonly")}
+    for mode in ("flowgen", "txonly"):
+        programs[f"testpmd {mode}"] = lambda mode=mode: testpmd.on_null(ctx, mode, memory)
     samples = ctx.compare(programs)
     for turn, mixed in enumerate(samples.rounds[IMIX]):
         rounds = [samples.rounds[PLAIN if size == 64 else f"{size} bytes"][turn] for size in SIZES]
@@ -76,8 +77,9 @@ def throughput(ctx, section):
             mixed["of_mean"] = mean / mixed["ns"]
             mixed["one"] = 1.0
     section.programs(samples, (("rate", "packets/s", rate), ("ns", "ns/packet", lambda v: f"{v:.2f}" if v else "–")))
-    section.text("Frames have 64 bytes where nothing else is said. Every packet has whole headers, right checksums, a tag "
-                 "of number, run, flow and send time, and data that depend on them. Each stream has a book of its own.")
+    section.text("Frames have 64 bytes where nothing else is said. Every packet has whole headers, right checksums, a "
+                 "tag of number, run, flow and send time, and data that depend on them. Each stream has a book of its "
+                 "own.")
     section.ratios(samples, [(label, PLAIN) for label in (TEMPLATE, COUNTER, TABLE, RANDOM, FOUR, EIGHT, MANY)]
                    + [(DROP_TAG, DROP), (FOUR, "testpmd flowgen"), (FOUR, "testpmd txonly")])
     aims = ((COUNTER, PLAIN, 1 / 1.07), (TABLE, PLAIN, 1 / 1.07), (RANDOM, PLAIN, 1 / 1.11), (EIGHT, PLAIN, 1 / 1.13),

@@ -375,7 +375,12 @@ proptest! {
             tracks: tracks.to_vec(),
             ranked,
         };
-        let books = vec![book("0", &[0], true), book("1", &[1], false), book("2", &[2], true), book("both", &[0, 2], true)];
+        let books = vec![
+            book("0", &[0], true),
+            book("1", &[1], false),
+            book("2", &[2], true),
+            book("both", &[0, 2], true),
+        ];
         let tracks = (0..3).map(|track| lanes.iter().map(|lane| &lane[track]).collect()).collect();
         let mut collector = Collector::of_streams(tracks, books, Workload::SendRecv, false);
         let rows = OfStreams::default();

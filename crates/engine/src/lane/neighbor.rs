@@ -58,8 +58,8 @@ impl<'r> Neighbor<'r> {
         }
     }
 
-    /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of the
-    /// hop's MAC address.
+    /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of
+    /// its MAC address.
     fn asked(&self) -> impl Iterator<Item = (&'r Link, Option<IpAddr>, &'r Found)> {
         let (hops, found) = self.more;
         let hops = hops.iter().zip(found).filter(|_| self.asks_more);

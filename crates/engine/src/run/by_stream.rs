@@ -10,8 +10,8 @@ const FCS: usize = 4;
 /// Most streams that a sentence, or reasons of a run, name.
 const MOST_NAMED: usize = 8;
 
-/// Adds to a summary the results of streams. `senders`: lanes that send. `tolerance`: largest share of departures that a
-/// valid stream may miss. `totals`: of the books of `layout`; none if there is one stream of one size, whose results
+/// Adds to a summary the results of streams. `senders`: lanes that send. `tolerance`: largest share of departures that
+/// a valid stream may miss. `totals`: of the books of `layout`; none if there is one stream of one size, whose results
 /// are those of the run.
 pub(crate) fn add(
     summary: &mut Summary,
@@ -180,8 +180,8 @@ fn mean_of_class(packets: &Packets, name: &str) -> f64 {
     within.iter().sum::<usize>() as f64 / within.len().max(1) as f64
 }
 
-/// Judges each stream by its own departures. The run is valid if all streams are. Streams of others are valid if the run
-/// is.
+/// Judges each stream by its own departures. The run is valid if all streams are. Streams of a receiver are valid if
+/// the run is.
 fn judge(summary: &mut Summary, tolerance: f64) {
     let (run_valid, workload) = (summary.valid, summary.workload);
     if !workload.generates() {

@@ -434,7 +434,7 @@ fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane:
 }
 
 /// Returns the time by which a stream begins after the run, ns, so that streams of one rate do not leave together. It
-/// is less than the time between two packets, and leaves the number of packets as it is: the last is due before the end.
+/// is less than the time between two packets, and leaves their number as it is: the last is due before the end.
 fn phase_ns(rate: Rate, lasts: Option<u64>, stream: usize) -> u64 {
     /// 2^64 divided by the golden ratio: its multiples spread evenly, whatever their number.
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

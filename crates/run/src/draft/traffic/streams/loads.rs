@@ -36,7 +36,10 @@ fn mix(all: &[One]) -> (u64, u64) {
         let (bytes, frames) = one.form.size_sum();
         (bytes, frames, u64::from(weight_of(&one.stream)))
     };
-    let sums: Vec<_> = all.iter().map(sum).collect();
+    // Beside streams that share a rate, those with a rate of their own have no part in it.
+    let shares = all.iter().any(|one| !has_rate(&one.stream));
+    let sharing = all.iter().filter(|one| !shares || !has_rate(&one.stream));
+    let sums: Vec<_> = sharing.map(sum).collect();
     // A common number of frames for all streams.
     let common = sums.iter().try_fold(1u64, |common, (_, frames, _)| {
         (common / gcd(common, *frames))
@@ -112,7 +115,7 @@ fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
         .map_err(|want| one.wrong(format!("rate {text}: want {want}")))
 }
 
-/// Returns whether a stream says its rate itself. One with a weight and bursts is that of a method, which sets the rate.
+/// Returns whether a stream says its rate itself. One with a weight and bursts is a method's, which sets the rate.
 fn has_rate(stream: &Stream) -> bool {
     match stream.load {
         Load::Rate(_) => true,
