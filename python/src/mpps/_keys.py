@@ -267,7 +267,7 @@ class StreamKeys(Values):
 
     @property
     def lanes(self) -> int:
-        """Lanes that send them; 0 of a size."""
+        """Lanes that send them; 0 of a size, and of drop."""
         return self._count("lanes")
 
     @property
@@ -359,8 +359,8 @@ class StreamKeys(Values):
 
     @property
     def valid(self) -> bool:
-        """Whether these numbers can be trusted (the verdict); of a group those of all its streams, of a size
-        those of the run.
+        """Whether these numbers can be trusted (the verdict); of a group those of all its streams, of a size,
+        and of all of drop, those of the run.
         """
         return self._flag("valid")
 
