@@ -51,7 +51,7 @@ impl Rate {
         // Products of two numbers of 64 bits; their sum may have a bit more than there is room for.
         match (num * other_den).checked_add(other_num * den) {
             Some(sum) => Self::of(sum, den * other_den),
-            None => Self::of((num * other_den >> 1) + (other_num * den >> 1), den * other_den >> 1),
+            None => Self::of(num * other_den / 2 + other_num * den / 2, den * other_den / 2),
         }
     }
 

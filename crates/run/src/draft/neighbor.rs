@@ -17,12 +17,14 @@ const CARRIER_RETURNS: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
+/// Next hop, index of the interface, and VLAN.
+type Asking = (IpAddr, u32, Option<u16>);
+
 /// Next hops that the host was asked for. Each is asked for once, however many trials follow.
 pub(crate) struct Asked<'a> {
     /// Returns how often the end of the run has been requested.
     interruptions: &'a dyn Fn() -> u32,
-    /// MAC addresses, by next hop, interface and VLAN.
-    known: RefCell<BTreeMap<(IpAddr, u32, Option<u16>), MacAddr>>,
+    known: RefCell<BTreeMap<Asking, MacAddr>>,
 }
 
 impl<'a> Asked<'a> {
