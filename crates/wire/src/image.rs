@@ -446,16 +446,19 @@ impl Image {
     /// When it is not [`Image::frame_len`] bytes long.
     #[inline(always)]
     pub fn write_blank(&self, blank: Blank<'_>, time_ns: u64) {
-        let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; 2]| self.write_fields(blank, sums);
         match self.inlined {
-            Some((Payload::Short, 2)) => {
-                self.write_one::<SHORT, UDP, 2>(blank, &self.simple::<2>(), fields, time_ns);
-            }
-            Some((Payload::Medium, 2)) => {
-                self.write_one::<MEDIUM, UDP, 2>(blank, &self.simple::<2>(), fields, time_ns);
-            }
+            Some((Payload::Short, 1)) => self.write_udp::<SHORT, 1>(blank, time_ns),
+            Some((Payload::Short, 2)) => self.write_udp::<SHORT, 2>(blank, time_ns),
+            Some((Payload::Medium, 1)) => self.write_udp::<MEDIUM, 1>(blank, time_ns),
+            Some((Payload::Medium, 2)) => self.write_udp::<MEDIUM, 2>(blank, time_ns),
             _ => (self.writer)(self, &mut [blank], time_ns),
         }
+    }
+
+    #[inline(always)]
+    fn write_udp<const PAYLOAD: u8, const SUMS: usize>(&self, blank: Blank<'_>, time_ns: u64) {
+        let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
+        self.write_one::<PAYLOAD, UDP, SUMS>(blank, &self.simple::<SUMS>(), fields, time_ns);
     }
 
     #[inline(always)]
