@@ -2,7 +2,7 @@
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
-#                                pairs bursts two_links long views isolation
+#                                pairs bursts two_links long views isolation streams
 #                                (nothing given: all)
 #   bench/run.sh --mark          measures nothing; says below each section whether the code has changed since
 #

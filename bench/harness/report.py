@@ -9,7 +9,7 @@ from harness.stat import percent, rate, times
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
-         "l2fwd_study", "pairs", "bursts", "two_links", "long", "views", "isolation")
+         "l2fwd_study", "pairs", "bursts", "two_links", "long", "views", "isolation", "streams")
 # And what scripts/two-hosts.sh puts into the file.
 PARTS = ORDER + ("two_hosts",)
 

@@ -332,7 +332,7 @@ fn alone(words: &str, text: &str) -> Report {
 fn faults_are_counted_exactly_by_stream_and_by_size() {
     let text = MIX.replace("vlan vid=10..12 / ", "");
     let report = alone(
-        &format!("sendrecv loop:loss=0.05,dup=0.03,reorder=0.02,corrupt=0.02 --duration 1s {LOAD}"),
+        &format!("sendrecv loop:loss=0.05,duplicate=0.03,reorder=0.02,corrupt=0.02 --duration 1s {LOAD}"),
         &text,
     );
     assert!(
@@ -497,11 +497,20 @@ scale = false
 "#;
     let scratch = Scratch::new();
     let mix = file(&scratch, text);
-    let words = "ndr loop:capacity=3kpps --max-rate 6kpps --min-rate 300pps --duration 200ms --quiet --settle 200ms";
-    let mut command = with_traffic(mpps(words), &mix);
-    command.arg("--out").arg(scratch.file("ndr"));
-    let told = run_command(command);
-    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    let words = format!(
+        "ndr loop: --min-rate 1kpps --max-rate 5kpps --catch-up 10s --goal \
+         loss=50%,initial=100ms,final=100ms,sum=200ms --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(mpps(&words), &mix));
+    let record = std::fs::read_to_string(scratch.file("out").join("trials.jsonl")).unwrap_or_default();
+    let sent: Vec<u64> = record
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["sent"].as_u64())
+        .collect();
+    // The probe's 100 pps come on top of the rate that is searched, and each stream is whole packets.
+    assert!(sent.len() > 1, "{}: {record}", finished.stderr);
+    assert!(sent.contains(&5101), "5 kpps for a second: {sent:?}: {record}");
 }
 
 #[test]

@@ -39,10 +39,24 @@ const LINKS: &str = "for i in 2 3 4; do ip link add eth$i type veth peer name et
                      ip netns exec mpps-lab-a ethtool -K eth2 gro on";
 
 /// As [`LINKS`], and a bridge between the first two; the test's packets of host a are no business of its own stack.
-const BRIDGE: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
+/// A literal, so that more can be put behind it.
+macro_rules! bridge {
+    () => {
+        "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
                       ip -n mpps-lab-a link set eth2 up && ip link add sw0 type bridge && ip link set eth1 master sw0 \
                       && ip link set eth2 master sw0 && ip link set sw0 up && \
-                      until grep -q 3 /sys/class/net/eth2/brport/state; do sleep 0.05; done";
+                      until grep -q 3 /sys/class/net/eth2/brport/state; do sleep 0.05; done"
+    };
+}
+const BRIDGE: &str = bridge!();
+
+/// The same, and the files of streams that the page on traffic has, in their order.
+const MIXES: &str = concat!(
+    bridge!(),
+    "; awk '/^```toml/ {n++; f = 1; next} /^```/ {f = 0} f {print > (\"block\" n)}' ",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../docs/use/traffic.md && mv block2 mix.toml && mv block3 classes.toml && mv block4 bursts.toml"
+);
 
 /// A router between two links.
 const ROUTER: &str = "ip link add eth2 type veth peer name eth2 netns mpps-lab-a && ip link set eth2 up && \
@@ -309,6 +323,17 @@ const RECIPES: &[Recipe] = &[
                  vxlan vni=1..$tenants / eth / ipv4 / udp dst=9000\"\\n' > tenants.toml",
         commands: &[
             "mpps sendrecv af_packet --lab --rate 20kpps --duration 3s --traffic tenants.toml --set tenants=50",
+        ],
+    },
+    Recipe {
+        page: "docs/use/traffic.md",
+        before: MIXES,
+        commands: &[
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --traffic mix.toml --streams-csv streams.csv",
+            "mpps sendrecv af_xdp:eth1 af_xdp:eth2 --duration 1s --traffic mix.toml --scale 50% --expect \
+             'loss(load)==0'",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 10kpps --traffic classes.toml",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --traffic bursts.toml",
         ],
     },
     Recipe {

@@ -29,6 +29,8 @@ const LEAST_ROW_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 10_000_000;
 /// Bytes of the frame check sequence.
 const FCS: usize = 4;
+/// In place of a track.
+const NONE: u32 = u32::MAX;
 
 /// Tracks and books of the streams of a plan.
 #[derive(Debug, Default)]
@@ -133,6 +135,28 @@ impl Layout {
             .collect();
     }
 
+    /// Returns the tracks of a packet by the number of its image, as [`MixCodec`](crate::codec::mix::MixCodec) numbers
+    /// them.
+    fn tracks_by_image(&self) -> Vec<[u32; 3]> {
+        let of_stream = |(stream, sizes): (usize, &Vec<usize>)| {
+            let mut tracks = [NONE; 3];
+            let own = [Some(stream), self.groups[stream]].into_iter().flatten();
+            let place = own.zip(&mut tracks).map(|(track, to)| *to = track as u32).count();
+            let with = move |size: Option<usize>| {
+                let mut tracks = tracks;
+                if let Some(size) = size {
+                    tracks[place] = size as u32;
+                }
+                tracks
+            };
+            match sizes.is_empty() {
+                true => vec![with(None)],
+                false => sizes.iter().map(|size| with(Some(*size))).collect(),
+            }
+        };
+        self.sizes.iter().enumerate().flat_map(of_stream).collect()
+    }
+
     /// Returns how time is cut into rows of streams.
     pub(crate) fn timing(timing: Timing) -> Timing {
         Timing {
@@ -167,8 +191,14 @@ pub(crate) struct Books<'r> {
     /// By track.
     recorders: Vec<Recorder<'r>>,
     layout: Option<Arc<Layout>>,
-    /// Tracks with counts that wait for [`Books::flush`].
+    /// Tracks with counts that wait for [`Books::flush`], and by track whether it is among them.
     waiting: Vec<usize>,
+    waits: Vec<bool>,
+    /// By size of all streams, those of one stream beside each other: tracks of a packet, `NONE` where there are fewer.
+    of_image: Vec<[u32; 3]>,
+    /// By track: packets sent that wait for [`Books::sent_at`], and the tracks that have some.
+    sent: Vec<u32>,
+    of_sent: Vec<u32>,
     /// Time of the next look for rows that close, ns.
     look_ns: u64,
 }
@@ -179,6 +209,10 @@ impl<'r> Books<'r> {
         Self {
             recorders: series.iter().map(LaneSeries::recorder).collect(),
             waiting: Vec::with_capacity(series.len()),
+            waits: vec![false; series.len()],
+            of_image: layout.tracks_by_image(),
+            sent: vec![0; series.len()],
+            of_sent: Vec::with_capacity(series.len()),
             layout: Some(layout),
             look_ns: 0,
         }
@@ -194,18 +228,43 @@ impl<'r> Books<'r> {
             let Some(recorder) = self.recorders.get_mut(track) else {
                 continue;
             };
-            let waited = recorder.is_dirty();
             book(recorder);
-            if recorder.is_dirty() && !waited {
+            if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
                 self.waiting.push(track);
             }
         }
     }
 
-    /// Books a packet sent at `at_ns`.
+    /// Counts a packet sent, by the number of its image: [`Books::sent_at`] books it.
     #[inline]
-    pub(crate) fn sent(&mut self, stream: usize, size: usize, at_ns: u64) {
-        self.each(stream, Some(size), |recorder| recorder.sent_one(at_ns));
+    pub(crate) fn sent(&mut self, image: u32) {
+        let Some(tracks) = self.of_image.get(image as usize) else {
+            return;
+        };
+        for track in tracks {
+            let Some(sent) = self.sent.get_mut(*track as usize) else {
+                return;
+            };
+            if *sent == 0 {
+                self.of_sent.push(*track);
+            }
+            *sent += 1;
+        }
+    }
+
+    /// Books the packets of a burst, which were sent at `at_ns`.
+    #[inline]
+    pub(crate) fn sent_at(&mut self, at_ns: u64) {
+        while let Some(track) = self.of_sent.pop() {
+            let track = track as usize;
+            let packets = std::mem::take(&mut self.sent[track]);
+            if let Some(recorder) = self.recorders.get_mut(track) {
+                recorder.sent_now(at_ns, packets.into());
+                if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
+                    self.waiting.push(track);
+                }
+            }
+        }
     }
 
     /// Books `n` departures of a stream that were due at `at_ns` and not sent.
@@ -263,6 +322,7 @@ impl<'r> Books<'r> {
     #[inline]
     pub(crate) fn flush(&mut self) {
         while let Some(track) = self.waiting.pop() {
+            self.waits[track] = false;
             if let Some(recorder) = self.recorders.get_mut(track) {
                 recorder.flush();
             }

@@ -4,7 +4,7 @@
 //! computes its size.
 
 use crate::books::Layout;
-use crate::plan::Packets;
+use crate::plan::{PacketStream, Packets};
 use crate::receive::window_bytes;
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
@@ -51,16 +51,32 @@ pub fn flows_of_traffic(flows: u64, pps: Option<f64>, settle: Duration, receive:
     sent.saturating_add(windows).saturating_add(slips).saturating_add(log)
 }
 
-/// Returns bytes of the images, rows and histograms of streams.
-pub fn streams(packets: &Packets, interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
+/// Returns bytes of the images, rows, histograms and send times of streams; `pps`: the rate of each, if it has one.
+pub fn streams(
+    packets: &Packets,
+    pps: &[Option<f64>],
+    (interval, settle): (Duration, Duration),
+    receive: bool,
+    lanes: LaneCount,
+) -> u64 {
     let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
     let image = |spec: &Arc<ImageSpec>| match spec.data {
         Data::Pattern(_) => IMAGE + spec.frame_len as u64,
         Data::Verified => IMAGE,
     };
     let images = specs.map(image).sum::<u64>().saturating_mul(lanes.all as u64);
+    let (keep_ns, all) = (settle.as_nanos() as u64, packets.streams.len() as u64);
+    let times = |(stream, pps): (&PacketStream, &Option<f64>)| {
+        let slips = pps.map_or(0, |pps| Slips::bytes(stream.flows().into(), pps, keep_ns));
+        slips.saturating_add(SentLog::bytes_of_stream(*pps, keep_ns, (lanes.all as u64, all)))
+    };
+    let times: u64 = match receive {
+        true => packets.streams.iter().zip(pps).map(times).sum(),
+        false => 0,
+    };
     let layout = Layout::of(packets);
-    images.saturating_add(layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all)))
+    let books = layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all));
+    images.saturating_add(times).saturating_add(books)
 }
 
 /// Returns bytes of the rows and histograms of streams of `drop`.

@@ -315,8 +315,8 @@ pub struct PacketStream {
     pub fields: Arc<[FieldAt]>,
     /// When its packets leave; `None`: as the plan says ([`TrafficPlan::rate`]).
     pub load: Option<StreamLoad>,
-    /// Places among the lanes that send, in ascending order: those that send it. Empty: all. At most as many are used as
-    /// it has flows.
+    /// Places among the lanes that send, in ascending order: those that send it. Empty: all. No more are used than it
+    /// has flows.
     pub lanes: Vec<usize>,
 }
 
@@ -378,8 +378,8 @@ impl PacketStream {
         self.specs.first().map_or(0, |spec| spec.first_flow)
     }
 
-    /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream. Streams
-    /// of few flows have different ones.
+    /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream.
+    /// Streams of few flows have different ones.
     pub(crate) fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
         let all: Vec<usize> = match self.lanes.is_empty() {
             true => (0..senders).collect(),

@@ -37,10 +37,13 @@ const UNPACED_SPAN: u64 = 1 << 24;
 /// Time for a lane to write down its flows and to make room for their sequence numbers, ns per flow: ten times the time
 /// that an idle host needs. A lane that has no time left is late even so.
 const AHEAD_A_FLOW_NS: u64 = 200;
+/// Time for a lane to make the image of one size of a stream, and room for the numbers of the stream, ns: five times
+/// the time that an idle host needs.
+const AHEAD_AN_IMAGE_NS: u64 = 100_000;
 /// Time for preparation that does not depend on the number of flows, ns.
 const AHEAD_NS: u64 = 1_000_000;
-/// Longest time by which a start is put off for preparation, ns: the time for 10 million flows.
-const MOST_AHEAD_NS: u64 = 2_000_000_000;
+/// Longest time by which a start is put off for preparation, ns: the time for 10 million flows and 65,536 sizes.
+const MOST_AHEAD_NS: u64 = 8_000_000_000;
 
 /// Returns the packets in flight that sequence windows are made for.
 pub(crate) fn span(pps: Option<f64>, settle: Duration) -> u64 {
@@ -93,7 +96,10 @@ impl<'r> Work<'r> {
         match self {
             Self::Traffic(plan) => {
                 let flows = plan.each().map(|plan| u64::from(plan.flows.count())).max().unwrap_or(0);
-                (AHEAD_NS + flows * AHEAD_A_FLOW_NS).min(MOST_AHEAD_NS)
+                let packets = plan.packets.as_ref();
+                let images = packets.map_or(0, |of| of.streams.iter().map(|stream| stream.specs.len()).sum());
+                let images = images as u64 * AHEAD_AN_IMAGE_NS;
+                (AHEAD_NS + flows * AHEAD_A_FLOW_NS + images).min(MOST_AHEAD_NS)
             }
             _ => 0,
         }
@@ -128,14 +134,20 @@ pub(crate) struct TrafficTrial {
 
 /// Makes a log for each of `lanes` lanes that send these flows. `one_flow_per_burst`: lanes send a burst of one flow at
 /// a time. Empty if nothing comes back.
-fn sent_logs(plan: &TrafficPlan, flows: u32, pps: Option<f64>, lanes: u32, one_flow_per_burst: bool) -> Vec<SentLog> {
+fn sent_logs(
+    plan: &TrafficPlan,
+    flows: u32,
+    pps: Option<f64>,
+    (lanes, streams): (u32, u64),
+    one_flow_per_burst: bool,
+) -> Vec<SentLog> {
     if !plan.receive {
         return Vec::new();
     }
     let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
     let log = |lane: u32| {
         let flows = u64::from(flows / lanes + u32::from(flows % lanes > lane));
-        SentLog::new(flows, one_flow_per_burst, u64::from(lanes), pps, keep_ns)
+        SentLog::new(flows, one_flow_per_burst, (u64::from(lanes), streams), pps, keep_ns)
     };
     (0..lanes).map(log).collect()
 }
@@ -165,7 +177,7 @@ impl TrafficTrial {
             let pps = plan.rates().map(|rates| rates.highest_pps());
             let flows = plan.flows.count();
             trial.slips = vec![Slips::for_plan(plan)];
-            trial.logs = vec![sent_logs(plan, flows, pps, tx_lanes as u32, one_flow_per_burst)];
+            trial.logs = vec![sent_logs(plan, flows, pps, (tx_lanes as u32, 1), one_flow_per_burst)];
             return trial;
         };
         let settle_ns = plan.common.settle.as_nanos() as u64;
@@ -174,9 +186,8 @@ impl TrafficTrial {
             let (pps, lanes) = (pps_of(plan, number), senders.len() as u32);
             let slips = pps.filter(|_| plan.receive);
             let slips = slips.map(|pps| Slips::new(stream.flows(), pps, settle_ns + LATE_NS));
-            trial
-                .logs
-                .push(sent_logs(plan, stream.flows(), pps, lanes.max(1), false));
+            let shares = (lanes.max(1), packets.streams.len() as u64);
+            trial.logs.push(sent_logs(plan, stream.flows(), pps, shares, false));
             trial.slips.push(slips);
             trial.senders.push(senders);
         }
@@ -267,7 +278,8 @@ impl TrafficTrial {
                 Some(packets) => (packets.streams[stream].flows(), pps_of(plan, stream)),
             };
             let span = span(pps, plan.common.settle);
-            let bytes = window_share(flows, plan.flows.count());
+            let all = (plan.flows.count(), plan.rates().map(|rates| rates.highest_pps()));
+            let bytes = window_share((flows, pps), all);
             Part::new(
                 (flows, span, bytes),
                 self.slips[stream].as_ref(),
@@ -281,10 +293,12 @@ impl TrafficTrial {
     }
 }
 
-/// Returns the share of the memory for sequence windows that a stream with `flows` of all flows may have, bytes.
-fn window_share(flows: u32, all: u32) -> usize {
-    let share = WINDOW_BYTES as u64 * u64::from(flows) / u64::from(all.max(1));
-    share.max(1 << 12) as usize
+/// Returns the share of the memory for sequence windows that a stream may have, bytes: by its flows or by its rate
+/// among those of all streams, whichever is more.
+fn window_share((flows, pps): (u32, Option<f64>), (all_flows, all_pps): (u32, Option<f64>)) -> usize {
+    let by_flows = f64::from(flows) / f64::from(all_flows.max(1));
+    let by_rate = pps.zip(all_pps).map_or(0.0, |(pps, all)| pps / all.max(pps));
+    ((WINDOW_BYTES as f64 * by_flows.max(by_rate).min(1.0)) as usize).max(1 << 12)
 }
 
 /// Returns the rate of a stream, packets/s; `None`: it has none.

@@ -148,10 +148,10 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// Returns the streams of a trial with a rate for those that may be scaled together, or (`all`) without one; `None`:
-    /// no stream has a rate of its own.
+    /// Returns the streams of a trial with a rate for those that may be scaled together, or (`all`) without one;
+    /// `None`: no stream has a rate of its own.
     pub(crate) fn weighted(&self, all: bool) -> Option<Traffic> {
-        self.draft.weighted(all)
+        self.draft.weighted(all, self.link_bps)
     }
 
     /// Whether trials may end before the settle time is over.

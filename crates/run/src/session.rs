@@ -229,6 +229,21 @@ const OF_ALL: [&str; 12] = [
     "traffic.back_gateway",
 ];
 
+/// Returns streams without what may differ from trial to trial: how fast they are, and when they begin.
+fn without_loads(streams: Option<&serde_json::Value>) -> Option<serde_json::Value> {
+    let mut streams = streams?.clone();
+    for stream in streams
+        .as_array_mut()?
+        .iter_mut()
+        .filter_map(serde_json::Value::as_object_mut)
+    {
+        for key in ["rate", "weight", "start", "after"] {
+            stream.remove(key);
+        }
+    }
+    Some(streams)
+}
+
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
@@ -330,7 +345,11 @@ impl Session<'_> {
         let (opening, opened_for) = (self.plans[place], self.opened_for[place]);
         for field in OF_ALL {
             let (given, want) = (plan.get(field), opening.get(field));
-            if given != want {
+            let same = match field {
+                "traffic.streams" => without_loads(given) == without_loads(want),
+                _ => given == want,
+            };
+            if !same {
                 return Err(Error::Usage(format!(
                     "{field}: {}: the session was opened with {}",
                     given.cloned().unwrap_or_default(),

@@ -302,8 +302,8 @@ impl<'s> Collector<'s> {
         ended.pop().unwrap_or_default()
     }
 
-    /// Returns the totals of each track, if there are several tracks and all lanes have ended; of streams, those of each
-    /// book.
+    /// Returns the totals of each track, if there are several tracks and all lanes have ended; of streams, those of
+    /// each book.
     pub fn totals_of_tracks(&mut self) -> Vec<Totals> {
         std::mem::take(&mut self.ended)
     }

@@ -71,8 +71,8 @@ impl LaneSeries {
     }
 
     /// Creates a series of one lane and one stream, whose rows are 100 ms or longer. `ranked`: latencies are kept for
-    /// percentiles, of the whole run only: in periods as long as a row stays open, of which there are few. Memory: about
-    /// 40 kB, and 690 kB if ranked, with a settle time of a second.
+    /// percentiles, of the whole run only: in periods as long as a row stays open, of which there are few. Memory:
+    /// about 40 kB, and 690 kB if ranked, with a settle time of a second.
     pub fn of_stream(timing: Timing, ranked: bool) -> Self {
         let (capacity, per) = Self::stream_rows(timing);
         Self::shaped(timing, capacity, per, if ranked { capacity / per + 1 } else { 0 })
@@ -279,15 +279,15 @@ impl Recorder<'_> {
         self.dirty = true;
     }
 
-    /// Books a packet sent at `at_ns` in the ring at once: for one of many recorders, each of which has few packets of a
-    /// burst.
+    /// Books `n` packets sent at `at_ns` in the ring at once: for one of many recorders, each of which has few packets
+    /// of a burst.
     #[inline]
-    pub fn sent_one(&mut self, at_ns: u64) {
+    pub fn sent_now(&mut self, at_ns: u64, n: u64) {
         self.enter(at_ns);
         match self.in_ring {
-            true => self.series.rows[self.row as usize & (self.series.rows.len() - 1)].add_sent(),
+            true => self.series.rows[self.row as usize & (self.series.rows.len() - 1)].add_sent(n),
             false => {
-                self.tally.tx += 1;
+                self.tally.tx += n;
                 self.dirty = true;
             }
         }

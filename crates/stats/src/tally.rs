@@ -145,10 +145,10 @@ impl Slot {
         self.scheduled.add(&t.scheduled);
     }
 
-    /// Adds a packet that was sent in this row. For the single writer only.
+    /// Adds packets that were sent in this row. For the single writer only.
     #[inline]
-    pub(crate) fn add_sent(&self) {
-        self.plain[0].add(1);
+    pub(crate) fn add_sent(&self, packets: u64) {
+        self.plain[0].add(packets);
     }
 
     /// Adds packets that arrived in this row. For the single writer only.

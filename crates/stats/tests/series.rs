@@ -1,6 +1,6 @@
 //! The rows of a run add up: whatever lanes book, in whatever order rows close, sums over the rows equal the totals.
 
-use mpps_stats::{Collector, Event, LaneSeries, Row, Sink, Timing, Totals, Workload};
+use mpps_stats::{Collector, Event, LaneSeries, Row, Sink, StreamBook, StreamKind, Timing, Totals, Workload};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -345,4 +345,79 @@ fn rows_of_those_who_do_not_send_are_by_arrival_and_a_kernel_tells_long_rows_onl
         [1, 100].map(|ms| arrivals(Workload::SendRecv, ms, true)),
         [None, Some(4)]
     );
+}
+
+#[derive(Clone, Default)]
+struct OfStreams(Arc<Mutex<Vec<Vec<Row>>>>);
+
+impl Sink for OfStreams {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Streams(streams) => {
+                assert_eq!(streams.of.len(), streams.rows.len());
+                self.0.lock().unwrap().push(streams.rows.to_vec());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #[test]
+    fn books_of_streams_have_what_their_tracks_have(packets in packets(), polls in 1usize..40) {
+        let timing = timing(100_000, 3);
+        let lanes: Vec<Vec<LaneSeries>> =
+            (0..2).map(|_| (0..3).map(|track| LaneSeries::of_stream(timing, track != 1)).collect()).collect();
+        let book = |name: &str, tracks: &[usize], ranked| StreamBook {
+            kind: StreamKind::Stream,
+            name: name.to_owned(),
+            tracks: tracks.to_vec(),
+            ranked,
+        };
+        let books = vec![
+            book("0", &[0], true),
+            book("1", &[1], false),
+            book("2", &[2], true),
+            book("both", &[0, 2], true),
+        ];
+        let tracks = (0..3).map(|track| lanes.iter().map(|lane| &lane[track]).collect()).collect();
+        let mut collector = Collector::of_streams(tracks, books, Workload::SendRecv, false);
+        let rows = OfStreams::default();
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+        let mut recorders: Vec<Vec<_>> =
+            lanes.iter().map(|lane| lane.iter().map(LaneSeries::recorder).collect()).collect();
+        let (mut tx, mut rx) = ([0u64; 3], [0u64; 3]);
+        let mut now = timing.start_ns;
+        for (i, &(track, gap, latency)) in packets.iter().enumerate() {
+            now += gap * 30_000;
+            let recorder: &mut mpps_stats::Recorder<'_> = &mut recorders[i % 2][track];
+            recorder.sent_now(now, 1);
+            tx[track] += 1;
+            // What comes back comes back at once, by its send time.
+            if latency.is_some_and(|us| us <= 100_000) {
+                prop_assert!(recorder.received(now, now + latency.unwrap_or(0) * 1_000, None, 0));
+                rx[track] += 1;
+            }
+            recorder.flush();
+            recorders.iter_mut().flatten().for_each(|recorder| recorder.advance(now));
+            if i % polls == 0 {
+                collector.poll(&mut sinks);
+            }
+        }
+        collector.set_end(now + 1);
+        recorders.into_iter().flatten().for_each(|recorder| recorder.end());
+        collector.finish(&mut sinks);
+        let totals = collector.totals_of_tracks();
+        let both = |of: [u64; 3]| [of[0], of[1], of[2], of[0] + of[2]];
+        prop_assert_eq!(totals.iter().map(|of| of.tally.tx).collect::<Vec<_>>(), both(tx));
+        prop_assert_eq!(totals.iter().map(|of| of.tally.rx).collect::<Vec<_>>(), both(rx));
+        for (place, of) in totals.iter().enumerate() {
+            prop_assert_eq!(of.latency.count, of.tally.rx);
+            prop_assert_eq!(of.latency.percentiles.is_some(), place != 1 && of.tally.rx > 0, "{}", place);
+            prop_assert_eq!((of.unranked, of.overflowed), (0, 0));
+        }
+        let rows = rows.0.lock().unwrap().clone();
+        prop_assert_eq!(rows.iter().map(|rows| rows[3].tx).sum::<u64>(), tx[0] + tx[2]);
+    }
 }

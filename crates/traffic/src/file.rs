@@ -536,7 +536,7 @@ impl Traffic {
     }
 
     /// Returns for each stream the one that it begins after, if there is one of that name.
-    pub(crate) fn before(&self) -> Vec<Option<usize>> {
+    pub fn before(&self) -> Vec<Option<usize>> {
         let names = self.streams.iter().map(|stream| stream.name.as_str());
         let places: BTreeMap<&str, usize> = names.zip(0..).collect();
         let before = |stream: &Stream| places.get(stream.after.as_ref()?.stream.as_str()).copied();

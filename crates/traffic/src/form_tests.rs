@@ -490,3 +490,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_receiver_knows_the_size_of_each_packet_by_its_flow_and_number() {
+    for size in [
+        "imix",
+        "300",
+        "100..400 step 100",
+        "random(100..120)",
+        "64*7 594*4 1518*1",
+        "genome:abg",
+    ] {
+        let text = format!(
+            "[[stream]]\npacket = 'eth / vlan vid=1..3 / ipv4 / udp src=1..5'\nstep = 'combine'\nsize = '{size}'\n"
+        );
+        let text = text.replace("64*7", "68*7");
+        let traffic = crate::Traffic::parse(&text, &[]).expect(size);
+        let form = traffic.forms(7).expect(size).remove(0);
+        let (sizes, order) = form.size_order();
+        assert!(sizes.is_sorted(), "{size}");
+        let (mut bytes, n) = (0, 12_000);
+        for n in 0..n {
+            let (flow, number) = form.flow_of(n);
+            let place = order.at(flow, number as u32, form.flows());
+            let len = form.packet(n, Moment::default()).len() as u64 + 4;
+            assert_eq!(sizes.get(place), Some(&len), "{size}: packet {n}");
+            bytes += len;
+        }
+        let (sum, frames) = form.size_sum();
+        let mean = sum as f64 / frames as f64;
+        assert!((bytes as f64 / n as f64 - mean).abs() < 0.02 * mean, "{size}: {mean}");
+        assert!(
+            (mean - form.mean_size()).abs() < 1e-9,
+            "{size}: {mean} {}",
+            form.mean_size()
+        );
+    }
+}

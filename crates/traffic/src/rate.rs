@@ -117,7 +117,7 @@ impl RateText {
     /// and their number.
     ///
     /// # Errors
-    /// Those of [`RateText::resolve`].
+    /// Returns the errors of [`RateText::resolve`].
     pub fn resolve_mix(&self, (bytes, frames): (u64, u64), link_bps: Option<u64>) -> Result<Rate, String> {
         let overhead = FrameSize::L1_OVERHEAD as u128 * 8;
         let (bits, frames) = (

@@ -9,7 +9,7 @@
 use crate::bytes::be16;
 use crate::image::{ImageSpec, SumKind};
 use crate::tagged::outer_ip;
-use crate::{MacAddr, eth};
+use crate::{MacAddr, bits, eth};
 use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -384,7 +384,10 @@ impl Changes {
             if came_bit / 8 + field.width.div_ceil(8) as usize > frame.len() {
                 continue;
             }
-            let (due_value, value) = (bits(due, field.bit, field.width), bits(frame, came_bit, field.width));
+            let (due_value, value) = (
+                bits::get(due, field.bit, field.width),
+                bits::get(frame, came_bit, field.width),
+            );
             let lowered = ttl == Some(byte) && value + 1 == due_value;
             if due_value != value && !lowered {
                 changes.add(due_value, value, 1);
@@ -426,20 +429,6 @@ fn tags_of(frame: &[u8]) -> u128 {
         let vid = be16(frame, 14 + 4 * at).unwrap_or(0) & 0xfff;
         tags | u128::from(vid | 0x8000) << (16 * at)
     })
-}
-
-/// Returns bits of a frame; bits behind its end are 0.
-fn bits(frame: &[u8], bit: usize, width: u32) -> u128 {
-    let (first, last) = (bit / 8, (bit + width as usize).div_ceil(8));
-    let mut value = 0u128;
-    // The last bits of a wide field that begins within a byte are put on apart.
-    for at in first..last {
-        let byte = frame.get(at).copied().unwrap_or(0);
-        let (from, to) = ((at * 8).max(bit), (at * 8 + 8).min(bit + width as usize));
-        let part = u128::from(byte >> (at * 8 + 8 - to)) & ((1 << (to - from)) - 1);
-        value = value << (to - from) | part;
-    }
-    value
 }
 
 #[cfg(test)]
@@ -612,18 +601,6 @@ mod tests {
             let _ = headers.are_in(&came);
             let mut changes = Changes::new(&headers);
             changes.note(&headers, &sent(), &came);
-        }
-
-        #[test]
-        fn bits_are_those_of_the_number(value: u128, bit in 0usize..20, width in 1u32..=128) {
-            let value = value & (u128::MAX >> (128 - width));
-            let mut frame = [0u8; 24];
-            for at in 0..width as usize {
-                if value >> (width as usize - 1 - at) & 1 == 1 {
-                    frame[(bit + at) / 8] |= 0x80 >> ((bit + at) % 8);
-                }
-            }
-            prop_assert_eq!(bits(&frame, bit, width), value);
         }
     }
 }

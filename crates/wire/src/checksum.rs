@@ -140,6 +140,27 @@ pub(crate) const fn update_udp(field: u16, old: u64, new: u64) -> u16 {
     udp_field(Sum(!field as u64).word(!old).word(new).fold())
 }
 
+/// Returns the checksum field after bytes at an even offset changed from `old` to `new` (RFC 1624, equation 3): a wrong
+/// one is as wrong as before. Nothing changes where the bytes are the same.
+#[must_use]
+pub fn updated(field: [u8; 2], old: &[u8], new: &[u8]) -> [u8; 2] {
+    if old == new {
+        return field;
+    }
+    let without = Sum(u64::from(!u16::from_le_bytes(field))).word(u64::from(!Sum::ZERO.bytes(old).fold()));
+    without.bytes(new).finish()
+}
+
+/// Does the same for UDP: 0, which means "none", stays 0, and no other field becomes 0.
+#[must_use]
+pub fn updated_udp(field: [u8; 2], old: &[u8], new: &[u8]) -> [u8; 2] {
+    match (field, updated(field, old, new)) {
+        ([0, 0], _) => field,
+        (_, [0, 0]) => [0xff; 2],
+        (_, field) => field,
+    }
+}
+
 /// The checksum of `bytes` (RFC 1071) as it stands on the wire.
 pub fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
     Sum::ZERO.bytes(bytes).finish()
@@ -183,7 +204,51 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rfc_1624_section_4_example() {
+        // The old equation would yield 0xffff.
+        let (old, new) = ([0x55, 0x55], [0x32, 0x85]);
+        assert_eq!(updated([0xdd, 0x2f], &old, &new), [0, 0]);
+        assert_eq!(updated_udp([0xdd, 0x2f], &old, &new), [0xff, 0xff]);
+        assert_eq!(updated_udp([0, 0], &old, &new), [0, 0]);
+        // Either form of zero stays where nothing changes.
+        for field in [[0, 0], [0xff, 0xff]] {
+            assert_eq!(updated(field, &old, &old), field);
+            assert_eq!(updated_udp(field, &new, &new), field);
+        }
+        assert_eq!(updated_udp([0xff, 0xff], &[0, 0], &[0xff, 0xff]), [0xff, 0xff]);
+    }
+
     proptest! {
+        #[test]
+        fn an_updated_field_is_as_wrong_as_it_was(
+            rest in proptest::collection::vec(any::<u8>(), 0..40), field: [u8; 2], old: [u8; 16], new: [u8; 16],
+            few in 1usize..=8,
+        ) {
+            let (old, new) = (&old[..few * 2], &new[..few * 2]);
+            // What a receiver sums up; both forms of zero are right.
+            let seen = |bytes: &[u8], field: [u8; 2]| Sum::ZERO.bytes(bytes).bytes(&field).bytes(&rest).fold() % 0xffff;
+            let wrong = seen(old, field);
+            prop_assert_eq!(seen(new, updated(field, old, new)), wrong);
+            match field {
+                [0, 0] => prop_assert_eq!(updated_udp(field, old, new), field),
+                _ => {
+                    prop_assert_ne!(updated_udp(field, old, new), [0, 0]);
+                    prop_assert_eq!(seen(new, updated_udp(field, old, new)), wrong);
+                }
+            }
+        }
+
+        #[test]
+        fn a_right_field_is_updated_to_the_one_that_is_worked_out(
+            rest in proptest::collection::vec(any::<u8>(), 0..40), old: [u8; 8], new: [u8; 8],
+        ) {
+            prop_assume!(new.iter().chain(&rest).any(|byte| *byte != 0));
+            let whole = |bytes: &[u8]| Sum::ZERO.bytes(bytes).bytes(&rest);
+            prop_assert_eq!(updated(whole(&old).finish(), &old, &new), whole(&new).finish());
+            prop_assert_eq!(updated_udp(whole(&old).finish_udp(), &old, &new), whole(&new).finish_udp());
+        }
+
         #[test]
         fn sum_equals_the_naive_one(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
             prop_assert_eq!(u16::from_be_bytes(internet_checksum(&bytes)), naive(&bytes));

@@ -13,22 +13,25 @@ pub(crate) const PLAIN_HEADERS: usize = eth::HEADER_LEN + ipv4::MIN_HEADER_LEN;
 
 /// The headers of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Headers {
+pub struct Headers {
     /// Offset of the IP header; its fixed part is whole.
-    pub(crate) l3: usize,
+    pub l3: usize,
     /// IPv6, else IPv4.
-    pub(crate) v6: bool,
+    pub v6: bool,
     /// A part of a packet.
-    pub(crate) fragment: bool,
+    pub fragment: bool,
     /// Protocol of the upper layer; of the header that comes next if the walk is `broken`.
-    pub(crate) protocol: u8,
+    pub protocol: u8,
     /// The extension headers are cut or too many.
-    pub(crate) broken: bool,
+    pub broken: bool,
+    /// A routing header of IPv6 has segments left: checksums are for its last one, not for the destination (RFC 8200,
+    /// section 8.1).
+    pub routed: bool,
     /// Offset of the upper layer's header; `None` in a later fragment and if the extension headers are cut or too
     /// many.
-    pub(crate) l4: Option<usize>,
+    pub l4: Option<usize>,
     /// Offset of the packet's end as the IP header has it; may lie beyond the frame's.
-    pub(crate) end: usize,
+    pub end: usize,
 }
 
 impl Headers {
@@ -49,6 +52,14 @@ pub(crate) fn find(frame: &[u8], ethernet: &eth::Ethernet) -> Option<Headers> {
     }
 }
 
+/// Finds them in a frame whose IP header begins at `l3`; `None` if that is not whole.
+pub fn at(frame: &[u8], l3: usize) -> Option<Headers> {
+    match frame.get(l3)? >> 4 {
+        4 => of_ipv4(frame, l3),
+        _ => of_ipv6(frame, l3),
+    }
+}
+
 /// RFC 791, section 3.1.
 #[inline]
 fn of_ipv4(frame: &[u8], l3: usize) -> Option<Headers> {
@@ -64,6 +75,7 @@ fn of_ipv4(frame: &[u8], l3: usize) -> Option<Headers> {
         fragment: fragment != 0,
         protocol: head[9],
         broken: false,
+        routed: false,
         l4: (fragment & 0x1fff == 0).then_some(l3 + header_len),
         end: l3 + usize::from(u16::from_be_bytes([head[2], head[3]])),
     })
@@ -82,6 +94,7 @@ fn of_ipv6(frame: &[u8], l3: usize) -> Option<Headers> {
         fragment: false,
         protocol: head[6],
         broken: false,
+        routed: false,
         l4: Some(l3 + ipv6::HEADER_LEN),
         end: l3 + ipv6::HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]])),
     };
@@ -108,6 +121,9 @@ fn walk(frame: &[u8], headers: &mut Headers) {
                 break;
             }
         };
+        if kind == extensions::ROUTING && head[3] > 0 {
+            headers.routed = true;
+        }
         if kind == extensions::FRAGMENT {
             headers.fragment = true;
             if be16(head, 2).is_some_and(|offset| offset >> 3 != 0) {

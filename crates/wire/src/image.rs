@@ -439,6 +439,25 @@ impl Image {
         }
     }
 
+    /// Does the same as [`Image::write`] for one of many frames that are of different images: the commonest packets are
+    /// written by code in the caller's loop.
+    ///
+    /// # Panics
+    /// When it is not [`Image::frame_len`] bytes long.
+    #[inline(always)]
+    pub fn write_blank(&self, blank: Blank<'_>, time_ns: u64) {
+        let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; 2]| self.write_fields(blank, sums);
+        match self.inlined {
+            Some((Payload::Short, 2)) => {
+                self.write_one::<SHORT, UDP, 2>(blank, &self.simple::<2>(), fields, time_ns);
+            }
+            Some((Payload::Medium, 2)) => {
+                self.write_one::<MEDIUM, UDP, 2>(blank, &self.simple::<2>(), fields, time_ns);
+            }
+            _ => (self.writer)(self, &mut [blank], time_ns),
+        }
+    }
+
     #[inline(always)]
     fn write_each<'f, const PAYLOAD: u8, const SUMS: usize>(
         &self,

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod bits;
 pub mod capture;
 pub mod changes;
 pub mod check;
@@ -24,6 +25,7 @@ pub mod data;
 pub mod eth;
 mod extensions;
 pub mod forward;
+pub mod headers;
 pub mod icmp;
 pub mod image;
 pub mod ipv4;
@@ -46,7 +48,6 @@ pub mod udp;
 pub mod vary;
 
 mod bytes;
-mod headers;
 
 pub use arp::{build_arp_reply, build_arp_request};
 pub use capture::{CaptureFilter, CaptureProtocol};

@@ -1,6 +1,6 @@
 //! Codec of several streams, or of several sizes: an image for each size of each stream.
 
-use super::tagged::{Known, headers_of, of_trial, whole};
+use super::tagged::{Known, Seen, headers_of, of_trial, whole};
 use super::{Class, Compared, Foreign, Reader};
 use crate::plan::Packets;
 use mpps_io::Frame;
@@ -113,10 +113,16 @@ impl MixCodec {
         if parse_slow_path(frame).is_some() {
             return Class::SlowPath;
         }
-        match self.streams.iter().any(|of| of.known.fits(frame)) {
-            true => Class::Corrupt,
-            false => Class::Foreign(Foreign::NotStamped),
+        match self.by_ends(frame) {
+            Some(_) => Class::Corrupt,
+            None => Class::Foreign(Foreign::NotStamped),
         }
+    }
+
+    /// Returns the first stream whose packets have the ends of a frame.
+    fn by_ends(&self, frame: &[u8]) -> Option<usize> {
+        let seen = Seen::of(frame)?;
+        self.streams.iter().position(|of| of.known.fits(&seen))
     }
 }
 
@@ -150,7 +156,7 @@ impl Reader for MixCodec {
     fn damaged(&self, frame: &[u8]) -> Option<usize> {
         match tag_of(frame, self.seed) {
             Some((tag, _)) => Some(self.stream_at(tag.flow)),
-            None => self.streams.iter().position(|of| of.known.fits(frame)),
+            None => self.by_ends(frame),
         }
     }
 

@@ -88,8 +88,8 @@ impl Known {
     }
 
     /// Returns whether a frame without a right tag has the ends of the stream's packets.
-    pub(super) fn fits(&self, frame: &[u8]) -> bool {
-        self.shape.as_ref().is_some_and(|shape| shape.fits(frame))
+    pub(super) fn fits(&self, seen: &Seen) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.fits(seen))
     }
 }
 
@@ -129,7 +129,7 @@ impl TaggedCodec {
         if parse_slow_path(frame).is_some() {
             return Class::SlowPath;
         }
-        match self.known.fits(frame) {
+        match Seen::of(frame).is_some_and(|seen| self.known.fits(&seen)) {
             true => Class::Corrupt,
             false => Class::Foreign(Foreign::NotStamped),
         }
@@ -251,26 +251,22 @@ impl Shape {
     }
 
     /// Returns whether a frame has the kind and the ends.
-    fn fits(&self, frame: &[u8]) -> bool {
-        let Some(mut seen) = Seen::of(frame) else { return false };
-        if self.turned {
-            seen.ips.reverse();
-            seen.ends.reverse();
-        }
-        let within = |(ip, ranges): (&Option<IpAddr>, &Vec<AddressRange>)| {
-            ranges.is_empty() || ip.is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)))
+    fn fits(&self, seen: &Seen) -> bool {
+        let end = |at: usize| if self.turned { 1 - at } else { at };
+        let within = |at: usize| {
+            let ranges = &self.ips[at];
+            ranges.is_empty() || seen.ips[end(at)].is_some_and(|ip| ranges.iter().any(|range| range.contains(&ip)))
         };
-        let same = |(end, own): (&Option<(Range<usize>, u64)>, &Option<u64>)| {
-            own.is_none_or(|own| end.as_ref().is_some_and(|(_, value)| *value == own))
+        let same = |at: usize| {
+            let came = || seen.ends[end(at)].as_ref().map(|(_, value)| *value);
+            self.ends[at].is_none_or(|own| came() == Some(own))
         };
-        seen.kind == self.kind
-            && seen.ips.iter().zip(&self.ips).all(within)
-            && seen.ends.iter().zip(&self.ends).all(same)
+        seen.kind == self.kind && [0, 1].into_iter().all(|at| within(at) && same(at))
     }
 }
 
 /// Ends of a frame.
-struct Seen {
+pub(super) struct Seen {
     /// Type of the frame, or protocol of IP.
     kind: u16,
     ips: [Option<IpAddr>; 2],
@@ -279,7 +275,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(frame: &[u8]) -> Option<Self> {
+    pub(super) fn of(frame: &[u8]) -> Option<Self> {
         let value = |place: Range<usize>| {
             let bytes = frame.get(place.clone())?;
             let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));

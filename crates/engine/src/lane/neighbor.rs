@@ -58,8 +58,8 @@ impl<'r> Neighbor<'r> {
         }
     }
 
-    /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of the
-    /// hop's MAC address.
+    /// Returns the links whose next hops are asked for, each with the address that it is asked from and the place of
+    /// its MAC address.
     fn asked(&self) -> impl Iterator<Item = (&'r Link, Option<IpAddr>, &'r Found)> {
         let (hops, found) = self.more;
         let hops = hops.iter().zip(found).filter(|_| self.asks_more);
@@ -153,9 +153,9 @@ impl<'r> Neighbor<'r> {
     }
 
     fn heard(&self, ip: IpAddr, mac: MacAddr, vlan: Option<u16>) {
-        let (more, _) = self.more;
-        // With one next hop, a device that has taken the tag off changes nothing.
-        let same_tag = |link: &Link| more.is_empty() || link.vlan == vlan;
+        // A device may have taken the tag off: that changes nothing if one next hop alone has the address.
+        let alone = self.asked().filter(|(link, ..)| link.next_hop == Some(ip)).count() == 1;
+        let same_tag = |link: &Link| link.vlan == vlan || alone;
         for (.., found) in self
             .asked()
             .filter(|(link, ..)| link.next_hop == Some(ip) && same_tag(link))

@@ -3,12 +3,15 @@
 use crate::books::Layout;
 use crate::plan::{PacketStream, Packets};
 use mpps_stats::{Remark, RemarkName, ReorderDistance, StreamKind, StreamSummary, Summary, Tally, Totals, count};
+use std::collections::BTreeSet;
 
 /// Bytes of the frame check sequence.
 const FCS: usize = 4;
+/// Most streams that a sentence, or reasons of a run, name.
+const MOST_NAMED: usize = 8;
 
-/// Adds to a summary the results of streams. `senders`: lanes that send. `tolerance`: largest share of departures that a
-/// valid stream may miss. `totals`: of the books of `layout`; none if there is one stream of one size, whose results
+/// Adds to a summary the results of streams. `senders`: lanes that send. `tolerance`: largest share of departures that
+/// a valid stream may miss. `totals`: of the books of `layout`; none if there is one stream of one size, whose results
 /// are those of the run.
 pub(crate) fn add(
     summary: &mut Summary,
@@ -45,12 +48,16 @@ pub(crate) fn add(
             },
             streams: own.len(),
             flows: streams().map(|(_, stream)| u64::from(stream.flows())).sum(),
-            lanes: streams()
-                .map(|(number, stream)| stream.senders(number, senders).len())
-                .max()
-                .unwrap_or(0),
+            lanes: {
+                let lanes = streams().flat_map(|(number, stream)| stream.senders(number, senders));
+                lanes.collect::<BTreeSet<_>>().len()
+            },
             ..counted(summary, &totals)
         };
+        if book.kind == StreamKind::Size {
+            // A departure that was missed has no size.
+            (made.due, made.intended_pps) = (None, None);
+        }
         made.frame_size = match book.kind {
             StreamKind::Size => mean_of_class(packets, &book.name),
             _ => mean_size(
@@ -173,8 +180,8 @@ fn mean_of_class(packets: &Packets, name: &str) -> f64 {
     within.iter().sum::<usize>() as f64 / within.len().max(1) as f64
 }
 
-/// Judges each stream by its own departures. The run is valid if all streams are. Streams of others are valid if the run
-/// is.
+/// Judges each stream by its own departures. The run is valid if all streams are. Streams of a receiver are valid if
+/// the run is.
 fn judge(summary: &mut Summary, tolerance: f64) {
     let (run_valid, workload) = (summary.valid, summary.workload);
     if !workload.generates() {
@@ -182,6 +189,12 @@ fn judge(summary: &mut Summary, tolerance: f64) {
         all.for_each(|of| of.valid = run_valid);
         return;
     }
+    // What else is wrong with the run is wrong with each of its streams.
+    let others = summary
+        .invalid_reasons
+        .iter()
+        .any(|reason| reason.name != RemarkName::MissedDepartures);
+    let mut never = Vec::new();
     for stream in &mut summary.streams {
         let senders = stream.lanes.max(1) as u64;
         let due = stream.due.filter(|due| *due > 0);
@@ -210,20 +223,47 @@ fn judge(summary: &mut Summary, tolerance: f64) {
                 .with("allowed_ratio", tolerance);
             stream.invalid_reasons.push(remark);
         }
-        stream.valid = stream.invalid_reasons.is_empty();
+        stream.valid = stream.invalid_reasons.is_empty() && !others;
+        if stream.due == Some(0) && stream.tx == 0 {
+            never.push(stream.name.clone());
+        }
     }
-    let not_valid = |stream: &&StreamSummary| !stream.valid;
     for group in &mut summary.groups {
         let own = |stream: &&StreamSummary| stream.group.as_deref() == Some(&group.name);
         group.valid = !summary.streams.iter().filter(own).any(|stream| !stream.valid);
     }
-    summary.sizes.iter_mut().for_each(|size| size.valid = run_valid);
-    let reasons = summary
+    let suffered = summary
         .streams
         .iter()
-        .filter(not_valid)
-        .flat_map(|stream| stream.invalid_reasons.iter().cloned());
-    let reasons: Vec<Remark> = reasons.collect();
+        .filter(|stream| !stream.invalid_reasons.is_empty());
+    let mut reasons: Vec<Remark> = suffered
+        .flat_map(|stream| stream.invalid_reasons.iter().cloned())
+        .collect();
+    if reasons.len() > MOST_NAMED {
+        let more = reasons.len() - MOST_NAMED;
+        reasons.truncate(MOST_NAMED);
+        let text = format!("{more} more streams missed departures");
+        reasons.push(Remark::new(RemarkName::MissedDepartures, text).with("streams", more as u64));
+    }
     summary.valid &= reasons.is_empty();
     summary.invalid_reasons.extend(reasons);
+    let run_valid = summary.valid;
+    summary.sizes.iter_mut().for_each(|size| size.valid = run_valid);
+    if !never.is_empty() {
+        let all = never.len();
+        let more = if all > MOST_NAMED {
+            format!(" and {} more", all - MOST_NAMED)
+        } else {
+            String::new()
+        };
+        never.truncate(MOST_NAMED);
+        let text = format!(
+            "no packet of {} {}{more} was due: the run had ended before",
+            if all == 1 { "stream" } else { "streams" },
+            never.join(", ")
+        );
+        summary
+            .warnings
+            .push(Remark::new(RemarkName::NothingSent, text).with("streams", all as u64));
+    }
 }

@@ -76,7 +76,7 @@ fn each_packet_is_noted_under_its_own_flow_number_and_time() {
     };
     for (flows, by_burst) in [1, 3, 32, 34].into_iter().flat_map(|n| [(n, false), (n, true)]) {
         let slips = Slips::new(2 * flows, 1e9, 10_000);
-        let log = SentLog::new(u64::from(flows), by_burst, 2, Some(1.0), 1_000_000_000);
+        let log = SentLog::new(u64::from(flows), by_burst, (2, 1), Some(1.0), 1_000_000_000);
         let mut generator = generator(flows, by_burst, &slips, &log);
         // By the definition of the rate and its step.
         let mut due = (0..100)
@@ -120,7 +120,7 @@ fn departures_that_are_missed_while_nothing_may_leave_are_booked_in_the_rows_in_
     let mut recorder = series.recorder();
     let (slips, log) = (
         Slips::new(2, 1e9, 10_000),
-        SentLog::new(1, true, 2, Some(1.0), 1_000_000_000),
+        SentLog::new(1, true, (2, 1), Some(1.0), 1_000_000_000),
     );
     let mut generator = generator(1, true, &slips, &log);
     generator.catch_up_ns = 0;

@@ -15,15 +15,13 @@ use crate::send::sender::{Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::send::turns::Turns;
-use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Rates, Result};
+use mpps_io::{Burst, Frame, MAX_BURST, Pacing, Queue, Rate, Rates, Result};
 use mpps_stats::{Histogram, Moments, Recorder};
 use mpps_trace::Stage;
 use mpps_wire::Blank;
 
 /// Time before the end of a run, ns, from which on the time is read again wherever it matters.
 const NEAR_NS: u64 = 100_000;
-/// Frames that are handed to an image at once.
-const CHUNK: usize = 32;
 /// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
 const MISSED_ROWS: u64 = 1_000;
 
@@ -75,7 +73,6 @@ enum Order {
 struct Written {
     part: u32,
     image: u32,
-    size: u32,
     flow: u32,
     number: u64,
     scheduled_ns: u64,
@@ -195,7 +192,7 @@ impl<'r> Mix<'r> {
             };
             let part = &mut self.parts[place];
             let (flow, number) = part.next();
-            let (size, image) = codec.size_and_image(part.stream, flow, number);
+            let (_, image) = codec.size_and_image(part.stream, flow, number);
             if part.written == part.noted {
                 self.touched.push(place as u32);
             }
@@ -208,17 +205,13 @@ impl<'r> Mix<'r> {
             self.written[count] = Written {
                 part: place as u32,
                 image: image as u32,
-                size: size as u32,
                 flow,
                 number,
                 scheduled_ns,
             };
             count += 1;
         }
-        let frames = burst.as_mut_slice()[..count].chunks_mut(CHUNK);
-        for (frames, written) in frames.zip(self.written[..count].chunks(CHUNK)) {
-            write_chunk(codec, frames, written, now);
-        }
+        write_frames(codec, &mut burst.as_mut_slice()[..count], &self.written[..count], now);
         for place in self.touched.drain(..) {
             let part = &mut self.parts[place as usize];
             if let Some(log) = part.log {
@@ -365,7 +358,8 @@ impl<'r> Part<'r> {
             packets: None,
         });
         let flows = of.flows();
-        let count = load.packets.map_or(u64::MAX, |packets| {
+        let packets = load.packets.or(plan.common.count);
+        let count = packets.map_or(u64::MAX, |packets| {
             let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
             packets / lanes + u64::from(packets % lanes > lane)
         });
@@ -409,34 +403,51 @@ impl<'r> Part<'r> {
 
 /// Returns the schedule of a lane's part in a stream.
 fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
-    let runs = plan
-        .common
-        .duration
-        .map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
-    let takes = load.packets.map(|packets| {
-        Rates {
-            first: rate,
-            then: None,
+    let runs = plan.common.duration;
+    let runs = runs.map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
+    let rates = Rates {
+        first: rate,
+        then: None,
+    };
+    // A burst that begins before the end is whole.
+    let runs = runs.map(|runs| match load.pacing {
+        Pacing::Bursts(unit) => {
+            let unit = u64::from(unit.max(1));
+            let whole = rate.packets_in(runs).div_ceil(unit).saturating_mul(unit);
+            if whole > 0 { rates.time_for(whole).max(runs) } else { 0 }
         }
-        .time_for(packets)
+        _ => runs,
     });
+    let takes = load.packets.map(|packets| rates.time_for(packets));
     let lasts = match (runs, takes) {
         (Some(runs), Some(takes)) => Some(runs.min(takes)),
         (one, other) => one.or(other),
     };
     // Streams with random gaps have different ones.
-    let seed = plan
-        .common
-        .seed
-        .wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    Pacer::new(
-        start_ns.saturating_add(load.start_ns),
-        lasts,
-        rate,
-        load.pacing,
-        lane,
-        seed,
-    )
+    let seed = mpps_wire::random(plan.common.seed, stream as u64 + 1);
+    let phase_ns = match load.pacing {
+        Pacing::Constant if load.start_ns == 0 => phase_ns(rate, lasts, stream),
+        _ => 0,
+    };
+    let begins_ns = start_ns.saturating_add(load.start_ns).saturating_add(phase_ns);
+    Pacer::new(begins_ns, lasts, rate, load.pacing, lane, seed)
+}
+
+/// Returns the time by which a stream begins after the run, ns, so that streams of one rate do not leave together. It
+/// is less than the time between two packets, and leaves their number as it is: the last is due before the end.
+fn phase_ns(rate: Rate, lasts: Option<u64>, stream: usize) -> u64 {
+    /// 2^64 divided by the golden ratio: its multiples spread evenly, whatever their number.
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let step_ns = (rate.time_of(1) >> 64) as u64;
+    let room_ns = match lasts {
+        None => step_ns,
+        Some(lasts) => {
+            let last_ns = (rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64) as u64;
+            lasts.saturating_sub(last_ns).min(step_ns)
+        }
+    };
+    let part = u128::from(GOLDEN.wrapping_mul(stream as u64));
+    ((u128::from(room_ns.saturating_sub(1)) * part) >> 64) as u64
 }
 
 /// Returns the turns of the parts that have begun by `now` and still have packets.
@@ -463,34 +474,16 @@ fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
     }
 }
 
-/// Writes up to [`CHUNK`] frames, those of one image after the other.
+/// Writes frames.
 #[inline]
-fn write_chunk<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
+fn write_frames<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
     let Some(first) = written.first() else { return };
     if written.iter().all(|of| of.image == first.image) {
-        codec
-            .image(first.image as usize)
-            .write_all(frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of)), now);
-        return;
+        let blanks = frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of));
+        return codec.image(first.image as usize).write_all(blanks, now);
     }
-    let mut blanks: [Blank<'_>; CHUNK] = std::array::from_fn(|_| Blank::empty());
-    for (slot, (frame, of)) in blanks.iter_mut().zip(frames.iter_mut().zip(written)) {
-        *slot = blank(frame, of);
-    }
-    let mut open: u32 = u32::MAX >> (CHUNK - written.len());
-    while open != 0 {
-        let image = written[open.trailing_zeros() as usize].image;
-        let same = written.iter().enumerate();
-        let same = same.fold(0u32, |same, (at, of)| same | u32::from(of.image == image) << at);
-        open &= !same;
-        let mut of = same;
-        let these = std::iter::from_fn(|| {
-            let at = of.trailing_zeros() as usize;
-            of &= of.wrapping_sub(1);
-            (at < CHUNK).then_some(at)
-        });
-        let taken = these.map(|at| std::mem::replace(&mut blanks[at], Blank::empty()));
-        codec.image(image as usize).write_all(taken, now);
+    for (frame, of) in frames.iter_mut().zip(written) {
+        codec.image(of.image as usize).write_blank(blank(frame, of), now);
     }
 }
 
@@ -587,8 +580,9 @@ impl Sender<MixCodec> for Mix<'_> {
         lane.mark(Stage::Transmit);
         let taken = offered - pending.len();
         for written in &self.written[self.left..self.left + taken] {
-            books.sent(self.parts[written.part as usize].stream, written.size as usize, now);
+            books.sent(written.image);
         }
+        books.sent_at(now);
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(pending.len(), |log, left, _| log.take_back(0, left));
@@ -632,5 +626,38 @@ impl Sender<MixCodec> for Mix<'_> {
             departures: None,
             written: (self.written_bursts, self.written_packets),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn streams_begin_apart_and_send_as_many_as_without(
+            num in 1u64..3_000_000, den in 1u64..1_000, ms in 1u64..5_000, stream in 0usize..5_000,
+        ) {
+            let rate = Rate::new(num, den);
+            prop_assume!(rate.is_some());
+            let rate = rate.expect("a rate");
+            let lasts = ms * 1_000_000;
+            let phase = phase_ns(rate, Some(lasts), stream);
+            let last = rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64;
+            prop_assert!(u128::from(phase) + last < u128::from(lasts), "the last leaves before the end");
+            prop_assert!(u128::from(phase_ns(rate, None, stream)) < (rate.time_of(1) >> 64).max(1));
+        }
+    }
+
+    #[test]
+    fn streams_of_one_rate_spread_over_the_time_between_two_packets() {
+        let rate = Rate::new(50, 1).expect("a rate");
+        let mut phases: Vec<u64> = (0..100)
+            .map(|stream| phase_ns(rate, Some(1_000_000_000), stream))
+            .collect();
+        phases.sort_unstable();
+        let widest = phases.windows(2).map(|two| two[1] - two[0]).max();
+        assert!(phases.first() == Some(&0) && widest < Some(600_000), "{widest:?}");
     }
 }

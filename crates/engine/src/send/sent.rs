@@ -55,7 +55,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape for one of `lanes` lanes with `counts` counts; `pps`: packets per second of each count, if
+    /// Returns the shape for one of `lanes` logs with `counts` counts; `pps`: packets per second of each count, if
     /// known.
     fn of(counts: u64, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
         let shift = pps.map_or(MOST_SHIFT, |pps| {
@@ -103,13 +103,19 @@ impl Stretch {
 }
 
 impl SentLog {
-    /// Makes the log of one of `lanes` lanes, which sends `flows` flows; all lanes together send `pps` packets per
-    /// second.
-    pub(crate) fn new(flows: u64, by_burst: bool, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
+    /// Makes the log of one of `lanes` lanes, which sends `flows` flows of one of `streams` streams; all lanes together
+    /// send `pps` packets of it per second.
+    pub(crate) fn new(
+        flows: u64,
+        by_burst: bool,
+        (lanes, streams): (u64, u64),
+        pps: Option<f64>,
+        keep_ns: u64,
+    ) -> Self {
         let flows = flows.max(1);
         let counts = if by_burst { flows } else { 1 };
         let pps = pps.map(|pps| pps / (lanes * counts) as f64);
-        Self::shaped(flows, Shape::of(counts, lanes, pps, keep_ns))
+        Self::shaped(flows, Shape::of(counts, lanes.saturating_mul(streams), pps, keep_ns))
     }
 
     /// Makes a log for tests: one count in blocks of `2^shift` packets, as few blocks as there may be.
@@ -132,6 +138,14 @@ impl SentLog {
             shift: shape.shift,
             flows,
         }
+    }
+
+    /// Returns bytes of the logs of a stream, one of `streams`, that is sent by `lanes` lanes.
+    pub(crate) fn bytes_of_stream(pps: Option<f64>, keep_ns: u64, (lanes, streams): (u64, u64)) -> u64 {
+        let pps = pps.map(|pps| pps / lanes.max(1) as f64);
+        Shape::of(1, lanes.saturating_mul(streams), pps, keep_ns)
+            .bytes()
+            .saturating_mul(lanes)
     }
 
     /// Returns bytes of the logs of such a run, the larger of both ways in which its lanes may send.

@@ -47,7 +47,7 @@ proptest! {
     ) {
         let pps = paced.then_some(1000.0);
         let logs: Vec<_> = (0..lanes)
-            .map(|_| SentLog::new(u64::from(flows), by_burst, u64::from(lanes), pps, 1_000_000_000_000))
+            .map(|_| SentLog::new(u64::from(flows), by_burst, (u64::from(lanes), 1), pps, 1_000_000_000_000))
             .collect();
         let mut all = Packets::new();
         for (lane, log) in logs.iter().enumerate() {
@@ -88,7 +88,7 @@ proptest! {
 #[test]
 fn what_has_not_left_after_all_was_not_sent_until_it_is_tried_again() {
     for by_burst in [false, true] {
-        let log = [SentLog::new(2, by_burst, 1, Some(1.0), 1_000_000_000)];
+        let log = [SentLog::new(2, by_burst, (1, 1), Some(1.0), 1_000_000_000)];
         let mut senders = Senders::new(&log, START);
         // In turn: packets 0 to 9 of the lane. By burst: numbers 0 to 9 of the flow at place 1.
         log[0].note(1, 0..10, START + 5);
@@ -135,7 +135,7 @@ fn a_million_flows_take_megabytes_by_either_way_of_sending() {
     }
     assert!(SentLog::bytes(u64::MAX, None, u64::MAX, 1) <= 48 << 20);
     // Slow: one time for each packet. Fast: one for a burst.
-    let shift = |flows, by_burst, pps| SentLog::new(flows, by_burst, 1, pps, 1_000_000_000).shift;
+    let shift = |flows, by_burst, pps| SentLog::new(flows, by_burst, (1, 1), pps, 1_000_000_000).shift;
     assert_eq!(
         [
             shift(1, false, Some(20e3)),

@@ -101,9 +101,19 @@ fn by_size() -> Axis {
 /// # Errors
 /// If the settings are wrong, or the tests could not begin.
 pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) -> Result<u8> {
-    let first = choice.sizes.first().copied();
     let early = choice.manner == Manner::Quick;
+    let streams = common.run.plan.traffic.streams.as_ref();
+    let of_file = streams.is_some_and(|streams| !streams.is_one_packet());
+    if of_file && choice.sizes != Choice::new(choice.manner, Vec::new()).sizes {
+        return Err(usage(
+            "--frame-sizes: beside --traffic: want size in the streams, whose mean is the row's",
+        ));
+    }
+    let first = choice.sizes.first().copied().filter(|_| !of_file);
     let mut setup = Setup::new(common, first, choice.pause, choice.settle, early)?;
+    if of_file {
+        choice.sizes = vec![setup.frame_size()];
+    }
     setup.learning = choice.learning;
     let left_out = without_recovery(&mut choice, &setup)?;
     expect::check(&common.expect, "rfc2544", &result::finds(&choice))?;
@@ -156,8 +166,17 @@ pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) 
 /// Recovery takes a rate that changes within a run, and the times of losses: where these can't be had, it is refused,
 /// or left out of all tests for the reason given.
 fn without_recovery(choice: &mut Choice, setup: &Setup<'_>) -> Result<Option<&'static str>> {
-    let why = match (setup.in_kernel(), setup.common.run.plan.traffic.both_ways) {
+    let plan = &setup.common.run.plan.traffic;
+    let of_file = plan.streams.as_ref().is_some_and(|streams| !streams.is_one_packet());
+    if of_file && choice.has(Test::Reset) {
+        return Err(usage(
+            "reset: beside --traffic: when packets of several streams were lost is not known: want --packet, or \
+             another test",
+        ));
+    }
+    let why = match (setup.in_kernel(), plan.both_ways) {
         _ if !choice.has(Test::Recovery) => return Ok(None),
+        _ if of_file => "when packets of several streams were lost is not known",
         (true, _) => "programs in the kernel keep one rate within a run",
         (_, true) => "when packets of two ways were lost is not known",
         _ => return Ok(None),

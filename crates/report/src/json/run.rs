@@ -408,8 +408,8 @@ pub const RUN: [Key<Summary>; 66] = [
     Key::new(
         "streams",
         Kind::List,
-        "of `--traffic`, of `sendrecv` and `send` of `--packet`, too: an object for each [stream](#streams), in the order \
-         of the file; else empty",
+        "of `--traffic`, of `sendrecv` and `send` of `--packet`, too: an object for each [stream](#streams), in the \
+         order of the file; else empty",
         |s| streams(&s.streams),
     ),
     Key::new(

@@ -21,8 +21,8 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Asked<'a> {
     /// Returns how often the end of the run has been requested.
     interruptions: &'a dyn Fn() -> u32,
-    /// MAC addresses, by next hop and interface.
-    known: RefCell<BTreeMap<(IpAddr, u32), MacAddr>>,
+    /// MAC addresses, by next hop, interface and VLAN.
+    known: RefCell<BTreeMap<(IpAddr, u32, Option<u16>), MacAddr>>,
 }
 
 impl<'a> Asked<'a> {
@@ -36,7 +36,7 @@ impl<'a> Asked<'a> {
 
     /// Returns the MAC address of `hop`, as the host finds it.
     pub(crate) fn resolve(&self, hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
-        let key = (hop, device.ifindex);
+        let key = (hop, device.ifindex, vlan);
         let known = self.known.borrow().get(&key).copied();
         match known {
             Some(mac) => Ok(mac),
@@ -138,7 +138,7 @@ mod tests {
         assert!(format!("{failure:?}").contains("interrupted"), "{failure:?}");
         assert_eq!(asked_for_the_end.get(), 1);
         let mac = MacAddr([2, 0, 0, 0, 0, 7]);
-        asked.known.borrow_mut().insert((hop, device.ifindex), mac);
+        asked.known.borrow_mut().insert((hop, device.ifindex, None), mac);
         assert_eq!(asked.resolve(hop, &device, None).ok(), Some(mac));
         assert_eq!(asked_for_the_end.get(), 1);
     }

@@ -178,8 +178,8 @@ impl Draft {
 
     /// Returns the streams as a method has them, which sets the rate of those that may be scaled, or (`all`) of all of
     /// them; `None`: no stream has a rate of its own.
-    pub fn weighted(&self, all: bool) -> Option<Traffic> {
-        self.stream.as_ref()?.weighted(all)
+    pub fn weighted(&self, all: bool, link_bps: Option<u64>) -> Option<Traffic> {
+        self.stream.as_ref()?.weighted(all, link_bps)
     }
 
     /// Returns whether the program may choose the source ports.

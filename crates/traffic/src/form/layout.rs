@@ -5,6 +5,7 @@ use super::{
 };
 use crate::grammar::{Given, Header, Packet, Place, Value};
 use crate::headers::{Cover, Field, HeaderKind, Kind, Role, Space};
+use crate::parts::{Carries, bits};
 use crate::stream::{Step, Stream};
 use crate::text::{Read, Wrong};
 use crate::value::{Source, ones};
@@ -61,13 +62,8 @@ impl Layout {
                         },
                         _ => start * 8 + field.bit,
                     };
-                    match mask {
-                        None => (bit, field.width, false),
-                        Some(mask) => {
-                            let above = field.width - mask.trailing_zeros() - mask.count_ones();
-                            (bit + above as usize, mask.count_ones(), true)
-                        }
-                    }
+                    let (first, width) = bits(field, mask);
+                    (bit + first - field.bit, width, mask.is_some())
                 }
                 Place::Bytes(offset, len) if header.kind == HeaderKind::Payload => (offset * 8, len as u32 * 8, false),
                 Place::Bytes(offset, len) => {
@@ -320,34 +316,13 @@ impl Layout {
                     set_bits(&mut self.image, start * 8 + field.bit, field.width, number.into());
                 }
                 None => {
-                    let may = match (header.kind, next) {
-                        (_, None | Some(HeaderKind::Payload | HeaderKind::Raw)) => true,
-                        (HeaderKind::Raw, _) => true,
-                        (HeaderKind::Udp, Some(next)) => match next.info().udp {
-                            Some(port) => {
-                                if !given("dst") {
-                                    set_bits(&mut self.image, start * 8 + 16, 16, port.into());
-                                }
-                                true
-                            }
-                            None => false,
-                        },
-                        (HeaderKind::Vxlan, Some(HeaderKind::Eth)) => true,
-                        (HeaderKind::Gtpu, Some(HeaderKind::Ipv4 | HeaderKind::Ipv6)) => true,
-                        (HeaderKind::Llc, Some(HeaderKind::Snap)) => true,
-                        // Errors quote the packet that they are about.
-                        (HeaderKind::Icmp, Some(HeaderKind::Ipv4)) | (HeaderKind::Icmp6, Some(HeaderKind::Ipv6)) => {
-                            true
-                        }
-                        (HeaderKind::Mpls, Some(next)) => {
-                            matches!(
-                                next,
-                                HeaderKind::Mpls | HeaderKind::Ipv4 | HeaderKind::Ipv6 | HeaderKind::Eth
-                            )
-                        }
-                        _ => false,
-                    };
-                    if !may {
+                    let carries = next.map_or(Carries::Anything, |next| header.kind.carries(next));
+                    if let Carries::Port(port) = carries
+                        && !given("dst")
+                    {
+                        set_bits(&mut self.image, start * 8 + 16, 16, port.into());
+                    }
+                    if carries == Carries::Not {
                         let next = next.map_or("", HeaderKind::name);
                         return whole(format!("{next} behind {name}: {name} does not carry it"));
                     }
@@ -501,7 +476,7 @@ impl Layout {
             let place = vary.at.clone();
             let wrong = |line: String| Err(Wrong::new(place.clone(), line));
             let (header, field) = match of.rsplit_once('.') {
-                Some((header, field)) => (self.header_named(packet, header), field),
+                Some((header, field)) => (packet.header_named(header), field),
                 None => (Some(vary.header), of.as_str()),
             };
             let Some(header) = header else {
@@ -571,20 +546,6 @@ impl Layout {
             self.varies[at].of = Some(found);
         }
         Ok(())
-    }
-
-    /// Returns the one header of a name, or number N of `NAME[N]`.
-    fn header_named(&self, packet: &Packet, name: &str) -> Option<usize> {
-        let (name, number) = match name.split_once('[') {
-            Some((name, rest)) => (name, Some(rest.strip_suffix(']')?.parse::<usize>().ok()?)),
-            None => (name, None),
-        };
-        let kind = HeaderKind::named(name)?;
-        let mut of_kind = (0..packet.headers.len()).filter(|at| packet.headers[*at].kind == kind);
-        match number {
-            Some(number) => of_kind.nth(number.checked_sub(1)?),
-            None => of_kind.next().filter(|_| of_kind.next().is_none()),
-        }
     }
 
     /// Returns the number of flows, and has each field stay for as many flows as it is to.

@@ -21,7 +21,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// Returns the size of packet `number` of a flow, one of `flows`. The number is that of its tag: the lowest 32 bits.
+    /// Returns the size of packet `number` of a flow, one of `flows`. The number is its tag's: the lowest 32 bits.
     #[inline]
     pub fn at(&self, flow: u32, number: u32, flows: u32) -> usize {
         match self {

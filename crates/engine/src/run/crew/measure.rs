@@ -384,6 +384,9 @@ fn stream_plans(order: &Order) -> Result<Vec<StreamPlan>, OrderError> {
     if plans().any(|plan| plan.common.count.is_some()) || order.common.count.is_some() {
         return wrong("a number of packets says when to end: want a duration");
     }
+    if order.layout.is_some() {
+        return wrong("the packets are of several streams or sizes: want a plan for each stream");
+    }
     if plans().any(|plan| plan.then.is_some()) {
         return wrong("the plan has a step to another rate: want an order for that instead");
     }
@@ -404,7 +407,9 @@ fn stream_plans(order: &Order) -> Result<Vec<StreamPlan>, OrderError> {
 /// Sets the ends of a trial that are known before its start.
 fn set_ends(trial: &Trial, start_ns: u64) {
     let (control, common) = (&trial.control, &trial.common);
-    if common.count.is_some() || common.streams.is_some() {
+    // Streams without a rate may have a number of packets, too.
+    let several = trial.layout.is_some() && !trial.traffic.is_empty();
+    if common.count.is_some() || common.streams.is_some() || several {
         control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
     }
     if let Some(duration) = common.duration {

@@ -120,9 +120,10 @@ pub(super) fn check_memory(
     if let Some(streams) = streams {
         let none = vec![0; streams.all.len()];
         let packets = streams.packets(false, &none);
-        let bytes = packets.map_or(0, |packets| {
-            footprint::streams(&packets, *args.plan.times.interval, settle, lanes)
-        });
+        let loads = streams.loads(args, None, false)?.of;
+        let pps: Vec<_> = loads.iter().map(|load| Some(load.as_ref()?.rate?.pps())).collect();
+        let times = (*args.plan.times.interval, settle);
+        let bytes = packets.map_or(0, |packets| footprint::streams(&packets, &pps, times, receive, lanes));
         let says = format!(
             "{}: sizes, rows and histograms of {} streams take",
             streams.option,

@@ -32,6 +32,8 @@ pub(crate) struct Streamed {
     pub(crate) frame_size: usize,
     /// Option that gave them.
     pub(in crate::draft) option: &'static str,
+    /// By stream: the one that it begins after.
+    before: Vec<Option<usize>>,
 }
 
 /// One stream.
@@ -335,6 +337,7 @@ impl Streamed {
             all,
             frame_size,
             option,
+            before: streams.before(),
         };
         // Rates of the link's speed are known later; all else is checked before anything is opened.
         streamed.loads(args, None, false)?;

@@ -36,7 +36,10 @@ fn mix(all: &[One]) -> (u64, u64) {
         let (bytes, frames) = one.form.size_sum();
         (bytes, frames, u64::from(weight_of(&one.stream)))
     };
-    let sums: Vec<_> = all.iter().map(sum).collect();
+    // Beside streams that share a rate, those with a rate of their own have no part in it.
+    let shares = all.iter().any(|one| !has_rate(&one.stream));
+    let sharing = all.iter().filter(|one| !shares || !has_rate(&one.stream));
+    let sums: Vec<_> = sharing.map(sum).collect();
     // A common number of frames for all streams.
     let common = sums.iter().try_fold(1u64, |common, (_, frames, _)| {
         (common / gcd(common, *frames))
@@ -112,7 +115,7 @@ fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
         .map_err(|want| one.wrong(format!("rate {text}: want {want}")))
 }
 
-/// Returns whether a stream says its rate itself. One with a weight and bursts is that of a method, which sets the rate.
+/// Returns whether a stream says its rate itself. One with a weight and bursts is a method's, which sets the rate.
 fn has_rate(stream: &Stream) -> bool {
     match stream.load {
         Load::Rate(_) => true,
@@ -163,6 +166,14 @@ impl Streamed {
         let weights: u64 = sharing.map(|one| u64::from(weight_of(&one.stream))).sum();
         let (mut of, mut sum) = (Vec::new(), None);
         for one in all {
+            let share = weight_of(&one.stream);
+            let shared = total.filter(|_| !has_rate(&one.stream));
+            if let Some(total) = shared.filter(|total| total.times(share.into(), weights).is_none()) {
+                return Err(one.wrong(format!(
+                    "{share} of {weights} parts of {} pps: want 0.001 pps or more",
+                    total.pps()
+                )));
+            }
             let own = match total {
                 Some(total) if !has_rate(&one.stream) => total.times(weight_of(&one.stream).into(), weights),
                 _ => rate_of(one, link_bps)?,
@@ -189,7 +200,10 @@ impl Streamed {
                 packets: packets_of(&one.stream),
             });
         }
-        self.chain(&mut of)?;
+        if let ([only], Some(count)) = (&mut of[..], args.plan.traffic.count) {
+            only.packets = Some(only.packets.map_or(count, |packets| packets.min(count)));
+        }
+        self.chain(&mut of, opened)?;
         let (ends, finite) = (ends(&of), of.iter().all(|load| load.packets.is_some()));
         let (first, only) = (&all[0], of[0]);
         let plain = all.len() == 1
@@ -236,9 +250,14 @@ impl Streamed {
 
     /// Returns the streams as a method has them, which sets their rate together: with weights in place of rates, of the
     /// streams that may be scaled, or (`all`) of all of them. `None`: no stream has a rate.
-    pub(in crate::draft) fn weighted(&self, all: bool) -> Option<Traffic> {
-        // A link of any speed gives the same shares.
-        let rate = |one: &One| rate_of(one, ANY_LINK).ok().flatten().map(|rate| rate.pps());
+    pub(in crate::draft) fn weighted(&self, all: bool, link_bps: Option<u64>) -> Option<Traffic> {
+        // Shares of a link are in the same proportion whatever its speed.
+        let rate = |one: &One| {
+            rate_of(one, link_bps.or(ANY_LINK))
+                .ok()
+                .flatten()
+                .map(|rate| rate.pps())
+        };
         let rates: Vec<Option<f64>> = self.all.iter().map(rate).collect();
         rates.iter().any(Option::is_some).then_some(())?;
         let changes = |one: &One| all || one.stream.scale;
@@ -265,6 +284,10 @@ impl Streamed {
             if changes(one) {
                 stream.load = Load::Weight((weight(*part).round() as u32).max(1));
             }
+            if all {
+                // Without a rate nothing has a known end.
+                (stream.after, stream.start) = (None, Duration::ZERO);
+            }
             stream
         };
         Some(Traffic {
@@ -272,27 +295,31 @@ impl Streamed {
         })
     }
 
-    /// Puts streams behind those that they begin after.
-    fn chain(&self, of: &mut [StreamLoad]) -> Result<()> {
-        let place = |name: &str| self.all.iter().position(|one| one.stream.name == name);
-        let before = |at: usize| place(&self.all[at].stream.after.as_ref()?.stream);
-        // The reader has refused circles: the first of a chain are in their places, and each round puts more there.
-        let mut open: Vec<usize> = (0..of.len()).filter(|at| before(*at).is_some()).collect();
-        while !open.is_empty() {
-            let waits = |at: &usize| before(*at).is_some_and(|before| open.contains(&before));
-            let (later, now): (Vec<usize>, Vec<usize>) = open.iter().partition(|at| waits(at));
-            if now.is_empty() {
-                break;
+    /// Puts streams behind those that they begin after. `opened`: all rates are known that ever will be.
+    fn chain(&self, of: &mut [StreamLoad], opened: bool) -> Result<()> {
+        let mut placed: Vec<bool> = self.before.iter().map(Option::is_none).collect();
+        for first in 0..of.len() {
+            // The reader has refused circles.
+            let mut path = Vec::new();
+            let mut at = Some(first);
+            while let Some(here) = at.filter(|here| !placed[*here]) {
+                path.push(here);
+                placed[here] = true;
+                at = self.before[here];
             }
-            for at in now {
-                let Some(before) = before(at) else { continue };
-                let Some(end) = end_of(&of[before]) else {
-                    // A share of the link's speed is not known yet.
-                    continue;
-                };
-                of[at].start_ns = of[at].start_ns.saturating_add(end);
+            for here in path.into_iter().rev() {
+                let Some(before) = self.before[here] else { continue };
+                match end_of(&of[before]) {
+                    Some(end) => of[here].start_ns = of[here].start_ns.saturating_add(end),
+                    None if opened => {
+                        let name = &self.all[before].stream.name;
+                        return Err(self.all[here].wrong(format!(
+                            "after {name}: want a rate there, or --rate, which says when it ends"
+                        )));
+                    }
+                    None => {}
+                }
             }
-            open = later;
         }
         Ok(())
     }
