@@ -99,7 +99,7 @@ impl TrafficFile {
     /// Reads the streams, as the field of the plan takes them. `again`: other processes read the file as well.
     ///
     /// # Errors
-    /// What is wrong in the file, with its place, or why it can't be read (again).
+    /// Names what is wrong in the file, with its place, or says why it can't be read (again).
     pub(super) fn streams(&self, seed: u64, again: bool) -> Result<String> {
         let name = self.file.display();
         let once = self.file == Path::new("-") || self.file.metadata().is_ok_and(|of| !of.is_file());
