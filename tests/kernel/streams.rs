@@ -2,8 +2,8 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Net, Report, Scratch, Testpmd, assert_refused, bridge, joined_twice, listen_by, mac_of, missing, mpps, net_of,
-    no_testpmd, route, run_command, skip,
+    Net, Report, Scratch, Testpmd, all_there_by, assert_refused, bridge, joined_twice, listen_by, mac_of, missing,
+    mpps, net_of, no_testpmd, route, run_command, skip,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -261,6 +261,64 @@ rate = "500pps"
     }
 }
 
+#[test]
+fn drop_counts_each_packet_for_its_stream() {
+    let Some(net) = net_of(1) else { return };
+    let text = r#"
+[[stream]]
+name = "imix"
+group = "load"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=1024..1031 dst=9000"
+size = "imix"
+rate = "2kpps"
+
+[[stream]]
+name = "web"
+group = "load"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp src=1..3 dst=80"
+size = "random(100..200)"
+rate = "1kpps"
+
+[[stream]]
+name = "tenants"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=inner-hash dst=4789 / vxlan vni=5..8 / eth / ipv6 / udp"
+rate = "500pps"
+
+[[stream]]
+name = "six"
+packet = "eth / ipv6 dst=fd99::2 / udp dst=9000"
+rate = "500pps"
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    for there in ["af_packet", "af_xdp"] {
+        let drop = with_traffic(net.b(&format!("drop {there}:eth1")), &mix);
+        let send = with_traffic(net.a("send af_packet:eth1 --catch-up 5ms"), &mix);
+        let (sent, received) = all_there_by(drop, send);
+        for (list, names) in [
+            ("streams", &["imix", "web", "tenants", "six"][..]),
+            ("groups", &["load"]),
+        ] {
+            for name in names {
+                let tx = count(of(&sent, list, name), "tx_packets");
+                let came = of(&received, list, name);
+                let counts = ["tx_packets", "rx_packets", "lost", "duplicates", "reordered", "corrupt"]
+                    .map(|key| count(came, key));
+                assert_eq!(counts, [tx, tx, 0, 0, 0, 0], "{there}: {came:#}");
+                assert!(tx > 0 && came["valid"] == received.json["valid"], "{there}: {came:#}");
+                assert!(
+                    came["due_packets"].is_null() && came["intended_pps"].is_null(),
+                    "{came:#}"
+                );
+                // Both hosts have one clock.
+                assert_eq!(count(&came["latency_ns"], "count"), tx, "{there}: {came:#}");
+            }
+        }
+        assert_eq!(sum(&received, "streams", "rx_packets"), received.count("rx_packets"));
+        assert_eq!(received.json["sizes"], serde_json::json!([]));
+    }
+}
+
 /// Returns the report of streams on a path without a wire.
 fn alone(words: &str, text: &str) -> Report {
     let scratch = Scratch::new();
@@ -292,6 +350,43 @@ fn faults_are_counted_exactly_by_stream_and_by_size() {
             "{of:#}"
         );
     }
+}
+
+#[test]
+fn rows_of_what_drop_counts_by_stream_add_up_and_one_packet_has_none() {
+    let scratch = Scratch::new();
+    let text = "[[stream]]\nname = 'a'\ngroup = 'all'\npacket = 'eth / ipv4 / tcp src=1..9'\n\
+                [[stream]]\nname = 'b'\ngroup = 'all'\npacket = 'eth / ipv4 / udp'\n";
+    let mix = file(&scratch, text);
+    let rows = scratch.file("streams.csv");
+    let drop = |words: &str| {
+        let mut command = mpps(&format!("drop null: --duration 300ms --quiet {words}"));
+        command.arg("--streams-csv").arg(&rows);
+        command
+    };
+    // The device delivers packets of the first stream.
+    let report = scratch.measure(with_traffic(drop(""), &mix));
+    let [a, b] = ["a", "b"].map(|name| count(of(&report, "streams", name), "rx_packets"));
+    assert_eq!((a, b), (report.count("rx_packets"), 0), "{:#}", report.json["streams"]);
+    assert!(a > 1000, "{:#}", report.json["streams"]);
+    let text = std::fs::read_to_string(&rows).expect("rows");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let column = lines[0]
+        .iter()
+        .position(|name| *name == "rx_packets")
+        .expect("a column");
+    for (kind, name, want) in [("stream", "a", a), ("stream", "b", 0), ("group", "all", a)] {
+        let of_name = lines.iter().filter(|line| line[..2] == [kind, name]);
+        let all: u64 = of_name.map(|line| line[column].parse::<u64>().expect("a number")).sum();
+        assert_eq!(all, want, "{kind} {name}: {text}");
+    }
+    let mut packet = drop("");
+    packet.args(["--packet", "eth / ipv4 / tcp"]);
+    assert_refused(
+        packet,
+        2,
+        &["--streams-csv: the run has no streams", "drop with --traffic"],
+    );
 }
 
 #[test]

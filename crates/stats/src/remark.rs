@@ -63,14 +63,14 @@ macro_rules! remarks {
 remarks! {
     DeviceGone = "device_gone", Always, []:
         "the device failed or vanished during the run",
-    NothingSent = "nothing_sent", Always, ["cause"]:
-        "no packet was sent",
+    NothingSent = "nothing_sent", Always, ["cause", "stream", "streams"]:
+        "no packet was sent, or none of one `stream` or of so many `streams`",
     TooShort = "too_short", Always, ["duration_ns", "least_ns"]:
         "a signal ended the run before it had a rate",
     MissedDepartures = "missed_departures", Sometimes,
-        ["missed_packets", "due_packets", "missed_ratio", "off_ratio", "allowed_ratio", "cause"]:
+        ["missed_packets", "due_packets", "missed_ratio", "off_ratio", "allowed_ratio", "cause", "stream", "streams"]:
         "departures that were due and not sent. Of a reason: `off_ratio`, the deviation from the intended rate, and \
-         `cause`; of a warning: `missed_ratio`",
+         `cause`; of a warning: `missed_ratio`; of one stream among several: `stream`, of more of them: `streams`",
     PortDown = "port_down", Always, ["down_ns"]:
         "a port of this host was down while packets went from one port to another. `down_ns` is 0 if only the evidence \
          in `known` shows it",

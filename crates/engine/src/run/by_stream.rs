@@ -267,3 +267,59 @@ fn judge(summary: &mut Summary, tolerance: f64) {
             .push(Remark::new(RemarkName::NothingSent, text).with("streams", all as u64));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_stats::Workload;
+
+    fn stream(name: String, [tx, missed]: [u64; 2]) -> StreamSummary {
+        StreamSummary {
+            name,
+            lanes: 1,
+            tx,
+            missed,
+            due: Some(tx + missed),
+            ..StreamSummary::default()
+        }
+    }
+
+    fn judged(workload: Workload, valid: bool, streams: Vec<StreamSummary>) -> Summary {
+        let mut summary = Summary {
+            workload,
+            valid,
+            streams,
+            ..Summary::default()
+        };
+        judge(&mut summary, 0.01);
+        summary
+    }
+
+    #[test]
+    fn streams_that_missed_departures_or_sent_nothing_are_named_and_many_are_counted() {
+        let late = (0..MOST_NAMED + 3).map(|of| stream(format!("late {of}"), [50, 50]));
+        let all = [
+            stream("mute".into(), [0, 9]),
+            stream("good".into(), [999, 1]),
+            stream("never".into(), [0, 0]),
+        ];
+        let summary = judged(Workload::SendRecv, true, all.into_iter().chain(late).collect());
+        let valid: Vec<bool> = summary.streams.iter().map(|of| of.valid).take(4).collect();
+        assert_eq!((summary.valid, valid), (false, vec![false, true, true, false]));
+        let reasons = &summary.invalid_reasons;
+        assert_eq!(reasons.len(), MOST_NAMED + 1, "{reasons:?}");
+        assert_eq!(reasons[0].sentence, "stream mute: nothing was sent");
+        assert_eq!(reasons[MOST_NAMED].sentence, "4 more streams missed departures");
+        let warned: Vec<&str> = summary.warnings.iter().map(|of| of.sentence.as_str()).collect();
+        assert_eq!(warned, ["no packet of stream never was due: the run had ended before"]);
+    }
+
+    #[test]
+    fn streams_that_others_send_are_valid_if_the_run_is() {
+        for valid in [true, false] {
+            let summary = judged(Workload::Drop, valid, vec![stream("mute".into(), [0, 9])]);
+            assert_eq!((summary.valid, summary.streams[0].valid), (valid, valid));
+            assert!(summary.invalid_reasons.is_empty() && summary.warnings.is_empty());
+        }
+    }
+}
