@@ -320,7 +320,7 @@ fn options_that_contradict_a_file_of_streams_are_refused() {
     ];
     assert_refused(with_file("send null: --set user=3", &file), 2, &unknown);
     // A plan has a list, and no name of a file.
-    let mut plan = printed(with_file("send null: --scale 50%", &file));
+    let mut plan = printed(with_file("send null: --rate 10kpps --scale 50%", &file));
     for (section, key, value, part) in [
         (
             "traffic",
