@@ -342,11 +342,6 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
         ),
         ("send null: --frame-size 32", packet, &["--frame-size"]),
         ("send null: --frame-size 64", "eth / ipv6 / tcp", &["94"]),
-        (
-            "send null: --lanes 2",
-            "eth / ipv4",
-            &["--packet", "1 flow", "2 sending lanes"],
-        ),
         ("send udp:", packet, &["--packet", "udp:", "af_packet"]),
         ("send xdp:lo", packet, &["--packet", "xdp:lo", "af_xdp"]),
         ("drop udp:", packet, &["--packet", "udp:"]),
