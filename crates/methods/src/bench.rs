@@ -189,7 +189,9 @@ impl<'b, 's> Bench<'b, 's> {
     /// One line that says why not.
     pub(crate) fn check_size(&mut self, frame_size: usize) -> Result<()> {
         let mut plan = self.setup.plan.clone();
-        plan.fields_mut().traffic.set_frame_size(frame_size);
+        if frame_size != self.setup.frame_size() {
+            plan.fields_mut().traffic.set_frame_size(frame_size);
+        }
         self.session.check(&plan)
     }
 
