@@ -5,6 +5,7 @@
 
 use crate::plan::Packets;
 use mpps_stats::{LaneSeries, Recorder, StreamBook, StreamKind, Tally, Timing};
+use mpps_wire::FrameSize;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -27,8 +28,6 @@ const RANGES: [RangeInclusive<usize>; 8] = [
 const LEAST_ROW_NS: u64 = 100_000_000;
 /// Time between two looks for rows that close, ns.
 const LOOK_NS: u64 = 10_000_000;
-/// Bytes of the frame check sequence.
-const FCS: usize = 4;
 /// In place of a track.
 const NONE: u32 = u32::MAX;
 
@@ -100,7 +99,13 @@ impl Layout {
     }
 
     fn add_sizes(&mut self, packets: &Packets) {
-        let sizes_of = |stream: &crate::PacketStream| stream.specs.iter().map(|spec| spec.frame_len + FCS).collect();
+        let sizes_of = |stream: &crate::PacketStream| {
+            stream
+                .specs
+                .iter()
+                .map(|spec| spec.frame_len + FrameSize::FCS_LEN)
+                .collect()
+        };
         let by_stream: Vec<Vec<usize>> = packets.streams.iter().map(sizes_of).collect();
         let mut all: Vec<usize> = by_stream.concat();
         all.sort_unstable();

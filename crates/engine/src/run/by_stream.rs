@@ -3,10 +3,9 @@
 use crate::books::Layout;
 use crate::plan::{PacketStream, Packets};
 use mpps_stats::{Remark, RemarkName, ReorderDistance, StreamKind, StreamSummary, Summary, Tally, Totals, count};
+use mpps_wire::FrameSize;
 use std::collections::BTreeSet;
 
-/// Bytes of the frame check sequence.
-const FCS: usize = 4;
 /// Most streams that a sentence, or reasons of a run, name.
 const MOST_NAMED: usize = 8;
 
@@ -174,7 +173,7 @@ fn mean_of_class(packets: &Packets, name: &str) -> f64 {
     let (low, high) = (low.parse().unwrap_or(0), high.parse().unwrap_or(usize::MAX));
     let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
     let within: Vec<usize> = specs
-        .map(|spec| spec.frame_len + FCS)
+        .map(|spec| spec.frame_len + FrameSize::FCS_LEN)
         .filter(|size| (low..=high).contains(size))
         .collect();
     within.iter().sum::<usize>() as f64 / within.len().max(1) as f64

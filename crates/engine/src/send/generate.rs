@@ -602,7 +602,7 @@ impl<C: Writer> Sender<C> for Generator<'_> {
         self.is_through(now, control);
     }
 
-    fn told(self) -> Sent {
+    fn into_sent(self) -> Sent {
         let mut departures = self.departures;
         if let Some(departures) = &mut departures {
             departures.end(self.unsent, self.last_departure_ns);

@@ -464,6 +464,7 @@ fn turns(parts: &[Part<'_>], now: u64) -> Order {
     Order::Turns(Turns::new(&begun), joins_ns.unwrap_or(u64::MAX))
 }
 
+/// Returns the frame of a packet, to be written.
 #[inline(always)]
 fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
     Blank {
@@ -620,7 +621,7 @@ impl Sender<MixCodec> for Mix<'_> {
         self.stop(now, pending, booked);
     }
 
-    fn told(self) -> Sent {
+    fn into_sent(self) -> Sent {
         Sent {
             gaps: Some((self.gaps, self.gap_moments)),
             departures: None,

@@ -55,5 +55,5 @@ pub(crate) trait Sender<C> {
         booked: (&mut Recorder<'_>, &mut Books<'_>),
     );
     /// Returns the results.
-    fn told(self) -> Sent;
+    fn into_sent(self) -> Sent;
 }

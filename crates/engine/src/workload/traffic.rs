@@ -207,7 +207,7 @@ impl<'r, Q: Queue, C: Reader, G: Sender<C>> Rounds<'r> for Traffic<'_, '_, 'r, Q
             arrivals.end();
         }
         self.books.end();
-        let sent = self.generator.map(G::told).unwrap_or_default();
+        let sent = self.generator.map(G::into_sent).unwrap_or_default();
         let taken = self.receiver.map(Receiver::told).unwrap_or_default();
         LaneOutcome {
             gaps: sent.gaps,

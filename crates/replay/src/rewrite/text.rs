@@ -22,7 +22,7 @@ impl Rewrite {
     /// Reads which fields a packet's text gives values: MAC addresses, VLAN tags, addresses, classes and times to live
     /// of IP, ports of UDP and TCP.
     ///
-    /// Of values that vary each lap of a replay has the next; random ones are made of `seed`. A network (`10.1.0.0/16`,
+    /// Values that vary move on by one each lap of a replay; `seed` makes the random ones. A network (`10.1.0.0/16`,
     /// also within `random(…)`) takes the place of the first bits of an address, which keeps the others. Another
     /// field's name (`dst=src`, `src=src+1`) stands for the value that the frame had there.
     ///

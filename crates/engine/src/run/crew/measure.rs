@@ -131,7 +131,7 @@ pub(super) struct Findings {
 pub(super) struct Sums {
     pub(super) all: Totals,
     pub(super) of_tracks: Vec<Totals>,
-    /// Of streams, groups and sizes, in the order of their books.
+    /// Totals of streams, groups and sizes, in the order of their books.
     pub(super) by_stream: Vec<Totals>,
     /// By track: the lanes' time until the sending ended, and their time during the drops.
     pub(super) times_of_tracks: Vec<[Vec<LaneTime>; 2]>,

@@ -39,7 +39,7 @@ impl Crew<'_> {
             housekeeping,
         };
         let names = self.job.tracks();
-        let summary = if names.is_empty() {
+        let mut summary = if names.is_empty() {
             summarise(&review.of(None, sums.all, sums.times_of_tracks.remove(0)))
         } else {
             let of_track = |(track, (totals, times))| Direction {
@@ -50,7 +50,6 @@ impl Crew<'_> {
             let tracks = tracks.enumerate().map(of_track).collect();
             directions::combine(summarise(&review.of(None, sums.all, Default::default())), tracks)
         };
-        let mut summary = summary;
         let trial = &*prepared.trial;
         if let Some(packets) = self.job.packets(&trial.traffic) {
             let senders = trial.common.lanes.iter().filter(|lane| lane.tx).count();

@@ -175,7 +175,7 @@ impl Streamed {
                 )));
             }
             let own = match total {
-                Some(total) if !has_rate(&one.stream) => total.times(weight_of(&one.stream).into(), weights),
+                Some(total) if !has_rate(&one.stream) => total.times(share.into(), weights),
                 _ => rate_of(one, link_bps)?,
             };
             let own =
@@ -195,7 +195,7 @@ impl Streamed {
             of.push(StreamLoad {
                 rate: own,
                 pacing: pacing_of(one, args)?,
-                weight: weight_of(&one.stream),
+                weight: share,
                 start_ns: one.stream.start.as_nanos() as u64,
                 packets: packets_of(&one.stream),
             });
