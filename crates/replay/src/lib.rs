@@ -5,7 +5,7 @@
 //! due after the first. A fault of the file is an error that names packet and byte; all packets before it are whole.
 //!
 //! [`Matcher`] chooses packets by a packet's text, [`Schedule`] says when each is due at another speed and lap after
-//! lap, [`Rewrite`] changes their headers.
+//! lap, [`Rewrite`] changes their headers, [`Frames`] are what is sent.
 //!
 //! Nothing here sends packets, opens files by name, or panics on what a file holds.
 
@@ -14,6 +14,7 @@
 mod capture;
 mod due;
 mod error;
+mod frames;
 mod link;
 mod matcher;
 mod packed;
@@ -28,9 +29,10 @@ mod window;
 
 pub use capture::{Capture, footprint};
 pub use error::{Error, Fault};
+pub use frames::{Frames, NotSent, Preparation, Sent, TAGGED};
 pub use link::link_name;
 pub use matcher::Matcher;
 pub use reader::{Facts, LARGEST, Packet, Reader};
-pub use rewrite::{NotRewritten, Rewrite, Tagging};
-pub use schedule::{Schedule, Speed, SpeedError};
+pub use rewrite::{NotRewritten, Rewrite};
+pub use schedule::Schedule;
 pub use selection::Selection;

@@ -11,8 +11,8 @@ mod text;
 
 use frame::{Found, Where};
 use mpps_traffic::Source;
+use mpps_traffic::Vlans;
 use mpps_wire::{bits, eth};
-pub use tags::Tagging;
 use text::MOST_FIELDS;
 
 /// Changes to the headers of a frame. The default changes nothing.
@@ -20,7 +20,7 @@ use text::MOST_FIELDS;
 pub struct Rewrite {
     /// Types of the text's VLAN tags, outermost first.
     tags: Vec<u16>,
-    tagging: Tagging,
+    tagging: Vlans,
     sets: Vec<Set>,
     /// Difference of ports from lap to lap.
     shift: u16,
@@ -61,9 +61,9 @@ pub enum NotRewritten {
 }
 
 impl Rewrite {
-    /// Has the VLAN tags of the text treated otherwise than [`Tagging::Set`].
+    /// Has the VLAN tags of the text treated otherwise than [`Vlans::Set`].
     #[must_use]
-    pub fn tagging(mut self, tagging: Tagging) -> Self {
+    pub fn tagging(mut self, tagging: Vlans) -> Self {
         self.tagging = tagging;
         self
     }
@@ -75,6 +75,12 @@ impl Rewrite {
     pub fn shift_ports(mut self, by: u16) -> Self {
         self.shift = by;
         self
+    }
+
+    /// Returns whether frames change otherwise in one lap than in another.
+    pub fn changes_by_lap(&self) -> bool {
+        let varies = |set: &Set| !matches!(set.value, Value::Of(Source::Constant(_), _) | Value::Same { .. });
+        self.shift > 0 || self.sets.iter().any(varies)
     }
 
     /// Returns by how many bytes a frame may become longer.

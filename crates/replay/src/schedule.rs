@@ -4,88 +4,10 @@
 //! rounded once: no error of one packet is carried to the next, nor from lap to lap.
 
 use crate::reader::Facts;
-use std::fmt;
-use std::str::FromStr;
+use mpps_traffic::Speed;
 
-/// Speed of a replay, as a fraction of that of the capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speed {
-    numerator: u32,
-    denominator: u32,
-}
-
-/// Text that is no speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("want a number over 0, up to 4294967295 and with 9 digits behind the point at most, such as 2 or 0.5")]
-pub struct SpeedError;
-
-impl Speed {
-    /// Speed of the capture.
-    pub const ONE: Self = Self {
-        numerator: 1,
-        denominator: 1,
-    };
-
-    /// Returns `numerator / denominator`; `None` if one of them is 0.
-    pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
-        match numerator == 0 || denominator == 0 {
-            true => None,
-            false => Some(Self { numerator, denominator }),
-        }
-    }
-
-    /// Returns the time that `ns` of the capture take, rounded down; `u64::MAX` for all that is longer.
-    #[inline]
-    fn apply(self, ns: Option<u128>) -> u64 {
-        // What overflows here is beyond 2^96 ns at any speed.
-        let scaled = ns.and_then(|ns| ns.checked_mul(self.denominator.into()));
-        scaled.map_or(u64::MAX, |scaled| {
-            u64::try_from(scaled / u128::from(self.numerator)).unwrap_or(u64::MAX)
-        })
-    }
-}
-
-impl Default for Speed {
-    fn default() -> Self {
-        Self::ONE
-    }
-}
-
-impl FromStr for Speed {
-    type Err = SpeedError;
-
-    /// Reads a decimal number.
-    fn from_str(text: &str) -> Result<Self, SpeedError> {
-        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if !digits(whole) || !digits(part) || part.len() > 9 || whole.len() > 10 {
-            return Err(SpeedError);
-        }
-        let number = |text: &str| text.parse::<u64>().map_err(|_| SpeedError);
-        let denominator = 10u64.pow(part.len() as u32);
-        let numerator = number(whole)? * denominator + number(part)?;
-        let common = greatest_common_divisor(numerator, denominator);
-        let half = |number: u64| u32::try_from(number / common).map_err(|_| SpeedError);
-        Self::new(half(numerator)?, half(denominator)?).ok_or(SpeedError)
-    }
-}
-
-impl fmt::Display for Speed {
-    /// Writes a whole number, or a fraction: `3/2`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.denominator {
-            1 => write!(f, "{}", self.numerator),
-            denominator => write!(f, "{}/{denominator}", self.numerator),
-        }
-    }
-}
-
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
+/// ns of a second.
+const SECOND: u128 = 1_000_000_000;
 
 /// Schedule of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,29 +20,71 @@ pub struct Schedule {
     gap_ns: u64,
     /// Number of laps; `None`: without end.
     laps: Option<u64>,
-    speed: Speed,
+    /// Time that the replay takes over that of the capture, as a fraction of numbers below 2^63.
+    scale: (u128, u128),
 }
 
 impl Schedule {
     /// Schedules so many laps of a capture's packets. From the last packet of a lap to the first of the next it is the
     /// mean interval of the capture, or 0 if that is one packet.
     pub fn new(facts: &Facts, laps: Option<u64>, speed: Speed) -> Self {
+        let (numerator, denominator) = speed.parts();
         Self {
             packets: facts.packets,
             span_ns: facts.span_ns,
             gap_ns: facts.span_ns / facts.packets.saturating_sub(1).max(1),
             laps,
-            speed,
+            scale: (denominator.into(), numerator.into()),
         }
+    }
+
+    /// Returns the schedule with so much time between two laps, ns of the capture.
+    #[must_use]
+    pub fn with_gap(self, gap_ns: u64) -> Self {
+        Self { gap_ns, ..self }
+    }
+
+    /// Returns the schedule at another speed: that at which `num / den` packets per second leave on average, both above
+    /// 0. Packets of a capture that takes no time are all due at the start.
+    #[must_use]
+    pub fn at_rate(self, num: u64, den: u64) -> Self {
+        let takes = u128::from(self.packets)
+            .saturating_mul(SECOND)
+            .saturating_mul(den.into());
+        let took = self.period_ns().saturating_mul(num.into());
+        Self {
+            scale: reduced(takes, took.max(1)),
+            ..self
+        }
+    }
+
+    /// Returns the mean rate, packets per second, as numerator and denominator; `None` if the capture takes no time.
+    pub fn rate(&self) -> Option<(u64, u64)> {
+        let (takes, took) = self.scale;
+        let (num, den) = reduced(
+            u128::from(self.packets).saturating_mul(SECOND).saturating_mul(took),
+            self.period_ns().saturating_mul(takes),
+        );
+        (num > 0 && den > 0).then_some((num as u64, den as u64))
+    }
+
+    /// Returns the time of a lap in the capture, ns.
+    pub fn period_ns(&self) -> u128 {
+        u128::from(self.span_ns) + u128::from(self.gap_ns)
     }
 
     /// Returns when a packet of a lap (from 0) is due that is due `offset_ns` after the first in the capture: ns after
     /// the start of the replay, rounded down; `u64::MAX` for all that is later.
     #[inline]
     pub fn due_ns(&self, lap: u64, offset_ns: u64) -> u64 {
-        let period = u128::from(self.span_ns) + u128::from(self.gap_ns);
-        let lap = u128::from(lap).checked_mul(period);
-        self.speed.apply(lap.and_then(|lap| lap.checked_add(offset_ns.into())))
+        let lap = u128::from(lap).checked_mul(self.period_ns());
+        let ns = lap.and_then(|lap| lap.checked_add(offset_ns.into()));
+        let (takes, took) = self.scale;
+        let due = ns.and_then(|ns| {
+            let whole = (ns / took).checked_mul(takes)?;
+            whole.checked_add((ns % took) * takes / took)
+        });
+        due.map_or(u64::MAX, |due| u64::try_from(due).unwrap_or(u64::MAX))
     }
 
     /// Returns the lap of packet `n` of the replay, and its place in the capture, all from 0; `None` behind the last.
@@ -143,4 +107,17 @@ impl Schedule {
         let lap = self.laps?.checked_sub(1).filter(|_| self.packets > 0)?;
         Some(self.due_ns(lap, self.span_ns))
     }
+}
+
+/// Returns a fraction without what both have in common, and of fewer digits if they have 2^63 or more.
+fn reduced(mut num: u128, mut den: u128) -> (u128, u128) {
+    let (mut a, mut b) = (num, den);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (num, den) = (num / a.max(1), den / a.max(1));
+    while num.max(den) >= 1 << 63 {
+        (num, den) = (num >> 1, den >> 1);
+    }
+    (num, den.max(1))
 }

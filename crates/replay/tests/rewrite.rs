@@ -1,7 +1,8 @@
 //! Frames that are changed are those that a text with the other values makes, checksums and all; what was wrong is as
 //! wrong as before.
 
-use mpps_replay::{NotRewritten, Rewrite, Tagging};
+use mpps_replay::{NotRewritten, Rewrite};
+use mpps_traffic::Vlans;
 use mpps_traffic::{Moment, Packet, Traffic};
 use proptest::prelude::*;
 
@@ -165,9 +166,9 @@ fn a_changed_frame_is_the_one_that_is_made_with_the_other_values() {
 
 #[test]
 fn tags_are_set_put_on_and_taken_off() {
-    const SET: Tagging = Tagging::Set;
-    const PUSH: Tagging = Tagging::Push;
-    const REPLACE: Tagging = Tagging::Replace;
+    const SET: Vlans = Vlans::Set;
+    const PUSH: Vlans = Vlans::Push;
+    const REPLACE: Vlans = Vlans::Replace;
     for (made, text, tagging, want) in [
         ("", "vlan vid=7", SET, "vlan vid=7"),
         ("", "qinq vid=7 pcp=5 / vlan", SET, "qinq vid=7 pcp=5 / vlan"),
@@ -401,7 +402,7 @@ proptest! {
             "eth / qinq / ipv4 src=random(10.0.0.0/8) ttl=ipv4.ttl-1 / udp dst=1..7",
             "eth / ipv6 hop=tc flow=5 / udp src=src+1",
         ][which];
-        let tagging = [Tagging::Set, Tagging::Push, Tagging::Replace][tagging];
+        let tagging = [Vlans::Set, Vlans::Push, Vlans::Replace][tagging];
         let rewrite = rewrite(text).tagging(tagging).shift_ports(9);
         let len = frame.len();
         frame.resize(len + rewrite.growth(), 0xaa);

@@ -1,6 +1,7 @@
 //! Properties of the times at which a replay's packets are due.
 
-use mpps_replay::{Facts, Schedule, Speed, SpeedError};
+use mpps_replay::{Facts, Schedule};
+use mpps_traffic::{Speed, SpeedError};
 use proptest::prelude::*;
 
 fn facts(packets: u64, span_ns: u64) -> Facts {

@@ -3,9 +3,10 @@
 use crate::form::Form;
 use crate::grammar::{Packet, Variables, substituted};
 use crate::node::{Any, Node, read};
+use crate::pcap::{Pcap, Speed, Vlans};
 use crate::rate::RateText;
 use crate::size::{SMALLEST, Size};
-use crate::stream::{After, Burst, Fill, Load, PACKET, Step, Stream, Tag};
+use crate::stream::{After, Burst, CAPTURE, CAPTURED, Fill, Load, PACKET, Step, Stream, Tag};
 use crate::text::{Read, Span, Wrong, did_you_mean, quoted};
 use crate::time::time_ns;
 use mpps_wire::TAG_FLOWS;
@@ -70,10 +71,11 @@ const fn choice(
 
 const TAGS: [&str; 3] = ["tail", "tcp", "none"];
 const STEPS: [&str; 2] = ["together", "combine"];
-const PACINGS: [&str; 3] = ["regular", "poisson", "burst"];
+const PACINGS: [&str; 4] = ["regular", "poisson", "burst", CAPTURED];
+const VLANS: [&str; 3] = ["set", "push", "replace"];
 
 /// Keys of a stream, in the order of the schema and the documentation.
-pub(crate) const KEYS: [Key; 22] = [
+pub(crate) const KEYS: [Key; 35] = [
     key(
         "name",
         Type::Text,
@@ -86,7 +88,7 @@ pub(crate) const KEYS: [Key; 22] = [
     key(
         "packet",
         Type::Text,
-        "the packet: headers and fields",
+        "the packet: headers and fields; a stream has this or `pcap`",
         |s, node, variables| {
             let text = node.text("packet")?;
             s.packet = Packet::read(&text, variables).map_err(|wrong| node.within(wrong))?;
@@ -122,7 +124,7 @@ pub(crate) const KEYS: [Key; 22] = [
         "tag",
         &TAGS,
         "tag that makes a packet known: `tail`, the last 16 bytes of the innermost payload; `tcp`, a number in the \
-         sequence number; `none`, counted at the sender",
+         sequence number; `none`, counted at the sender; else `tail`, and of a capture `none`",
         |s, node, _| {
             s.tag = [Tag::Tail, Tag::Tcp, Tag::None][chosen(node, "tag", &TAGS)?];
             Ok(())
@@ -221,7 +223,7 @@ pub(crate) const KEYS: [Key; 22] = [
     choice(
         "pacing",
         &PACINGS,
-        "spacing of the packets, as `--pacing`",
+        "spacing of the packets, as `--pacing`; `captured`: that of the capture, at another `rate`",
         |s, node, _| {
             s.pacing = Some(PACINGS[chosen(node, "pacing", &PACINGS)?].to_owned());
             Ok(())
@@ -264,10 +266,154 @@ pub(crate) const KEYS: [Key; 22] = [
             Ok(())
         },
     ),
+    key(
+        "pcap",
+        Type::Text,
+        "capture file whose packets are sent, from the current folder: pcap or pcapng, plain or gzipped",
+        |s, node, variables| {
+            pcap(s).path = substituted(&node.text("pcap")?, variables, &node.at)?;
+            match pcap(s).path.is_empty() {
+                true => node.wrong("pcap: want the name of a file"),
+                false => Ok(()),
+            }
+        },
+    ),
+    key(
+        "speed",
+        Type::Text,
+        "speed of a capture: `2` is twice its own, `max` as fast as the path takes packets; else 1",
+        |s, node, variables| {
+            let text = substituted(&node.decimal("speed")?, variables, &node.at)?;
+            pcap(s).flat_out = text == "max";
+            if text != "max" {
+                let speed: Result<Speed, _> = text.parse();
+                pcap(s).speed = match speed {
+                    Ok(speed) => speed,
+                    Err(want) => return node.wrong(format!("speed {}: {want}, or max", quoted(&text))),
+                };
+            }
+            Ok(())
+        },
+    ),
+    key(
+        "loops",
+        Type::Count,
+        "times that a capture is sent; 0: until the run ends; else 1",
+        |s, node, variables| {
+            let loops = count(node, "loops", variables, 0, 1 << 40)?;
+            pcap(s).loops = Some(loops).filter(|loops| *loops > 0);
+            Ok(())
+        },
+    ),
+    key(
+        "gap",
+        Type::Text,
+        "time of a capture from its last packet to the first of the next loop; else its mean interval",
+        |s, node, _| {
+            pcap(s).gap = Some(time(node, "gap")?);
+            Ok(())
+        },
+    ),
+    key(
+        "first",
+        Type::Count,
+        "number of a capture's first packet that is sent, from 1",
+        |s, node, variables| {
+            pcap(s).first = count(node, "first", variables, 1, i64::MAX as u64)?;
+            Ok(())
+        },
+    ),
+    key(
+        "last",
+        Type::Count,
+        "number of the last packet that is sent",
+        |s, node, variables| {
+            pcap(s).last = Some(count(node, "last", variables, 1, i64::MAX as u64)?);
+            Ok(())
+        },
+    ),
+    key(
+        "only",
+        Type::Text,
+        "packets of a capture that are sent: those that have these headers and values",
+        |s, node, variables| {
+            pcap(s).only = Some(text_of_packet(node, "only", variables)?);
+            Ok(())
+        },
+    ),
+    key(
+        "rewrite",
+        Type::Text,
+        "headers of a capture that are changed, as a packet that has the new values; checksums are kept right",
+        |s, node, variables| {
+            pcap(s).rewrite = Some(text_of_packet(node, "rewrite", variables)?);
+            Ok(())
+        },
+    ),
+    choice(
+        "vlans",
+        &VLANS,
+        "VLAN tags of `rewrite`: `set`, put on where they are not there; `push`, put on in front of all; `replace`, all \
+         others are taken off; else `set`",
+        |s, node, _| {
+            pcap(s).vlans = [Vlans::Set, Vlans::Push, Vlans::Replace][chosen(node, "vlans", &VLANS)?];
+            Ok(())
+        },
+    ),
+    key(
+        "shift",
+        Type::Count,
+        "number by which a capture's higher ports (TCP, UDP) go up with each loop, so that its flows are new ones",
+        |s, node, variables| {
+            pcap(s).shift = count(node, "shift", variables, 0, 65_534)? as u16;
+            Ok(())
+        },
+    ),
+    key(
+        "pad",
+        Type::Flag,
+        "whether packets that were not captured whole are filled up with zeros; else they are refused",
+        |s, node, _| {
+            pcap(s).pad = node.flag("pad")?;
+            Ok(())
+        },
+    ),
+    key(
+        "bytes",
+        Type::Count,
+        "size that the capture file must have; plans and results have it",
+        |s, node, _| {
+            pcap(s).size = Some(node.count("bytes", 0, i64::MAX as u64)?);
+            Ok(())
+        },
+    ),
+    key(
+        "sha256",
+        Type::Text,
+        "SHA-256 that the capture file must have; plans and results have it",
+        |s, node, _| {
+            let text = node.text("sha256")?;
+            if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                return node.wrong(format!("sha256 {}: want 64 hexadecimal digits", quoted(&text)));
+            }
+            pcap(s).sha256 = Some(text.to_ascii_lowercase());
+            Ok(())
+        },
+    ),
     key("comment", Type::Text, "words for readers", |_, node, _| {
         node.text("comment").map(|_| ())
     }),
 ];
+
+/// Returns the capture of a stream. Its keys may stand before `pcap`.
+fn pcap(stream: &mut Stream) -> &mut Pcap {
+    stream.pcap.get_or_insert_default()
+}
+
+fn text_of_packet(node: &Node, name: &str, variables: &Variables) -> Read<Packet> {
+    let text = node.text(name)?;
+    Packet::read(&text, variables).map_err(|wrong| node.within(wrong))
+}
 
 fn load(stream: &mut Stream, node: &Node, load: Load) -> Read<()> {
     match std::mem::replace(&mut stream.load, load) {
@@ -356,6 +502,34 @@ impl Traffic {
         matches!(&self.streams[..], [one] if one.name == PACKET)
     }
 
+    /// Returns whether this is one capture file without a name of its own ([`Traffic::of_capture`]), and so no traffic
+    /// file.
+    pub fn is_one_capture(&self) -> bool {
+        matches!(&self.streams[..], [one] if one.name == CAPTURE && one.pcap.is_some())
+    }
+
+    /// Reads the traffic of one capture file, as `--pcap` gives it, with these keys of a stream, each as text.
+    ///
+    /// # Errors
+    /// Names the key, and what would be right.
+    pub fn of_capture(path: &str, keys: &[(String, String)]) -> Result<Self, Wrong> {
+        let mut stream: Map<String, Value> = keys.iter().map(|(key, text)| (key.clone(), json!(text))).collect();
+        for (key, text) in keys {
+            if let ("true" | "false", Some(value)) = (text.as_str(), stream.get_mut(key)) {
+                *value = json!(text == "true");
+            }
+        }
+        for key in ["pcap", "packet", "name"] {
+            if stream.contains_key(key) {
+                return Err(Wrong::new(0..0, format!("{key}: it is given by --pcap")));
+            }
+        }
+        stream.insert("name".to_owned(), json!(CAPTURE));
+        stream.insert("pcap".to_owned(), json!(path));
+        let text = json!({ "stream": [stream] }).to_string();
+        Self::parse(&text, &[]).map_err(|wrong| Wrong::new(0..0, wrong.line))
+    }
+
     /// Reads a file's text: TOML, or JSON if it begins with `{`. `set` are variables that take the place of those in
     /// the file.
     ///
@@ -423,7 +597,15 @@ impl Traffic {
         }
     }
 
-    /// Works out the forms of all streams.
+    /// Returns the streams whose packets are made, in place of coming from captures.
+    pub fn without_captures(&self) -> Self {
+        let made = self.streams.iter().filter(|stream| stream.pcap.is_none());
+        Self {
+            streams: made.cloned().collect(),
+        }
+    }
+
+    /// Works out the forms of all streams whose packets are made ([`Traffic::without_captures`]).
     ///
     /// # Errors
     /// Names a fault of a packet, at the place of its text in the file, or in the packet's text if it is from no
@@ -431,7 +613,7 @@ impl Traffic {
     pub fn forms(&self, seed: u64) -> Result<Vec<Form>, Wrong> {
         let mut forms = Vec::with_capacity(self.streams.len());
         let mut flows = 0;
-        for stream in &self.streams {
+        for stream in self.streams.iter().filter(|stream| stream.pcap.is_none()) {
             let at = |wrong: Wrong| match (stream.text_at, stream.at.is_empty()) {
                 (_, true) => wrong,
                 // The whole packet is the stream's.
@@ -486,6 +668,9 @@ impl Traffic {
             if stream.repeat > 1 && stream.packets.is_none() && stream.burst.is_none_or(|burst| burst.count.is_none()) {
                 return wrong("repeat: want packets, or burst with a count, that end it".into());
             }
+            if stream.pcap.is_none() && stream.pacing.as_deref() == Some(CAPTURED) {
+                return wrong("pacing captured: want pcap, whose spacing it is".into());
+            }
             if stream.burst.is_some() && stream.load != Load::Most {
                 return wrong("burst: its packets and gap are its rate: want no rate and no weight".into());
             }
@@ -508,10 +693,11 @@ impl Traffic {
                 let near = did_you_mean(&after.stream, names());
                 return wrong(format!("{name}: no such stream{near}"));
             };
-            if before.load == Load::Most && before.burst.is_none() {
+            if before.load == Load::Most && before.burst.is_none() && !before.is_timed() {
                 return wrong(format!("{name}: want a rate there, which says when it ends"));
             }
-            if before.packets.is_none() && before.burst.is_none_or(|burst| burst.count.is_none()) {
+            let loops = before.pcap.as_ref().is_some_and(|pcap| pcap.loops.is_some());
+            if !loops && before.packets.is_none() && before.burst.is_none_or(|burst| burst.count.is_none()) {
                 return wrong(format!(
                     "{name}: want packets there, or burst with a count, that end it"
                 ));
@@ -568,17 +754,99 @@ fn stream(node: &Node, variables: &Variables, at: usize) -> Read<Stream> {
         };
         (key.read)(&mut stream, value, variables)?;
     }
-    match stream.packet.headers.is_empty() {
-        true => Err(Wrong::new(
-            first_line(&node.at),
-            format!("stream {}: want a packet", quoted(&stream.name)),
-        )),
-        false => Ok(stream),
+    let wrong = |line: &str| {
+        let line = format!("stream {}: {line}", quoted(&stream.name));
+        Err(Wrong::new(first_line(&node.at), line))
+    };
+    let Some(pcap) = &stream.pcap else {
+        return match stream.packet.headers.is_empty() {
+            true => wrong("want packet or pcap"),
+            false => Ok(stream),
+        };
+    };
+    let given = |key: &&str| {
+        node.table("stream")
+            .is_ok_and(|keys| keys.iter().any(|(name, ..)| name == key))
+    };
+    if pcap.path.is_empty() {
+        let key = KEYS_OF_CAPTURES.iter().find(|key| given(key)).unwrap_or(&"speed");
+        return wrong(&format!("{key}: want pcap, of whose packets it is"));
     }
+    if let Some(key) = ["packet", "size", "fill", "step", "flows", "burst", "repeat"]
+        .iter()
+        .find(|key| given(key))
+    {
+        let want = if *key == "repeat" { "loops" } else { "one of the two" };
+        return wrong(&format!("{key}: beside pcap: want {want}"));
+    }
+    let rated = stream.load != Load::Most;
+    if given(&"speed") && (rated || stream.pacing.is_some()) {
+        return wrong("speed: beside rate, weight or pacing: want one of them");
+    }
+    if stream.tag == Tag::Tcp {
+        return wrong("tag tcp: beside pcap: want tail, or none");
+    }
+    if pcap.last.is_some_and(|last| last < pcap.first) {
+        return wrong("last: it is before first: want a later packet");
+    }
+    let untagged = !given(&"tag");
+    if untagged {
+        stream.tag = Tag::None;
+    }
+    Ok(stream)
 }
+
+/// Keys of a capture beside its path.
+const KEYS_OF_CAPTURES: [&str; 12] = [
+    "speed", "loops", "gap", "first", "last", "only", "rewrite", "vlans", "shift", "pad", "bytes", "sha256",
+];
 
 fn first_line(at: &Span) -> Span {
     at.start..at.start + 1
+}
+
+/// Returns a time as files have it.
+fn us(time: Duration) -> Value {
+    format!("{}us", time.as_nanos() as f64 / 1e3).into()
+}
+
+impl Pcap {
+    /// Puts down those keys that differ from their defaults.
+    fn put<T>(&self, put: &mut impl FnMut(&str, Value) -> T) {
+        let own = Self::default();
+        put("pcap", json!(self.path));
+        let texts = [("only", &self.only), ("rewrite", &self.rewrite)];
+        let texts = texts.map(|(key, packet)| (key, packet.as_ref().map(|packet| json!(packet.text))));
+        let speed = match self.flat_out {
+            true => Some(json!("max")),
+            false => (self.speed != own.speed).then(|| json!(self.speed.to_string())),
+        };
+        let vlans = match self.vlans {
+            Vlans::Set => None,
+            Vlans::Push => Some(json!(VLANS[1])),
+            Vlans::Replace => Some(json!(VLANS[2])),
+        };
+        let keys = [
+            ("speed", speed),
+            (
+                "loops",
+                (self.loops != own.loops).then(|| json!(self.loops.unwrap_or(0))),
+            ),
+            ("gap", self.gap.map(us)),
+            ("first", (self.first != own.first).then(|| json!(self.first))),
+            ("last", self.last.map(Value::from)),
+            ("vlans", vlans),
+            ("shift", (self.shift != own.shift).then(|| json!(self.shift))),
+            ("pad", self.pad.then(|| json!(true))),
+            ("bytes", self.size.map(Value::from)),
+            ("sha256", self.sha256.as_ref().map(|digits| json!(digits))),
+        ];
+        for (key, value) in texts.into_iter().chain(keys) {
+            if let Some(value) = value {
+                put(key, value);
+            }
+        }
+    }
 }
 
 impl Stream {
@@ -586,9 +854,13 @@ impl Stream {
     fn json(&self) -> Value {
         let mut all = Map::new();
         let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
-        let us = |time: Duration| Value::from(format!("{}us", time.as_nanos() as f64 / 1e3));
         put("name", json!(self.name));
-        put("packet", json!(self.packet.text));
+        match &self.pcap {
+            None => {
+                put("packet", json!(self.packet.text));
+            }
+            Some(pcap) => pcap.put(&mut put),
+        }
         if let Some(size) = &self.size {
             put("size", json!(size.text));
         }
@@ -599,8 +871,13 @@ impl Stream {
                 put("fill", json!(format!("hex:{hex}")));
             }
         }
-        if self.tag != Tag::Tail {
-            put("tag", json!(if self.tag == Tag::Tcp { TAGS[1] } else { TAGS[2] }));
+        if (self.tag == Tag::Tail) == self.pcap.is_some() {
+            let tag = match self.tag {
+                Tag::Tail => TAGS[0],
+                Tag::Tcp => TAGS[1],
+                Tag::None => TAGS[2],
+            };
+            put("tag", json!(tag));
         }
         if self.step == Step::Combine {
             put("step", json!(STEPS[1]));

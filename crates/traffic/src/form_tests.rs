@@ -312,7 +312,7 @@ fn a_file_is_refused_at_the_place_that_is_wrong() {
             (2, 22),
             "want 0 to 255",
         ),
-        ("[[stream]]\npackets = 5\n", (1, 1), "want a packet"),
+        ("[[stream]]\npackets = 5\n", (1, 1), "want packet or pcap"),
         (
             "[[stream]]\npacket = 'eth / ipv4 / udp'\nrat = '1kpps'\n",
             (3, 1),
@@ -525,5 +525,71 @@ fn a_receiver_knows_the_size_of_each_packet_by_its_flow_and_number() {
             "{size}: {mean} {}",
             form.mean_size()
         );
+    }
+}
+
+#[test]
+fn a_capture_keeps_its_keys_and_has_no_tag_unless_asked() {
+    let text = "[[stream]]\nspeed = 2.50\npcap = 'a.pcap'\nloops = 0\ngap = '1ms'\nfirst = 2\nlast = 9\n\
+                only = 'eth / ipv4'\nrewrite = 'eth / vlan vid=7'\nvlans = 'push'\nshift = 3\npad = true\nbytes = 99\n\
+                [[stream]]\npcap = 'b.pcap'\ntag = 'tail'\nrate = '1kpps'\npacing = 'captured'\n\
+                [[stream]]\npacket = 'eth / ipv4 / udp'\n";
+    let traffic = Traffic::parse(text, &[]).expect(text);
+    let again = Traffic::parse(&serde_json::json!({ "stream": traffic.json() }).to_string(), &[]).expect("again");
+    let mut streams = again.streams.clone();
+    for (stream, own) in streams.iter_mut().zip(&traffic.streams) {
+        (stream.at, stream.text_at) = (own.at.clone(), own.text_at);
+    }
+    assert_eq!(traffic.json(), again.json());
+    let [first, second, third] = &streams[..] else {
+        panic!("three streams")
+    };
+    let pcap = first.pcap.as_ref().expect("a capture");
+    assert_eq!((pcap.speed.parts(), pcap.loops, pcap.shift), ((5, 2), None, 3));
+    assert_eq!([first.tag, second.tag, third.tag], [Tag::None, Tag::Tail, Tag::Tail]);
+    assert_eq!(
+        [first.is_timed(), second.is_timed(), third.is_timed()],
+        [true, true, false]
+    );
+    assert_eq!(again.forms(1).map(|forms| forms.len()), Ok(1));
+    assert_eq!(again.without_captures().streams.len(), 1);
+    let one = Traffic::of_capture(
+        "c.pcap",
+        &[("speed".into(), "max".into()), ("pad".into(), "true".into())],
+    );
+    let one = one.expect("a capture");
+    assert!(one.is_one_capture() && !one.streams[0].is_timed());
+}
+
+#[test]
+fn keys_that_a_capture_has_not_are_refused() {
+    for (keys, needle) in [
+        ("loops = 2\npacket = 'eth'", "loops: want pcap, of whose packets it is"),
+        ("pcap = ''", "pcap: want the name of a file"),
+        ("pcap = 'a'\npacket = 'eth'", "packet: beside pcap: want one of the two"),
+        ("pcap = 'a'\nrepeat = 3", "repeat: beside pcap: want loops"),
+        ("pcap = 'a'\nspeed = 0", "speed '0': want a number over 0"),
+        ("pcap = 'a'\nspeed = 'fast'", "or max"),
+        (
+            "pcap = 'a'\nspeed = 2\nrate = '1kpps'",
+            "speed: beside rate, weight or pacing",
+        ),
+        ("pcap = 'a'\ntag = 'tcp'", "tag tcp: beside pcap: want tail, or none"),
+        ("pcap = 'a'\nfirst = 9\nlast = 8", "last: it is before first"),
+        ("pcap = 'a'\nonly = 'eth / ipv5'", "ipv5"),
+        ("pcap = 'a'\nsha256 = 'abc'", "want 64 hexadecimal digits"),
+        ("pcap = 'a'\nvlans = 'pop'", "want set, push, replace"),
+        ("packet = 'eth'\npacing = 'captured'", "pacing captured: want pcap"),
+    ] {
+        let wrong = Traffic::parse(&format!("[[stream]]\n{keys}\n"), &[]).expect_err(keys);
+        assert!(wrong.line.contains(needle), "{keys}: {}", wrong.line);
+    }
+    for (key, value, needle) in [
+        ("speed", "0", "want a number"),
+        ("pcap", "x", "given by --pcap"),
+        ("sped", "2", "speed"),
+    ] {
+        let wrong = Traffic::of_capture("c.pcap", &[(key.into(), value.into())]).expect_err(key);
+        assert!(wrong.line.contains(needle), "{key}: {}", wrong.line);
     }
 }

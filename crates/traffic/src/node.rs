@@ -23,7 +23,8 @@ pub(crate) enum Any {
     /// Text, and the offset of its first byte in the file, if it stands there as it is.
     Text(String, Option<usize>),
     Integer(i64),
-    Number,
+    /// Number that is not whole, as it is written.
+    Number(String),
     Flag(bool),
     List(Vec<Node>),
     Table(Vec<(String, Span, Node)>),
@@ -37,7 +38,7 @@ impl Any {
         match self {
             Self::Text(..) => "a text",
             Self::Integer(_) => "a whole number",
-            Self::Number => "a number",
+            Self::Number(_) => "a number",
             Self::Flag(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
@@ -83,7 +84,7 @@ fn toml_node(node: &toml::Spanned<DeValue<'_>>, text: &str) -> Node {
         DeValue::Integer(integer) => {
             i64::from_str_radix(integer.as_str(), integer.radix()).map_or(Any::Other, Any::Integer)
         }
-        DeValue::Float(_) => Any::Number,
+        DeValue::Float(float) => Any::Number(float.as_str().to_owned()),
         DeValue::Boolean(flag) => Any::Flag(*flag),
         DeValue::Datetime(_) => Any::Other,
         DeValue::Array(all) => Any::List(all.iter().map(|one| toml_node(one, text)).collect()),
@@ -151,7 +152,7 @@ fn json_node(value: &JsonValue<'_>, text: &str) -> Node {
         JsonValue::StringLit(string) => Any::Text(string.value.to_string(), verbatim(&string.value, &at, text)),
         JsonValue::NumberLit(number) => match number.value.parse() {
             Ok(integer) => Any::Integer(integer),
-            Err(_) => Any::Number,
+            Err(_) => Any::Number(number.value.to_string()),
         },
         JsonValue::BooleanLit(flag) => Any::Flag(flag.value),
         JsonValue::NullKeyword(_) => Any::Other,
@@ -197,6 +198,14 @@ impl Node {
             Any::Text(text, _) => Ok(text.clone()),
             Any::Integer(number) => Ok(number.to_string()),
             other => self.wrong(format!("{name}: want a text, not {}", other.kind())),
+        }
+    }
+
+    /// Returns a text, also one that was written as a number of any kind.
+    pub(crate) fn decimal(&self, name: &str) -> Read<String> {
+        match &self.value {
+            Any::Number(written) => Ok(written.clone()),
+            _ => self.text(name),
         }
     }
 

@@ -9,7 +9,7 @@ pub fn schema() -> Value {
         .iter()
         .map(|key| {
             let mut property = match key.form {
-                Type::Text if key.one_of.is_empty() => json!({ "type": ["string", "integer"] }),
+                Type::Text if key.one_of.is_empty() => json!({ "type": ["string", "number"] }),
                 Type::Text => json!({ "enum": key.one_of }),
                 // Variables stand in texts.
                 Type::Count => json!({ "type": ["integer", "string"] }),
@@ -50,7 +50,7 @@ pub fn schema() -> Value {
                 "minItems": 1,
                 "items": {
                     "type": "object",
-                    "required": ["packet"],
+                    "oneOf": [{ "required": ["packet"] }, { "required": ["pcap"] }],
                     "additionalProperties": false,
                     "properties": stream,
                 },

@@ -1,6 +1,7 @@
 //! One stream: a packet and what varies in it, its sizes, its load.
 
 use crate::grammar::Packet;
+use crate::pcap::Pcap;
 use crate::size::Size;
 use crate::text::{Read, Span, Wrong, quoted};
 use crate::value::bytes;
@@ -8,6 +9,10 @@ use std::time::Duration;
 
 /// Name of the stream of one packet, which nobody has named.
 pub(crate) const PACKET: &str = "stream";
+/// Name of the stream of one capture file, which nobody has named.
+pub(crate) const CAPTURE: &str = "pcap";
+/// Spacing of a capture's packets, at another rate.
+pub(crate) const CAPTURED: &str = "captured";
 
 /// Several fields that vary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +81,10 @@ pub struct After {
 pub struct Stream {
     /// Name, unique in its traffic.
     pub name: String,
-    /// Packet.
+    /// Packet; without headers if [`Stream::pcap`] is there.
     pub packet: Packet,
+    /// Capture file whose packets are sent, in place of one packet.
+    pub pcap: Option<Box<Pcap>>,
     /// Sizes of the frames; `None`: the smallest that holds headers and tag.
     pub size: Option<Size>,
     /// Bytes of the payload.
@@ -102,7 +109,7 @@ pub struct Stream {
     pub burst: Option<Burst>,
     /// Times that the stream runs.
     pub repeat: u32,
-    /// Spacing of the packets: `regular`, `poisson`, `burst`.
+    /// Spacing of the packets: `regular`, `poisson`, `burst`, or, of a capture, `captured`.
     pub pacing: Option<String>,
     /// Group whose results are added up.
     pub group: Option<String>,
@@ -126,6 +133,7 @@ impl Stream {
         Self {
             name: PACKET.into(),
             packet,
+            pcap: None,
             size: None,
             fill: Fill::Data,
             tag: Tag::Tail,
@@ -147,6 +155,14 @@ impl Stream {
             at: 0..0,
             text_at: None,
         }
+    }
+}
+
+impl Stream {
+    /// Returns whether packets of a capture leave in its spacing.
+    pub fn is_timed(&self) -> bool {
+        let as_captured = |pcap: &Pcap| self.load == Load::Most && !pcap.flat_out;
+        self.pacing.as_deref() == Some(CAPTURED) || self.pcap.as_deref().is_some_and(as_captured)
     }
 }
 

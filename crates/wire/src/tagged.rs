@@ -76,6 +76,11 @@ pub fn packet_end(frame: &[u8]) -> usize {
     end.filter(|end| *end <= frame.len()).unwrap_or(frame.len())
 }
 
+/// Returns whether a checksum in a frame is none of the Internet's: that of SCTP.
+pub fn has_crc(frame: &[u8]) -> bool {
+    outer_ip(frame).is_some_and(|at| carries_sctp(frame, at))
+}
+
 /// Returns the error that a frame reports, if it is one of ICMP. Such a report may end with the tag of the packet that
 /// it quotes, and is no test packet itself.
 #[inline]

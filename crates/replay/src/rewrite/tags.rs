@@ -1,6 +1,7 @@
 //! VLAN tags that are put on, taken off, or kept.
 
 use super::NotRewritten;
+use mpps_traffic::Vlans;
 use mpps_wire::eth;
 
 /// Offset of the outermost tag: behind the MAC addresses.
@@ -8,37 +9,24 @@ const FIRST: usize = 12;
 /// Priority and identifier of a tag of whose fields none is written, as in packets that are made.
 const PLAIN: [u8; 2] = [0, 1];
 
-/// Treatment of the VLAN tags of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tagging {
-    /// Frames have the text's tags then, outermost: one that is there is kept, and its written fields are set; one that
-    /// is not is put on. Tags behind them are kept.
-    #[default]
-    Set,
-    /// All tags of the text are put on in front of those that a frame has.
-    Push,
-    /// All tags of a frame are taken off, and those of the text are put on, if it has any.
-    Replace,
-}
-
 /// Treats the tags of a frame of `len` bytes in `buffer`, an Ethernet header at least, and returns its new length.
 ///
 /// # Errors
 /// [`NotRewritten::NoRoom`], with nothing changed.
-pub(super) fn apply(buffer: &mut [u8], mut len: usize, tags: &[u16], tagging: Tagging) -> Result<usize, NotRewritten> {
+pub(super) fn apply(buffer: &mut [u8], mut len: usize, tags: &[u16], tagging: Vlans) -> Result<usize, NotRewritten> {
     let there = match tagging {
-        Tagging::Push => 0,
+        Vlans::Push => 0,
         _ => (0..).take_while(|at| is_tag(&buffer[..len], *at)).count(),
     };
     // Tags of the frame that stand for the first ones of the text, in order.
     let kept = |buffer: &[u8], at: usize, kept: usize, tag: u16| {
-        tagging == Tagging::Set && kept < there && kind(buffer, at) == Some(tag)
+        tagging == Vlans::Set && kept < there && kind(buffer, at) == Some(tag)
     };
     let mut same = 0;
     for tag in tags {
         same += usize::from(kept(buffer, same, same, *tag));
     }
-    let off = if tagging == Tagging::Replace { there } else { 0 };
+    let off = if tagging == Vlans::Replace { there } else { 0 };
     let wanted = len + (tags.len() - same) * eth::TAG_LEN - off * eth::TAG_LEN;
     if wanted > buffer.len() {
         return Err(NotRewritten::NoRoom(wanted));

@@ -1,9 +1,8 @@
 //! Checks that hold for any bytes.
 
-use mpps_replay::{
-    Capture, Error, Facts, LARGEST, Matcher, NotRewritten, Reader, Rewrite, Selection, Tagging, footprint,
-};
+use mpps_replay::{Capture, Error, Facts, LARGEST, Matcher, NotRewritten, Reader, Rewrite, Selection, footprint};
 use mpps_traffic::Packet;
+use mpps_traffic::Vlans;
 use std::io::{Cursor, Read};
 
 /// Packet as it was read: its bytes, its original length, its due time.
@@ -96,13 +95,13 @@ pub fn frames_hold(bytes: &[u8]) {
     let rewrites = [
         (
             "eth dst=src / vlan vid=1..9 / ipv4 src=dst ttl=ipv4.ttl-1 / udp src=dst+1",
-            Tagging::Set,
+            Vlans::Set,
         ),
         (
             "eth / qinq vid=7 / vlan / ipv6 src=random(fd00::/8) hop=7 / tcp dst=1..9",
-            Tagging::Push,
+            Vlans::Push,
         ),
-        ("eth src=02:00:00:00:00:07 / ipv6 dst=src / udp dst=7", Tagging::Replace),
+        ("eth src=02:00:00:00:00:07 / ipv6 dst=src / udp dst=7", Vlans::Replace),
     ];
     let rewrites = rewrites.map(|(text, tagging)| {
         let rewrite = Rewrite::of(&packet(text), 7).expect(text);

@@ -1,0 +1,350 @@
+//! Frames of a capture as they are sent: changed, filled up, tagged, in an order for each lane.
+//!
+//! A tag takes the last 16 bytes of the innermost payload, and the two bytes before it make up for it: with them each
+//! Internet checksum that covers the payload, inner or outer, is what it was. So nothing has to be known of headers,
+//! and checksums that were wrong are wrong.
+
+use crate::capture::Capture;
+use crate::reader::Packet;
+use crate::rewrite::{NotRewritten, Rewrite};
+use mpps_wire::tagged::{has_crc, outer_ip, packet_end, payload_start};
+use mpps_wire::{TAG_LEN, eth, headers, random};
+
+/// Bytes at the end of a payload that a tag changes.
+pub const TAGGED: usize = TAG_LEN + 2;
+
+/// Frame in the index.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Offset of its bytes, as captured if they change with each lap.
+    start: u64,
+    due_ns: u64,
+    /// Bytes stored.
+    len: u32,
+    /// Number of its length among all.
+    size: u16,
+    /// End of its tag in the frame as it is sent, and bytes of the payload before [`TAGGED`]; 0: it has no tag.
+    tag_end: u32,
+    payload: u32,
+}
+
+/// Frame that is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    at: u32,
+    lap: u64,
+}
+
+/// Frames of a capture.
+#[derive(Debug)]
+pub struct Frames {
+    bytes: Box<[u8]>,
+    index: Box<[Entry]>,
+    /// Lengths, ascending, bytes without frame check sequence.
+    lens: Box<[usize]>,
+    /// By lane: its frames in the order of the capture.
+    lanes: Box<[Box<[u32]>]>,
+    /// Changes that differ from lap to lap.
+    by_lap: Option<Rewrite>,
+    /// Frames that have a tag.
+    tagged: u64,
+    sum_of_lens: u64,
+}
+
+/// Preparation of frames.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Changes to headers.
+    pub rewrite: Rewrite,
+    /// Frames get tags, where they have room.
+    pub tag: bool,
+    /// Packets that were not captured whole are filled up with zeros.
+    pub pad: bool,
+    /// Lanes that send; packets of one flow leave by one.
+    pub lanes: usize,
+}
+
+/// Packet that can't be sent. Its number counts those that were taken of the file, from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSent {
+    /// File of which no packet was taken.
+    #[error("none of its packets is sent")]
+    Empty,
+    /// Packet that was not captured whole.
+    #[error("packet {number} has {captured} of {original} bytes: want a whole capture, or pad = true")]
+    Cut {
+        /// Number.
+        number: usize,
+        /// Bytes captured.
+        captured: usize,
+        /// Bytes that it had.
+        original: u32,
+    },
+    /// Packet whose headers can't be changed, or that has none.
+    #[error("packet {0}: {1}")]
+    Headers(usize, NotRewritten),
+    /// More lengths than there are numbers for.
+    #[error("its packets have more than 65,535 different lengths")]
+    Lengths,
+}
+
+impl Frames {
+    /// Makes frames of a capture's packets.
+    ///
+    /// # Errors
+    /// [`NotSent`].
+    pub fn new(capture: &Capture, how: &Preparation) -> Result<Self, NotSent> {
+        if capture.is_empty() {
+            return Err(NotSent::Empty);
+        }
+        let by_lap = how.rewrite.changes_by_lap().then(|| how.rewrite.clone());
+        let mut frames = Self {
+            bytes: Box::default(),
+            index: Box::default(),
+            lens: Box::default(),
+            lanes: Box::default(),
+            by_lap,
+            tagged: 0,
+            sum_of_lens: 0,
+        };
+        let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
+        let mut lanes = vec![Vec::new(); how.lanes.max(1)];
+        let mut room = Vec::new();
+        for (at, packet) in capture.packets().enumerate() {
+            let stored = padded(&packet, at + 1, how.pad)?;
+            room.clear();
+            room.extend_from_slice(&stored);
+            room.resize(stored.len() + how.rewrite.growth(), 0);
+            let len = how
+                .rewrite
+                .apply(&mut room, stored.len(), 0)
+                .map_err(|why| NotSent::Headers(at + 1, why))?;
+            let sent = &room[..len];
+            let (tag_end, payload) = if how.tag { place_of_tag(sent) } else { None }.unwrap_or_default();
+            frames.tagged += u64::from(tag_end > 0);
+            frames.sum_of_lens += len as u64;
+            lanes[lane_of(sent, how.lanes.max(1))].push(at as u32);
+            all.push(len);
+            let kept = if frames.by_lap.is_some() { &stored[..] } else { sent };
+            index.push(Entry {
+                start: bytes.len() as u64,
+                due_ns: packet.due_ns,
+                len: kept.len() as u32,
+                size: 0,
+                tag_end: tag_end as u32,
+                payload: payload as u32,
+            });
+            bytes.extend_from_slice(kept);
+        }
+        let mut lens = all.clone();
+        lens.sort_unstable();
+        lens.dedup();
+        if lens.len() > usize::from(u16::MAX) {
+            return Err(NotSent::Lengths);
+        }
+        for (entry, len) in index.iter_mut().zip(&all) {
+            entry.size = lens.binary_search(len).unwrap_or_default() as u16;
+        }
+        // Fewer flows than lanes leave some lanes without.
+        lanes.retain(|lane| !lane.is_empty());
+        (frames.bytes, frames.index, frames.lens) = (bytes.into(), index.into(), lens.into());
+        frames.lanes = lanes.into_iter().map(Vec::into_boxed_slice).collect();
+        Ok(frames)
+    }
+
+    /// Returns the number of frames.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Returns whether there is no frame, which is never so.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Returns the number of frames that have a tag.
+    pub fn tagged(&self) -> u64 {
+        self.tagged
+    }
+
+    /// Returns the mean length, bytes without frame check sequence.
+    pub fn mean_len(&self) -> f64 {
+        self.sum_of_lens as f64 / self.len().max(1) as f64
+    }
+
+    /// Returns the different lengths, ascending, bytes without frame check sequence.
+    pub fn lens(&self) -> &[usize] {
+        &self.lens
+    }
+
+    /// Returns the number of lanes that have frames.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Returns how many of the first `packets` packets of the replay leave by a lane, lap after lap.
+    pub fn of_lane(&self, lane: usize, packets: u64) -> u64 {
+        let Some(own) = self.lanes.get(lane) else { return 0 };
+        let all = self.index.len() as u64;
+        let (laps, rest) = (packets / all, packets % all);
+        let of_rest = own.partition_point(|at| u64::from(*at) < rest);
+        laps.saturating_mul(own.len() as u64).saturating_add(of_rest as u64)
+    }
+
+    /// Returns frame `n` of a lane, from 0 on, over all laps.
+    #[inline]
+    pub fn sent(&self, lane: usize, n: u64) -> Sent {
+        let own = &self.lanes[lane];
+        let all = own.len() as u64;
+        Sent {
+            at: own[(n % all) as usize],
+            lap: n / all,
+        }
+    }
+
+    /// Returns the lap of a frame, and when it is due in it, ns after the first of the lap.
+    #[inline]
+    pub fn due(&self, of: Sent) -> (u64, u64) {
+        (of.lap, self.index[of.at as usize].due_ns)
+    }
+
+    /// Returns the number of a frame's length among [`Frames::lens`].
+    #[inline]
+    pub fn size(&self, of: Sent) -> usize {
+        self.index[of.at as usize].size.into()
+    }
+
+    /// Returns the end of a frame's tag; `None`: it has none.
+    #[inline]
+    pub fn tag_end(&self, of: Sent) -> Option<usize> {
+        Some(self.index[of.at as usize].tag_end as usize).filter(|end| *end > 0)
+    }
+
+    #[inline]
+    fn stored(&self, entry: &Entry) -> &[u8] {
+        let start = entry.start as usize;
+        &self.bytes[start..start + entry.len as usize]
+    }
+
+    /// Writes a frame without its tag to the beginning of `buffer`, which has room for the longest, and returns its
+    /// length.
+    #[inline]
+    pub fn write(&self, of: Sent, buffer: &mut [u8]) -> usize {
+        let entry = &self.index[of.at as usize];
+        let stored = self.stored(entry);
+        buffer[..stored.len()].copy_from_slice(stored);
+        match &self.by_lap {
+            None => stored.len(),
+            // All frames were changed once, with the same lengths.
+            Some(rewrite) => rewrite.apply(buffer, stored.len(), of.lap).unwrap_or(stored.len()),
+        }
+    }
+
+    /// Writes a tag that ends at `end`, and makes up for it in the two bytes before.
+    #[inline]
+    pub fn write_tag(frame: &mut [u8], end: usize, tag: &[u8; TAG_LEN]) {
+        let Some(place) = end.checked_sub(TAGGED).and_then(|start| frame.get_mut(start..end)) else {
+            return;
+        };
+        let [sum, new] = [sum(place), sum(tag)];
+        place[..2].copy_from_slice(&without(sum, new).to_be_bytes());
+        place[2..].copy_from_slice(tag);
+    }
+
+    /// Returns whether the bytes in front of a tag are those of the frame's payload. `before`: all of a packet before
+    /// its tag, whatever headers it has; `tag`: the tag.
+    #[inline]
+    pub fn has_payload(&self, of: Sent, before: &[u8], tag: &[u8; TAG_LEN]) -> bool {
+        let entry = &self.index[of.at as usize];
+        let stored = self.stored(entry);
+        // What grows by changes that differ from lap to lap is in front.
+        let growth = self.lens[usize::from(entry.size)] - stored.len();
+        let end = entry.tag_end as usize - growth;
+        let payload = &stored[end - TAGGED - entry.payload as usize..end];
+        let (own, place) = payload.split_at(entry.payload as usize);
+        let Some((rest, made_up)) = before.split_last_chunk::<2>() else {
+            return false;
+        };
+        // The marks that a reflector exchanges change no sum.
+        rest.ends_with(own) && u16::from_be_bytes(*made_up) == without(sum(place), sum(tag))
+    }
+}
+
+/// Returns the bytes of a packet, filled up to its length.
+fn padded<'p>(packet: &Packet<'p>, number: usize, pad: bool) -> Result<std::borrow::Cow<'p, [u8]>, NotSent> {
+    let original = packet.original_len as usize;
+    match (packet.bytes.len() >= original, pad) {
+        (true, _) => Ok(packet.bytes.into()),
+        (false, true) => {
+            let mut bytes = packet.bytes.to_vec();
+            bytes.resize(original, 0);
+            Ok(bytes.into())
+        }
+        (false, false) => Err(NotSent::Cut {
+            number,
+            captured: packet.bytes.len(),
+            original: packet.original_len,
+        }),
+    }
+}
+
+/// Returns the end of a tag, and the bytes of payload before [`TAGGED`]; `None` without room, and where a checksum is
+/// none of the Internet's.
+fn place_of_tag(frame: &[u8]) -> Option<(usize, usize)> {
+    let (start, end) = (payload_start(frame)?, packet_end(frame));
+    let payload = end.checked_sub(start)?.checked_sub(TAGGED)?;
+    (!has_crc(frame)).then_some((end, payload))
+}
+
+/// Returns the lane of a frame: the same for both directions of a flow.
+fn lane_of(frame: &[u8], lanes: usize) -> usize {
+    if lanes == 1 {
+        return 0;
+    }
+    let mut flow = 0u64;
+    let mut mix = |a: &[u8], b: &[u8]| {
+        let number = |bytes: &[u8]| {
+            bytes.chunks(8).fold(1, |hash, chunk| {
+                random(chunk.iter().fold(0, |n, b| n << 8 | u64::from(*b)), hash)
+            })
+        };
+        // A sum does not depend on the order of the two.
+        flow = random(number(a).wrapping_add(number(b)), flow);
+    };
+    match outer_ip(frame).and_then(|at| headers::at(frame, at)) {
+        Some(ip) => {
+            let ends = if ip.v6 { (8, 16) } else { (12, 4) };
+            let end = |at: usize| frame.get(ip.l3 + at..ip.l3 + at + ends.1).unwrap_or_default();
+            mix(end(ends.0), end(ends.0 + ends.1));
+            mix(&[ip.protocol], &[]);
+            if let Some(ports) = ip.l4.filter(|_| matches!(ip.protocol, 6 | 17 | 132) && !ip.fragment) {
+                let port = |at: usize| frame.get(ports + at..ports + at + 2).unwrap_or_default();
+                mix(port(0), port(2));
+            }
+        }
+        None => mix(
+            frame.get(..6).unwrap_or_default(),
+            frame.get(6..eth::HEADER_LEN - 2).unwrap_or_default(),
+        ),
+    }
+    (flow % lanes as u64) as usize
+}
+
+/// Returns the sum of 16-bit words, in one's complement. An odd byte is the upper one of its word.
+#[inline]
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|word| {
+        let low = word.get(1).copied().unwrap_or(0);
+        u32::from(word[0]) << 8 | u32::from(low)
+    });
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Returns the word that, added to `part`, has the sum `all`.
+#[inline]
+fn without(all: u16, part: u16) -> u16 {
+    let sum = u32::from(all) + u32::from(!part);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
