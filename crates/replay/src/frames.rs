@@ -26,13 +26,24 @@ struct Entry {
     /// End of its tag in the frame as it is sent, and bytes of the payload before [`TAGGED`]; 0: it has no tag.
     tag_end: u32,
     payload: u32,
+    /// Frames with a tag before it in its lane and lap.
+    tags_before: u32,
 }
 
 /// Frame that is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    at: u32,
-    lap: u64,
+    /// Place in the capture, from 0, among the packets that were taken.
+    pub at: u32,
+    /// Lap, from 0.
+    pub lap: u64,
+}
+
+/// Frames of a lane, in the order of the capture.
+#[derive(Debug, Default)]
+struct OfLane {
+    all: Vec<u32>,
+    tagged: Vec<u32>,
 }
 
 /// Frames of a capture.
@@ -42,8 +53,7 @@ pub struct Frames {
     index: Box<[Entry]>,
     /// Lengths, ascending, bytes without frame check sequence.
     lens: Box<[usize]>,
-    /// By lane: its frames in the order of the capture.
-    lanes: Box<[Box<[u32]>]>,
+    lanes: Box<[OfLane]>,
     /// Changes that differ from lap to lap.
     by_lap: Option<Rewrite>,
     /// Frames that have a tag.
@@ -108,7 +118,7 @@ impl Frames {
             sum_of_lens: 0,
         };
         let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
-        let mut lanes = vec![Vec::new(); how.lanes.max(1)];
+        let mut lanes: Vec<OfLane> = (0..how.lanes.max(1)).map(|_| OfLane::default()).collect();
         let mut room = Vec::new();
         for (at, packet) in capture.packets().enumerate() {
             let stored = padded(&packet, at + 1, how.pad)?;
@@ -123,7 +133,12 @@ impl Frames {
             let (tag_end, payload) = if how.tag { place_of_tag(sent) } else { None }.unwrap_or_default();
             frames.tagged += u64::from(tag_end > 0);
             frames.sum_of_lens += len as u64;
-            lanes[lane_of(sent, how.lanes.max(1))].push(at as u32);
+            let lane = &mut lanes[lane_of(sent, how.lanes.max(1))];
+            let tags_before = lane.tagged.len() as u32;
+            lane.all.push(at as u32);
+            if tag_end > 0 {
+                lane.tagged.push(at as u32);
+            }
             all.push(len);
             let kept = if frames.by_lap.is_some() { &stored[..] } else { sent };
             index.push(Entry {
@@ -133,6 +148,7 @@ impl Frames {
                 size: 0,
                 tag_end: tag_end as u32,
                 payload: payload as u32,
+                tags_before,
             });
             bytes.extend_from_slice(kept);
         }
@@ -146,9 +162,9 @@ impl Frames {
             entry.size = lens.binary_search(len).unwrap_or_default() as u16;
         }
         // Fewer flows than lanes leave some lanes without.
-        lanes.retain(|lane| !lane.is_empty());
+        lanes.retain(|lane| !lane.all.is_empty());
         (frames.bytes, frames.index, frames.lens) = (bytes.into(), index.into(), lens.into());
-        frames.lanes = lanes.into_iter().map(Vec::into_boxed_slice).collect();
+        frames.lanes = lanes.into();
         Ok(frames)
     }
 
@@ -187,19 +203,36 @@ impl Frames {
         let Some(own) = self.lanes.get(lane) else { return 0 };
         let all = self.index.len() as u64;
         let (laps, rest) = (packets / all, packets % all);
-        let of_rest = own.partition_point(|at| u64::from(*at) < rest);
-        laps.saturating_mul(own.len() as u64).saturating_add(of_rest as u64)
+        let of_rest = own.all.partition_point(|at| u64::from(*at) < rest);
+        laps.saturating_mul(own.all.len() as u64).saturating_add(of_rest as u64)
     }
 
     /// Returns frame `n` of a lane, from 0 on, over all laps.
     #[inline]
     pub fn sent(&self, lane: usize, n: u64) -> Sent {
-        let own = &self.lanes[lane];
-        let all = own.len() as u64;
-        Sent {
-            at: own[(n % all) as usize],
-            lap: n / all,
-        }
+        nth(&self.lanes[lane].all, n)
+    }
+
+    /// Returns the frame of a lane that has tag `n`, from 0 on, over all laps; `None`: there is none.
+    #[inline]
+    pub fn with_tag(&self, lane: usize, n: u64) -> Option<Sent> {
+        let own = &self.lanes.get(lane)?.tagged;
+        (!own.is_empty()).then(|| nth(own, n))
+    }
+
+    /// Returns the number of a frame's tag among those of its lane; `None`: it has none.
+    #[inline]
+    pub fn tag_number(&self, lane: usize, of: Sent) -> Option<u64> {
+        let entry = &self.index[of.at as usize];
+        let of_lap = self.lanes[lane].tagged.len() as u64;
+        (entry.tag_end > 0).then(|| of.lap * of_lap + u64::from(entry.tags_before))
+    }
+
+    /// Returns a frame as it is sent in the first lap, without its tag.
+    pub fn first_lap(&self, at: usize) -> Vec<u8> {
+        let mut frame = vec![0; self.lens[usize::from(self.index[at].size)]];
+        self.write(Sent { at: at as u32, lap: 0 }, &mut frame);
+        frame
     }
 
     /// Returns the lap of a frame, and when it is due in it, ns after the first of the lap.
@@ -268,6 +301,58 @@ impl Frames {
         // The marks that a reflector exchanges change no sum.
         rest.ends_with(own) && u16::from_be_bytes(*made_up) == without(sum(place), sum(tag))
     }
+}
+
+/// Returns frame `n` of frames that are sent lap after lap.
+#[inline]
+fn nth(own: &[u32], n: u64) -> Sent {
+    let all = own.len() as u64;
+    Sent {
+        at: own[(n % all) as usize],
+        lap: n / all,
+    }
+}
+
+/// Returns a number that packets of the same content have, whatever routers and address translation changed in them: of
+/// IP the protocol, the identification and the payload, without ports and checksum; of other frames all behind MAC
+/// addresses and VLAN tags.
+pub fn content_of(frame: &[u8]) -> u64 {
+    let Some(ip) = outer_ip(frame).and_then(|at| headers::at(frame, at)) else {
+        let tags = (0..4).take_while(|tag| {
+            let kind = frame.get(12 + tag * 4..14 + tag * 4);
+            matches!(kind, Some([0x81, 0] | [0x88, 0xa8]))
+        });
+        return hash(frame.get(12 + tags.count() * 4..).unwrap_or_default(), 0);
+    };
+    let id = if ip.v6 {
+        &[][..]
+    } else {
+        frame.get(ip.l3 + 4..ip.l3 + 6).unwrap_or_default()
+    };
+    let end = packet_end(frame);
+    let start = ip.l4.unwrap_or(ip.l3 + if ip.v6 { 40 } else { 20 });
+    let payload = frame.get(start..end.max(start)).unwrap_or_default();
+    // What is left out: ports, or the number of a query, and the checksum.
+    let (parts, rest): (&[std::ops::Range<usize>], usize) = match (ip.protocol, ip.l4.is_some()) {
+        (6, true) => (&[4..16, 18..20], 20),
+        (17, true) => (&[4..6], 8),
+        (1 | 58, true) => (&[0..2, 6..8], 8),
+        _ => (&[], 0),
+    };
+    let mut content = hash(id, u64::from(ip.protocol));
+    for part in parts {
+        content = hash(payload.get(part.clone()).unwrap_or_default(), content);
+    }
+    hash(payload.get(rest..).unwrap_or_default(), content)
+}
+
+fn hash(bytes: &[u8], seed: u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut hash = random(seed, bytes.len() as u64);
+    for word in words {
+        hash = random(hash ^ u64::from_le_bytes(*word), 1);
+    }
+    rest.iter().fold(hash, |hash, byte| random(hash ^ u64::from(*byte), 2))
 }
 
 /// Returns the bytes of a packet, filled up to its length.

@@ -29,7 +29,7 @@ mod window;
 
 pub use capture::{Capture, footprint};
 pub use error::{Error, Fault};
-pub use frames::{Frames, NotSent, Preparation, Sent, TAGGED};
+pub use frames::{Frames, NotSent, Preparation, Sent, TAGGED, content_of};
 pub use link::link_name;
 pub use matcher::Matcher;
 pub use reader::{Facts, LARGEST, Packet, Reader};

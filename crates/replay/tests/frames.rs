@@ -1,6 +1,6 @@
 //! Frames as they are sent: their tags, sums, lanes and changes.
 
-use mpps_replay::{Capture, Frames, NotSent, Preparation, Rewrite, Selection, TAGGED};
+use mpps_replay::{Capture, Frames, NotSent, Preparation, Rewrite, Selection, TAGGED, content_of};
 use mpps_traffic::{Form, Moment, Packet, Traffic};
 use mpps_wire::tagged::tag_of;
 use mpps_wire::{Mark, TAG_LEN, Tag};
@@ -79,7 +79,7 @@ fn a_tag_keeps_each_checksum_that_covers_it_and_is_found_again() {
     ] {
         for size in [180, 181, 300] {
             let frame = form(packet, size).packet(0, Moment::default());
-            let frames = Frames::new(&capture(&[frame.clone()]), &tagging(1)).expect(packet);
+            let frames = Frames::new(&capture(std::slice::from_ref(&frame)), &tagging(1)).expect(packet);
             let sent = frames.sent(0, 5);
             let mut made = vec![0; frames.lens()[0]];
             assert_eq!(frames.write(sent, &mut made), frame.len());
@@ -126,6 +126,51 @@ fn packets_without_room_or_with_a_crc_have_no_tag() {
 }
 
 #[test]
+fn tags_are_numbered_lap_after_lap_without_gaps() {
+    let (long, short) = (form("eth / ipv4 / udp", 90), form("eth / ipv4 / tcp", 64));
+    let packets: Vec<Vec<u8>> = [&long, &short, &long, &short, &short]
+        .map(|form| form.packet(0, Moment::default()))
+        .into();
+    let frames = Frames::new(&capture(&packets), &tagging(1)).expect("frames");
+    let numbers: Vec<Option<u64>> = (0..7).map(|n| frames.tag_number(0, frames.sent(0, n))).collect();
+    assert_eq!(numbers, [Some(0), None, Some(1), None, None, Some(2), None]);
+    for (n, number) in numbers.iter().enumerate() {
+        let Some(number) = number else { continue };
+        let (one, other) = (frames.sent(0, n as u64), frames.with_tag(0, *number).expect("a tag"));
+        assert_eq!((one.at, one.lap), (other.at, other.lap));
+    }
+    let none = Frames::new(&capture(&packets), &Preparation::default()).expect("frames");
+    assert!(none.with_tag(0, 0).is_none());
+}
+
+#[test]
+fn the_content_is_that_of_a_packet_whose_headers_a_router_or_a_translator_changed() {
+    let made = |packet: &str| {
+        let size = if packet.contains("vlan") { 304 } else { 300 };
+        form(packet, size).packet(3, Moment::default())
+    };
+    for (one, other) in [
+        (
+            "eth / ipv4 id=9 / udp src=7",
+            "eth src=02:00:00:00:00:09 / vlan vid=7 / ipv4 id=9 ttl=3 dst=1.2.3.4 / udp src=9",
+        ),
+        (
+            "eth / ipv6 / tcp seq=9",
+            "eth / ipv6 hop=3 dscp=7 src=2001:db8::9 / tcp seq=9 dst=1",
+        ),
+        ("eth / ipv4 / icmp seq=9", "eth / ipv4 / icmp ident=8 seq=9"),
+        ("eth type=0x1234", "eth type=0x1234 dst=02:00:00:00:00:77"),
+    ] {
+        assert_eq!(content_of(&made(one)), content_of(&made(other)), "{one} / {other}");
+    }
+    let [one, other] = ["eth / ipv4 id=9 / udp", "eth / ipv4 id=10 / udp"].map(made);
+    assert_ne!(content_of(&one), content_of(&other), "another packet");
+    let mut changed = one.clone();
+    *changed.last_mut().expect("a byte") ^= 1;
+    assert_ne!(content_of(&one), content_of(&changed), "another payload");
+}
+
+#[test]
 fn both_directions_of_a_flow_leave_by_one_lane_in_order_and_each_packet_by_one() {
     let there = form("eth / ipv4 src=10.0.0.1 dst=10.0.0.2 / udp src=1000*40 dst=53", 90);
     let back = form("eth / ipv4 src=10.0.0.2 dst=10.0.0.1 / udp src=53 dst=1000*40", 90);
@@ -164,7 +209,7 @@ fn changes_that_differ_by_lap_are_made_when_a_frame_is_written() {
         rewrite: Rewrite::of(&rewrite, SEED).expect("changes").shift_ports(3),
         ..tagging(1)
     };
-    let frames = Frames::new(&capture(&[frame.clone()]), &how).expect("frames");
+    let frames = Frames::new(&capture(std::slice::from_ref(&frame)), &how).expect("frames");
     assert_eq!(frames.lens(), [frame.len() + 4]);
     for lap in [0u16, 1, 4] {
         let sent = frames.sent(0, lap.into());
@@ -182,7 +227,7 @@ fn changes_that_differ_by_lap_are_made_when_a_frame_is_written() {
 #[test]
 fn packets_that_were_cut_are_refused_or_filled_up() {
     let frame = form("eth / ipv4 / udp", 90).packet(0, Moment::default());
-    let cut = capture_of(&[frame.clone()], 10);
+    let cut = capture_of(std::slice::from_ref(&frame), 10);
     let refused = Frames::new(&cut, &tagging(1)).expect_err("cut");
     let (captured, original) = (frame.len() - 10, frame.len() as u32);
     assert_eq!(
