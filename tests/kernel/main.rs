@@ -12,6 +12,7 @@ mod io_uring;
 mod loops;
 mod merged;
 mod packets;
+mod replay;
 mod sample;
 mod statistics;
 mod streams;

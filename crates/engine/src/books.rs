@@ -42,6 +42,8 @@ pub(crate) struct Layout {
     groups: Vec<Option<usize>>,
     /// By stream, then by size: track of the size; none if all frames have one size, or sizes have no tracks.
     sizes: Vec<Vec<usize>>,
+    /// By stream: number of the lengths of its frames, and whether they are those of a capture.
+    lens: Vec<(usize, bool)>,
 }
 
 impl Layout {
@@ -57,7 +59,13 @@ impl Layout {
     pub(crate) fn of_streams(packets: &Packets) -> Self {
         let streams = &packets.streams;
         let many = streams.len() > MOST_RANKED;
-        let mut layout = Self::default();
+        let mut layout = Self {
+            lens: streams
+                .iter()
+                .map(|stream| (stream.lens().len(), stream.replay.is_some()))
+                .collect(),
+            ..Self::default()
+        };
         for (track, stream) in streams.iter().enumerate() {
             layout.track(StreamKind::Stream, &stream.name, vec![track], !many || stream.tracked);
         }
@@ -99,13 +107,8 @@ impl Layout {
     }
 
     fn add_sizes(&mut self, packets: &Packets) {
-        let sizes_of = |stream: &crate::PacketStream| {
-            stream
-                .specs
-                .iter()
-                .map(|spec| spec.frame_len + FrameSize::FCS_LEN)
-                .collect()
-        };
+        let sizes_of =
+            |stream: &crate::PacketStream| stream.lens().iter().map(|len| len + FrameSize::FCS_LEN).collect();
         let by_stream: Vec<Vec<usize>> = packets.streams.iter().map(sizes_of).collect();
         let mut all: Vec<usize> = by_stream.concat();
         all.sort_unstable();
@@ -141,7 +144,7 @@ impl Layout {
     }
 
     /// Returns the tracks of a packet by the number of its image, as [`MixCodec`](crate::codec::mix::MixCodec) numbers
-    /// them.
+    /// them: lengths of captures follow all images.
     fn tracks_by_image(&self) -> Vec<[u32; 3]> {
         let of_stream = |(stream, sizes): (usize, &Vec<usize>)| {
             let mut tracks = [NONE; 3];
@@ -155,11 +158,15 @@ impl Layout {
                 tracks
             };
             match sizes.is_empty() {
-                true => vec![with(None)],
+                true => vec![with(None); self.lens[stream].0],
                 false => sizes.iter().map(|size| with(Some(*size))).collect(),
             }
         };
-        self.sizes.iter().enumerate().flat_map(of_stream).collect()
+        let of = |captured: bool| {
+            let own = move |(stream, _): &(usize, &Vec<usize>)| self.lens[*stream].1 == captured;
+            self.sizes.iter().enumerate().filter(own).flat_map(of_stream)
+        };
+        of(false).chain(of(true)).collect()
     }
 
     /// Returns how time is cut into rows of streams.
@@ -283,6 +290,13 @@ impl<'r> Books<'r> {
     pub(crate) fn received(&mut self, (stream, size): (usize, usize), sent_ns: u64, at_ns: u64, n: u32, slips: &[u64]) {
         self.each(stream, Some(size), |recorder| {
             recorder.received_n(sent_ns, at_ns, n, slips);
+        });
+    }
+
+    /// Books a packet that is known by its content, as [`Recorder::counted`].
+    pub(crate) fn counted(&mut self, (stream, size): (usize, usize), sent_ns: u64, at_ns: u64) {
+        self.each(stream, Some(size), |recorder| {
+            recorder.counted(sent_ns, at_ns);
         });
     }
 

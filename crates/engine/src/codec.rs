@@ -1,9 +1,11 @@
 //! Format of a test packet on a path: whole Ethernet frames, or payloads whose headers are the kernel's.
 
+pub(crate) mod captured;
 pub(crate) mod mix;
 pub(crate) mod tagged;
 
 use crate::FlowSet;
+use captured::Came;
 use mpps_io::{Frame, Reason, RxChecksum, addresses};
 use mpps_wire::changes::Changes;
 use mpps_wire::{
@@ -62,6 +64,8 @@ impl Foreign {
 pub(crate) enum Class {
     /// A test packet, intact; the windows decide whether this run sent it.
     Test { flow: u32, stamp: Stamp },
+    /// A packet without a tag, by its stream and the number of its content.
+    Content { stream: usize, content: u32 },
     /// A packet of the test by its addresses, but its checksum, length or data is wrong.
     Corrupt,
     /// A packet that is none of the test's.
@@ -127,6 +131,10 @@ pub(crate) trait Reader {
     }
     /// Returns the stream that a damaged packet belongs to, by its tag or its headers.
     fn damaged(&self, _frame: &[u8]) -> Option<usize> {
+        None
+    }
+    /// Counts a packet without a tag that came, by its stream and the number of its content.
+    fn came(&self, _stream: usize, _content: u32) -> Option<Came> {
         None
     }
     /// Compares the headers of a packet that counts as received with those that were sent. The flow is its number in

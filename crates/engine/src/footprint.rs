@@ -20,6 +20,8 @@ use std::time::Duration;
 const LANE: u64 = 4 << 20;
 /// Bytes of an image of one size, its headers as they should arrive included.
 const IMAGE: u64 = 4 << 10;
+/// Bytes of a frame of a capture at a receiver: its content, and counts.
+const CONTENT: u64 = 48;
 /// Bytes of a flow at the lane that sends it: ports and the next number.
 const SENT_FLOW: u64 = 12;
 
@@ -64,6 +66,12 @@ pub fn streams(
         Data::Pattern(_) => IMAGE + spec.frame_len as u64,
         Data::Verified => IMAGE,
     };
+    let contents = |stream: &PacketStream| stream.replay.as_ref().map_or(0, |of| of.frames.len() as u64 * CONTENT);
+    let contents: u64 = if receive {
+        packets.streams.iter().map(contents).sum()
+    } else {
+        0
+    };
     let images = specs.map(image).sum::<u64>().saturating_mul(lanes.all as u64);
     let (keep_ns, all) = (settle.as_nanos() as u64, packets.streams.len() as u64);
     let times = |(stream, pps): (&PacketStream, &Option<f64>)| {
@@ -76,7 +84,10 @@ pub fn streams(
     };
     let layout = Layout::of(packets);
     let books = layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all));
-    images.saturating_add(times).saturating_add(books)
+    images
+        .saturating_add(contents)
+        .saturating_add(times)
+        .saturating_add(books)
 }
 
 /// Returns bytes of the rows and histograms of streams of `drop`.

@@ -37,8 +37,8 @@ pub use lane::control::Control;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
     CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, Hop, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    MOST_BESIDE, Nobody, Opened, Owner, PacketStream, Packets, ReflectPlan, SampleOptions, StreamLoad, TraceOptions,
-    TrafficPlan,
+    MOST_BESIDE, Nobody, Opened, Owner, PacketStream, Packets, ReflectPlan, Replay, SampleOptions, StreamLoad,
+    TraceOptions, TrafficPlan,
 };
 pub use run::any_port::{AnyPort, LaneStart, Only, Start, pair};
 pub use run::entries::{Join, run_capture, run_drop, run_forward, run_reflect, run_traffic};

@@ -5,6 +5,7 @@ use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
+use mpps_replay::{Frames, Schedule};
 use mpps_stats::{HostFact, Remark};
 use mpps_sys::clock::ClockTime;
 use mpps_sys::sched::Priority;
@@ -295,9 +296,11 @@ pub struct PacketStream {
     pub group: Option<String>,
     /// Percentiles of its own, also among many streams.
     pub tracked: bool,
-    /// Headers, fields that vary, checksums and payload, for each size of its frames, smallest first. The engine sets
-    /// the run of the tags.
+    /// Headers, fields that vary, checksums and payload, for each size of its frames, smallest first; empty if it is a
+    /// replay. The engine sets the run of the tags.
     pub specs: Vec<Arc<ImageSpec>>,
+    /// Frames of a capture that it sends, in place of packets that are made.
+    pub replay: Option<Replay>,
     /// Order of these sizes.
     pub sizes: Sizes,
     /// Mean length of its frames with FCS, bytes.
@@ -320,6 +323,28 @@ pub struct PacketStream {
     pub lanes: Vec<usize>,
 }
 
+/// Frames of a capture, as a stream. Each lane that sends has a flow of its own, in the order of the capture.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Frames.
+    pub frames: Arc<Frames>,
+    /// Spacing of the frames, at the rate of its [`StreamLoad`]; `None`: they have none of their own.
+    pub schedule: Option<Schedule>,
+    /// Highest rate over the settle time, as a multiple of the mean rate; 1 without a spacing.
+    pub peak: f64,
+    /// Number of its first flow among those of all streams.
+    pub first_flow: u32,
+    /// Key of its tags.
+    pub seed: u64,
+}
+
+impl PartialEq for Replay {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.frames, &other.frames)
+            && (self.schedule, self.first_flow, self.seed) == (other.schedule, other.first_flow, other.seed)
+    }
+}
+
 /// Load of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLoad {
@@ -339,7 +364,9 @@ pub struct StreamLoad {
 impl Packets {
     /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
     pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
-        let simple = |one: &PacketStream| one.specs.len() == 1 && one.load.is_none() && one.lanes.is_empty();
+        let simple = |one: &PacketStream| {
+            one.specs.len() == 1 && one.replay.is_none() && one.load.is_none() && one.lanes.is_empty()
+        };
         match &self.streams[..] {
             [one] if simple(one) && one.flows() as usize >= senders => Some(one),
             _ => None,
@@ -348,12 +375,7 @@ impl Packets {
 
     /// Returns the bytes of the largest frame, without FCS.
     pub(crate) fn frame_len(&self) -> usize {
-        let lens = self
-            .streams
-            .iter()
-            .flat_map(|stream| &stream.specs)
-            .map(|spec| spec.frame_len);
-        lens.max().unwrap_or(0)
+        self.streams.iter().flat_map(PacketStream::lens).max().unwrap_or(0)
     }
 
     /// Returns whether there are times in which a stream sends nothing: no packet coming is then no outage.
@@ -370,12 +392,26 @@ impl Packets {
 impl PacketStream {
     /// Returns the number of flows.
     pub fn flows(&self) -> u32 {
-        self.specs.first().map_or(1, |spec| spec.flows.max(1))
+        match &self.replay {
+            Some(replay) => replay.frames.lanes().max(1) as u32,
+            None => self.specs.first().map_or(1, |spec| spec.flows.max(1)),
+        }
+    }
+
+    /// Returns the lengths of its frames, ascending, bytes without FCS.
+    pub fn lens(&self) -> Vec<usize> {
+        match &self.replay {
+            Some(replay) => replay.frames.lens().to_vec(),
+            None => self.specs.iter().map(|spec| spec.frame_len).collect(),
+        }
     }
 
     /// Returns the number of its first flow among those of all streams.
     pub fn first_flow(&self) -> u32 {
-        self.specs.first().map_or(0, |spec| spec.first_flow)
+        match &self.replay {
+            Some(replay) => replay.first_flow,
+            None => self.specs.first().map_or(0, |spec| spec.first_flow),
+        }
     }
 
     /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream.

@@ -153,6 +153,28 @@ pub(crate) struct Taken {
     pub(crate) changes: Changes,
 }
 
+/// Counts a packet that is known by its content alone and arrived at `at_ns`. Returns whether it is in time.
+#[cold]
+fn counted<C: Reader>(
+    (stream, content, at_ns): (usize, u32, u64),
+    codec: &C,
+    recorder: &mut Recorder<'_>,
+    books: &mut Books<'_>,
+) -> bool {
+    let Some(came) = codec.came(stream, content) else {
+        return false;
+    };
+    // The sender's lane may be ahead by its reading of the clock.
+    let (sent_ns, of) = (came.sent_ns.min(at_ns), (stream, came.size));
+    if came.again {
+        recorder.event(sent_ns, |t| t.duplicates += 1);
+        books.event(stream, Some(came.size), sent_ns, |t| t.duplicates += 1);
+        return false;
+    }
+    books.counted(of, sent_ns, at_ns);
+    recorder.counted(sent_ns, at_ns)
+}
+
 impl<'r> Receiver<'r> {
     /// Makes the receiver of streams, one or more.
     pub(crate) fn new(mut parts: impl Iterator<Item = Part<'r>>, start_ns: u64) -> Self {
@@ -281,6 +303,12 @@ impl<'r> Receiver<'r> {
                         *place = slip;
                         together.slips += 1;
                     }
+                }
+                Class::Content { stream, content } => {
+                    let at = frame.rx_time_ns().unwrap_or(now_ns);
+                    let in_time = u64::from(counted((stream, content, at), codec, recorder, books));
+                    arrived.add(at, in_time, recorder);
+                    received += in_time;
                 }
                 Class::Corrupt => self.stranger((frame, codec), None, now_ns, recorder, books),
                 Class::Foreign(why) => self.stranger((frame, codec), Some(why), now_ns, recorder, books),

@@ -4,6 +4,7 @@ mod earliest;
 pub(crate) mod generate;
 pub(crate) mod mix;
 pub(crate) mod pacing;
+mod replayed;
 pub(crate) mod sender;
 pub(crate) mod sent;
 pub(crate) mod slip;

@@ -10,6 +10,7 @@ pub(crate) mod reflect;
 pub(crate) mod traffic;
 
 use crate::books::Books;
+use crate::codec::captured::Flown;
 use crate::codec::mix::MixCodec;
 use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
@@ -123,6 +124,8 @@ pub(crate) struct TrafficTrial {
     slips: Vec<Option<Slips>>,
     /// By stream of packets: numbers that each of its send lanes has sent; empty if nothing comes back.
     logs: Vec<Vec<SentLog>>,
+    /// By stream of packets: what lanes know together of the frames of a capture; none if nothing comes back.
+    flown: Vec<Option<Arc<Flown>>>,
     /// By stream of packets: places of its lanes among those that send; empty if all send.
     senders: Vec<Vec<usize>>,
     tx_lanes: usize,
@@ -166,6 +169,7 @@ impl TrafficTrial {
             slips: Vec::new(),
             logs: Vec::new(),
             senders: Vec::new(),
+            flown: Vec::new(),
             tx_lanes,
             turned: false,
             stream: 0,
@@ -190,6 +194,10 @@ impl TrafficTrial {
             trial.logs.push(sent_logs(plan, stream.flows(), pps, shares, false));
             trial.slips.push(slips);
             trial.senders.push(senders);
+            let replay = stream.replay.as_ref().filter(|_| plan.receive);
+            trial
+                .flown
+                .push(replay.map(|replay| Arc::new(Flown::new(&replay.frames))));
         }
         trial
     }
@@ -303,10 +311,11 @@ fn window_share((flows, pps): (u32, Option<f64>), (all_flows, all_pps): (u32, Op
 
 /// Returns the rate of a stream, packets/s; `None`: it has none.
 fn pps_of(plan: &TrafficPlan, stream: usize) -> Option<f64> {
-    let load = plan.packets.as_ref()?.streams.get(stream)?.load;
-    match load {
+    let stream = plan.packets.as_ref()?.streams.get(stream)?;
+    match stream.load {
         Some(load) => {
             let pps = load.rate?.pps();
+            let pps = pps * stream.replay.as_ref().map_or(1.0, |replay| replay.peak);
             // Packets of a burst are in flight together.
             let burst = if let Pacing::Bursts(packets) = load.pacing {
                 f64::from(packets)
@@ -349,7 +358,7 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             let turned = plan.far.is_none();
             let Some(stream) = packets.plain(sent.tx_lanes) else {
                 let hops: Vec<MacAddr> = [to].into_iter().chain(lane.more_macs(&packets.hops)).collect();
-                let codec = MixCodec::new(packets, run, (&hops, link.mac), turned);
+                let codec = MixCodec::new(packets, run, (&hops, link.mac), turned, &sent.flown);
                 let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
                 let mix = sent.mix(index, packets, lane.start_ns);
                 let booked = (recorder, lane.books());

@@ -23,6 +23,11 @@ impl Rate {
         })
     }
 
+    /// Returns numerator and denominator of the packets per second.
+    pub fn parts(&self) -> (u64, u64) {
+        (self.num, self.den)
+    }
+
     /// Makes a rate of a fraction, of fewer digits if it has too many; `None` as [`Rate::new`].
     fn of(mut num: u128, mut den: u128) -> Option<Self> {
         let (mut a, mut b) = (num, den);

@@ -177,7 +177,7 @@ fn of_the_plan(error: &clap::Error) -> Option<String> {
     let option = text(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument && of_run())?;
     let field = field_of(match option.split('=').next()? {
         // What these make is the field of the packet.
-        "--traffic" | "--set" => "--packet",
+        "--traffic" | "--pcap" | "--set" => "--packet",
         other => other,
     })?;
     Some(format!(

@@ -2,15 +2,19 @@
 
 use crate::fail::{Failure, Result, usage};
 use mpps_run::privilege::as_user;
+use mpps_run::replay;
 use mpps_traffic::{LONGEST, Traffic, Wrong};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Text of a traffic file, with the name that refusals begin with.
 pub(crate) struct TrafficText {
     name: String,
     text: String,
+    /// Others than the user who runs this may have written it.
+    of_others: bool,
 }
 
 impl TrafficText {
@@ -27,12 +31,7 @@ impl TrafficText {
     /// # Errors
     /// The place in the file and what would be right there, or the variable.
     pub(crate) fn traffic(&self, set: &[String]) -> Result<Traffic> {
-        let set = set.iter().map(|pair| match pair.split_once('=') {
-            Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-            None => Err(usage(format!("--set {pair}: want NAME=VALUE"))),
-        });
-        let set = set.collect::<Result<Vec<_>>>()?;
-        Traffic::parse(&self.text, &set).map_err(|wrong| self.refused(&wrong))
+        Traffic::parse(&self.text, &pairs(set)?).map_err(|wrong| self.refused(&wrong))
     }
 
     /// Returns the refusal of what was read: `FILE:LINE:COLUMN: …`, or `FILE: …` if it is about no place.
@@ -49,8 +48,10 @@ impl TrafficText {
     /// # Errors
     /// As [`TrafficText::traffic`].
     pub(crate) fn streams(&self, set: &[String], seed: u64) -> Result<String> {
-        let traffic = self.traffic(set)?;
+        let mut traffic = self.traffic(set)?;
         traffic.forms(seed).map_err(|wrong| self.refused(&wrong))?;
+        self.check_captures(&traffic)?;
+        identify(&mut traffic).map_err(|why| usage(format!("{}: {why}", self.name)))?;
         let streams = traffic.json().to_string();
         // Variables may make a text of a file that would be refused.
         match mpps_plan::values::streams(&streams) {
@@ -60,24 +61,99 @@ impl TrafficText {
     }
 }
 
+impl TrafficText {
+    /// Refuses captures outside of the current folder if others may have named them: what is sent leaves the host.
+    pub(crate) fn check_captures(&self, traffic: &Traffic) -> Result<()> {
+        if !self.of_others {
+            return Ok(());
+        }
+        let here = Path::new(".")
+            .canonicalize()
+            .map_err(|error| usage(format!("the current folder: {error}")))?;
+        for stream in &traffic.streams {
+            let Some(pcap) = &stream.pcap else { continue };
+            let inside = Path::new(&pcap.path)
+                .canonicalize()
+                .is_ok_and(|path| path.starts_with(&here));
+            if !inside {
+                return Err(usage(format!(
+                    "{}: stream {}: pcap {}: another user may have written this file: want a capture in the current \
+                     folder",
+                    self.name, stream.name, pcap.path
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the stream of a capture file as a plan has it, as JSON; `set`: keys of the stream, each KEY=VALUE.
+///
+/// # Errors
+/// Names the key and what would be right, or says why the file can't be read.
+pub(crate) fn capture(file: &Path, set: &[String]) -> Result<String> {
+    let Some(path) = file.to_str() else {
+        return Err(usage(format!("--pcap {}: want a name in UTF-8", file.display())));
+    };
+    let mut traffic =
+        Traffic::of_capture(path, &pairs(set)?).map_err(|wrong| usage(format!("--set {}", wrong.line)))?;
+    identify(&mut traffic).map_err(|why| usage(format!("--{why}")))?;
+    Ok(traffic.json().to_string())
+}
+
+/// Notes size and SHA-256 of the captures, so that the same plan never sends another file.
+fn identify(traffic: &mut Traffic) -> std::result::Result<(), String> {
+    for stream in &mut traffic.streams {
+        let Some(pcap) = &mut stream.pcap else { continue };
+        if pcap.size.is_none() && pcap.sha256.is_none() {
+            let path = pcap.path.clone();
+            let found = as_user(|| Ok(replay::identity(&path))).map_err(|failure| failure.line().to_owned())??;
+            (pcap.size, pcap.sha256) = (Some(found.0), Some(found.1));
+        }
+    }
+    Ok(())
+}
+
+fn pairs(set: &[String]) -> Result<Vec<(String, String)>> {
+    let pair = |pair: &String| match pair.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(usage(format!("--set {pair}: want NAME=VALUE"))),
+    };
+    set.iter().map(pair).collect()
+}
+
 fn read(file: &Path) -> Result<TrafficText> {
     let stdin = file == Path::new("-");
     let name = match stdin {
         true => "standard input".to_owned(),
         false => file.display().to_string(),
     };
+    let of_others = |of: &File| {
+        let own = rustix::process::geteuid().as_raw();
+        of.metadata().map_or(true, |of| {
+            !matches!(of.uid(), 0) && of.uid() != own || of.mode() & 0o022 != 0
+        })
+    };
     let mut text = Vec::new();
+    let mut others = false;
     let most = LONGEST as u64 + 1;
     let read = match stdin {
         true => io::stdin().lock().take(most).read_to_end(&mut text),
-        false => File::open(file).and_then(|file| file.take(most).read_to_end(&mut text)),
+        false => File::open(file).and_then(|file| {
+            others = of_others(&file);
+            file.take(most).read_to_end(&mut text)
+        }),
     };
     read.map_err(|error| usage(format!("{name}: {error}")))?;
     if text.len() > LONGEST {
         return Err(usage(format!("{name}: longer than {LONGEST} bytes")));
     }
     match String::from_utf8(text) {
-        Ok(text) => Ok(TrafficText { name, text }),
+        Ok(text) => Ok(TrafficText {
+            name,
+            text,
+            of_others: others,
+        }),
         Err(_) => Err(usage(format!("{name}: want a text in UTF-8"))),
     }
 }

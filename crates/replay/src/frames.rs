@@ -7,7 +7,7 @@
 use crate::capture::Capture;
 use crate::reader::Packet;
 use crate::rewrite::{NotRewritten, Rewrite};
-use mpps_wire::tagged::{has_crc, outer_ip, packet_end, payload_start};
+use mpps_wire::tagged::{has_crc, icmp_error, outer_ip, packet_end, payload_start};
 use mpps_wire::{TAG_LEN, eth, headers, random};
 
 /// Bytes at the end of a payload that a tag changes.
@@ -335,7 +335,7 @@ pub fn content_of(frame: &[u8]) -> u64 {
     // What is left out: ports, or the number of a query, and the checksum.
     let (parts, rest): (&[std::ops::Range<usize>], usize) = match (ip.protocol, ip.l4.is_some()) {
         (6, true) => (&[4..16, 18..20], 20),
-        (17, true) => (&[4..6], 8),
+        (17, true) => (&[4..6, 8..8], 8),
         (1 | 58, true) => (&[0..2, 6..8], 8),
         _ => (&[], 0),
     };
@@ -373,12 +373,12 @@ fn padded<'p>(packet: &Packet<'p>, number: usize, pad: bool) -> Result<std::borr
     }
 }
 
-/// Returns the end of a tag, and the bytes of payload before [`TAGGED`]; `None` without room, and where a checksum is
-/// none of the Internet's.
+/// Returns the end of a tag, and the bytes of payload before [`TAGGED`]; `None` without room, where a checksum is none
+/// of the Internet's, and in reports of ICMP: one that ends with a tag quotes a test packet.
 fn place_of_tag(frame: &[u8]) -> Option<(usize, usize)> {
     let (start, end) = (payload_start(frame)?, packet_end(frame));
     let payload = end.checked_sub(start)?.checked_sub(TAGGED)?;
-    (!has_crc(frame)).then_some((end, payload))
+    (!has_crc(frame) && icmp_error(frame).is_none()).then_some((end, payload))
 }
 
 /// Returns the lane of a frame: the same for both directions of a flow.

@@ -15,6 +15,7 @@ mod plan;
 pub mod privilege;
 pub mod profile;
 pub mod record;
+pub mod replay;
 pub mod request;
 pub mod sample;
 mod session;

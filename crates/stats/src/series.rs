@@ -347,6 +347,17 @@ impl Recorder<'_> {
         true
     }
 
+    /// As [`Recorder::received`] for a packet whose latency is not known: it was sent at `sent_ns` or before.
+    pub fn counted(&mut self, sent_ns: u64, received_ns: u64) -> bool {
+        let open = self.enter(sent_ns);
+        self.dirty = true;
+        if received_ns.saturating_sub(sent_ns) > self.series.timing.settle_ns || !open {
+            return self.late(open, 1);
+        }
+        self.tally.rx += 1;
+        true
+    }
+
     /// Books the latencies, by their schedule, of packets that slipped by `slips_ns`.
     #[inline]
     fn scheduled(&mut self, latency: u64, slips_ns: &[u64]) {

@@ -1,5 +1,6 @@
 //! Codec of several streams, or of several sizes: an image for each size of each stream.
 
+use super::captured::{Came, Captured, Flown};
 use super::tagged::{Known, Seen, headers_of, of_trial, whole};
 use super::{Class, Compared, Foreign, Reader};
 use crate::plan::Packets;
@@ -8,12 +9,13 @@ use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
 use mpps_wire::tagged::{icmp_error, tag_of};
 use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, parse_slow_path};
+use std::sync::Arc;
 
 /// Codec of whole frames with a tag, of any streams and sizes.
 #[derive(Debug)]
 pub(crate) struct MixCodec {
     streams: Vec<Stream>,
-    /// Images of all streams, those of one stream beside each other.
+    /// Images of all streams, those of one stream beside each other. Lengths of captures have the numbers that follow.
     images: Vec<Image>,
     /// Headers as they should arrive, by image; none: they are not compared.
     headers: Vec<Option<Headers>>,
@@ -27,14 +29,23 @@ pub(crate) struct MixCodec {
 struct Stream {
     known: Known,
     sizes: Sizes,
-    /// Number of its first image.
+    /// Number of its first image, or of its first length.
     first_image: usize,
+    /// In place of images.
+    captured: Option<Captured>,
 }
 
 impl MixCodec {
     /// Makes the codec of a trial. `hops`: MAC addresses of the next hops; `own`: that of the port. `turned`: packets
-    /// come back with their addresses exchanged.
-    pub(crate) fn new(packets: &Packets, run: u8, (hops, own): (&[MacAddr], MacAddr), turned: bool) -> Self {
+    /// come back with their addresses exchanged. `flown`: by stream, what lanes know of the frames of a capture
+    /// together.
+    pub(crate) fn new(
+        packets: &Packets,
+        run: u8,
+        (hops, own): (&[MacAddr], MacAddr),
+        turned: bool,
+        flown: &[Option<Arc<Flown>>],
+    ) -> Self {
         let mut codec = Self {
             streams: Vec::new(),
             images: Vec::new(),
@@ -43,7 +54,21 @@ impl MixCodec {
             run,
             flows: 0,
         };
-        for stream in &packets.streams {
+        let images: usize = packets.streams.iter().map(|stream| stream.specs.len()).sum();
+        let mut lens = images;
+        for (number, stream) in packets.streams.iter().enumerate() {
+            if let Some(replay) = &stream.replay {
+                codec.seed = replay.seed;
+                codec.flows = codec.flows.max(replay.first_flow + stream.flows());
+                codec.streams.push(Stream {
+                    known: Known::of_capture(replay, stream.flows(), run),
+                    sizes: stream.sizes.clone(),
+                    first_image: lens,
+                    captured: Some(Captured::new(replay, flown.get(number).cloned().flatten(), run)),
+                });
+                lens += replay.frames.lens().len();
+                continue;
+            }
             let to = stream.to_next_hop.and_then(|hop| hops.get(hop)).copied();
             let macs = [to.unwrap_or(MacAddr::BROADCAST), own];
             let first_image = codec.images.len();
@@ -64,6 +89,7 @@ impl MixCodec {
                 known,
                 sizes: stream.sizes.clone(),
                 first_image,
+                captured: None,
             });
         }
         codec
@@ -73,8 +99,9 @@ impl MixCodec {
     pub(crate) fn compared(&self) -> Compared {
         let longest = self.images.iter().map(Image::frame_len).max();
         let of = |stream: &Stream| {
-            self.headers[stream.first_image]
-                .as_ref()
+            self.headers
+                .get(stream.first_image)
+                .and_then(Option::as_ref)
                 .map(Changes::new)
                 .unwrap_or_default()
         };
@@ -84,12 +111,44 @@ impl MixCodec {
         }
     }
 
-    /// Returns the size of a packet of a stream, and the number of its image.
+    /// Returns the size of a packet of a stream by its flow and number, and the number of its image.
     #[inline]
     pub(crate) fn size_and_image(&self, stream: usize, flow: u32, seq: u64) -> (usize, usize) {
         let of = &self.streams[stream];
-        let size = of.sizes.at(flow, seq as u32, of.known.flows);
+        let size = match &of.captured {
+            None => of.sizes.at(flow, seq as u32, of.known.flows),
+            Some(captured) => captured.size_of_tagged(flow, seq),
+        };
         (size, of.first_image + size)
+    }
+
+    /// Returns the number of the image of the packet that a stream sends after `n` others of the flow, and the packet's
+    /// number in the flow; `None`: it has none, as it has no tag.
+    #[inline]
+    pub(crate) fn image_and_number(&self, stream: usize, flow: u32, n: u64) -> (usize, Option<u64>) {
+        let of = &self.streams[stream];
+        match &of.captured {
+            None => (of.first_image + of.sizes.at(flow, n as u32, of.known.flows), Some(n)),
+            Some(captured) => {
+                let (size, number) = captured.size_and_tag(flow, n);
+                (of.first_image + size, number)
+            }
+        }
+    }
+
+    /// Returns the capture of a stream, if it sends one.
+    #[inline]
+    pub(crate) fn captured(&self, stream: usize) -> Option<&Captured> {
+        self.streams[stream].captured.as_ref()
+    }
+
+    /// Returns the bytes of a frame by the number of its image.
+    #[inline]
+    pub(crate) fn frame_len(&self, stream: usize, image: usize) -> usize {
+        match &self.streams[stream].captured {
+            None => self.images[image].frame_len(),
+            Some(captured) => captured.len(image - self.streams[stream].first_image),
+        }
     }
 
     /// Returns an image.
@@ -110,6 +169,9 @@ impl MixCodec {
     #[cold]
     #[inline(never)]
     fn untagged(&self, frame: &[u8]) -> Class {
+        if let Some(content) = self.by_content(frame) {
+            return content;
+        }
         if parse_slow_path(frame).is_some() {
             return Class::SlowPath;
         }
@@ -117,6 +179,15 @@ impl MixCodec {
             Some(_) => Class::Corrupt,
             None => Class::Foreign(Foreign::NotStamped),
         }
+    }
+
+    /// Returns the class of a frame of a capture that has no tag of this run.
+    fn by_content(&self, frame: &[u8]) -> Option<Class> {
+        let content = |(stream, of): (usize, &Stream)| {
+            let content = of.captured.as_ref()?.content_of(frame)?;
+            Some(Class::Content { stream, content })
+        };
+        self.streams.iter().enumerate().find_map(content)
     }
 
     /// Returns the first stream whose packets have the ends of a frame.
@@ -160,10 +231,16 @@ impl Reader for MixCodec {
         }
     }
 
+    fn came(&self, stream: usize, content: u32) -> Option<Came> {
+        self.streams[stream].captured.as_ref()?.came(content)
+    }
+
     #[inline]
     fn compare<F: Frame>(&self, frame: &F, (stream, flow): (usize, u32), stamp: Stamp, compared: &mut Compared) {
         let (_, image) = self.size_and_image(stream, flow, stamp.seq);
-        let Some(headers) = &self.headers[image] else { return };
+        let Some(Some(headers)) = self.headers.get(image) else {
+            return;
+        };
         if headers.are_in(frame.bytes()) {
             return;
         }
@@ -184,7 +261,8 @@ impl Reader for MixCodec {
             return self.untagged(bytes);
         };
         if tag.run != self.run || tag.flow >= self.flows {
-            return Class::Foreign(Foreign::OtherRun);
+            // A capture of test packets.
+            return self.by_content(bytes).unwrap_or(Class::Foreign(Foreign::OtherRun));
         }
         let (stream, flow) = self.stream_of(tag.flow);
         let known = &self.streams[stream].known;
@@ -194,8 +272,14 @@ impl Reader for MixCodec {
         if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
             return Class::Foreign(Foreign::Looped);
         }
-        let (_, image) = self.size_and_image(stream, flow, tag.number.into());
-        match self.images[image].verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number) {
+        let is_intact = match &self.streams[stream].captured {
+            Some(captured) => captured.is_intact(&bytes[..end], flow, tag.number),
+            None => {
+                let (_, image) = self.size_and_image(stream, flow, tag.number.into());
+                self.images[image].verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number)
+            }
+        };
+        match is_intact {
             true => Class::Test {
                 flow: tag.flow,
                 stamp: Stamp {

@@ -1,7 +1,7 @@
 //! Codec of packets of any headers, each known by the tag at its end.
 
 use super::{Class, Compared, Foreign, Reader, Writer};
-use crate::plan::PacketStream;
+use crate::plan::{PacketStream, Replay};
 use mpps_io::{AddressRange, Frame};
 use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
@@ -84,6 +84,20 @@ impl Known {
                 .flatten()
                 .filter(|_| !spec.fields.iter().any(|field| (48..96).contains(&field.bit))),
             shape: Shape::of(stream, spec, turned),
+        }
+    }
+
+    /// Returns what is known of the frames of a capture: which are damaged is not seen without a right tag.
+    pub(super) fn of_capture(replay: &Replay, flows: u32, run: u8) -> Self {
+        Self {
+            seed: replay.seed,
+            run,
+            first_flow: replay.first_flow,
+            flows,
+            // Reports in a capture have no tag.
+            reports: false,
+            own: None,
+            shape: None,
         }
     }
 

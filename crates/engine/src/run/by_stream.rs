@@ -171,9 +171,9 @@ fn mean_size(streams: &[(u64, f64)]) -> f64 {
 fn mean_of_class(packets: &Packets, name: &str) -> f64 {
     let (low, high) = name.split_once('-').unwrap_or((name, name));
     let (low, high) = (low.parse().unwrap_or(0), high.parse().unwrap_or(usize::MAX));
-    let specs = packets.streams.iter().flat_map(|stream| &stream.specs);
-    let within: Vec<usize> = specs
-        .map(|spec| spec.frame_len + FrameSize::FCS_LEN)
+    let lens = packets.streams.iter().flat_map(PacketStream::lens);
+    let within: Vec<usize> = lens
+        .map(|len| len + FrameSize::FCS_LEN)
         .filter(|size| (low..=high).contains(size))
         .collect();
     within.iter().sum::<usize>() as f64 / within.len().max(1) as f64

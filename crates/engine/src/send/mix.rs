@@ -11,6 +11,7 @@ use crate::lane::control::Control;
 use crate::plan::{Packets, StreamLoad, TrafficPlan};
 use crate::send::earliest::Earliest;
 use crate::send::pacing::Pacer;
+use crate::send::replayed::Replayed;
 use crate::send::sender::{Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
@@ -36,6 +37,47 @@ pub(crate) struct MixShare<'r> {
     pub(crate) log: Option<&'r SentLog>,
 }
 
+/// Schedule of a stream on this lane.
+#[derive(Debug)]
+enum Clock {
+    Even(Pacer),
+    Replayed(Replayed),
+}
+
+impl Clock {
+    #[inline]
+    fn due(&self, now_ns: u64, most: usize) -> usize {
+        match self {
+            Self::Even(pacer) => pacer.due(now_ns, most),
+            Self::Replayed(replayed) => replayed.due(now_ns, most),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> u64 {
+        match self {
+            Self::Even(pacer) => pacer.pop(),
+            Self::Replayed(replayed) => replayed.pop(),
+        }
+    }
+
+    #[inline]
+    fn next_due(&self) -> Option<u64> {
+        match self {
+            Self::Even(pacer) => pacer.next_due(),
+            Self::Replayed(replayed) => replayed.next_due(),
+        }
+    }
+
+    #[cold]
+    fn skip_before(&mut self, before_ns: u64) -> u64 {
+        match self {
+            Self::Even(pacer) => pacer.skip_before(before_ns),
+            Self::Replayed(replayed) => replayed.skip_before(before_ns),
+        }
+    }
+}
+
 /// A stream on this lane.
 #[derive(Debug)]
 struct Part<'r> {
@@ -50,7 +92,7 @@ struct Part<'r> {
     /// Packets written so far, and before the burst at hand.
     written: u64,
     noted: u64,
-    pacer: Option<Pacer>,
+    clock: Option<Clock>,
     /// Without a schedule: packets left, and the time of the first, ns.
     left: u64,
     start_ns: u64,
@@ -105,7 +147,7 @@ impl<'r> Mix<'r> {
     pub(crate) fn new(plan: &TrafficPlan, packets: &Packets, shares: Vec<MixShare<'r>>, start_ns: u64) -> Self {
         let part = |share: MixShare<'r>| Part::new(plan, packets, share, start_ns);
         let parts: Vec<Part<'r>> = shares.into_iter().map(part).collect();
-        let order = match parts.iter().any(|part| part.pacer.is_some()) {
+        let order = match parts.iter().any(|part| part.clock.is_some()) {
             true => Order::Paced(Earliest::new(parts.iter().map(Part::due))),
             false => turns(&parts, start_ns),
         };
@@ -136,9 +178,9 @@ impl<'r> Mix<'r> {
                 let (parts, burst) = (&self.parts, self.burst);
                 earliest.due(now, |part| {
                     want += parts[part]
-                        .pacer
+                        .clock
                         .as_ref()
-                        .map_or(0, |pacer| pacer.due(now, burst - want));
+                        .map_or(0, |clock| clock.due(now, burst - want));
                     want < burst
                 });
                 want
@@ -164,9 +206,9 @@ impl<'r> Mix<'r> {
         match &mut self.order {
             Order::Paced(earliest) => {
                 let (_, part) = earliest.first()?;
-                let pacer = self.parts[part].pacer.as_mut()?;
-                let scheduled = pacer.pop();
-                earliest.set_first(pacer.next_due().unwrap_or(u64::MAX));
+                let clock = self.parts[part].clock.as_mut()?;
+                let scheduled = clock.pop();
+                earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
                 Some((part, scheduled))
             }
             Order::Turns(turns, _) => {
@@ -192,15 +234,17 @@ impl<'r> Mix<'r> {
             };
             let part = &mut self.parts[place];
             let (flow, number) = part.next();
-            let (_, image) = codec.size_and_image(part.stream, flow, number);
-            if part.written == part.noted {
-                self.touched.push(place as u32);
+            let (image, of_flow) = codec.image_and_number(part.stream, flow, number);
+            if let Some(number) = of_flow {
+                if part.written == part.noted {
+                    self.touched.push(place as u32);
+                }
+                part.written += 1;
+                if let Some(slips) = part.slips {
+                    slips.note(flow, number, now.saturating_sub(scheduled_ns));
+                }
             }
-            part.written += 1;
-            if let Some(slips) = part.slips {
-                slips.note(flow, number, now.saturating_sub(scheduled_ns));
-            }
-            frame.set_len(codec.image(image).frame_len());
+            frame.set_len(codec.frame_len(part.stream, image));
             frame.set_flow(flow);
             self.written[count] = Written {
                 part: place as u32,
@@ -211,7 +255,8 @@ impl<'r> Mix<'r> {
             };
             count += 1;
         }
-        write_frames(codec, &mut burst.as_mut_slice()[..count], &self.written[..count], now);
+        let frames = &mut burst.as_mut_slice()[..count];
+        write_frames(codec, &self.parts, frames, &self.written[..count], now);
         for place in self.touched.drain(..) {
             let part = &mut self.parts[place as usize];
             if let Some(log) = part.log {
@@ -227,9 +272,13 @@ impl<'r> Mix<'r> {
     /// Counts the frames that are pending, by part. For each, calls `each` with the part and the number of its packets
     /// that left.
     #[cold]
-    fn pending_of_parts(&mut self, pending: usize, mut each: impl FnMut(&SentLog, u64, u64)) {
+    fn pending_of_parts(&mut self, codec: &MixCodec, pending: usize, mut each: impl FnMut(&SentLog, u64, u64)) {
         for written in &self.written[self.left..self.left + pending] {
             let part = &mut self.parts[written.part as usize];
+            let (_, number) = codec.image_and_number(part.stream, written.flow, written.number);
+            if number.is_none() {
+                continue;
+            }
             if part.noted == part.written {
                 self.touched.push(written.part);
             }
@@ -250,12 +299,19 @@ impl<'r> Mix<'r> {
     fn restamp<F: Frame>(&mut self, codec: &MixCodec, pending: &mut Burst<F>, now: u64) {
         let frames = pending.as_mut_slice().iter_mut();
         for (frame, written) in frames.zip(&self.written[self.left..]) {
-            codec.image(written.image as usize).restamp(frame.bytes_mut(), now);
-            if let Some(slips) = self.parts[written.part as usize].slips {
-                slips.note(written.flow, written.number, now.saturating_sub(written.scheduled_ns));
+            let part = &self.parts[written.part as usize];
+            match codec.captured(part.stream) {
+                None => codec.image(written.image as usize).restamp(frame.bytes_mut(), now),
+                Some(captured) => captured.restamp(frame.bytes_mut(), written.flow, written.number, now),
+            }
+            let (_, number) = codec.image_and_number(part.stream, written.flow, written.number);
+            if let Some((slips, number)) = part.slips.zip(number) {
+                slips.note(written.flow, number, now.saturating_sub(written.scheduled_ns));
             }
         }
-        self.pending_of_parts(pending.len(), |log, left, written| log.note(0, left..written, now));
+        self.pending_of_parts(codec, pending.len(), |log, left, written| {
+            log.note(0, left..written, now)
+        });
     }
 
     #[inline]
@@ -295,12 +351,12 @@ impl<'r> Mix<'r> {
         let least_ns = before_ns.saturating_sub(first) / MISSED_ROWS;
         while let Some((due, place)) = earliest.first().filter(|(due, _)| *due < before_ns) {
             let part = &mut self.parts[place];
-            let Some(pacer) = &mut part.pacer else { return };
+            let Some(clock) = &mut part.clock else { return };
             let until = recorder.row_end_ns(due).max(due.saturating_add(least_ns));
-            let missed = pacer.skip_before(until.min(before_ns));
+            let missed = clock.skip_before(until.min(before_ns));
             recorder.missed(due, missed);
             books.missed(part.stream, due, missed);
-            earliest.set_first(pacer.next_due().unwrap_or(u64::MAX));
+            earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
         }
     }
 
@@ -359,10 +415,32 @@ impl<'r> Part<'r> {
         });
         let flows = of.flows();
         let packets = load.packets.or(plan.common.count);
-        let count = packets.map_or(u64::MAX, |packets| {
-            let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
-            packets / lanes + u64::from(packets % lanes > lane)
+        let replay = of.replay.as_ref();
+        let count = packets.map_or(u64::MAX, |packets| match replay {
+            Some(replay) => replay.frames.of_lane(lane as usize, packets),
+            None => {
+                let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
+                packets / lanes + u64::from(packets % lanes > lane)
+            }
         });
+        let end_ns = plan
+            .common
+            .duration
+            .map_or(u64::MAX, |duration| start_ns.saturating_add(duration.as_nanos() as u64));
+        let replayed = replay.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns)));
+        let even = |rate: Rate| match replay {
+            // Lanes have different numbers of the frames.
+            Some(replay) => {
+                let share = replay.frames.of_lane(lane as usize, replay.frames.len() as u64);
+                let rate = rate.times(share, replay.frames.len() as u64)?;
+                let load = StreamLoad {
+                    packets: packets.map(|_| count),
+                    ..load
+                };
+                Some(pacer(plan, &load, rate, stream, (0, 1), start_ns))
+            }
+            None => Some(pacer(plan, &load, rate, stream, (lane, lanes), start_ns)),
+        };
         Self {
             stream,
             first: lane,
@@ -372,9 +450,10 @@ impl<'r> Part<'r> {
             number: 0,
             written: 0,
             noted: 0,
-            pacer: load
-                .rate
-                .map(|rate| pacer(plan, &load, rate, stream, (lane, lanes), start_ns)),
+            clock: match replayed {
+                Some(replayed) => Some(Clock::Replayed(replayed)),
+                None => load.rate.and_then(even).map(Clock::Even),
+            },
             left: if load.rate.is_none() { count } else { 0 },
             start_ns: start_ns.saturating_add(load.start_ns),
             weight: load.weight,
@@ -385,7 +464,7 @@ impl<'r> Part<'r> {
 
     /// Returns the time of the next departure, ns; `u64::MAX`: there is none.
     fn due(&self) -> u64 {
-        self.pacer.as_ref().and_then(Pacer::next_due).unwrap_or(u64::MAX)
+        self.clock.as_ref().and_then(Clock::next_due).unwrap_or(u64::MAX)
     }
 
     /// Returns flow and number of the next packet.
@@ -477,14 +556,18 @@ fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
 
 /// Writes frames.
 #[inline]
-fn write_frames<F: Frame>(codec: &MixCodec, frames: &mut [F], written: &[Written], now: u64) {
+fn write_frames<F: Frame>(codec: &MixCodec, parts: &[Part<'_>], frames: &mut [F], written: &[Written], now: u64) {
     let Some(first) = written.first() else { return };
-    if written.iter().all(|of| of.image == first.image) {
+    let captured = |of: &Written| codec.captured(parts[of.part as usize].stream);
+    if captured(first).is_none() && written.iter().all(|of| of.image == first.image) {
         let blanks = frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of));
         return codec.image(first.image as usize).write_all(blanks, now);
     }
     for (frame, of) in frames.iter_mut().zip(written) {
-        codec.image(of.image as usize).write_blank(blank(frame, of), now);
+        match captured(of) {
+            None => codec.image(of.image as usize).write_blank(blank(frame, of), now),
+            Some(captured) => captured.write(frame.bytes_mut(), of.flow, of.number, now),
+        }
     }
 }
 
@@ -586,7 +669,7 @@ impl Sender<MixCodec> for Mix<'_> {
         books.sent_at(now);
         self.left += taken;
         if !pending.is_empty() {
-            self.pending_of_parts(pending.len(), |log, left, _| log.take_back(0, left));
+            self.pending_of_parts(codec, pending.len(), |log, left, _| log.take_back(0, left));
         }
         if taken > 0 {
             self.departed(now, taken as u64);

@@ -56,6 +56,7 @@ pub(crate) fn stream(form: &Form, name: &str, group: Option<&str>) -> PacketStre
         group: group.map(str::to_owned),
         tracked: false,
         specs: sizes.iter().map(spec).collect(),
+        replay: None,
         sizes: order,
         mean_size: form.mean_size(),
         to_next_hop: None,

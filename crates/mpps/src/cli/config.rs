@@ -139,6 +139,7 @@ pub(crate) fn read_by_program() -> Vec<(&'static str, PathBuf)> {
         Some(OPTION) => Some("--config"),
         Some("dut-note") => Some("--dut-note"),
         Some("traffic") => Some("--traffic"),
+        Some("pcap") => Some("--pcap"),
         None if runs_plan => Some("PLAN"),
         _ => None,
     };

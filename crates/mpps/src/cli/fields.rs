@@ -67,7 +67,7 @@ impl Args for PlanArgs {
         options.extend(traffic_file::options(workload));
         // Order of the help.
         options.sort_by_key(|arg| arg.get_long().map_or(usize::MAX, place));
-        let groups = traffic_file::group(workload);
+        let groups = traffic_file::groups(workload);
         command.args(ports(workload)).args(options).groups(groups)
     }
 

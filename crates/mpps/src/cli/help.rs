@@ -13,6 +13,7 @@ static HEADINGS: [(&str, &[&str]); 18] = [
         &[
             "packet",
             "traffic",
+            "pcap",
             "set",
             "both-ways",
             "src",

@@ -1,8 +1,9 @@
-//! `--traffic FILE` and `--set NAME=VALUE`, which are no fields of a plan: what they make, the streams of the file, is
-//! one, as that of `--packet`. So a plan names no file and repeats its run without it.
+//! `--traffic FILE`, `--pcap FILE` and `--set NAME=VALUE`, which are no fields of a plan: what they make, streams, is
+//! one, as that of `--packet`. So a plan names no traffic file and repeats its run without it; of captures it has name
+//! and SHA-256.
 
 use crate::fail::{Result, usage};
-use crate::traffic_file::TrafficText;
+use crate::traffic_file::{TrafficText, capture};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches};
 use mpps_plan::Workload;
 use mpps_plan::fields::{FIELDS, Field, Kind};
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 const STREAMS: &str = "streams";
 const FILE: &str = "traffic";
 const SET: &str = "set";
+const PCAP: &str = "pcap";
+/// Options that [`SET`] is for.
+const FILES: &str = "stream files";
 
 const SENT: &str = "Streams of a traffic file, TOML or JSON, in place of one --packet ('-': standard input): which \
                     packets, in which mix, by which schedule; see docs/use/traffic.md. Plan and result hold the \
@@ -21,12 +25,18 @@ const COUNTED: &str = "Streams that a sender has as its --traffic: packets are t
                        and group has results";
 const KNOWN: &str = "Streams that a sender has as its --traffic: packets are taken as with --packet";
 const VALUE: &str = "Value of a variable of the traffic file, in place of the file's; may be given more than once";
+const VALUE_OR_KEY: &str = "Value of a variable of the traffic file, in place of the file's; or of a key of --pcap's \
+                            stream: speed=2, loops=0, tag=tail, only=PACKET, rewrite=PACKET; may be given more than once";
+const CAPTURED: &str = "Packets of a capture, pcap or pcapng, plain or gzipped, in its spacing, or at --rate; see --set \
+                        and docs/use/traffic.md. Plan and result have its name, size and SHA-256";
 
 /// A traffic file as it was typed.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficFile {
     file: PathBuf,
     set: Vec<String>,
+    /// It is a capture.
+    is_capture: bool,
 }
 
 /// Returns the field that is the streams of a workload, if it has one.
@@ -46,7 +56,8 @@ pub(super) fn options(workload: Workload) -> Vec<Arg> {
         (_, Workload::Drop) => COUNTED,
         _ => KNOWN,
     };
-    vec![
+    let captures = packet.section == "traffic";
+    let mut options = vec![
         Arg::new(FILE)
             .long(FILE)
             .value_name("FILE")
@@ -57,16 +68,35 @@ pub(super) fn options(workload: Workload) -> Vec<Arg> {
             .long(SET)
             .value_name("NAME=VALUE")
             .action(ArgAction::Append)
-            .requires(FILE)
+            .requires(if captures { FILES } else { FILE })
             .conflicts_with(packet.option)
-            .help(VALUE),
-    ]
+            .help(if captures { VALUE_OR_KEY } else { VALUE }),
+    ];
+    if captures {
+        options.push(
+            Arg::new(PCAP)
+                .long(PCAP)
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .conflicts_with_all([packet.option, FILE])
+                .help(CAPTURED),
+        );
+    }
+    options
 }
 
-/// Returns the group of the options that give streams, for a workload that has them.
-pub(super) fn group(workload: Workload) -> Option<ArgGroup> {
-    let packet = field(workload)?;
-    Some(ArgGroup::new(STREAMS).args([packet.option, FILE]).multiple(true))
+/// Returns the groups of the options that give streams, for a workload that has them.
+pub(super) fn groups(workload: Workload) -> Vec<ArgGroup> {
+    let Some(packet) = field(workload) else {
+        return Vec::new();
+    };
+    match packet.section {
+        "traffic" => vec![
+            ArgGroup::new(STREAMS).args([packet.option, FILE, PCAP]).multiple(true),
+            ArgGroup::new(FILES).args([FILE, PCAP]),
+        ],
+        _ => vec![ArgGroup::new(STREAMS).args([packet.option, FILE]).multiple(true)],
+    }
 }
 
 /// Returns what an option requires that is only of use with `other`.
@@ -80,16 +110,22 @@ pub(super) fn required(other: &'static str, workload: Workload) -> &'static str 
 impl TrafficFile {
     /// Returns the file that was given, if one was.
     pub(super) fn of(matches: &ArgMatches) -> Option<Self> {
-        let file = matches.try_get_one::<PathBuf>(FILE).ok().flatten()?;
+        let of = |option| matches.try_get_one::<PathBuf>(option).ok().flatten();
+        let file = of(FILE).or(of(PCAP))?;
         let set = matches.get_many::<String>(SET).into_iter().flatten();
         Some(Self {
             file: file.clone(),
             set: set.cloned().collect(),
+            is_capture: of(FILE).is_none(),
         })
     }
 
-    /// Returns the words of a command line that give the same.
+    /// Returns the words of a reflector's command line, which knows the same packets.
     pub(crate) fn words(&self) -> Vec<OsString> {
+        if self.is_capture {
+            // It knows them by their tags.
+            return vec!["--packet=eth".into()];
+        }
         let mut file = OsString::from(format!("--{FILE}="));
         file.push(&self.file);
         let set = self.set.iter().map(|pair| format!("--{SET}={pair}").into());
@@ -103,12 +139,16 @@ impl TrafficFile {
     pub(super) fn streams(&self, seed: u64, again: bool) -> Result<String> {
         let name = self.file.display();
         let once = self.file == Path::new("-") || self.file.metadata().is_ok_and(|of| !of.is_file());
+        let option = if self.is_capture { PCAP } else { FILE };
         if again && once {
             return Err(usage(format!(
-                "--{FILE} {name}: it can be read once, and is read again by --lab, compare and a library: want a file"
+                "--{option} {name}: it can be read once, and is read again by --lab, compare and a library: want a file"
             )));
         }
-        TrafficText::read(&self.file)?.streams(&self.set, seed)
+        match self.is_capture {
+            true => capture(&self.file, &self.set),
+            false => TrafficText::read(&self.file)?.streams(&self.set, seed),
+        }
     }
 }
 

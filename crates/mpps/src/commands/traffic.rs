@@ -5,7 +5,9 @@ use crate::fail::{Result, print, print_words, unwritable, usage};
 use crate::traffic_file::TrafficText;
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
-use mpps_traffic::{Form, Moment, Packet, Traffic, Wrong, in_order, schema};
+use mpps_run::replay::Replayed;
+use mpps_stats::count;
+use mpps_traffic::{Form, Moment, Packet, Stream, Tag, Traffic, Wrong, in_order, schema};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -24,13 +26,14 @@ pub(crate) fn run(action: &TrafficAction) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads traffic, and works out the forms of its packets.
+/// Reads traffic, and works out the forms of the packets that are made.
 fn read(of: &Looked) -> Result<(Traffic, Vec<Form>)> {
     if let Some(text) = &of.packet {
         return of_packet(of, text);
     }
     let file = TrafficText::read(of.file.as_deref().unwrap_or(Path::new("-")))?;
     let traffic = file.traffic(&of.set)?;
+    file.check_captures(&traffic)?;
     let forms = traffic.forms(of.seed).map_err(|wrong| file.refused(&wrong))?;
     Ok((traffic, forms))
 }
@@ -50,8 +53,24 @@ fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
 /// Prints a line for each stream.
 fn check(of: &Looked) -> Result<()> {
     let (traffic, forms) = read(of)?;
+    let mut lines = Vec::new();
+    let mut forms = forms.iter();
+    for stream in &traffic.streams {
+        lines.push(match stream.pcap {
+            Some(_) => Line::Captured(captured(stream, of.seed)?),
+            None => Line::Made(stream, forms.next()),
+        });
+    }
     print(|out| {
-        for (stream, form) in traffic.streams.iter().zip(&forms) {
+        for line in &lines {
+            let (stream, form) = match line {
+                Line::Made(stream, Some(form)) => (stream, form),
+                Line::Made(_, None) => continue,
+                Line::Captured(text) => {
+                    writeln!(out, "{text}")?;
+                    continue;
+                }
+            };
             let (smallest, largest) = form.sizes();
             let sizes = match smallest == largest {
                 true => format!("{smallest} bytes"),
@@ -79,10 +98,64 @@ fn check(of: &Looked) -> Result<()> {
     })
 }
 
+/// Line on a stream.
+enum Line<'t> {
+    Made(&'t Stream, Option<&'t Form>),
+    Captured(String),
+}
+
+/// Reads the capture of a stream, and returns a line on it.
+fn captured(stream: &Stream, seed: u64) -> Result<String> {
+    let pcap = stream.pcap.clone().unwrap_or_default();
+    let read = as_user(|| Ok(Replayed::read(&pcap, true, 1, seed)))?;
+    let read = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
+    let (facts, frames) = (&read.facts, &read.frames);
+    let [smallest, largest] = [frames.lens().first(), frames.lens().last()].map(|len| len.map_or(0, |len| len + 4));
+    let tagged = match stream.tag {
+        Tag::Tail => "tagged",
+        Tag::Tcp | Tag::None => "with room for a tag",
+    };
+    Ok(format!(
+        "{}: capture {}: {} packets of {} in {:.6} s, {smallest} to {largest} bytes, {:.1} on average; {} {tagged}",
+        stream.name,
+        pcap.path,
+        count(facts.packets),
+        count(facts.read),
+        facts.span_ns as f64 / 1e9,
+        frames.mean_len() + 4.0,
+        count(frames.tagged()),
+    ))
+}
+
+/// Returns the streams whose packets are made, and says which are left out.
+fn made(traffic: &Traffic) -> Result<Traffic> {
+    let made = traffic.without_captures();
+    let captured = || {
+        traffic
+            .streams
+            .iter()
+            .filter_map(|stream| Some((stream, stream.pcap.as_ref()?)))
+    };
+    if let (true, Some((stream, pcap))) = (made.streams.is_empty(), captured().next()) {
+        return Err(usage(format!(
+            "stream {}: its packets are in {}: want tshark, or Wireshark",
+            stream.name, pcap.path
+        )));
+    }
+    for (stream, pcap) in captured() {
+        eprintln!(
+            "note: stream {} is left out: its packets are in {}",
+            stream.name, pcap.path
+        );
+    }
+    Ok(made)
+}
+
 /// Prints the first packets.
 fn show(of: &Looked, packets: u32) -> Result<()> {
     let (traffic, forms) = read(of)?;
     let several = traffic.streams.len() > 1;
+    let traffic = made(&traffic)?;
     print(|out| {
         for due in in_order(&traffic, &forms).take(packets as usize) {
             if several {
@@ -97,6 +170,7 @@ fn show(of: &Looked, packets: u32) -> Result<()> {
 /// Writes the first packets to a file.
 fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
     let (traffic, forms) = read(of)?;
+    let traffic = made(&traffic)?;
     let largest = forms.iter().map(|form| form.sizes().1).max().unwrap_or_default();
     if u64::from(packets) * largest > MOST_BYTES {
         let most = MOST_BYTES / largest.max(1);

@@ -95,7 +95,12 @@ impl Draft {
             .transpose()?;
         let far_device = far.as_ref().and_then(|far| far.device.as_ref());
         let found = known.map(|known| &known.dest);
-        let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port))?;
+        let roles = roles(&args, &port, far.as_ref(), receive)?;
+        let known_streams = streams::Known {
+            before: known.and_then(|known| known.stream.as_ref()),
+            senders: roles.iter().filter(|role| role.tx).count(),
+        };
+        let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port), known_streams)?;
         let devices = (device.as_ref(), far_device);
         let (srcs, dest) = match &mut stream {
             Some(streams) => ends_of_all(&args, &port, devices, streams)?,
@@ -106,7 +111,6 @@ impl Draft {
             Some(stream) => (stream.payload_len(), stream.frame_size),
             None => sizes(&args, src.is_ipv6())?,
         };
-        let roles = roles(&args, &port, far.as_ref(), receive)?;
         payload_path_options(&args, &port)?;
         let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
         if let Some(stream) = &stream {
@@ -123,7 +127,11 @@ impl Draft {
         };
         lanes::check_open_rows(*args.plan.times.interval, *args.plan.times.settle)?;
         across::one_lane_a_flow(&port, far.as_ref(), &roles)?;
-        let mut warnings = Vec::new();
+        let far_port = far.as_ref().map(|far| &far.port);
+        let mut warnings = match stream.as_ref().filter(|_| receive) {
+            Some(streams) => streams.check_untagged(&port, far_port)?,
+            None => Vec::new(),
+        };
         let moved = known.and_then(|known| known.moved.clone());
         let flows = match &stream {
             Some(stream) => stream.flows(),

@@ -88,6 +88,7 @@ impl Path for Loop {
         Traits {
             layer: config.buffers.layer,
             neighbors: Neighbors::Nobody,
+            returns_by_tag: true,
             // Each queue is a separate loop.
             split_lanes: false,
             buffers: Buffers::pool(config.buffers.frames, config.buffers.max_frame()),

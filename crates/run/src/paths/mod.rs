@@ -150,6 +150,8 @@ pub struct Traits {
     /// True if packets are taken from the host: a program at the interface chooses them before a lane sees them. All
     /// others go to the host.
     pub(crate) takes_from_host: bool,
+    /// True if the far end is a part of the path, which returns packets of any headers by their tags.
+    pub(crate) returns_by_tag: bool,
     /// True if the device may take the outermost VLAN tag off the frames that it receives.
     pub(crate) strips_tags: bool,
     /// True if receiving and sending may be split between lanes.
@@ -176,6 +178,7 @@ impl Default for Traits {
             neighbors: Neighbors::Lanes,
             in_kernel: false,
             takes_from_host: false,
+            returns_by_tag: false,
             strips_tags: false,
             split_lanes: true,
             spreads_flows: None,

@@ -166,6 +166,9 @@ impl Draft {
         let senders: Vec<usize> = (0..self.roles.len()).filter(|lane| self.roles[*lane].tx).collect();
         for ((stream, load), one) in packets.streams.iter_mut().zip(loads.of).zip(&streams.all) {
             stream.load = load;
+            if let Some((replay, replayed)) = stream.replay.as_mut().zip(one.capture()) {
+                replay.peak = replayed.peak(*self.args.plan.times.settle);
+            }
             stream.lanes = one.lanes(&senders)?;
         }
         common.count = self.args.plan.traffic.count.or(loads.packets);

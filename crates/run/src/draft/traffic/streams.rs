@@ -5,11 +5,15 @@ mod refused;
 
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked};
+use crate::privilege::as_user;
+use crate::replay::Replayed;
 use crate::request::Run;
-use mpps_engine::{FlowSet, Link, PacketStream, Packets};
+use mpps_engine::{FlowSet, Link, PacketStream, Packets, Replay};
 use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
 use mpps_netdev::NetDev;
-use mpps_traffic::{Form, Ranges, Size, Source, Stream, Traffic, Vary};
+use mpps_stats::{Remark, RemarkName, count};
+use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Stream, Tag, Traffic, Vary, VlanTag};
+use mpps_wire::image::Sizes;
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,7 +23,7 @@ pub(crate) use refused::{Taken, of_listener};
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
-const TAG: usize = 4;
+const VLAN_TAG: usize = 4;
 /// Most sizes over all streams: each takes an image of the packet.
 const MOST_SIZES: usize = 65_536;
 
@@ -39,7 +43,7 @@ pub(crate) struct Streamed {
 /// One stream.
 #[derive(Clone, Debug)]
 pub(in crate::draft) struct One {
-    form: Form,
+    content: Content,
     pub(in crate::draft) stream: Stream,
     /// Source and destination addresses of the outermost IP header; `None`: the packet's text has none.
     ends: Option<[Option<Ranges>; 2]>,
@@ -48,28 +52,49 @@ pub(in crate::draft) struct One {
     pub(in crate::draft) named: String,
 }
 
+/// Frames of a stream.
+#[derive(Clone, Debug)]
+enum Content {
+    Made(Box<Form>),
+    /// Those of a capture, the number of the first flow, and the key of their tags.
+    Replayed(Box<Replayed>, u32, u64),
+}
+
 /// Returns the option that gave streams.
 fn option_of(streams: &Traffic) -> &'static str {
-    match streams.is_one_packet() {
-        true => "--packet",
-        false => "--traffic",
+    match (streams.is_one_packet(), streams.is_one_capture()) {
+        (true, _) => "--packet",
+        (_, true) => "--pcap",
+        _ => "--traffic",
     }
 }
 
+/// What is known of a run while its streams are worked out.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::draft) struct Known<'k> {
+    /// Streams of an earlier trial, whose captures need not be read again.
+    pub(in crate::draft) before: Option<&'k Streamed>,
+    /// Number of lanes that send.
+    pub(in crate::draft) senders: usize,
+}
+
 /// Works out each of the streams, whose flows are numbered over all of them.
-fn all_of(args: &Run, streams: &Traffic, option: &str) -> Result<Vec<One>> {
+fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Result<Vec<One>> {
     let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
     for stream in &streams.streams {
         refused::keys(stream, &named(option, stream))?;
-        let one = One::new(stream.clone(), option, args, flows)?;
-        flows = flows.saturating_add(one.form.flows().max(1));
+        let one = match &stream.pcap {
+            None => One::new(stream.clone(), option, args, flows)?,
+            Some(pcap) => One::replayed(stream.clone(), pcap, (option, args), flows, known)?,
+        };
+        flows = flows.saturating_add(one.flows().max(1));
         if flows > mpps_wire::TAG_FLOWS {
             return Err(one.wrong(format!(
                 "{flows} flows with those before: want {} at most",
                 mpps_wire::TAG_FLOWS
             )));
         }
-        sizes += one.form.size_order().0.len();
+        sizes += one.sizes_in_all();
         if sizes > MOST_SIZES {
             return Err(one.wrong(format!(
                 "{sizes} sizes with those before: want {MOST_SIZES} at most, as each takes memory"
@@ -83,7 +108,7 @@ fn all_of(args: &Run, streams: &Traffic, option: &str) -> Result<Vec<One>> {
 /// Returns how messages name a stream.
 fn named(option: &str, stream: &Stream) -> String {
     match option {
-        "--packet" => option.to_owned(),
+        "--packet" | "--pcap" => option.to_owned(),
         _ => format!("{option}: stream {}", stream.name),
     }
 }
@@ -124,10 +149,132 @@ impl One {
         Ok(Self {
             v6: outer.as_ref().is_some_and(|outer| outer.v6),
             ends: outer.map(|outer| [outer.src, outer.dst]),
-            form,
+            content: Content::Made(Box::new(form)),
             stream,
             named,
         })
+    }
+
+    /// Reads the capture of a stream.
+    fn replayed(
+        mut stream: Stream,
+        pcap: &Pcap,
+        (option, args): (&str, &Run),
+        first_flow: u32,
+        known: Known<'_>,
+    ) -> Result<Self> {
+        let named = named(option, &stream);
+        let wrong = |why: &dyn std::fmt::Display| usage(format!("{named}: {why}"));
+        let (tag, lanes, seed) = (stream.tag == Tag::Tail, known.senders, args.plan.seed);
+        let lanes = if stream.lanes.is_empty() {
+            lanes
+        } else {
+            lanes.min(stream.lanes.len())
+        };
+        let earlier = known.before.iter().flat_map(|before| &before.all);
+        let earlier = earlier.filter_map(|one| match &one.content {
+            Content::Replayed(replayed, ..) if replayed.is_of(pcap, tag, lanes, seed) => Some(Replayed::clone(replayed)),
+            _ => None,
+        });
+        let replayed = match earlier.into_iter().next() {
+            Some(replayed) => replayed,
+            None => {
+                let read = as_user(|| Ok(Replayed::read(pcap, tag, lanes, seed)))?;
+                read.map_err(|why| wrong(&why))?
+            }
+        };
+        if option == "--pcap" && args.plan.load.rate.is_some() && stream.load == Load::Most {
+            // The total rate is that of the only stream.
+            stream.pcap.get_or_insert_default().flat_out = true;
+        }
+        if stream.is_timed() && replayed.rate().is_none() {
+            return Err(wrong(
+                &"its packets have no time between them: want speed = max, a rate, or a gap between loops",
+            ));
+        }
+        Ok(Self {
+            content: Content::Replayed(Box::new(replayed), first_flow, seed),
+            ends: None,
+            v6: false,
+            stream,
+            named,
+        })
+    }
+
+    /// Returns the form of packets that are made.
+    fn form(&self) -> Option<&Form> {
+        match &self.content {
+            Content::Made(form) => Some(form),
+            Content::Replayed(..) => None,
+        }
+    }
+
+    /// Returns the capture that it sends.
+    pub(in crate::draft) fn capture(&self) -> Option<&Replayed> {
+        match &self.content {
+            Content::Made(_) => None,
+            Content::Replayed(replayed, ..) => Some(replayed),
+        }
+    }
+
+    /// Returns the number of flows.
+    fn flows(&self) -> u32 {
+        match &self.content {
+            Content::Made(form) => form.flows(),
+            Content::Replayed(replayed, ..) => replayed.frames.lanes() as u32,
+        }
+    }
+
+    /// Returns the number of different sizes of its frames.
+    fn sizes_in_all(&self) -> usize {
+        match &self.content {
+            Content::Made(form) => form.size_order().0.len(),
+            Content::Replayed(replayed, ..) => replayed.frames.lens().len(),
+        }
+    }
+
+    /// Returns its smallest and its largest frame, bytes with FCS.
+    fn sizes(&self) -> (u64, u64) {
+        match &self.content {
+            Content::Made(form) => form.sizes(),
+            Content::Replayed(replayed, ..) => {
+                let with_fcs = |len: Option<&usize>| len.map_or(0, |len| (len + FrameSize::FCS_LEN) as u64);
+                let lens = replayed.frames.lens();
+                (with_fcs(lens.first()), with_fcs(lens.last()))
+            }
+        }
+    }
+
+    /// Returns the mean size of its frames, bytes with FCS.
+    fn mean_size(&self) -> f64 {
+        match &self.content {
+            Content::Made(form) => form.mean_size(),
+            Content::Replayed(replayed, ..) => replayed.frames.mean_len() + FrameSize::FCS_LEN as f64,
+        }
+    }
+
+    /// Returns the sum of sizes of so many frames, bytes with FCS, and their number, whose ratio is the mean.
+    fn size_sum(&self) -> (u64, u64) {
+        match &self.content {
+            Content::Made(form) => form.size_sum(),
+            Content::Replayed(replayed, ..) => {
+                let frames = replayed.frames.len() as u64;
+                ((self.mean_size() * frames as f64).round() as u64, frames)
+            }
+        }
+    }
+
+    /// Returns destination and source MAC address as far as they are given.
+    fn macs(&self) -> [Option<MacAddr>; 2] {
+        match &self.content {
+            Content::Made(form) => form.macs(),
+            // Each frame has its own.
+            Content::Replayed(..) => [Some(MacAddr::BROADCAST); 2],
+        }
+    }
+
+    fn vlans(&self) -> Vec<VlanTag> {
+        self.form().map(Form::vlans).unwrap_or_default()
     }
 
     /// Makes a failure that names the stream.
@@ -159,7 +306,9 @@ impl One {
 
     /// Gives the packets these addresses where their text has none.
     pub(in crate::draft) fn set_addresses(&mut self, src: IpAddr, dst: IpAddr) {
-        self.form.set_addresses(src, dst);
+        if let Content::Made(form) = &mut self.content {
+            form.set_addresses(src, dst);
+        }
         if let Some([of_src, of_dst]) = &mut self.ends {
             of_src.get_or_insert_with(|| vec![ranges::one(src)]);
             of_dst.get_or_insert_with(|| vec![ranges::one(dst)]);
@@ -195,12 +344,12 @@ impl One {
             }
             _ => None,
         };
-        self.form.macs()[0].or_else(group)
+        self.macs()[0].or_else(group)
     }
 
     /// Returns the VLAN in which neighbours are asked; `None`: without a tag, or nobody is asked.
     pub(in crate::draft) fn vlan(&self) -> Option<u16> {
-        match self.form.vlans()[..] {
+        match self.vlans()[..] {
             [one] if !one.service => Some(one.vid),
             _ => None,
         }
@@ -208,7 +357,7 @@ impl One {
 
     /// Returns the statement that one MAC address stands for several hosts; empty: it does not.
     pub(in crate::draft) fn stands_for(&self, link: &Link) -> String {
-        let varies = self.form.vlans().iter().any(|tag| tag.varies);
+        let varies = self.vlans().iter().any(|tag| tag.varies);
         let one_for_all = link.dest_mac.is_none() && (varies || self.has_destinations());
         match (one_for_all, link.vlan) {
             (false, _) => String::new(),
@@ -224,7 +373,7 @@ impl One {
     /// # Errors
     /// Says that a MAC address is wanted.
     pub(in crate::draft) fn check_tags(&self) -> Result<()> {
-        match self.form.vlans().is_empty() || self.vlan().is_some() {
+        match self.vlans().is_empty() || self.vlan().is_some() {
             true => Ok(()),
             false => Err(self.wrong(
                 "the next hop is asked for with one 802.1Q tag at most, and the packet has others: want dst=MAC in eth",
@@ -236,7 +385,15 @@ impl One {
     /// come to several.
     fn check_receivers(&self, lanes: usize) -> Result<()> {
         let random = |vary: &&Vary| matches!(vary.source, Source::Random { period: None, .. });
-        match self.form.varies().iter().find(random) {
+        if let Some(replayed) = self.capture().filter(|_| lanes > 1) {
+            return Err(self.wrong(format!(
+                "{lanes} receive lanes: packets of a capture are counted in its order, by one lane: want --rx-lanes 1, \
+                 or fewer --lanes, for its {} packets",
+                replayed.frames.len()
+            )));
+        }
+        let varies = self.form().map(Form::varies).unwrap_or_default();
+        match varies.iter().find(random) {
             Some(vary) if lanes > 1 => Err(self.wrong(format!(
                 "{}: its values have no period and make no flows, which {lanes} receive lanes need: want one lane, or \
                  a period, such as random(1..9)*1000",
@@ -251,11 +408,14 @@ impl One {
         // The path's largest frame may be smaller than the device's. One VLAN tag does not count towards the MTU.
         let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         let tags = match device.is_some() && !limited {
-            true => (self.form.link_len() - ETHERNET).min(TAG),
+            true => match &self.content {
+                Content::Made(form) => (form.link_len() - ETHERNET).min(VLAN_TAG),
+                Content::Replayed(replayed, ..) => replayed.longest_has_tag() * VLAN_TAG,
+            },
             false => 0,
         };
         let most = capabilities.max_frame + tags + FrameSize::FCS_LEN;
-        let (_, largest) = self.form.sizes();
+        let (_, largest) = self.sizes();
         if largest as usize <= most {
             return Ok(());
         }
@@ -263,7 +423,7 @@ impl One {
             true => format!("what the path can send on {spec}"),
             false => format!("the MTU of {spec}"),
         };
-        let named = match (self.named.as_str(), largest == self.form.sizes().0) {
+        let named = match (self.named.as_str(), largest == self.sizes().0) {
             ("--packet", true) => format!("--frame-size {largest}"),
             (named, _) => format!("{named}: frames of {largest} bytes"),
         };
@@ -289,25 +449,59 @@ impl One {
 
     /// Returns the stream for the engine, without its load. `hop`: number of its next hop.
     fn made(&self, hop: usize) -> Option<PacketStream> {
-        let [dst, src] = self.form.macs();
-        let (sizes, order) = self.form.size_order();
+        let Content::Made(form) = &self.content else {
+            return self.made_of_capture();
+        };
+        let [dst, src] = form.macs();
+        let (sizes, order) = form.size_order();
         let specs = sizes
             .iter()
-            .map(|size| self.form.spec(*size).map(Arc::new))
+            .map(|size| form.spec(*size).map(Arc::new))
             .collect::<Option<Vec<_>>>()?;
         let longest = specs.iter().map(|spec| spec.frame_len).max()?;
         Some(PacketStream {
             name: self.stream.name.clone(),
             group: self.stream.group.clone(),
             tracked: self.stream.track,
-            mean_size: self.form.mean_size(),
+            mean_size: form.mean_size(),
             to_next_hop: dst.is_none().then_some(hop),
             from_port: src.is_none(),
-            packet_len: longest - self.form.link_len(),
+            packet_len: longest - form.link_len(),
             ends: [self.sources(), self.destinations()],
-            fields: self.form.fields_at().into(),
+            fields: form.fields_at().into(),
             specs,
+            replay: None,
             sizes: order,
+            load: None,
+            lanes: Vec::new(),
+        })
+    }
+
+    /// Returns the stream of a capture for the engine, without its load.
+    fn made_of_capture(&self) -> Option<PacketStream> {
+        let Content::Replayed(replayed, first_flow, seed) = &self.content else {
+            return None;
+        };
+        let longest = *replayed.frames.lens().last()?;
+        Some(PacketStream {
+            name: self.stream.name.clone(),
+            group: self.stream.group.clone(),
+            tracked: self.stream.track,
+            mean_size: self.mean_size(),
+            to_next_hop: None,
+            from_port: false,
+            packet_len: longest - ETHERNET - replayed.longest_has_tag() * VLAN_TAG,
+            ends: Default::default(),
+            fields: Arc::default(),
+            specs: Vec::new(),
+            replay: Some(Replay {
+                frames: Arc::clone(&replayed.frames),
+                schedule: self.stream.is_timed().then_some(replayed.schedule),
+                peak: 1.0,
+                first_flow: *first_flow,
+                seed: *seed,
+            }),
+            sizes: Sizes::One,
             load: None,
             lanes: Vec::new(),
         })
@@ -316,7 +510,12 @@ impl One {
 
 impl Streamed {
     /// Works out the streams of a run; `None`: its packets are UDP between two ends.
-    pub(in crate::draft) fn of(args: &Run, port: &Checked, far: Option<&Checked>) -> Result<Option<Self>> {
+    pub(in crate::draft) fn of(
+        args: &Run,
+        port: &Checked,
+        far: Option<&Checked>,
+        known: Known<'_>,
+    ) -> Result<Option<Self>> {
         let Some(streams) = &args.plan.traffic.streams else {
             return Ok(None);
         };
@@ -325,8 +524,8 @@ impl Streamed {
         }
         let option = option_of(streams);
         refused::options(args, streams, option)?;
-        let all = all_of(args, streams, option)?;
-        let asks_nobody = all.iter().any(|one| one.form.macs()[0].is_some());
+        let all = all_of(args, streams, option, known)?;
+        let asks_nobody = all.iter().any(|one| one.macs()[0].is_some());
         if let Some(hop) = args.plan.traffic.gateway.as_ref().filter(|_| asks_nobody) {
             return Err(usage(format!(
                 "--gateway {hop}: nobody is asked beside dst= in eth: want one of the two"
@@ -357,13 +556,64 @@ impl Streamed {
     /// Returns the packet as it was written, or the streams' names.
     pub(in crate::draft) fn text(&self) -> String {
         match &self.all[..] {
-            [one] => one.stream.packet.text.clone(),
+            [one] => match &one.stream.pcap {
+                Some(pcap) => pcap.path.clone(),
+                None => one.stream.packet.text.clone(),
+            },
             all => {
                 let names: Vec<&str> = all.iter().take(8).map(|one| one.stream.name.as_str()).collect();
                 let more = if all.len() > names.len() { ", …" } else { "" };
                 format!("{} streams: {}{more}", all.len(), names.join(", "))
             }
         }
+    }
+
+    /// Checks packets of captures that have no tag and come back: the port at which they arrive must take them, and
+    /// nobody but this run can tell them from others. Returns a warning for each stream.
+    ///
+    /// # Errors
+    /// Names the port whose programs take packets by their tags.
+    pub(in crate::draft) fn check_untagged(&self, port: &Checked, far: Option<&Checked>) -> Result<Vec<Remark>> {
+        let mut warnings = Vec::new();
+        for (one, replayed) in self.all.iter().filter_map(|one| Some((one, one.capture()?))) {
+            let all = replayed.frames.len() as u64;
+            let untagged = all - replayed.frames.tagged();
+            if untagged == 0 {
+                continue;
+            }
+            let arrives = far.unwrap_or(port);
+            let why = match (arrives.traits.takes_from_host, far) {
+                (true, _) => "a program takes packets by their tags",
+                (_, None) if port.traits.returns_by_tag => "the far end returns packets by their tags",
+                _ => "",
+            };
+            let of = match one.stream.tag {
+                Tag::Tail => format!("{} of {} packets have no room for a tag", count(untagged), count(all)),
+                Tag::Tcp | Tag::None => "its packets have no tag".to_owned(),
+            };
+            if !why.is_empty() {
+                let want = match one.stream.tag {
+                    Tag::Tail => "only = packets that have, or a path that takes all frames",
+                    Tag::Tcp | Tag::None => "tag = tail, or send in place of sendrecv",
+                };
+                return Err(one.wrong(format!("{of}, and on {} {why}: want {want}", arrives.spec)));
+            }
+            let returned = if far.is_none() {
+                "; mpps reflect does not return them"
+            } else {
+                ""
+            };
+            let text = format!(
+                "{}: {of}: they are counted by their content, without latency and order{returned}",
+                one.named
+            );
+            let warning = Remark::new(RemarkName::Untagged, text)
+                .with("stream", one.stream.name.clone())
+                .with("packets", untagged)
+                .with("all_packets", all);
+            warnings.push(warning);
+        }
+        Ok(warnings)
     }
 
     /// Refuses several receive lanes for values at random.
@@ -374,7 +624,7 @@ impl Streamed {
 
     /// Returns the flows of all streams.
     pub(in crate::draft) fn flows(&self) -> FlowSet {
-        FlowSet::numbered(self.all.iter().map(|one| one.form.flows().max(1)).sum())
+        FlowSet::numbered(self.all.iter().map(|one| one.flows().max(1)).sum())
     }
 
     /// Returns the streams for the engine, without loads. `stripped`: the port at which they arrive takes the outermost
@@ -391,7 +641,8 @@ impl Streamed {
     /// Returns the bytes behind the headers of the first stream's smallest frame.
     pub(in crate::draft) fn payload_len(&self) -> usize {
         let one = &self.all[0];
-        one.form.sizes().0 as usize - FrameSize::FCS_LEN - one.form.header_len()
+        let headers = one.form().map_or(ETHERNET, Form::header_len);
+        (one.sizes().0 as usize).saturating_sub(FrameSize::FCS_LEN + headers)
     }
 
     /// Refuses frames that a port can't send.

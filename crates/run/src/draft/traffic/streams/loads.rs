@@ -3,6 +3,7 @@
 use super::super::load::no_rate;
 use super::{One, Streamed};
 use crate::fail::{Result, usage};
+use crate::replay::Replayed;
 use crate::request::Run;
 use mpps_engine::{Pacing, Rate, Rates, StreamLoad};
 use mpps_traffic::{Load, RateText, Stream, Traffic};
@@ -33,7 +34,7 @@ pub(in crate::draft) struct Loads {
 fn mix(all: &[One]) -> (u64, u64) {
     const PARTS: u64 = 1 << 20;
     let sum = |one: &One| {
-        let (bytes, frames) = one.form.size_sum();
+        let (bytes, frames) = one.size_sum();
         (bytes, frames, u64::from(weight_of(&one.stream)))
     };
     // Beside streams that share a rate, those with a rate of their own have no part in it.
@@ -82,7 +83,7 @@ pub(super) fn mean_size(all: &[One]) -> f64 {
     let rates: Option<Vec<f64>> = rates.collect();
     match rates.filter(|rates| rates.iter().sum::<f64>() > 0.0) {
         Some(rates) => {
-            let bytes = all.iter().zip(&rates).map(|(one, pps)| one.form.mean_size() * pps);
+            let bytes = all.iter().zip(&rates).map(|(one, pps)| one.mean_size() * pps);
             bytes.sum::<f64>() / rates.iter().sum::<f64>()
         }
         None => {
@@ -104,13 +105,13 @@ fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
         return rate.map(Some);
     }
     let Load::Rate(text) = &stream.load else {
-        return Ok(None);
+        return Ok(one.capture().filter(|_| has_rate(stream)).and_then(Replayed::rate));
     };
     let text = RateText::parse(text).map_err(|want| one.wrong(format!("rate: want {want}")))?;
     if text.is_share() && link_bps.is_none() {
         return Ok(None);
     }
-    let rate = text.resolve_mix(one.form.size_sum(), link_bps);
+    let rate = text.resolve_mix(one.size_sum(), link_bps);
     rate.map(Some)
         .map_err(|want| one.wrong(format!("rate {text}: want {want}")))
 }
@@ -119,13 +120,18 @@ fn rate_of(one: &One, link_bps: Option<u64>) -> Result<Option<Rate>> {
 fn has_rate(stream: &Stream) -> bool {
     match stream.load {
         Load::Rate(_) => true,
-        Load::Most => stream.burst.is_some(),
+        Load::Most => stream.burst.is_some() || stream.is_timed(),
         Load::Weight(_) => false,
     }
 }
 
 /// Returns the number of a stream's packets; `None`: it has no end.
-fn packets_of(stream: &Stream) -> Option<u64> {
+fn packets_of(one: &One) -> Option<u64> {
+    let stream = &one.stream;
+    if let Some(replayed) = one.capture() {
+        let all = [stream.packets, replayed.packets()];
+        return all.into_iter().flatten().min();
+    }
     let bursts = stream
         .burst
         .and_then(|burst| Some(u64::from(burst.count?) * u64::from(burst.packets)));
@@ -197,7 +203,7 @@ impl Streamed {
                 pacing: pacing_of(one, args)?,
                 weight: share,
                 start_ns: one.stream.start.as_nanos() as u64,
-                packets: packets_of(&one.stream),
+                packets: packets_of(one),
             });
         }
         if let ([only], Some(count)) = (&mut of[..], args.plan.traffic.count) {
@@ -210,7 +216,7 @@ impl Streamed {
             && only.start_ns == 0
             && first.stream.burst.is_none()
             && first.stream.lanes.is_empty()
-            && first.form.size_order().0.len() == 1;
+            && first.form().is_some_and(|form| form.size_order().0.len() == 1);
         Ok(match plain {
             true => Loads {
                 total: only.rate,
@@ -282,6 +288,9 @@ impl Streamed {
         let stream = |(one, part): (&One, &u64)| {
             let mut stream = one.stream.clone();
             if changes(one) {
+                if stream.is_timed() {
+                    stream.pacing = Some("captured".to_owned());
+                }
                 stream.load = Load::Weight((weight(*part).round() as u32).max(1));
             }
             if all {
@@ -333,6 +342,8 @@ fn pacing_of(one: &One, args: &Run) -> Result<Pacing> {
     match one.stream.pacing.as_deref() {
         None => Ok(*args.plan.load.pacing),
         Some("poisson") => Ok(Pacing::Poisson),
+        // Its own schedule has them.
+        Some("captured") => Ok(Pacing::Constant),
         Some("burst") => Err(one.wrong("pacing burst: want burst = { packets = N, gap = TIME } in its place")),
         Some(_) => Ok(Pacing::Constant),
     }

@@ -1,6 +1,6 @@
 //! Options and keys that streams of a run do not have, and the packets of a listener.
 
-use super::{One, all_of, named, option_of};
+use super::{Known, One, all_of, named, option_of};
 use crate::fail::{Result, usage};
 use crate::request::Run;
 use mpps_engine::Packets;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Refuses options that say what a packet's own fields, or a stream's own keys, say.
 pub(super) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
     let of = &args.plan.traffic;
-    let in_file = by == "--traffic";
+    let in_file = by != "--packet";
     let fields = [
         (of.src.is_some(), "--src", "src= in the packet"),
         (of.dest.is_some(), "--dest", "dst= in the packet"),
@@ -29,7 +29,11 @@ pub(super) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
         (
             in_file && of.frame_size.is_some(),
             "--frame-size",
-            "size in the streams",
+            if by == "--pcap" {
+                "it left out"
+            } else {
+                "size in the streams"
+            },
         ),
         (
             streams.streams.len() > 1 && of.count.is_some(),
@@ -52,10 +56,16 @@ fn packets_of(all: &[One]) -> Option<Packets> {
     })
 }
 
+/// Knowledge of a receiver.
+const NOBODY: Known<'_> = Known {
+    before: None,
+    senders: 0,
+};
+
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
 pub(super) fn keys(stream: &Stream, named: &str) -> Result<()> {
     let keys = [
-        (stream.tag != Tag::Tail, "tag", "tail"),
+        (stream.tag != Tag::Tail && stream.pcap.is_none(), "tag", "tail"),
         (stream.from.is_some() || stream.to.is_some(), "from, to", "it left out"),
     ];
     match keys.iter().find(|(given, ..)| *given) {
@@ -80,6 +90,11 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     for stream in &streams.streams {
         let named = named(option, stream);
         keys(stream, &named)?;
+        if stream.pcap.is_some() {
+            return Err(usage(format!(
+                "{named}: pcap: its flows are the sender's lanes, which are not known here: want it left out"
+            )));
+        }
         if stream.fill != Fill::Data {
             return Err(usage(format!(
                 "{named}: fill: the data of a sender are verified: want data"
@@ -89,7 +104,7 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
         header_len = header_len.max(form.header_len());
     }
     let streams = match args.plan.workload == Workload::Drop && !streams.is_one_packet() {
-        true => packets_of(&all_of(args, streams, option)?),
+        true => packets_of(&all_of(args, streams, option, NOBODY)?),
         false => None,
     };
     Ok(Taken {

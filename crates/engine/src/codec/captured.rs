@@ -1,0 +1,233 @@
+//! Packets of a capture in a codec: what is written, and how it is known again.
+//!
+//! Frames with a tag are known by it. Those without are known by their content, as long as they come back to the
+//! process that sent them: of each content it is known how many were sent and how many came. Which of several equal
+//! ones came is not, so these have no number and no latency.
+
+use crate::plan::Replay;
+use crate::sync::{AtomicU64, Ordering};
+use mpps_replay::{Frames, Sent, content_of};
+use mpps_wire::{Mark, TAG_LEN, Tag};
+use std::sync::Arc;
+
+/// Knowledge of a trial's frames that lanes which send and lanes which receive have in common.
+#[derive(Debug)]
+pub(crate) struct Flown {
+    /// By lane: number of the newest tag.
+    newest: Box<[AtomicU64]>,
+    contents: Contents,
+}
+
+impl Flown {
+    pub(crate) fn new(frames: &Frames) -> Self {
+        Self {
+            newest: (0..frames.lanes()).map(|_| AtomicU64::new(0)).collect(),
+            contents: Contents::of(frames),
+        }
+    }
+}
+
+/// Frames without a tag, by content.
+#[derive(Debug)]
+struct Contents {
+    /// Contents, ascending.
+    keys: Box<[u64]>,
+    counts: Box<[Counts]>,
+    /// By frame: number of its content; `u32::MAX`: it has a tag.
+    of_frame: Box<[u32]>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    came: AtomicU64,
+    /// Time at which one was sent last, ns.
+    sent_ns: AtomicU64,
+    /// Number of its length.
+    size: usize,
+}
+
+/// Arrival of a frame without a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Came {
+    /// Time at which one of its content was sent last, ns.
+    pub(crate) sent_ns: u64,
+    /// Number of its length among those of its stream.
+    pub(crate) size: usize,
+    /// More came than were sent.
+    pub(crate) again: bool,
+}
+
+impl Contents {
+    fn of(frames: &Frames) -> Self {
+        let untagged = |at: &usize| frames.tag_end(Sent { at: *at as u32, lap: 0 }).is_none();
+        let own: Vec<(usize, u64)> = (0..frames.len())
+            .filter(untagged)
+            .map(|at| (at, content_of(&frames.first_lap(at))))
+            .collect();
+        let mut keys: Vec<u64> = own.iter().map(|(_, key)| *key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut of_frame = vec![u32::MAX; frames.len()];
+        let mut counts: Vec<Counts> = keys.iter().map(|_| Counts::default()).collect();
+        for (at, key) in &own {
+            let place = keys.binary_search(key).unwrap_or_default();
+            of_frame[*at] = place as u32;
+            counts[place].size = frames.size(Sent { at: *at as u32, lap: 0 });
+        }
+        Self {
+            counts: counts.into(),
+            keys: keys.into(),
+            of_frame: of_frame.into(),
+        }
+    }
+
+    /// Notes that a frame is sent.
+    #[inline]
+    fn note(&self, sent: Sent, now_ns: u64) {
+        if let Some(counts) = self.counts.get(self.of_frame[sent.at as usize] as usize) {
+            counts.sent_ns.store(now_ns, Ordering::Relaxed);
+            counts.sent.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns the number of a frame's content; `None`: it is none of these, or none was sent.
+    #[inline]
+    fn find(&self, frame: &[u8]) -> Option<u32> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let place = self.keys.binary_search(&content_of(frame)).ok()?;
+        (self.counts[place].sent.load(Ordering::Relaxed) > 0).then_some(place as u32)
+    }
+
+    /// Counts a frame of this content that came.
+    fn count(&self, content: u32) -> Came {
+        let counts = &self.counts[content as usize];
+        let sent = counts.sent.load(Ordering::Acquire);
+        let sent_ns = counts.sent_ns.load(Ordering::Relaxed);
+        let count = |came: u64| (came < sent).then_some(came + 1);
+        let counted = counts.came.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        Came {
+            sent_ns,
+            size: counts.size,
+            again: counted.is_err(),
+        }
+    }
+}
+
+/// Packets of a capture in a trial.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    frames: Arc<Frames>,
+    /// None: nothing comes back.
+    flown: Option<Arc<Flown>>,
+    first_flow: u32,
+    seed: u64,
+    run: u8,
+}
+
+impl Captured {
+    pub(crate) fn new(replay: &Replay, flown: Option<Arc<Flown>>, run: u8) -> Self {
+        Self {
+            frames: Arc::clone(&replay.frames),
+            flown,
+            first_flow: replay.first_flow,
+            seed: replay.seed,
+            run,
+        }
+    }
+
+    /// Returns the number of a frame's length among all, and that of its tag; `None`: it has none.
+    #[inline]
+    pub(crate) fn size_and_tag(&self, lane: u32, n: u64) -> (usize, Option<u64>) {
+        let sent = self.frames.sent(lane as usize, n);
+        (self.frames.size(sent), self.frames.tag_number(lane as usize, sent))
+    }
+
+    /// Returns the number of the length of the frame with tag `number`.
+    #[inline]
+    pub(crate) fn size_of_tagged(&self, lane: u32, number: u64) -> usize {
+        let sent = self.frames.with_tag(lane as usize, number);
+        sent.map_or(0, |sent| self.frames.size(sent))
+    }
+
+    /// Returns a length, bytes without FCS.
+    #[inline]
+    pub(crate) fn len(&self, size: usize) -> usize {
+        self.frames.lens()[size]
+    }
+
+    /// Writes frame `n` of a lane.
+    #[inline]
+    pub(crate) fn write(&self, bytes: &mut [u8], lane: u32, n: u64, time_ns: u64) {
+        let sent = self.frames.sent(lane as usize, n);
+        self.frames.write(sent, bytes);
+        match &self.flown {
+            Some(flown) if self.frames.tag_end(sent).is_none() => flown.contents.note(sent, time_ns),
+            _ => self.tag(bytes, (lane, sent), time_ns),
+        }
+    }
+
+    /// Changes the send time of a frame written before.
+    #[cold]
+    pub(crate) fn restamp(&self, bytes: &mut [u8], lane: u32, n: u64, time_ns: u64) {
+        let sent = self.frames.sent(lane as usize, n);
+        if self.frames.tag_end(sent).is_some() {
+            self.frames.write(sent, bytes);
+            self.tag(bytes, (lane, sent), time_ns);
+        }
+    }
+
+    #[inline]
+    fn tag(&self, bytes: &mut [u8], (lane, sent): (u32, Sent), time_ns: u64) {
+        let tagged = self.frames.tag_number(lane as usize, sent);
+        if let Some((number, end)) = tagged.zip(self.frames.tag_end(sent)) {
+            if let Some(flown) = &self.flown {
+                flown.newest[lane as usize].store(number, Ordering::Relaxed);
+            }
+            let tag = Tag {
+                number: number as u32,
+                run: self.run,
+                flow: self.first_flow + lane,
+                time_ns,
+                mark: Mark::Sent,
+            };
+            Frames::write_tag(bytes, end, &tag.bytes(self.seed));
+        }
+    }
+
+    /// Returns whether a packet has the payload of the frame that had its tag. `packet`: up to the end of the tag;
+    /// `number`: the lowest bits of the tag's number.
+    #[inline]
+    pub(crate) fn is_intact(&self, packet: &[u8], lane: u32, number: u32) -> bool {
+        let number = self.whole(lane, number);
+        let Some(sent) = self.frames.with_tag(lane as usize, number) else {
+            return false;
+        };
+        let Some((before, tag)) = packet.split_last_chunk::<TAG_LEN>() else {
+            return false;
+        };
+        self.frames.has_payload(sent, before, tag)
+    }
+
+    /// Returns the number of a tag with these lowest bits: the newest one.
+    #[inline]
+    fn whole(&self, lane: u32, number: u32) -> u64 {
+        let newest = self.flown.as_ref().and_then(|flown| flown.newest.get(lane as usize));
+        let newest = newest.map_or(0, |newest| newest.load(Ordering::Relaxed));
+        let ahead = number.wrapping_sub(newest as u32) as i32;
+        newest.checked_add_signed(ahead.into()).unwrap_or(number.into())
+    }
+
+    /// Returns the number of the content of a frame without a tag; `None`: it is none of these.
+    #[inline]
+    pub(crate) fn content_of(&self, frame: &[u8]) -> Option<u32> {
+        self.flown.as_ref()?.contents.find(frame)
+    }
+
+    /// Counts a frame of this content that came.
+    pub(crate) fn came(&self, content: u32) -> Option<Came> {
+        Some(self.flown.as_ref()?.contents.count(content))
+    }
+}
