@@ -1,5 +1,5 @@
-//! Trust in files of plans and options. Such a file can name code to run and files to write, with all rights that
-//! `mpps` has. If another user may have written the file, such names are refused.
+//! Trust in files of plans, traffic and options. Such a file can name code to run, files to write and captures to send,
+//! with all rights that `mpps` has. If another user may have written the file, such names are refused.
 
 use crate::fail::{Result, usage};
 use mpps_sys::private;
@@ -60,7 +60,7 @@ pub(crate) fn leads_away(path: &Path) -> bool {
     typed || by_link(folder) || by_link(path)
 }
 
-/// Describes the first field that runs code or writes a file outside of the current folder. Devices of DPDK have
+/// Describes the first field that runs code, or writes or sends a file outside of the current folder. Devices of DPDK have
 /// options for programs (`net_failsafe`), scripts and files.
 fn decisive(plan: &Map<String, Value>) -> Option<String> {
     let field = |section: &str, key: &str| plan.get(section)?.get(key).filter(|value| !value.is_null());
@@ -71,6 +71,15 @@ fn decisive(plan: &Map<String, Value>) -> Option<String> {
     if let Some(file) = output.filter(|file| leads_away(Path::new(file))) {
         let file = crate::fail::printable(file);
         return Some(format!("capture.output (--output) '{file}' is outside of this folder"));
+    }
+    let streams = field("traffic", "streams").and_then(Value::as_array);
+    let captures = streams
+        .into_iter()
+        .flatten()
+        .filter_map(|stream| stream.get("pcap")?.as_str());
+    if let Some(file) = captures.into_iter().find(|file| leads_away(Path::new(file))) {
+        let file = crate::fail::printable(file);
+        return Some(format!("traffic.streams (pcap) '{file}' is outside of this folder"));
     }
     let ports = plan.get("ports").and_then(Value::as_array)?;
     let port = ports
@@ -114,6 +123,11 @@ mod tests {
             (
                 r#""capture": {"output": "/etc/x"}"#,
                 "capture.output (--output) '/etc/x' is outside",
+            ),
+            (r#""traffic": {"streams": [{"packet": "eth"}, {"pcap": "a.pcap"}]}"#, ""),
+            (
+                r#""traffic": {"streams": [{"packet": "eth"}, {"pcap": "/etc/x"}]}"#,
+                "traffic.streams (pcap) '/etc/x' is outside",
             ),
             (
                 r#""capture": {"output": "a/../../x"}"#,

@@ -1,20 +1,19 @@
 //! Traffic files, as `--traffic` and `mpps traffic` read them. A run has their streams, and no file.
 
-use crate::fail::{Failure, Result, usage};
+use crate::author::{Author, leads_away};
+use crate::fail::{Failure, Result, printable, usage};
 use mpps_run::privilege::as_user;
 use mpps_run::replay;
 use mpps_traffic::{LONGEST, Traffic, Wrong};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Text of a traffic file, with the name that refusals begin with.
 pub(crate) struct TrafficText {
     name: String,
     text: String,
-    /// Others than the user who runs this may have written it.
-    of_others: bool,
+    author: Author,
 }
 
 impl TrafficText {
@@ -62,28 +61,18 @@ impl TrafficText {
 }
 
 impl TrafficText {
-    /// Refuses captures outside of the current folder if others may have named them: what is sent leaves the host.
+    /// Refuses captures outside of the current folder if another user may have named them: what is sent leaves the
+    /// host.
     pub(crate) fn check_captures(&self, traffic: &Traffic) -> Result<()> {
-        if !self.of_others {
+        let mut captures = traffic.streams.iter().filter_map(|stream| stream.pcap.as_ref());
+        let Some(away) = captures.find(|pcap| leads_away(Path::new(&pcap.path))) else {
             return Ok(());
+        };
+        let what = format!("pcap '{}' is outside of this folder", printable(&away.path));
+        match self.author.refuses(&what) {
+            Some(line) => Err(usage(format!("{}: {line}", self.name))),
+            None => Ok(()),
         }
-        let here = Path::new(".")
-            .canonicalize()
-            .map_err(|error| usage(format!("the current folder: {error}")))?;
-        for stream in &traffic.streams {
-            let Some(pcap) = &stream.pcap else { continue };
-            let inside = Path::new(&pcap.path)
-                .canonicalize()
-                .is_ok_and(|path| path.starts_with(&here));
-            if !inside {
-                return Err(usage(format!(
-                    "{}: stream {}: pcap {}: another user may have written this file: want a capture in the current \
-                     folder",
-                    self.name, stream.name, pcap.path
-                )));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -122,25 +111,22 @@ fn pairs(set: &[String]) -> Result<Vec<(String, String)>> {
     set.iter().map(pair).collect()
 }
 
-fn read(file: &Path) -> Result<TrafficText> {
-    let stdin = file == Path::new("-");
+fn read(path: &Path) -> Result<TrafficText> {
+    let stdin = path == Path::new("-");
     let name = match stdin {
         true => "standard input".to_owned(),
-        false => file.display().to_string(),
-    };
-    let of_others = |of: &File| {
-        let own = rustix::process::geteuid().as_raw();
-        of.metadata().map_or(true, |of| {
-            !matches!(of.uid(), 0) && of.uid() != own || of.mode() & 0o022 != 0
-        })
+        false => path.display().to_string(),
     };
     let mut text = Vec::new();
-    let mut others = false;
+    let mut author = Author::default();
     let most = LONGEST as u64 + 1;
     let read = match stdin {
-        true => io::stdin().lock().take(most).read_to_end(&mut text),
-        false => File::open(file).and_then(|file| {
-            others = of_others(&file);
+        true => Author::of_stdin().and_then(|of| {
+            author = of;
+            io::stdin().lock().take(most).read_to_end(&mut text)
+        }),
+        false => File::open(path).and_then(|file| {
+            author = Author::of(&file, path)?;
             file.take(most).read_to_end(&mut text)
         }),
     };
@@ -149,11 +135,7 @@ fn read(file: &Path) -> Result<TrafficText> {
         return Err(usage(format!("{name}: longer than {LONGEST} bytes")));
     }
     match String::from_utf8(text) {
-        Ok(text) => Ok(TrafficText {
-            name,
-            text,
-            of_others: others,
-        }),
+        Ok(text) => Ok(TrafficText { name, text, author }),
         Err(_) => Err(usage(format!("{name}: want a text in UTF-8"))),
     }
 }

@@ -173,7 +173,9 @@ impl One {
         };
         let earlier = known.before.iter().flat_map(|before| &before.all);
         let earlier = earlier.filter_map(|one| match &one.content {
-            Content::Replayed(replayed, ..) if replayed.is_of(pcap, tag, lanes, seed) => Some(Replayed::clone(replayed)),
+            Content::Replayed(replayed, ..) if replayed.is_of(pcap, tag, lanes, seed) => {
+                Some(Replayed::clone(replayed))
+            }
             _ => None,
         });
         let replayed = match earlier.into_iter().next() {
