@@ -15,13 +15,15 @@ const LOAD: &str = "--catch-up 10s --settle 1s --settle-early --quiet";
 /// Packets of a capture: some without room for a tag, some with a checksum that no tag can keep.
 const CAPTURED: &str = r#"
 [[stream]]
-packet = "eth src=02:00:00:00:00:01 dst=02:00:00:00:00:02 / ipv4 src=198.18.0.1 dst=198.18.1.2 id=1..999 / udp src=1024..1039 dst=53"
+packet = """eth src=02:00:00:00:00:01 dst=02:00:00:00:00:02 / ipv4 src=198.18.0.1 dst=198.18.1.2 id=1..999 /
+            udp src=1024..1039 dst=53"""
 size = "90*3 300 1200"
 rate = "4kpps"
 packets = 600
 
 [[stream]]
-packet = "eth src=02:00:00:00:00:01 dst=02:00:00:00:00:02 / ipv4 src=198.18.0.1 dst=198.18.1.2 id=1000..1499 / tcp src=5000..5003 dst=80 flags=ack seq=0..9999"
+packet = """eth src=02:00:00:00:00:01 dst=02:00:00:00:00:02 / ipv4 src=198.18.0.1 dst=198.18.1.2 id=1000..1499 /
+            tcp src=5000..5003 dst=80 flags=ack seq=0..9999"""
 size = "64"
 rate = "2kpps"
 packets = 300

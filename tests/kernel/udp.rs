@@ -1,6 +1,8 @@
 //! The udp path over the loopback interface: both ends are ours, each end's numbers must agree with the other's.
 
-use mpps_tests::{Background, Report, Scratch, arrived, free_port, mpps, skip, source_ports, wait_until};
+use mpps_tests::{
+    Background, Report, Scratch, arrived, assert_refused, free_port, mpps, skip, source_ports, wait_until,
+};
 use rustix::process::Signal;
 
 /// A loopback address as it stands in a port or a destination, in front of the UDP port.
@@ -48,6 +50,55 @@ fn every_packet_of_a_round_trip_is_accounted_for_at_both_ends() {
                 assert_eq!(sent.count(count), 0, "{count}: {context}");
             }
         }
+    }
+}
+
+#[test]
+fn a_packet_of_what_a_socket_can_say_makes_a_round_trip() {
+    for (path, address, ip) in [
+        ("udp", "127.0.0.1", "ipv4"),
+        ("udp", "[::1]", "ipv6"),
+        ("io_uring", "127.0.0.1", "ipv4"),
+    ] {
+        let port = free_port();
+        let (here, there) = (Scratch::new(), Scratch::new());
+        let words = format!("reflect udp:{address}:{port} --quiet");
+        let reflector = Background::start(there.results(mpps(&words)));
+        wait_until("a row of the reflector", || there.rows_so_far() > 0);
+        let mut command = mpps(&format!(
+            "sendrecv {path}: --rate 5kpps --duration 300ms --settle 500ms --frame-size 200 --catch-up 10s --quiet"
+        ));
+        let bare = address.trim_matches(['[', ']']);
+        let first = source_ports(4).replace("--src-port-range ", "").replace('-', "..");
+        command
+            .arg("--packet")
+            .arg(format!("eth / {ip} dst={bare} / udp src={first} dst={port}"));
+        let sent = here.measure(command);
+        let reflected = there.read(reflector.end(Signal::INT));
+        let counts = ["tx_packets", "rx_packets", "lost", "foreign"].map(|key| sent.count(key));
+        assert_eq!(counts, [1500, 1500, 0, 0], "{path} {ip}: {:#}", sent.json);
+        assert_eq!(reflected.count("rx_packets"), 1500, "{path} {ip}");
+    }
+}
+
+#[test]
+fn what_a_socket_cannot_say_is_refused_by_its_name() {
+    for (packet, needle) in [
+        ("eth / vlan / ipv4 dst=127.0.0.1 / udp", "want eth / ipv4 / udp"),
+        (
+            "eth dst=02:00:00:00:00:01 / ipv4 dst=127.0.0.1 / udp",
+            "eth dst: want it left out",
+        ),
+        ("eth / ipv4 dst=127.0.0.1 ttl=3 / udp", "ipv4 ttl: want it left out"),
+        (
+            "eth / ipv4 dst=127.0.0.1 / udp src=random(1..9)",
+            "udp src: want it left out",
+        ),
+        ("eth / ipv4 / udp", "want dst= in ip"),
+    ] {
+        let mut command = mpps("sendrecv udp:");
+        command.args(["--packet", packet]);
+        assert_refused(command, 2, &["--packet: on port 'udp:'", needle]);
     }
 }
 

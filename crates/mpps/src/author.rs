@@ -60,8 +60,8 @@ pub(crate) fn leads_away(path: &Path) -> bool {
     typed || by_link(folder) || by_link(path)
 }
 
-/// Describes the first field that runs code, or writes or sends a file outside of the current folder. Devices of DPDK have
-/// options for programs (`net_failsafe`), scripts and files.
+/// Describes the first field that runs code, or writes or sends a file outside of the current folder. Devices of DPDK
+/// have options for programs (`net_failsafe`), scripts and files.
 fn decisive(plan: &Map<String, Value>) -> Option<String> {
     let field = |section: &str, key: &str| plan.get(section)?.get(key).filter(|value| !value.is_null());
     if field("device", "eal").is_some() {

@@ -26,7 +26,7 @@ pub struct Replayed {
     /// Times of its packets, ns after the first.
     dues: Arc<[u64]>,
     longest_has_tag: bool,
-    /// What it was made of.
+    /// Arguments that it was made of.
     key: (Pcap, bool, usize, u64),
 }
 

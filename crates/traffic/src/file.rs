@@ -353,8 +353,8 @@ pub(crate) const KEYS: [Key; 35] = [
     choice(
         "vlans",
         &VLANS,
-        "VLAN tags of `rewrite`: `set`, put on where they are not there; `push`, put on in front of all; `replace`, all \
-         others are taken off; else `set`",
+        "VLAN tags of `rewrite`: `set`, put on where they are not there; `push`, put on in front of all; `replace`, \
+         all others are taken off; else `set`",
         |s, node, _| {
             pcap(s).vlans = [Vlans::Set, Vlans::Push, Vlans::Replace][chosen(node, "vlans", &VLANS)?];
             Ok(())

@@ -3,6 +3,7 @@
 mod flows;
 mod load;
 mod plan;
+mod sockets;
 mod streams;
 
 use super::across::{self, Far};
@@ -87,6 +88,9 @@ impl Draft {
         }
         let task = across::task(&args, receive);
         let port = Checked::new(args.plan.port(), task)?;
+        if port.traits.layer == Layer::Payload {
+            sockets::as_ends(&mut args, &port)?;
+        }
         let device = port.interface();
         let far = args
             .plan

@@ -18,6 +18,7 @@ use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+pub(super) use refused::options;
 pub(crate) use refused::{Taken, of_listener};
 
 /// Bytes of an Ethernet header.
@@ -56,12 +57,12 @@ pub(in crate::draft) struct One {
 #[derive(Clone, Debug)]
 enum Content {
     Made(Box<Form>),
-    /// Those of a capture, the number of the first flow, and the key of their tags.
+    /// Frames of a capture, the number of the first flow, and the key of their tags.
     Replayed(Box<Replayed>, u32, u64),
 }
 
 /// Returns the option that gave streams.
-fn option_of(streams: &Traffic) -> &'static str {
+pub(super) fn option_of(streams: &Traffic) -> &'static str {
     match (streams.is_one_packet(), streams.is_one_capture()) {
         (true, _) => "--packet",
         (_, true) => "--pcap",
@@ -69,7 +70,7 @@ fn option_of(streams: &Traffic) -> &'static str {
     }
 }
 
-/// What is known of a run while its streams are worked out.
+/// Knowledge of a run while its streams are worked out.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::draft) struct Known<'k> {
     /// Streams of an earlier trial, whose captures need not be read again.

@@ -10,7 +10,7 @@ use mpps_traffic::{Fill, Form, Stream, Tag, Traffic};
 use std::sync::Arc;
 
 /// Refuses options that say what a packet's own fields, or a stream's own keys, say.
-pub(super) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
+pub(in crate::draft) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
     let of = &args.plan.traffic;
     let in_file = by != "--packet";
     let fields = [
