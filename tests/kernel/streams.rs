@@ -538,3 +538,60 @@ fn what_streams_can_not_have_is_refused_in_one_line() {
         assert_refused(command, 2, &[want]);
     }
 }
+
+#[test]
+fn a_sender_alone_sends_packets_without_a_tag_and_tcp_that_is_numbered() {
+    let text = r#"
+[[stream]]
+name = "flood"
+packet = "eth / ipv4 src=random(10.0.0.0/8) dst=198.18.0.2 / tcp dst=80 flags=syn"
+tag = "none"
+fill = "zeros"
+size = 64
+rate = "1kpps"
+packets = 50
+
+[[stream]]
+name = "numbered"
+packet = "eth / ipv4 dst=198.18.0.2 / tcp dst=81"
+tag = "tcp"
+size = 64
+rate = "1kpps"
+packets = 50
+"#;
+    let scratch = Scratch::new();
+    let sample = scratch.file("sample.pcapng");
+    let report = alone(
+        &format!("send null: --sample-pcap {},n=1 {LOAD}", sample.display()),
+        text,
+    );
+    assert_eq!(
+        ["flood", "numbered"].map(|name| count(of(&report, "streams", name), "tx_packets")),
+        [50, 50]
+    );
+    let mut file = std::fs::File::open(&sample).expect("a sample");
+    let frames = mpps_replay::Capture::read(&mut file, &mpps_replay::Selection::default(), 1 << 20).expect("frames");
+    let of_port = |port: u16| {
+        let own = frames
+            .packets()
+            .filter(move |packet| packet.bytes[36..38] == port.to_be_bytes());
+        own.map(|packet| packet.bytes.to_vec()).collect::<Vec<_>>()
+    };
+    assert!(
+        of_port(80)
+            .iter()
+            .all(|frame| frame.len() == 60 && frame[54..] == [0; 6]),
+        "zeros to the end"
+    );
+    let numbers: Vec<u32> = of_port(81)
+        .iter()
+        .map(|frame| u32::from_be_bytes([frame[38], frame[39], frame[40], frame[41]]))
+        .collect();
+    assert_eq!(numbers, (0..50).collect::<Vec<u32>>());
+    let mix = self::file(&scratch, text);
+    assert_refused(
+        with_traffic(mpps("sendrecv loop:"), &mix),
+        2,
+        &["stream flood: tag: want tail"],
+    );
+}

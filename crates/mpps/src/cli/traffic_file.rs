@@ -25,11 +25,10 @@ const COUNTED: &str = "Streams that a sender has as its --traffic: packets are t
                        and group has results";
 const KNOWN: &str = "Streams that a sender has as its --traffic: packets are taken as with --packet";
 const VALUE: &str = "Value of a variable of the traffic file, in place of the file's; may be given more than once";
-const VALUE_OR_KEY: &str = "Value of a variable of the traffic file, in place of the file's; or of a key of \
-                            --pcap's stream: speed=2, loops=0, tag=tail, only=PACKET, rewrite=PACKET; may be given more than \
-                            once";
-const CAPTURED: &str = "Packets of a capture, pcap or pcapng, plain or gzipped, in its spacing, or at --rate; see --set \
-                        and docs/use/traffic.md. Plan and result have its name, size and SHA-256";
+const VALUE_OR_KEY: &str = "Value of a variable of the traffic file, in place of the file's; or of a key of the \
+                            stream of --pcap: speed=2, loops=0, tag=tail, only=PACKET, rewrite=PACKET; may be repeated";
+const CAPTURED: &str = "Packets of a capture, pcap or pcapng, plain or gzipped, in its spacing, or at --rate; see \
+                        docs/use/traffic.md for the keys of --set. Plan and result have its name, size and SHA-256";
 
 /// A traffic file as it was typed.
 #[derive(Clone, Debug)]

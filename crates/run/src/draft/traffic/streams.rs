@@ -83,7 +83,7 @@ pub(in crate::draft) struct Known<'k> {
 fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Result<Vec<One>> {
     let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
     for stream in &streams.streams {
-        refused::keys(stream, &named(option, stream))?;
+        refused::keys(stream, &named(option, stream), args.plan.workload)?;
         let one = match &stream.pcap {
             None => One::new(stream.clone(), option, args, flows)?,
             Some(pcap) => One::replayed(stream.clone(), pcap, (option, args), flows, known)?,

@@ -63,9 +63,15 @@ const NOBODY: Known<'_> = Known {
 };
 
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
-pub(super) fn keys(stream: &Stream, named: &str) -> Result<()> {
+pub(super) fn keys(stream: &Stream, named: &str, workload: Workload) -> Result<()> {
+    // A sender alone counts what it sends.
+    let known = stream.tag == Tag::Tail || stream.pcap.is_some() || workload == Workload::Send;
     let keys = [
-        (stream.tag != Tag::Tail && stream.pcap.is_none(), "tag", "tail"),
+        (
+            !known,
+            "tag",
+            "tail, by which a receiver knows its packets, or send in place of sendrecv",
+        ),
         (stream.from.is_some() || stream.to.is_some(), "from, to", "it left out"),
     ];
     match keys.iter().find(|(given, ..)| *given) {
@@ -89,7 +95,7 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     let mut header_len = 0;
     for stream in &streams.streams {
         let named = named(option, stream);
-        keys(stream, &named)?;
+        keys(stream, &named, args.plan.workload)?;
         if stream.pcap.is_some() {
             return Err(usage(format!(
                 "{named}: pcap: its flows are the sender's lanes, which are not known here: want it left out"
