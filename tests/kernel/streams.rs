@@ -514,6 +514,101 @@ scale = false
 }
 
 #[test]
+fn a_search_finds_rates_by_the_loss_of_a_stream_or_a_group() {
+    let text = r#"
+[[stream]]
+name = "gold"
+packet = "eth / ipv4 / udp dst=1"
+rate = "1kpps"
+
+[[stream]]
+name = "other"
+group = "rest"
+packet = "eth / ipv4 / udp dst=2"
+rate = "3kpps"
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    // A tenth is lost at each rate: one goal passes at the highest, and the other fails at the lowest.
+    let trials = "initial=100ms,final=100ms,sum=200ms,width=50%";
+    let words = format!(
+        "ndr loop:loss=10% --min-rate 1kpps --max-rate 4kpps --catch-up 10s --goal loss(gold)=50%,{trials} --goal \
+         loss(rest)=0,{trials} --expect pdr(gold)>=4kpps --expect ndr(rest)<4kpps --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(mpps(&words), &mix));
+    let result = std::fs::read_to_string(scratch.file("out").join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&result).unwrap_or_else(|e| panic!("{e}: {finished:?}"));
+    let goals = result["params"]["goals"].as_array().expect("goals");
+    let streams: Vec<_> = goals.iter().map(|goal| goal["stream"].as_str()).collect();
+    assert_eq!(streams, [Some("gold"), Some("rest")]);
+    let counted: Vec<&Value> = result["trials"].as_array().expect("trials").iter().collect();
+    let counted: Vec<&Value> = counted
+        .into_iter()
+        .filter(|trial| trial["outcome"] == "counted")
+        .collect();
+    assert!(!counted.is_empty(), "{result:#}");
+    for trial in &counted {
+        let streams = trial["streams"].as_array().expect("streams");
+        let sum = |key: &str| streams.iter().filter_map(|of| of[key].as_u64()).sum::<u64>();
+        assert_eq!(Some(sum("due")), trial["due"].as_u64(), "{trial:#}");
+        assert_eq!(Some(sum("missing")), trial["missing"].as_u64(), "{trial:#}");
+    }
+    // A host that others use may void three trials in a row.
+    if finished.code != Some(3) {
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(result["results"][0]["at_max"], true, "{result:#}");
+        assert_eq!(result["results"][1]["none_passes"], true, "{result:#}");
+    }
+}
+
+#[test]
+fn a_stream_that_a_run_will_not_have_is_refused_before_it_begins() {
+    let scratch = Scratch::new();
+    let mix = file(&scratch, MIX);
+    // The port is missing, which the run would find out when it opens it.
+    for (words, want) in [
+        (
+            "sendrecv af_packet:nonesuch9 --expect loss(probes)==0",
+            "no stream or group 'probes': did you mean 'probe'?",
+        ),
+        (
+            "send null: --expect sent(x)>1",
+            "no stream or group 'x': want imix, tenants, probe, bursts, last, load",
+        ),
+        ("drop null: --expect lost(laod)==0", "'laod': did you mean 'load'?"),
+        ("sendrecv loop: --expect mfr>1Mpps", "a run finds no mfr"),
+        (
+            "ndr af_packet:nonesuch9 --goal loss(laod)=0",
+            "no stream or group 'laod': did you mean 'load'?",
+        ),
+        (
+            "ndr loop: --goal loss(load)=0 --expect ndr>1Mpps",
+            "want a demand on ndr(load), or a --goal with loss=0",
+        ),
+    ] {
+        assert_refused(with_traffic(mpps(words), &mix), 2, &[want]);
+    }
+    for words in [
+        "sendrecv loop: --expect loss(gold)==0",
+        "sendrecv loop: --expect loss(packet)==0 --packet",
+        "ndr loop: --goal loss(gold)=0",
+    ] {
+        let mut command = mpps(words);
+        if words.ends_with("--packet") {
+            command.arg("eth / ipv4 / udp");
+        }
+        assert_refused(command, 2, &["the run has none: want --traffic FILE"]);
+    }
+    let many: String = (0..65)
+        .map(|n| format!("[[stream]]\nname = 's{n}'\ngroup = 'all'\npacket = 'eth / ipv4 / udp dst={n}'\n"))
+        .collect();
+    let many = file(&scratch, &many);
+    let command = with_traffic(mpps("sendrecv loop: --expect p99(s1)<1s"), &many);
+    assert_refused(command, 2, &["want track = true in the stream, or its group"]);
+}
+
+#[test]
 fn what_streams_can_not_have_is_refused_in_one_line() {
     let stream = "[[stream]]\npacket = 'eth / ipv4 / udp'\n";
     let rated = |rate: &str| format!("{stream}rate = '{rate}'\n");

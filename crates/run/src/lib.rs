@@ -18,6 +18,7 @@ pub mod record;
 pub mod request;
 pub mod sample;
 mod session;
+pub mod streams;
 mod watchers;
 
 pub use host::Host;
