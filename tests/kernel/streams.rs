@@ -609,6 +609,50 @@ fn a_stream_that_a_run_will_not_have_is_refused_before_it_begins() {
 }
 
 #[test]
+fn runs_are_compared_by_the_results_of_a_stream() {
+    let scratch = Scratch::new();
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    let text = stream("probe", "rate = '500pps'") + &stream("bulk", "rate = '4kpps'\ngroup = 'load'");
+    let mix = file(&scratch, &text);
+    let compare = |metric: &str, out: &str| {
+        let run = |port: &str| format!("sendrecv {port} --duration 300ms {LOAD} --traffic {}", mix.display());
+        let mut command = mpps("compare --rounds 1 --pause 0 --metric");
+        command.args([metric, "--out"]).arg(scratch.file(out));
+        command.args([run("loop:delay=1ms"), run("loop:delay=20ms,loss=10%")]);
+        command
+    };
+    assert_refused(
+        compare("p99(probes)", "refused"),
+        2,
+        &["'p99(probes)'", "did you mean 'probe'?"],
+    );
+    let done = run_command(compare("max(probe),loss(load)", "out"));
+    let record = std::fs::read_to_string(scratch.file("out").join("trials.jsonl")).unwrap_or_default();
+    let lines = record
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let runs: Vec<Value> = lines.filter(|line| line["outcome"] == "counted").collect();
+    let of = |variant: &str| {
+        runs.iter()
+            .find(|run| run["variant"] == variant)
+            .map(|run| &run["streams"])
+    };
+    let (Some(a), Some(b)) = (of("A"), of("B")) else {
+        panic!("{done:?}");
+    };
+    assert!(b["probe"]["latency_ns"]["max"].as_f64() >= Some(20e6), "{b:#}");
+    assert_eq!(a["load"]["lost"], 0);
+    assert!(
+        b["load"]["lost"].as_u64() > Some(0) && b["load"]["sent"] == 1200,
+        "{b:#}"
+    );
+    assert!(
+        done.stdout.contains("max(probe)") && done.stdout.contains("loss(load)"),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn what_streams_can_not_have_is_refused_in_one_line() {
     let stream = "[[stream]]\npacket = 'eth / ipv4 / udp'\n";
     let rated = |rate: &str| format!("{stream}rate = '{rate}'\n");
