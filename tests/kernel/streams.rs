@@ -653,6 +653,72 @@ fn runs_are_compared_by_the_results_of_a_stream() {
 }
 
 #[test]
+fn a_file_is_one_row_of_rfc2544() {
+    let scratch = Scratch::new();
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    let text = stream("small", "rate = '3kpps'") + &stream("large", "rate = '1kpps'\nsize = 464");
+    let mix = file(&scratch, &text);
+    let words = format!(
+        "rfc2544 throughput loop: --quick --min-rate 1kpps --max-rate 2kpps --trial 100ms --first-trial 100ms \
+         --resolution 10% --catch-up 10s --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(mpps(&words), &mix));
+    let result = std::fs::read_to_string(scratch.file("out").join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&result).unwrap_or_else(|e| panic!("{e}: {finished:?}"));
+    let rows = result["results"].as_array().expect("rows");
+    // Three frames of 64 bytes and one of 464.
+    let sizes: Vec<_> = rows.iter().map(|row| &row["frame_size_bytes"]).collect();
+    assert_eq!(sizes, [164], "{result:#}");
+    assert_eq!(result["params"]["protocol"], "2 streams: small, large");
+    let tried = result["trials"].as_array().expect("trials");
+    assert!(tried.iter().all(|trial| trial["frame_size_bytes"] == 164), "{result:#}");
+    // A host that others use may void three trials in a row.
+    if finished.code != Some(3) {
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(rows[0]["throughput"]["lower_pps"], 2000, "{result:#}");
+    }
+    for (words, want) in [
+        (
+            "rfc2544 throughput loop: --frame-sizes 64",
+            "--frame-sizes: beside --traffic: want size in the streams",
+        ),
+        ("rfc2544 reset loop: --reset-cmd true", "reset: beside --traffic"),
+    ] {
+        assert_refused(with_traffic(mpps(words), &mix), 2, &[want]);
+    }
+}
+
+#[test]
+fn advice_beside_a_file_names_its_fields() {
+    let Some(net) = net_of(1) else { return };
+    let scratch = Scratch::new();
+    let refused = |packet: &str, port: &str, code, want: &str| {
+        let mix = file(&scratch, &format!("[[stream]]\npacket = '{packet}'\n"));
+        let command = with_traffic(net.a(&format!("sendrecv {port} --quiet --duration 100ms")), &mix);
+        assert_refused(command, code, &[want]);
+    };
+    refused(
+        "eth / ipv4 dst=10.99.0.1 / udp",
+        "af_packet:eth1",
+        2,
+        "dst 10.99.0.1: 10.99.0.1 is the address of eth1",
+    );
+    refused(
+        "eth / ipv4 dst=10.99.0.9 / udp",
+        "af_packet:lo",
+        2,
+        "or dst=MAC in eth to send frames all the same",
+    );
+    refused(
+        "eth / ipv4 dst=10.99.0.9 / udp",
+        "af_packet:eth1",
+        1,
+        "(dst=MAC in eth skips the question",
+    );
+}
+
+#[test]
 fn what_streams_can_not_have_is_refused_in_one_line() {
     let stream = "[[stream]]\npacket = 'eth / ipv4 / udp'\n";
     let rated = |rate: &str| format!("{stream}rate = '{rate}'\n");
@@ -663,6 +729,11 @@ fn what_streams_can_not_have_is_refused_in_one_line() {
         (format!("{stream}size = '9000'\n"), "", "above the MTU"),
         (format!("{stream}tag = 'none'\n"), "", "tag: want tail"),
         (format!("{stream}lanes = [3]\n"), "", "lanes: 3 does not send: want 0"),
+        (
+            format!("{stream}lanes = [3]\n").replace("eth /", "eth dst=02:00:00:00:00:01 /"),
+            "--print-plan",
+            "lanes: 3 does not send: want 0",
+        ),
         (rated("1kpps"), "--frame-size 100", "--frame-size: beside --traffic"),
         (stream.to_owned(), "--scale 50%", "there is no rate"),
         (
