@@ -514,6 +514,211 @@ scale = false
 }
 
 #[test]
+fn a_search_finds_rates_by_the_loss_of_a_stream_or_a_group() {
+    let text = r#"
+[[stream]]
+name = "gold"
+packet = "eth / ipv4 / udp dst=1"
+rate = "1kpps"
+
+[[stream]]
+name = "other"
+group = "rest"
+packet = "eth / ipv4 / udp dst=2"
+rate = "3kpps"
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    // A tenth is lost at each rate: one goal passes at the highest, and the other fails at the lowest.
+    let trials = "initial=100ms,final=100ms,sum=200ms,width=50%";
+    let words = format!(
+        "ndr loop:loss=10% --min-rate 1kpps --max-rate 4kpps --catch-up 10s --goal loss(gold)=50%,{trials} --goal \
+         loss(rest)=0,{trials} --expect pdr(gold)>=4kpps --expect ndr(rest)<4kpps --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(mpps(&words), &mix));
+    let result = std::fs::read_to_string(scratch.file("out").join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&result).unwrap_or_else(|e| panic!("{e}: {finished:?}"));
+    let goals = result["params"]["goals"].as_array().expect("goals");
+    let streams: Vec<_> = goals.iter().map(|goal| goal["stream"].as_str()).collect();
+    assert_eq!(streams, [Some("gold"), Some("rest")]);
+    let counted: Vec<&Value> = result["trials"].as_array().expect("trials").iter().collect();
+    let counted: Vec<&Value> = counted
+        .into_iter()
+        .filter(|trial| trial["outcome"] == "counted")
+        .collect();
+    assert!(!counted.is_empty(), "{result:#}");
+    for trial in &counted {
+        let streams = trial["streams"].as_array().expect("streams");
+        let sum = |key: &str| streams.iter().filter_map(|of| of[key].as_u64()).sum::<u64>();
+        assert_eq!(Some(sum("due")), trial["due"].as_u64(), "{trial:#}");
+        assert_eq!(Some(sum("missing")), trial["missing"].as_u64(), "{trial:#}");
+    }
+    // A host that others use may void three trials in a row.
+    if finished.code != Some(3) {
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(result["results"][0]["at_max"], true, "{result:#}");
+        assert_eq!(result["results"][1]["none_passes"], true, "{result:#}");
+    }
+}
+
+#[test]
+fn a_stream_that_a_run_will_not_have_is_refused_before_it_begins() {
+    let scratch = Scratch::new();
+    let mix = file(&scratch, MIX);
+    // The port is missing, which the run would find out when it opens it.
+    for (words, want) in [
+        (
+            "sendrecv af_packet:nonesuch9 --expect loss(probes)==0",
+            "no stream or group 'probes': did you mean 'probe'?",
+        ),
+        (
+            "send null: --expect sent(x)>1",
+            "no stream or group 'x': want imix, tenants, probe, bursts, last, load",
+        ),
+        ("drop null: --expect lost(laod)==0", "'laod': did you mean 'load'?"),
+        ("sendrecv loop: --expect mfr>1Mpps", "a run finds no mfr"),
+        (
+            "ndr af_packet:nonesuch9 --goal loss(laod)=0",
+            "no stream or group 'laod': did you mean 'load'?",
+        ),
+        (
+            "ndr loop: --goal loss(load)=0 --expect ndr>1Mpps",
+            "want a demand on ndr(load), or a --goal with loss=0",
+        ),
+    ] {
+        assert_refused(with_traffic(mpps(words), &mix), 2, &[want]);
+    }
+    for words in [
+        "sendrecv loop: --expect loss(gold)==0",
+        "sendrecv loop: --expect loss(packet)==0 --packet",
+        "ndr loop: --goal loss(gold)=0",
+    ] {
+        let mut command = mpps(words);
+        if words.ends_with("--packet") {
+            command.arg("eth / ipv4 / udp");
+        }
+        assert_refused(command, 2, &["the run has none: want --traffic FILE"]);
+    }
+    let many: String = (0..65)
+        .map(|n| format!("[[stream]]\nname = 's{n}'\ngroup = 'all'\npacket = 'eth / ipv4 / udp dst={n}'\n"))
+        .collect();
+    let many = file(&scratch, &many);
+    let command = with_traffic(mpps("sendrecv loop: --expect p99(s1)<1s"), &many);
+    assert_refused(command, 2, &["want track = true in the stream, or its group"]);
+}
+
+#[test]
+fn runs_are_compared_by_the_results_of_a_stream() {
+    let scratch = Scratch::new();
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    let text = stream("probe", "rate = '500pps'") + &stream("bulk", "rate = '4kpps'\ngroup = 'load'");
+    let mix = file(&scratch, &text);
+    let compare = |metric: &str, out: &str| {
+        let run = |port: &str| format!("sendrecv {port} --duration 300ms {LOAD} --traffic {}", mix.display());
+        let mut command = mpps("compare --rounds 1 --pause 0 --metric");
+        command.args([metric, "--out"]).arg(scratch.file(out));
+        command.args([run("loop:delay=1ms"), run("loop:delay=20ms,loss=10%")]);
+        command
+    };
+    assert_refused(
+        compare("p99(probes)", "refused"),
+        2,
+        &["'p99(probes)'", "did you mean 'probe'?"],
+    );
+    let done = run_command(compare("max(probe),loss(load)", "out"));
+    let record = std::fs::read_to_string(scratch.file("out").join("trials.jsonl")).unwrap_or_default();
+    let lines = record
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let runs: Vec<Value> = lines.filter(|line| line["outcome"] == "counted").collect();
+    let of = |variant: &str| {
+        runs.iter()
+            .find(|run| run["variant"] == variant)
+            .map(|run| &run["streams"])
+    };
+    let (Some(a), Some(b)) = (of("A"), of("B")) else {
+        panic!("{done:?}");
+    };
+    assert!(b["probe"]["latency_ns"]["max"].as_f64() >= Some(20e6), "{b:#}");
+    assert_eq!(a["load"]["lost"], 0);
+    assert!(
+        b["load"]["lost"].as_u64() > Some(0) && b["load"]["sent"] == 1200,
+        "{b:#}"
+    );
+    assert!(
+        done.stdout.contains("max(probe)") && done.stdout.contains("loss(load)"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_file_is_one_row_of_rfc2544() {
+    let scratch = Scratch::new();
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    let text = stream("small", "rate = '3kpps'") + &stream("large", "rate = '1kpps'\nsize = 464");
+    let mix = file(&scratch, &text);
+    let words = format!(
+        "rfc2544 throughput loop: --quick --min-rate 1kpps --max-rate 2kpps --trial 100ms --first-trial 100ms \
+         --resolution 10% --catch-up 10s --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(mpps(&words), &mix));
+    let result = std::fs::read_to_string(scratch.file("out").join("result.json")).unwrap_or_default();
+    let result: Value = serde_json::from_str(&result).unwrap_or_else(|e| panic!("{e}: {finished:?}"));
+    let rows = result["results"].as_array().expect("rows");
+    // Three frames of 64 bytes and one of 464.
+    let sizes: Vec<_> = rows.iter().map(|row| &row["frame_size_bytes"]).collect();
+    assert_eq!(sizes, [164], "{result:#}");
+    assert_eq!(result["params"]["protocol"], "2 streams: small, large");
+    let tried = result["trials"].as_array().expect("trials");
+    assert!(tried.iter().all(|trial| trial["frame_size_bytes"] == 164), "{result:#}");
+    // A host that others use may void three trials in a row.
+    if finished.code != Some(3) {
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert_eq!(rows[0]["throughput"]["lower_pps"], 2000, "{result:#}");
+    }
+    for (words, want) in [
+        (
+            "rfc2544 throughput loop: --frame-sizes 64",
+            "--frame-sizes: beside --traffic: want size in the streams",
+        ),
+        ("rfc2544 reset loop: --reset-cmd true", "reset: beside --traffic"),
+    ] {
+        assert_refused(with_traffic(mpps(words), &mix), 2, &[want]);
+    }
+}
+
+#[test]
+fn advice_beside_a_file_names_its_fields() {
+    let Some(net) = net_of(1) else { return };
+    let scratch = Scratch::new();
+    let refused = |packet: &str, port: &str, code, want: &str| {
+        let mix = file(&scratch, &format!("[[stream]]\npacket = '{packet}'\n"));
+        let command = with_traffic(net.a(&format!("sendrecv {port} --quiet --duration 100ms")), &mix);
+        assert_refused(command, code, &[want]);
+    };
+    refused(
+        "eth / ipv4 dst=10.99.0.1 / udp",
+        "af_packet:eth1",
+        2,
+        "dst 10.99.0.1: 10.99.0.1 is the address of eth1",
+    );
+    refused(
+        "eth / ipv4 dst=10.99.0.9 / udp",
+        "af_packet:lo",
+        2,
+        "or dst=MAC in eth to send frames all the same",
+    );
+    refused(
+        "eth / ipv4 dst=10.99.0.9 / udp",
+        "af_packet:eth1",
+        1,
+        "(dst=MAC in eth skips the question",
+    );
+}
+
+#[test]
 fn what_streams_can_not_have_is_refused_in_one_line() {
     let stream = "[[stream]]\npacket = 'eth / ipv4 / udp'\n";
     let rated = |rate: &str| format!("{stream}rate = '{rate}'\n");
@@ -524,6 +729,11 @@ fn what_streams_can_not_have_is_refused_in_one_line() {
         (format!("{stream}size = '9000'\n"), "", "above the MTU"),
         (format!("{stream}tag = 'none'\n"), "", "tag: want tail"),
         (format!("{stream}lanes = [3]\n"), "", "lanes: 3 does not send: want 0"),
+        (
+            format!("{stream}lanes = [3]\n").replace("eth /", "eth dst=02:00:00:00:00:01 /"),
+            "--print-plan",
+            "lanes: 3 does not send: want 0",
+        ),
         (rated("1kpps"), "--frame-size 100", "--frame-size: beside --traffic"),
         (stream.to_owned(), "--scale 50%", "there is no rate"),
         (

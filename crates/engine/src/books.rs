@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Most streams that have percentiles of their own without asking for them.
-const MOST_RANKED: usize = 64;
+pub const MOST_RANKED: usize = 64;
 /// Most sizes that have results of their own; of more, ranges have.
 const MOST_SIZES: usize = 16;
 /// Ranges of sizes, bytes with FCS (RFC 2819).

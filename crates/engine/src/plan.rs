@@ -256,7 +256,7 @@ pub struct Link {
     pub dest_mac: Option<MacAddr>,
     /// The address to resolve: the peer's, or its gateway's.
     pub next_hop: Option<IpAddr>,
-    /// A likely cause if nobody answers for [`Link::next_hop`], as the end of the error's sentence.
+    /// Advice and a likely cause if nobody answers for [`Link::next_hop`], as the end of the error's sentence.
     pub hint: String,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::found::Found;
 use crate::limits::LimitedBy;
-use crate::measure::{Ask, Delay, Measured, Phase, measured, quantiles};
+use crate::measure::{Ask, Delay, Measured, Phase, Subject, measured, quantiles};
 use crate::record::{Earlier, Record};
 use crate::search::Limits;
 use crate::setup::{Setup, Step, Stop};
@@ -46,6 +46,8 @@ pub(crate) struct Bench<'b, 's> {
     pub(crate) trials: Vec<Measured>,
     /// Facts on the host and its ports, by name: from the first trial that ran here, or from an earlier command.
     pub(crate) tester: Vec<(String, String)>,
+    /// Packets that the goals are about, by whose results trials are judged.
+    pub(crate) subject: Subject,
     /// Reads the events of the trials that run here, too.
     pub(crate) watch: Option<Box<dyn Fn() -> Box<dyn Sink> + 'b>>,
     /// Estimated time of everything after the current test, ns.
@@ -104,6 +106,7 @@ impl<'b, 's> Bench<'b, 's> {
             void_here: 0,
             trials: Vec::new(),
             tester: earlier.tester,
+            subject: Subject::default(),
             watch: None,
             later_ns: 0,
             waited_ns: 0,
@@ -274,7 +277,7 @@ impl<'b, 's> Bench<'b, 's> {
             return Err(Stop::Interrupted);
         }
         let told = quantiles(&histogram.lock().unwrap_or_else(PoisonError::into_inner));
-        let measured = measured(*ask, &summary, told);
+        let measured = measured(*ask, &summary, told, &self.subject);
         if !self.begun {
             self.begun = true;
             let fact = |fact: &HostFact| (fact.name.clone(), fact.value.clone());

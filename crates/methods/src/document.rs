@@ -187,7 +187,7 @@ fn of_trials(trials: &[Measured]) -> Table {
             (told.ask.duration_ns as f64 / 1e9).into(),
             counted.map(|(due, _)| due).into(),
             counted.map(|(_, missing)| missing).into(),
-            told.trial.loss().into(),
+            told.loss_ratio().into(),
             told.refused.into(),
             told.late.into(),
             // Counted in every trial, a void one too: these decide nothing there, and happened.

@@ -14,28 +14,37 @@ const NOT_MET: u8 = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reached {
     pub(crate) what: Found,
+    /// Stream or group that it is of; `None`: all packets.
+    pub(crate) stream: Option<String>,
     /// Frame size with FCS, bytes.
     pub(crate) frame_size: usize,
     pub(crate) between: Between,
 }
 
-/// Refuses a demand on what this test does not find: `found` is what it does.
+/// Refuses a demand on what this test does not find: `found` is what it does, each with its stream or group.
 ///
 /// # Errors
 /// Then.
-pub(crate) fn check(expect: &[Expect], test: &str, found: &[Found]) -> Result<()> {
-    let unknown = |expect: &&Expect| expect.in_method().is_none_or(|what| !found.contains(&what));
+pub(crate) fn check(expect: &[Expect], test: &str, found: &[(Found, Option<&str>)]) -> Result<()> {
+    let unknown = |expect: &&Expect| {
+        let what = expect.in_method().map(|what| (what, expect.stream()));
+        what.is_none_or(|what| !found.contains(&what))
+    };
     let Some(expect) = expect.iter().find(unknown) else {
         return Ok(());
     };
-    let names: Vec<_> = found.iter().map(|what| what.name()).collect();
+    let of = |stream: Option<&str>| stream.map_or_else(String::new, |name| format!("({name})"));
+    let names: Vec<_> = found
+        .iter()
+        .map(|(what, stream)| what.name().to_owned() + &of(*stream))
+        .collect();
+    let stream = of(expect.stream());
     let hint = match expect.in_method() {
         // A goal of the right kind brings it.
-        Some(Found::Ndr) => ", or a --goal with loss=0",
-        Some(Found::Pdr) => ", or a --goal that allows loss, such as loss=0.5%",
-        Some(Found::Loss) => ", or sendrecv … --expect for one run",
-        Some(_) => "",
-        None => ", or sendrecv … --expect for one run",
+        Some(Found::Ndr) => format!(", or a --goal with loss{stream}=0"),
+        Some(Found::Pdr) => format!(", or a --goal that allows loss, such as loss{stream}=0.5%"),
+        Some(Found::Loss) | None => ", or sendrecv … --expect for one run".to_owned(),
+        Some(_) => String::new(),
     };
     Err(usage(format!(
         "--expect '{expect}': {test} does not find that here: want a demand on {}{hint}",
@@ -49,7 +58,7 @@ pub(crate) fn judged(expects: &[Expect], results: &[Reached]) -> Vec<Expectation
     let of = |expect: &Expect| -> Vec<Expectation> {
         let wanted: Vec<_> = results
             .iter()
-            .filter(|of| expect.in_method() == Some(of.what))
+            .filter(|of| expect.in_method() == Some(of.what) && expect.stream() == of.stream.as_deref())
             .collect();
         if wanted.is_empty() {
             return vec![expect.judge_found(Between::default(), 0)];
@@ -114,6 +123,7 @@ mod tests {
     fn throughput(frame_size: usize, lower: f64) -> Reached {
         Reached {
             what: Found::Throughput,
+            stream: None,
             frame_size,
             between: Between {
                 lower: Some(lower),

@@ -56,9 +56,9 @@ impl Found {
 
     /// Returns the trials that the search uses: all but the void ones that are forgiven.
     pub(crate) fn trials(&self) -> Vec<Trial> {
-        let all = self.trials.iter().map(|measured| measured.trial).enumerate();
+        let all = self.trials.iter().map(|measured| &measured.trial).enumerate();
         all.filter(|(at, trial)| *at >= self.forgiven || trial.verdict != Verdict::Void)
-            .map(|(_, trial)| trial)
+            .map(|(_, trial)| trial.clone())
             .collect()
     }
 
@@ -332,7 +332,7 @@ pub(crate) fn search_of(goals: Vec<crate::search::Goal>, limits: Limits, most_ns
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::measured;
+    use crate::measure::{Subject, measured};
     use crate::search::{Goal, Input, Ratio};
     use mpps_stats::{KeptOff, Remark, RemarkName, Shortfall, Summary};
 
@@ -345,7 +345,7 @@ mod tests {
             invalid_reasons: vec![Remark::new(RemarkName::MissedDepartures, "why")],
             ..Summary::default()
         };
-        measured(ask, &summary, Vec::new())
+        measured(ask, &summary, Vec::new(), &Subject::default())
     }
 
     fn passed(load: u64) -> Measured {

@@ -1,7 +1,8 @@
 //! Conversion of a trial's summary into the values that a method uses.
 
-use crate::search::{Input, Trial, Verdict};
-use mpps_stats::{Histogram, KeptOff, Remark, Shortfall, Summary, sentences};
+use crate::search::{Input, StreamLoss, Trial, Verdict};
+use mpps_report::stream_named;
+use mpps_stats::{Histogram, KeptOff, Remark, Shortfall, StreamSummary, Summary, sentences};
 use std::time::Duration;
 
 /// Purpose of a trial. The record contains its name.
@@ -200,6 +201,49 @@ impl Measured {
             Verdict::Void => (0, 0),
         }
     }
+
+    /// Share of the packets that is missing; `None` for a void trial.
+    pub(crate) fn loss_ratio(&self) -> Option<f64> {
+        let (due, missing) = self.loss();
+        self.counts().then(|| missing as f64 / due.max(1) as f64)
+    }
+}
+
+/// Packets that the goals of a test are about.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Subject {
+    /// Streams and groups that goals name.
+    pub(crate) streams: Vec<String>,
+    /// Only these matter: each goal names one.
+    pub(crate) only: bool,
+}
+
+impl Subject {
+    /// Returns the results of these streams.
+    fn of<'s>(&self, summary: &'s Summary) -> Vec<&'s StreamSummary> {
+        let named = self.streams.iter().filter_map(|name| stream_named(summary, name).ok());
+        named.collect()
+    }
+
+    /// Returns the reasons why a trial says nothing about the packets that goals are about; none if it does.
+    fn void(&self, summary: &Summary) -> Vec<String> {
+        if summary.shortfall == Some(Shortfall::Refused) {
+            return Vec::new();
+        }
+        let streams = self.of(summary);
+        if !self.only && !summary.valid || self.only && streams.iter().any(|stream| !stream.valid) {
+            return texts(&summary.invalid_reasons);
+        }
+        let none_due = streams.iter().filter(|stream| stream.due == Some(0));
+        none_due
+            .map(|stream| {
+                format!(
+                    "no packet of {} was due in a trial: want it to begin earlier, or longer trials",
+                    stream.name
+                )
+            })
+            .collect()
+    }
 }
 
 /// Departures that the path in front of the device refused: those missed, where it is the cause. Within the tolerance
@@ -228,9 +272,24 @@ fn refused(ask: &Ask, summary: &Summary) -> u64 {
 /// Converts a summary into the values that a method uses. Loss is the share of the due packets that is missing. Packets
 /// that the path did not take were due, too, and count as lost. Packets that this host failed to send make the trial
 /// void. Without a load the rate is measured, not asked for, and a low one is no fault.
-pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) -> Measured {
+pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>, subject: &Subject) -> Measured {
     let refused = refused(&ask, summary);
-    let counted = summary.valid || summary.shortfall == Some(Shortfall::Refused);
+    let reasons = subject.void(summary);
+    let counted = reasons.is_empty();
+    let loss_of = |stream: &StreamSummary| {
+        // Where the path refused load, it refused what each stream missed.
+        let refused = if refused > 0 { stream.missed } else { 0 };
+        StreamLoss {
+            name: stream.name.clone(),
+            due: stream.tx + refused,
+            missing: stream.lost + stream.late + refused,
+        }
+    };
+    // Streams that are not valid and that no goal names are no reason, but to be known.
+    let beside = match counted && subject.only {
+        true => texts(&summary.invalid_reasons),
+        false => Vec::new(),
+    };
     let verdict = match counted {
         true => Verdict::Counted {
             due: summary.tx + refused,
@@ -253,6 +312,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
             },
             effective_ns: ask.duration_ns,
             verdict,
+            streams: subject.of(summary).into_iter().map(loss_of).collect(),
         },
         sent: summary.tx,
         received: summary.rx,
@@ -277,13 +337,9 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>) 
         down: summary.lanes.iter().any(|lane| lane.link_down_ns > 0),
         outpaced: summary.shortfall == Some(Shortfall::Outpaced),
         started_unix_ns: summary.started.utc_ns,
-        notes: texts(&summary.warnings),
+        notes: [beside, texts(&summary.warnings)].concat(),
         kept_off: summary.kept_off.clone().filter(|of| of.named && !counted),
-        reasons: if counted {
-            Vec::new()
-        } else {
-            texts(&summary.invalid_reasons)
-        },
+        reasons,
     }
 }
 
@@ -302,7 +358,14 @@ mod tests {
             load: 1000,
             duration_ns: 1_000_000_000,
         };
-        let measured = |summary: &Summary| measured(Ask::of(Phase::Search, 64, input), summary, Vec::new());
+        let measured = |summary: &Summary| {
+            measured(
+                Ask::of(Phase::Search, 64, input),
+                summary,
+                Vec::new(),
+                &Subject::default(),
+            )
+        };
         let good = Summary {
             tx: 1000,
             rx: 990,
@@ -351,6 +414,71 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_is_judged_by_the_streams_that_goals_name() {
+        let stream = |name: &str, missed, valid| StreamSummary {
+            name: name.to_owned(),
+            tx: 100,
+            rx: 98,
+            lost: 2,
+            missed,
+            due: Some(100 + missed),
+            valid,
+            ..StreamSummary::default()
+        };
+        let summary = Summary {
+            tx: 200,
+            rx: 196,
+            lost: 4,
+            streams: vec![stream("gold", 0, true), stream("noise", 50, false)],
+            invalid_reasons: vec![reason("stream noise: 50 of 150 departures were missed")],
+            ..Summary::default()
+        };
+        let input = Input {
+            load: 200,
+            duration_ns: 1_000_000_000,
+        };
+        let of = |summary: &Summary, streams: &[&str], only| {
+            let subject = Subject {
+                streams: streams.iter().map(|name| (*name).to_owned()).collect(),
+                only,
+            };
+            measured(Ask::of(Phase::Search, 64, input), summary, Vec::new(), &subject)
+        };
+        // The goals are about gold alone, and the rest is to be known.
+        let gold = of(&summary, &["gold"], true);
+        let loss = StreamLoss {
+            name: "gold".to_owned(),
+            due: 100,
+            missing: 2,
+        };
+        assert_eq!((gold.counts(), &gold.trial.streams[..]), (true, &[loss][..]));
+        assert_eq!(gold.notes, ["stream noise: 50 of 150 departures were missed"]);
+        for (streams, only) in [(&["gold"][..], false), (&["noise"], true), (&["gold", "noise"], true)] {
+            let void = of(&summary, streams, only);
+            assert!(
+                !void.counts() && void.reasons[0].starts_with("stream noise"),
+                "{streams:?}"
+            );
+        }
+        // What the path refused is lost, of the stream that missed it.
+        let refused = Summary {
+            missed: 50,
+            shortfall: Some(Shortfall::Refused),
+            ..summary.clone()
+        };
+        let noise = of(&refused, &["noise"], true);
+        assert_eq!((noise.trial.streams[0].due, noise.trial.streams[0].missing), (150, 52));
+        // Of which nothing was due, nothing is known.
+        let mut late = summary;
+        (late.streams[0].tx, late.streams[0].due) = (0, Some(0));
+        let void = of(&late, &["gold"], true);
+        assert!(
+            void.void_in_short().starts_with("no packet of gold was due"),
+            "{void:?}"
+        );
+    }
+
+    #[test]
     fn who_disturbed_a_trial_is_named_in_full() {
         let culprit = "other threads kept the lanes from running for 48.0 % of the sending time (cc1 (thread 7) ran \
                        for 480.0 ms meanwhile, last on core 0; ld (thread 9) ran for 40.0 ms meanwhile, last on core \
@@ -369,7 +497,12 @@ mod tests {
                 load: 1,
                 duration_ns: 1,
             };
-            measured(Ask::of(Phase::Search, 64, input), &summary, Vec::new())
+            measured(
+                Ask::of(Phase::Search, 64, input),
+                &summary,
+                Vec::new(),
+                &Subject::default(),
+            )
         };
         let missed = format!(
             "the offered rate is 14.1 % off the intended one (7 of 50 departures missed; 0.100 % are allowed): the \

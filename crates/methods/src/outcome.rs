@@ -101,7 +101,10 @@ pub(crate) fn outcome_json(outcome: &Outcome, found: &Found) -> Value {
 
 /// Returns the chart of the search: the load of each trial, by its verdict.
 pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Chart {
-    let strictest = goals.iter().map(|goal| goal.loss).min().unwrap_or_default();
+    let lossy = |trial: &crate::search::Trial| {
+        let counted = trial.verdict != Verdict::Void;
+        counted.then(|| goals.iter().any(|goal| trial.is_high_loss(goal) == Some(true)))
+    };
     let of = |name: &str, wanted: &dyn Fn(&crate::search::Trial) -> bool| Series {
         name: name.to_owned(),
         kind: Kind::Points,
@@ -114,10 +117,8 @@ pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Char
             .collect(),
     };
     let mut series = vec![
-        of("within the loss allowed", &|trial| {
-            trial.is_high_loss(strictest) == Some(false)
-        }),
-        of("more lost", &|trial| trial.is_high_loss(strictest) == Some(true)),
+        of("within the loss allowed", &|trial| lossy(trial) == Some(false)),
+        of("more lost", &|trial| lossy(trial) == Some(true)),
         of(VOID, &|trial| trial.verdict == Verdict::Void),
     ];
     series.retain(|series| !series.points.is_empty());
@@ -126,7 +127,7 @@ pub(crate) fn trace(found: &Found, goals: &[Goal], outcomes: &[Outcome]) -> Char
     for (goal, outcome) in goals.iter().zip(outcomes) {
         if let Some(lower) = outcome.bounds.lower {
             series.push(Series {
-                name: format!("loss {}: lower bound", goal.loss),
+                name: format!("{}: lower bound", goal.name()),
                 kind: Kind::Reference,
                 points: vec![(first, Some(lower as f64)), (last, Some(lower as f64))],
             });

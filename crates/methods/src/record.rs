@@ -5,7 +5,7 @@
 
 use crate::folder::{self, FILE, Folder, NO_RECORD, SCHEMA, whole_lines};
 use crate::measure::{Ask, Delay, Measured, Phase};
-use crate::search::{Input, Trial, Verdict};
+use crate::search::{Input, StreamLoss, Trial, Verdict};
 use mpps_report::rfc3339;
 use mpps_run::fail::{Result, usage};
 use mpps_run::privilege::Clerk;
@@ -78,7 +78,10 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
         "outcome": if due.is_some() { "counted" } else { "void" },
         "due": due,
         "missing": missing,
-        "loss_ratio": trial.loss(),
+        "loss_ratio": measured.loss_ratio(),
+        "streams": trial.streams.iter().map(|of| json!({
+            "name": of.name, "due": of.due, "missing": of.missing,
+        })).collect::<Vec<_>>(),
         "sent": measured.sent,
         "received": measured.received,
         "lost": measured.lost,
@@ -107,6 +110,15 @@ pub(crate) fn trial_json(number: usize, measured: &Measured) -> Value {
 /// A text from a record, as it is shown to people: anybody may have written it.
 fn shown(text: &str) -> String {
     mpps_sys::text::plain(text, '?')
+}
+
+/// Reads what a trial's line says of a stream.
+fn stream_of(of: &Value) -> Option<StreamLoss> {
+    Some(StreamLoss {
+        name: shown(of.get("name")?.as_str()?),
+        due: of.get("due")?.as_u64()?,
+        missing: of.get("missing")?.as_u64()?,
+    })
 }
 
 /// Reads a trial's line.
@@ -155,6 +167,12 @@ fn trial_of(line: &Value) -> Option<Measured> {
             input: Input { load, duration_ns },
             effective_ns: count("effective_ns")?,
             verdict,
+            streams: line
+                .get("streams")?
+                .as_array()?
+                .iter()
+                .map(stream_of)
+                .collect::<Option<_>>()?,
         },
         sent: count("sent")?,
         received: count("received")?,
@@ -210,6 +228,10 @@ fn contradiction(told: &Measured) -> Option<String> {
             let [due, missing, all, gone] = [due, missing, all, gone].map(count);
             return Some(format!("{missing} missing of {due} due, where {gone} of {all} are"));
         }
+    }
+    if let Some(of) = told.trial.streams.iter().find(|of| of.missing > of.due) {
+        let [due, missing] = [of.due, of.missing].map(count);
+        return Some(format!("{missing} missing of {due} due of stream {}", of.name));
     }
     if told.offered_pps < 0.0 || told.received_pps < 0.0 {
         return Some("a rate below 0".to_owned());
@@ -391,6 +413,11 @@ mod tests {
                 input,
                 effective_ns: 1_000_000_000,
                 verdict,
+                streams: vec![StreamLoss {
+                    name: "gold".to_owned(),
+                    due: 9,
+                    missing: 1,
+                }],
             },
             sent: load,
             received: load - 1,

@@ -15,6 +15,7 @@ use mpps_report::JsonTarget;
 use mpps_run::draft::traffic::Draft;
 use mpps_run::fail::{Failure, Result, unwritable, usage};
 use mpps_run::privilege::{self, Clerk};
+use mpps_run::streams::check_stream;
 use mpps_run::{Host, Plan, on_session};
 use mpps_sys::signal;
 use mpps_traffic::Traffic;
@@ -146,6 +147,11 @@ impl<'a> Setup<'a> {
             device: common.device_note.as_deref().map(note).transpose()?,
             draft,
         })
+    }
+
+    /// Refuses a stream or group that trials have no results of.
+    pub(crate) fn check_stream(&self, name: &str) -> std::result::Result<(), String> {
+        check_stream(&self.common.run.plan, name, false)
     }
 
     /// Returns the streams of a trial with a rate for those that may be scaled together, or (`all`) without one;

@@ -1,6 +1,6 @@
 //! Methods without the program: other callers have settings and views of their own.
 
-use mpps_methods::compare::{self, Compare, Metric, Ran, Runs, Variant};
+use mpps_methods::compare::{self, Compare, Quantity, Ran, Runs, Variant};
 use mpps_methods::ndr::{self, Ndr};
 use mpps_methods::search::{Goal, Ratio};
 use mpps_methods::{Ask, Common, Teller, View};
@@ -130,7 +130,7 @@ fn a_comparison_takes_plans_and_results_of_its_caller_s_runs() {
         chosen: Vec::new(),
     };
     let compare = Compare {
-        metrics: vec![Metric::ReceivedPps],
+        metrics: vec![Quantity::ReceivedPps.into()],
         margin: 0.02,
         force: false,
         rounds: None,

@@ -4,7 +4,9 @@
 mod device;
 
 use device::{DEVICES, Device, Random, TRUTH, measure};
-use mpps_methods::search::{Bounds, Class, End, Goal, Input, Limits, Next, Outcome, Ratio, Search, Trial, Verdict};
+use mpps_methods::search::{
+    Bounds, Class, End, Goal, Input, Limits, Next, Outcome, Ratio, Search, StreamLoss, Trial, Verdict,
+};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
@@ -53,7 +55,7 @@ fn bounds_again(goal: &Goal, trials: &[Trial]) -> Bounds {
         let (mut fh, mut fl, mut sh, mut sl) = (0.0, 0.0, 0.0, 0.0);
         for t in trials.iter().filter(|t| t.input.load == load) {
             let ns = t.effective_ns as f64;
-            match (t.input.duration_ns >= goal.final_ns, t.is_high_loss(goal.loss)) {
+            match (t.input.duration_ns >= goal.final_ns, t.is_high_loss(goal)) {
                 (true, Some(true)) => fh += ns,
                 (true, Some(false)) => fl += ns,
                 (false, Some(true)) => sh += ns,
@@ -112,6 +114,46 @@ fn the_limit_of_a_hard_device_is_between_the_bounds() {
     println!("{} trials", trials.len());
 }
 
+/// A device with two queues: one of its streams keeps its packets for longer than the other.
+#[test]
+fn a_goal_of_a_stream_is_found_by_the_loss_of_that_stream() {
+    let goal = |stream: Option<&str>| Goal {
+        stream: stream.map(str::to_owned),
+        ..Goal::csit(Ratio::ZERO)
+    };
+    let search = search(vec![goal(Some("gold")), goal(Some("rest")), goal(None)]);
+    let (trials, end) = run(&search, |input| {
+        let due = input.load * input.duration_ns / SECOND;
+        // Each stream is half of the load.
+        let of = |name: &str, most: u64| StreamLoss {
+            name: name.to_owned(),
+            due: due / 2,
+            missing: (due / 2).saturating_sub(most * input.duration_ns / SECOND),
+        };
+        let streams = vec![of("gold", 1_000_000), of("rest", 300_000)];
+        Trial {
+            input,
+            effective_ns: input.duration_ns,
+            verdict: Verdict::Counted {
+                due,
+                missing: streams.iter().map(|of| of.missing).sum(),
+            },
+            streams,
+        }
+    });
+    assert_eq!(end, End::Found);
+    let outcomes = check(&search, &trials);
+    let within = |outcome: &Outcome, rate: u64| {
+        let Bounds { lower, upper } = outcome.bounds;
+        lower.is_some_and(|lower| lower <= rate + 1) && upper.is_some_and(|upper| rate <= upper)
+    };
+    assert!(within(&outcomes[0], 2_000_000), "{:?}", outcomes[0]);
+    assert!(
+        within(&outcomes[1], 600_000) && within(&outcomes[2], 600_000),
+        "{outcomes:?}"
+    );
+}
+
 /// A queue hides overload in short trials, so that full ones fail where these have passed: the answer is near.
 #[test]
 fn a_full_trial_that_fails_where_a_short_one_passed_sends_the_search_neither_far_down_nor_up_in_small_steps() {
@@ -135,6 +177,7 @@ fn a_full_trial_that_fails_where_a_short_one_passed_sends_the_search_neither_far
                 due,
                 missing: due.saturating_sub(forwarded),
             },
+            streams: Vec::new(),
         }
     });
     assert_eq!(end, End::Found);
@@ -176,6 +219,7 @@ fn void_trials_decide_nothing_and_three_in_a_row_end_the_search() {
         input,
         effective_ns: input.duration_ns,
         verdict: Verdict::Void,
+        streams: Vec::new(),
     };
     // Every second trial is void: the others are those of a search without any.
     let (clean, _) = run(&search, |input| measure(Device::Hard, input, &mut Random(1)));
@@ -188,7 +232,7 @@ fn void_trials_decide_nothing_and_three_in_a_row_end_the_search() {
         }
     });
     assert_eq!(end, End::Found);
-    let counted: Vec<_> = spoilt.iter().filter(|t| t.verdict != Verdict::Void).copied().collect();
+    let counted: Vec<_> = spoilt.iter().filter(|t| t.verdict != Verdict::Void).cloned().collect();
     assert_eq!(counted, clean);
     let (trials, end) = run(&search, void);
     assert_eq!((trials.len(), end), (3, End::Void));
@@ -237,6 +281,7 @@ fn any_goal() -> impl Strategy<Value = Goal> {
         1u32..100,
     )
         .prop_map(|(loss, exceed, final_s, more, width)| Goal {
+            stream: None,
             loss: Ratio::of_billionths(loss).expect("a share"),
             exceed: Ratio::of_billionths(exceed).expect("a share"),
             final_ns: final_s * SECOND,
@@ -269,7 +314,7 @@ proptest! {
         for at in 0..trials.len() {
             let next = search.next(&trials[..at]);
             let Next::Trial(input) = next else { panic!("{next:?} after {at}") };
-            prop_assert_eq!(measure(device, input, &mut random), trials[at]);
+            prop_assert_eq!(measure(device, input, &mut random), trials[at].clone());
         }
     }
 }

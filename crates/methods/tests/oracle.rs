@@ -10,6 +10,7 @@ fn ratio(share: f64) -> Ratio {
 
 fn goal(final_s: u64, sum_s: u64, loss: f64, exceed: f64) -> Goal {
     Goal {
+        stream: None,
         loss: ratio(loss),
         exceed: ratio(exceed),
         final_ns: final_s * SECOND,
@@ -32,6 +33,7 @@ fn trials(number: usize, seconds: u64, loss: f64) -> Vec<Trial> {
             due,
             missing: (due as f64 * loss).round() as u64,
         },
+        streams: Vec::new(),
     };
     vec![trial; number]
 }

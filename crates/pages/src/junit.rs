@@ -1,9 +1,10 @@
-//! Results as JUnit XML, which CI systems show: one test case for the validity of a run or test, and one per demand.
+//! Results as JUnit XML, which CI systems show: one test case for the validity of a run or test, one per stream if
+//! there are several, and one per demand.
 
 use crate::document::Document;
 use crate::escape::escape;
 use mpps_report::{rfc3339, workload_name};
-use mpps_stats::{Expectation, Summary, sentences};
+use mpps_stats::{Expectation, StreamSummary, Summary, sentences};
 use std::fmt::Write;
 
 /// Contents of a test suite.
@@ -16,6 +17,8 @@ struct Suite<'a> {
     holds: &'static str,
     /// Reason why the condition does not hold.
     error: Option<String>,
+    /// Streams, each a test case of its own.
+    streams: &'a [StreamSummary],
     demands: &'a [Expectation],
     told: String,
     /// Errors of files that could not be written.
@@ -34,6 +37,10 @@ pub fn junit(s: &Summary, unwritten: &[String]) -> String {
         duration_s: s.duration_ns as f64 / 1e9,
         holds: "valid",
         error: (!s.valid).then(|| sentences(&s.invalid_reasons).join("; ")),
+        streams: match &s.streams[..] {
+            [_] => &[],
+            streams => streams,
+        },
         demands: &s.expectations,
         told: sentences(&s.warnings).join("\n"),
         unwritten,
@@ -49,6 +56,7 @@ pub fn method_junit(of: &Document, demands: &[Expectation], unwritten: &[String]
         duration_s: of.took_s,
         holds: "complete",
         error: of.incomplete.clone(),
+        streams: &[],
         demands,
         told: of.verdict.join("\n"),
         unwritten,
@@ -67,6 +75,7 @@ pub fn junit_without_result(command: &str, why: &str) -> String {
             _ => "valid",
         },
         error: Some(why.to_owned()),
+        streams: &[],
         demands: &[],
         told: String::new(),
         unwritten: &[],
@@ -76,11 +85,14 @@ pub fn junit_without_result(command: &str, why: &str) -> String {
 fn suite(of: &Suite<'_>) -> String {
     let holds = of.error.is_none();
     let unmet = of.demands.iter().filter(|of| holds && !of.met).count();
-    let skipped = if holds { 0 } else { of.demands.len() };
+    let reasons = |stream: &StreamSummary| sentences(&stream.invalid_reasons).join("; ");
+    let bad = of.streams.iter().filter(|stream| !stream.valid);
+    let wrong = bad.clone().filter(|stream| !stream.invalid_reasons.is_empty()).count();
+    let skipped = bad.count() - wrong + if holds { 0 } else { of.demands.len() };
     let counts = format!(
         "tests=\"{}\" failures=\"{unmet}\" errors=\"{}\" skipped=\"{skipped}\" time=\"{:.3}\"",
-        of.demands.len() + 1 + usize::from(!of.unwritten.is_empty()),
-        u8::from(!holds) + u8::from(!of.unwritten.is_empty()),
+        of.demands.len() + of.streams.len() + 1 + usize::from(!of.unwritten.is_empty()),
+        wrong + usize::from(!holds) + usize::from(!of.unwritten.is_empty()),
         of.duration_s
     );
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -109,6 +121,15 @@ fn suite(of: &Suite<'_>) -> String {
         format!("<error type=\"not {}\" message=\"{}\"/>", of.holds, escape(why))
     });
     case(&mut out, of.holds, &error);
+    for stream in of.streams {
+        let inner = match (stream.valid, stream.invalid_reasons.is_empty()) {
+            (true, _) => String::new(),
+            // What is wrong is wrong with the whole run.
+            (false, true) => "<skipped message=\"the run is not valid\"/>".to_owned(),
+            (false, false) => format!("<error type=\"not valid\" message=\"{}\"/>", escape(&reasons(stream))),
+        };
+        case(&mut out, &format!("stream {}", stream.name), &inner);
+    }
     for demand in of.demands {
         let inner = match (holds, demand.met, &demand.note) {
             (false, ..) => format!("<skipped message=\"it is not {}\"/>", of.holds),
@@ -151,6 +172,39 @@ mod tests {
             met,
             note: None,
         }
+    }
+
+    #[test]
+    fn each_of_several_streams_is_a_case() {
+        let stream = |name: &str, valid| StreamSummary {
+            name: name.to_owned(),
+            valid,
+            ..StreamSummary::default()
+        };
+        let mut run = Summary {
+            valid: false,
+            invalid_reasons: vec![remark("stream b: late")],
+            streams: vec![stream("a", true), stream("b", false), stream("c", false)],
+            expectations: vec![of("loss(a)==0", true)],
+            ..Summary::default()
+        };
+        run.streams[1].invalid_reasons = run.invalid_reasons.clone();
+        let text = junit(&run, &[]);
+        assert!(
+            text.contains("tests=\"5\" failures=\"0\" errors=\"2\" skipped=\"2\""),
+            "{text}"
+        );
+        assert!(text.contains("name=\"stream a\"/>"), "{text}");
+        assert!(
+            text.contains("name=\"stream b\"><error type=\"not valid\" message=\"stream b: late\"/>"),
+            "{text}"
+        );
+        assert!(
+            text.contains("name=\"stream c\"><skipped message=\"the run is not valid\"/>"),
+            "{text}"
+        );
+        run.streams.truncate(1);
+        assert!(!junit(&run, &[]).contains("stream a"), "one stream is the run");
     }
 
     #[test]

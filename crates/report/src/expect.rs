@@ -195,7 +195,7 @@ impl Expect {
             },
             Ok(of) => {
                 let mut judged = self.judged(&as_run(of, run), of.frame_size);
-                if judged.measured.is_none() && self.wants_percentile() && of.latency.percentiles.is_none() {
+                if judged.measured.is_none() && self.is_on_percentile() && of.latency.percentiles.is_none() {
                     judged.told += ": want track = true in the stream, or its group";
                 }
                 if judged.met && !of.valid {
@@ -207,7 +207,7 @@ impl Expect {
     }
 
     /// Returns whether the demand is on a percentile of a latency.
-    fn wants_percentile(&self) -> bool {
+    pub fn is_on_percentile(&self) -> bool {
         matches!(self.what, What::Latency(_, stat) if stat.beyond().is_some())
     }
 
@@ -374,10 +374,12 @@ impl fmt::Display for Expect {
 impl What {
     /// Returns whether each stream has one of its own.
     fn is_of_streams(self) -> bool {
-        !matches!(
-            self,
-            Self::Foreign | Self::HostDropped | Self::Latency(Of::Gap, _) | Self::Found(_)
-        )
+        match self {
+            Self::Foreign | Self::HostDropped | Self::Latency(Of::Gap, _) => false,
+            // Goals of a search may be about a stream.
+            Self::Found(found) => matches!(found, Found::Ndr | Found::Pdr),
+            _ => true,
+        }
     }
 }
 

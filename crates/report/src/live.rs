@@ -12,7 +12,7 @@ use crate::units::{count, elapsed, percent, pps, time};
 use crossterm::cursor::{Hide, MoveToColumn, MoveToPreviousLine, Show};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, Wants, Workload};
+use mpps_stats::{Event, Latency, LiveLane, Sink, Snapshot, StreamKind, StreamRows, Wants, Workload};
 use mpps_sys::evidence::continued;
 use mpps_sys::terminal;
 use mpps_sys::text::{in_cells, plain};
@@ -42,6 +42,8 @@ pub enum LiveStyle {
 const SPARKS: usize = 24;
 /// Columns of text before a sparkline.
 const TEXT: usize = 46;
+/// Most streams in a frame.
+const MOST_STREAMS: usize = 8;
 
 /// Output of the live view.
 trait Screen: Send {
@@ -165,6 +167,8 @@ pub struct LiveSink {
     /// Notes not yet shown.
     news: Vec<String>,
     plain: Lines,
+    /// Lines of the streams' newest rows.
+    streams: Vec<String>,
     /// Whether packets are only sent, so that received and lost packets are not known here.
     sends_only: bool,
 }
@@ -205,6 +209,7 @@ impl LiveSink {
             fill: None,
             news: Vec::new(),
             plain: Lines::default(),
+            streams: Vec::new(),
             sends_only: false,
         }
     }
@@ -374,6 +379,7 @@ impl LiveSink {
                 way.name
             ));
         }
+        lines.extend_from_slice(&self.streams);
         lines
     }
 
@@ -405,6 +411,43 @@ impl LiveSink {
             terminal::set_hidden(false);
         }
     }
+}
+
+/// Returns a line for each of the first streams, and one for all others.
+fn of_streams(rows: &StreamRows<'_>) -> Vec<String> {
+    let line = |name: &str, tx: f64, rx: f64, lost: f64| {
+        let loss = if tx > 0.0 { lost.max(0.0) / tx } else { 0.0 };
+        format!(
+            "{name:<8} sent {:>11}  received {:>11}  lost {}",
+            pps(tx),
+            pps(rx),
+            percent(loss)
+        )
+    };
+    let streams = rows
+        .of
+        .iter()
+        .zip(rows.rows)
+        .filter(|((kind, _), _)| *kind == StreamKind::Stream);
+    let streams: Vec<(&str, [f64; 3])> = streams
+        .map(|((_, name), row)| {
+            let rate = |packets: f64| packets / row.length_ns.max(1) as f64 * 1e9;
+            (
+                name.as_str(),
+                [rate(row.tx as f64), rate(row.rx as f64), rate(row.lost as f64)],
+            )
+        })
+        .collect();
+    let (shown, rest) = streams.split_at(streams.len().min(MOST_STREAMS));
+    let mut lines: Vec<String> = shown
+        .iter()
+        .map(|(name, [tx, rx, lost])| line(name, *tx, *rx, *lost))
+        .collect();
+    if !rest.is_empty() {
+        let sum = |at: usize| rest.iter().map(|(_, of)| of[at]).sum::<f64>();
+        lines.push(line(&format!("and {} more", rest.len()), sum(0), sum(1), sum(2)));
+    }
+    lines
 }
 
 fn count_lost(s: &Snapshot) -> String {
@@ -453,6 +496,7 @@ impl Sink for LiveSink {
         Wants {
             rows: lines,
             percentiles: shown,
+            streams: self.mode == Mode::Frames,
             histograms: lines,
             snapshots: shown,
             ..Wants::default()
@@ -469,6 +513,7 @@ impl Sink for LiveSink {
             Event::RowOfTrack(way, row) if self.mode == Mode::Lines => self.plain.row_of_track(*way, row),
             Event::Row(row) if self.mode == Mode::Lines => self.plain.row(row),
             Event::Period(period) if self.mode == Mode::Lines => self.plain.histogram(period.buckets),
+            Event::Streams(rows) if self.mode == Mode::Frames => self.streams = of_streams(rows),
             Event::Live(snapshot) => self.show(snapshot),
             Event::Note(note) if self.mode != Mode::Off => self.news.push((*note).to_owned()),
             _ => {}

@@ -418,3 +418,24 @@ fn a_long_note_is_folded_between_words() {
         "{all}"
     );
 }
+
+#[test]
+fn streams_have_a_line_each_and_those_that_have_none_one_together() {
+    let of: Vec<_> = (0..10).map(|n| (StreamKind::Stream, format!("s{n}"))).collect();
+    let of = [of, vec![(StreamKind::Group, "all".to_owned())]].concat();
+    let row = Row {
+        length_ns: 100_000_000,
+        tx: 1000,
+        rx: 990,
+        lost: 10,
+        ..Row::default()
+    };
+    let rows = vec![row; of.len()];
+    let lines = of_streams(&StreamRows { of: &of, rows: &rows });
+    assert_eq!(lines.len(), MOST_STREAMS + 1);
+    assert_eq!(
+        lines[0],
+        "s0       sent  10.00 kpps  received  9.900 kpps  lost 1.000 %"
+    );
+    assert!(lines[8].starts_with("and 2 more sent  20.00 kpps"), "{}", lines[8]);
+}

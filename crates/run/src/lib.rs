@@ -19,6 +19,7 @@ pub mod replay;
 pub mod request;
 pub mod sample;
 mod session;
+pub mod streams;
 mod watchers;
 
 pub use host::Host;

@@ -3,7 +3,7 @@
 
 use crate::history::{History, Point};
 use crate::state::State;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The newest state and the history of a run, for every reader; clones share it.
@@ -16,8 +16,6 @@ struct Inner {
     history: Mutex<History>,
     /// Number of publications so far.
     version: AtomicU64,
-    /// Whether a reader wants packets by stream.
-    streams: AtomicBool,
 }
 
 fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
@@ -37,16 +35,6 @@ impl Board {
     /// Returns a number that changes with each publication.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
-    }
-
-    /// Has packets counted by stream, if this is called before the run.
-    pub(crate) fn want_streams(&self) {
-        self.0.streams.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether a reader wants packets by stream.
-    pub(crate) fn wants_streams(&self) -> bool {
-        self.0.streams.load(Ordering::Relaxed)
     }
 
     /// Publishes a state, unless a reader holds the lock just now: the next state comes soon. Returns whether it was

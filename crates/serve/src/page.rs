@@ -7,14 +7,17 @@
 use crate::board::Board;
 use crate::history::Point;
 use crate::state::State;
+use crate::streams::StreamCounts;
 use mpps_pages::page::{UPLOT, UPLOT_LICENCE, UPLOT_STYLE};
-use mpps_stats::Latency;
 use mpps_stats::fields::FAULTS;
+use mpps_stats::{Latency, StreamKind};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::LazyLock;
 
-/// Name of the stream.
+/// Most streams and groups on the page.
+const MOST_STREAMS: usize = 32;
+/// Name of the stream of events.
 pub(crate) const EVENTS: &str = "events";
 
 /// uPlot with its licence.
@@ -117,6 +120,28 @@ fn of_latency(of: Option<&Latency>) -> Value {
     })
 }
 
+/// Returns the streams and the groups, of each kind as many as the page has lines for; the rest is summed.
+fn streams(all: &[StreamCounts]) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for (kind, word) in [(StreamKind::Stream, ""), (StreamKind::Group, "group ")] {
+        let of_kind: Vec<&StreamCounts> = all.iter().filter(|of| of.kind == kind).collect();
+        let (shown, rest) = of_kind.split_at(of_kind.len().min(MOST_STREAMS));
+        lines.extend(shown.iter().map(|of| {
+            let name = format!("{word}{}", of.name);
+            let (mean, max) = (of.recent.map(|of| of.mean), of.recent.map(|of| of.max));
+            json!([name, of.tx_pps, of.rx_pps, of.recent_loss, of.lost, mean, max])
+        }));
+        if !rest.is_empty() {
+            let sum = |of: fn(&StreamCounts) -> f64| rest.iter().map(|one| of(one)).sum::<f64>();
+            let (sent, lost) = (sum(|of| of.tx_pps), rest.iter().map(|of| of.lost).sum::<i64>());
+            let loss = (sent > 0.0).then(|| sum(|of| of.tx_pps * of.recent_loss) / sent);
+            let name = format!("{word}and {} more", rest.len());
+            lines.push(json!([name, sent, sum(|of| of.rx_pps), loss, lost, null, null]));
+        }
+    }
+    lines
+}
+
 fn of_state(state: &State) -> Value {
     let (about, of) = (&state.about, &state.of_trial);
     json!({
@@ -163,6 +188,7 @@ fn of_state(state: &State) -> Value {
         "ways": state.tracks.iter().map(|way| json!([
             way.name, way.tx_pps, way.rx_pps, way.closed_tx, way.closed_lost,
         ])).collect::<Vec<_>>(),
+        "streams": streams(state.streams.all()),
         "notes": state.notes.iter().map(|note| note.as_ref()).collect::<Vec<&str>>(),
     })
 }
@@ -175,6 +201,30 @@ mod tests {
         let mut out = Vec::new();
         let over = feed.put(&mut out);
         (String::from_utf8(out).expect("text"), over)
+    }
+
+    #[test]
+    fn streams_that_have_no_line_are_summed() {
+        let of: Vec<_> = (0..40).map(|n| (StreamKind::Stream, format!("s{n}"))).collect();
+        let of = [of, vec![(StreamKind::Group, "all".to_owned())]].concat();
+        let row = mpps_stats::Row {
+            length_ns: 1_000_000_000,
+            tx: 10,
+            rx: 9,
+            lost: 1,
+            ..Default::default()
+        };
+        let rows = vec![row; of.len()];
+        let mut sums = crate::streams::StreamSums::default();
+        sums.add(&mpps_stats::StreamRows { of: &of, rows: &rows });
+        let lines = streams(sums.all());
+        assert_eq!(lines.len(), MOST_STREAMS + 2);
+        assert_eq!(lines[0], json!(["s0", 10.0, 9.0, 0.1, 1, null, null]));
+        assert_eq!(
+            lines[MOST_STREAMS],
+            json!(["and 8 more", 80.0, 72.0, 0.1, 8, null, null])
+        );
+        assert_eq!(lines[MOST_STREAMS + 1][0], "group all");
     }
 
     fn added(board: &Board, number: u64) {

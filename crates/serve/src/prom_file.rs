@@ -31,7 +31,6 @@ impl PromFile {
             let told = format!("it can't be replaced in one step ({why}): want a file in a folder that can be written");
             return Err(ReportError::io("open for writing", path, io::Error::other(told)));
         }
-        board.want_streams();
         let (end, ended) = channel();
         let notes = Notes::new();
         let told = notes.clone();

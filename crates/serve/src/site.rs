@@ -49,7 +49,6 @@ pub struct MetricsSite(Board);
 impl MetricsSite {
     /// Returns the metrics of what is on the board.
     pub fn new(board: Board) -> Self {
-        board.want_streams();
         Self(board)
     }
 }

@@ -1,19 +1,41 @@
-//! Packets of streams and groups over all trials, for the metrics.
+//! Packets of streams and groups over all trials, and the newest row of each.
 
-use mpps_stats::{StreamKind, StreamRows, Summary};
+use mpps_stats::{Latency, Row, StreamKind, StreamRows, Summary};
 use std::sync::Arc;
 
 /// Most streams, and most groups, that are counted. Each is a time series where metrics are stored.
 const MOST: usize = 256;
 
 /// Packets of one stream or group, of rows that have closed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct StreamCounts {
     pub(crate) kind: StreamKind,
     pub(crate) name: Arc<str>,
     pub(crate) tx: u64,
     pub(crate) rx: u64,
     pub(crate) lost: i64,
+    /// Rates of the newest row, packets/s; 0 once a trial is over.
+    pub(crate) tx_pps: f64,
+    pub(crate) rx_pps: f64,
+    /// Loss in the newest row, as a share.
+    pub(crate) recent_loss: f64,
+    /// Latency of the newest row that had any.
+    pub(crate) recent: Option<Latency>,
+}
+
+impl StreamCounts {
+    fn add(&mut self, row: &Row) {
+        (self.tx, self.rx, self.lost) = (self.tx + row.tx, self.rx + row.rx, self.lost + row.lost);
+        let rate = |packets: u64| packets as f64 / row.length_ns.max(1) as f64 * 1e9;
+        (self.tx_pps, self.rx_pps) = (rate(row.tx), rate(row.rx));
+        self.recent_loss = match row.tx {
+            0 => 0.0,
+            sent => row.lost.max(0) as f64 / sent as f64,
+        };
+        if row.latency.count > 0 {
+            self.recent = Some(row.latency);
+        }
+    }
 }
 
 /// Packets of all streams and groups; clones share the memory until one of them changes.
@@ -33,8 +55,7 @@ impl StreamSums {
         let mut next = 0;
         for ((kind, name), row) in rows.of.iter().zip(rows.rows).filter(|((kind, _), _)| wanted(*kind)) {
             let at = place(sums, next, *kind, name);
-            let sum = &mut sums[at];
-            (sum.tx, sum.rx, sum.lost) = (sum.tx + row.tx, sum.rx + row.rx, sum.lost + row.lost);
+            sums[at].add(row);
             next = at + 1;
         }
     }
@@ -51,6 +72,7 @@ impl StreamSums {
             let (tx, rx, lost) = base.0.get(at).map_or((0, 0, 0), |base| (base.tx, base.rx, base.lost));
             let sum = &mut sums[at];
             (sum.tx, sum.rx, sum.lost) = (tx + of.tx, rx + of.rx, lost + of.lost.cast_signed());
+            (sum.tx_pps, sum.rx_pps, sum.recent_loss) = (0.0, 0.0, 0.0);
             next = at + 1;
         }
     }
@@ -86,6 +108,10 @@ fn place(sums: &mut Vec<StreamCounts>, likely: usize, kind: StreamKind, name: &s
             tx: 0,
             rx: 0,
             lost: 0,
+            tx_pps: 0.0,
+            rx_pps: 0.0,
+            recent_loss: 0.0,
+            recent: None,
         });
         sums.len() - 1
     })
@@ -94,7 +120,7 @@ fn place(sums: &mut Vec<StreamCounts>, likely: usize, kind: StreamKind, name: &s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{About, Board, MetricsSite, Watcher};
+    use crate::{About, Board, Watcher};
     use mpps_stats::{Event, Row, Sink, Snapshot, Start, StreamSummary};
 
     fn of(kinds: &[(StreamKind, &str)]) -> Vec<(StreamKind, String)> {
@@ -164,19 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_counted_if_metrics_are_read_and_over_all_trials() {
+    fn streams_are_counted_over_all_trials_and_their_rates_are_those_of_the_newest_row() {
         let board = Board::default();
         let watcher = Watcher::new(About::default(), board.clone());
         let mut sink = watcher.sink();
         sink.event(&Event::Start(Start::default()));
-        assert!(!sink.wants().streams && sink.wants().rows);
-        let _site = MetricsSite::new(board.clone());
-        assert!(sink.wants().streams);
+        assert!(sink.wants().streams && sink.wants().rows);
         let of = [(StreamKind::Stream, "gold".to_owned())];
         let rows = [Row {
             tx: 10,
             rx: 9,
             lost: 1,
+            length_ns: 100_000_000,
             ..Row::default()
         }];
         let summary = Summary {
@@ -191,7 +216,12 @@ mod tests {
         for trial in 1..=2 {
             sink.event(&Event::Streams(StreamRows { of: &of, rows: &rows }));
             sink.event(&Event::Live(&Snapshot::default()));
-            assert_eq!(board.newest().streams.all()[0].tx, 11 * (trial - 1) + 10);
+            let gold = board.newest().streams.all()[0].clone();
+            assert_eq!(
+                (gold.tx, gold.tx_pps, gold.rx_pps),
+                (11 * (trial - 1) + 10, 100.0, 90.0)
+            );
+            assert_eq!((gold.recent_loss, gold.recent), (0.1, None));
             sink.event(&Event::End(&summary));
             let state = board.newest();
             let gold = &state.streams.all()[0];

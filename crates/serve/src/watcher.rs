@@ -303,10 +303,7 @@ pub struct WatcherSink(Watcher);
 
 impl Sink for WatcherSink {
     fn wants(&self) -> Wants {
-        Wants {
-            streams: self.0.inner().board.wants_streams(),
-            ..Wants::ALL
-        }
+        Wants::ALL
     }
 
     fn event(&mut self, event: &Event<'_>) {

@@ -239,8 +239,7 @@ pub(crate) fn unresolved(link: &Link) -> String {
         .map(|id| format!("; in VLAN {id} the peer must have an interface, or mpps reflect --ip ADDRESS"))
         .unwrap_or_default();
     format!(
-        "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the question; \
-         --gateway IP asks a router instead){vlan}{}",
+        "nobody answered for {hop} within {} s: is the peer up and on this link?{}{vlan}",
         RESOLVE_NS / 1_000_000_000,
         link.hint
     )

@@ -65,5 +65,6 @@ pub(crate) fn measure(device: Device, input: Input, random: &mut Random) -> Tria
             due,
             missing: due - forwarded,
         },
+        streams: Vec::new(),
     }
 }

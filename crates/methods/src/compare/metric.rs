@@ -2,13 +2,60 @@
 
 use crate::statistics::Sense;
 use mpps_plan::values::Parsed;
+use mpps_report::name_of_stream;
 
 /// Most settings combined.
 const MOST_VALUES: usize = 64;
 
-/// A value of each run that is compared.
+/// A value of each run that is compared: `p99`, or of a stream or group `p99(gold)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Quantity.
+    pub quantity: Quantity,
+    /// Stream or group that it is of; `None`: all packets.
+    pub stream: Option<String>,
+}
+
+impl From<Quantity> for Metric {
+    fn from(quantity: Quantity) -> Self {
+        Self { quantity, stream: None }
+    }
+}
+
+impl Metric {
+    /// Returns the name.
+    pub fn name(&self) -> String {
+        self.quantity.name().to_owned() + &self.of()
+    }
+
+    /// Returns the stream or group in parentheses; empty for all packets.
+    pub(super) fn of(&self) -> String {
+        self.stream
+            .as_ref()
+            .map_or_else(String::new, |name| format!("({name})"))
+    }
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// The names, if this is none.
+    pub fn parse(text: &str) -> Parsed<Self> {
+        let (name, stream) = name_of_stream(text)?;
+        let found = Quantity::ALL.into_iter().find(|quantity| quantity.name() == name);
+        let quantity = found.ok_or_else(|| {
+            let names = Quantity::ALL.map(Quantity::name).join(", ");
+            format!("want one of {names}, also of a stream or group, such as p99(gold)")
+        })?;
+        Ok(Self {
+            quantity,
+            stream: stream.map(str::to_owned),
+        })
+    }
+}
+
+/// Quantity of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Metric {
+pub enum Quantity {
     /// Rate at which packets came back or arrived, packets per second.
     ReceivedPps,
     /// Rate at which packets left, packets per second.
@@ -29,8 +76,8 @@ pub enum Metric {
     Max,
 }
 
-impl Metric {
-    /// All metrics.
+impl Quantity {
+    /// All quantities.
     pub const ALL: [Self; 9] = [
         Self::ReceivedPps,
         Self::OfferedPps,
@@ -58,7 +105,12 @@ impl Metric {
         }
     }
 
-    /// Returns whether the metric is a latency.
+    /// Returns whether the quantity is a percentile.
+    pub(super) fn is_percentile(self) -> bool {
+        self.is_latency() && !matches!(self, Self::Mean | Self::Max)
+    }
+
+    /// Returns whether the quantity is a latency.
     pub fn is_latency(self) -> bool {
         !matches!(self, Self::ReceivedPps | Self::OfferedPps | Self::Loss)
     }
@@ -79,16 +131,6 @@ impl Metric {
             Self::Loss => matches!(workload, "sendrecv" | "drop"),
             _ => workload == "sendrecv",
         }
-    }
-
-    /// Reads a name.
-    ///
-    /// # Errors
-    /// The names, if this is none.
-    pub fn parse(text: &str) -> Parsed<Self> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|metric| metric.name() == text);
-        found.ok_or_else(|| format!("want one of {}", names()))
     }
 }
 
@@ -145,9 +187,13 @@ mod tests {
 
     #[test]
     fn metrics_have_their_own_names() {
-        for metric in Metric::ALL {
-            assert_eq!(Metric::parse(metric.name()), Ok(metric));
+        for quantity in Quantity::ALL {
+            assert_eq!(Metric::parse(quantity.name()), Ok(quantity.into()));
         }
+        let gold = Metric::parse("p99(gold)").unwrap();
+        assert_eq!((gold.quantity, gold.stream.as_deref()), (Quantity::P99, Some("gold")));
+        assert_eq!(gold.name(), "p99(gold)");
+        assert!(Metric::parse("p99()").unwrap_err().contains("such as p99(gold)"));
         assert!(Metric::parse("pps").unwrap_err().contains("received_pps, offered_pps"));
     }
 }

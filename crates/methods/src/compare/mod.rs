@@ -13,7 +13,7 @@ mod tell;
 mod trial;
 mod unlike;
 
-pub use metric::{Metric, Setting};
+pub use metric::{Metric, Quantity, Setting};
 pub use searches::of_document;
 
 use crate::View;
@@ -21,8 +21,10 @@ use crate::bench::repeats;
 use crate::folder::{self, SCHEMA};
 use crate::statistics::{ALPHA, LEAST, MOST_ROUNDS, Turn, Turns};
 use mpps_pages::document::files;
+use mpps_report::no_stream;
 use mpps_run::Plan;
 use mpps_run::fail::{Failure, Result, failed, usage};
+use mpps_run::streams::check_stream;
 use play::play;
 use record::Record;
 use rows::Found;
@@ -202,8 +204,19 @@ impl Setup<'_> {
             json!({ "name": variant.name, "command": variant.text, "plan": plan })
         };
         let variants: Vec<_> = self.variants.iter().map(variant).collect();
-        let header =
+        let mut header =
             json!({ "schema": SCHEMA, "test": "compare", "retries": self.compare.retries, "variants": variants });
+        // The record has figures of these streams alone.
+        let mut streams: Vec<_> = self
+            .metrics
+            .iter()
+            .filter_map(|metric| metric.stream.as_ref())
+            .collect();
+        streams.sort();
+        streams.dedup();
+        if !streams.is_empty() {
+            header["streams"] = json!(streams);
+        }
         folder::with_place(header, self.compare.version)
     }
 
@@ -227,11 +240,11 @@ impl Setup<'_> {
 /// Returns the metrics to compare: those of `--metric`, or the defaults of the workload.
 fn metrics(given: &[Metric], workload: &str, paced: bool, varied: bool) -> Result<Vec<Metric>> {
     for (at, metric) in given.iter().enumerate() {
-        if !metric.is_of(workload) {
-            let has = Metric::ALL
+        if !metric.quantity.is_of(workload) {
+            let has = Quantity::ALL
                 .into_iter()
-                .filter(|metric| metric.is_of(workload))
-                .map(Metric::name);
+                .filter(|quantity| quantity.is_of(workload))
+                .map(Quantity::name);
             let has = has.collect::<Vec<_>>().join(", ");
             let name = metric.name();
             return Err(usage(format!(
@@ -247,10 +260,10 @@ fn metrics(given: &[Metric], workload: &str, paced: bool, varied: bool) -> Resul
     }
     Ok(match (given.is_empty(), workload) {
         (false, _) => given.to_vec(),
-        (_, "send" | "reflect" | "forward") => vec![Metric::OfferedPps],
+        (_, "send" | "reflect" | "forward") => vec![Quantity::OfferedPps.into()],
         // In runs as fast as possible, latency is that of queues.
-        (_, "sendrecv") if paced && !varied => vec![Metric::ReceivedPps, Metric::P99],
-        _ => vec![Metric::ReceivedPps],
+        (_, "sendrecv") if paced && !varied => vec![Quantity::ReceivedPps.into(), Quantity::P99.into()],
+        _ => vec![Quantity::ReceivedPps.into()],
     })
 }
 
@@ -275,6 +288,13 @@ pub fn runs(
         paced,
         !varied.is_empty(),
     )?;
+    for metric in &metrics {
+        let Some(name) = &metric.stream else { continue };
+        for variant in &variants {
+            check_stream(variant.plan.fields(), name, metric.quantity.is_percentile())
+                .map_err(|why| usage(format!("--metric '{}': {}: {why}", metric.name(), variant.name)))?;
+        }
+    }
     let several = (variants.len() - 1) * metrics.len();
     // So many that the least p-value stands among all comparisons.
     let least = (several as f64 * 2.0 / ALPHA).log2().ceil() as usize;
@@ -333,7 +353,7 @@ pub fn results(compare: &Compare, sides: &[Side], view: &dyn View) -> Result<u8>
         return searches::compare(compare, sides, view);
     }
     let setup = setup_of_results(compare, sides)?;
-    let read = figures_of(sides);
+    let read = figures_of(sides, &setup.metrics);
     let found = rows::of_results(&read, &setup.metrics, compare.margin, compare.seed);
     let trials = trials_of(read);
     let record = record_of_results(compare, sides, &setup.names, &trials)?;
@@ -369,6 +389,22 @@ fn setup_of_results<'c>(compare: &'c Compare, sides: &[Side]) -> Result<Setup<'c
     let paced = all.all(|(_, result)| result["intended_pps"].is_number());
     let workload = first["workload"].as_str().unwrap_or_default();
     let metrics = metrics(&compare.metrics, workload, paced, false)?;
+    for (file, result) in sides.iter().flat_map(|side| &side.results) {
+        let named = metrics
+            .iter()
+            .filter_map(|metric| Some((metric, metric.stream.as_ref()?)));
+        for (metric, name) in named {
+            if trial::stream(result, name).is_none() {
+                let names = trial::streams(result).filter_map(|of| of["name"].as_str());
+                let why = no_stream(name, names);
+                return Err(usage(format!(
+                    "--metric '{}': {}: {why}",
+                    metric.name(),
+                    file.display()
+                )));
+            }
+        }
+    }
     let text = |side: &Side| match side.results.as_slice() {
         [_] => side.text.clone(),
         all => format!("{} ({} results)", side.text, all.len()),
@@ -389,10 +425,10 @@ fn setup_of_results<'c>(compare: &'c Compare, sides: &[Side]) -> Result<Setup<'c
 }
 
 /// Returns the figures of each side's results, with the name of the side.
-fn figures_of(sides: &[Side]) -> Vec<(String, Vec<Figures>)> {
+fn figures_of(sides: &[Side], metrics: &[Metric]) -> Vec<(String, Vec<Figures>)> {
     let figures = |side: &Side| {
         let results = side.results.iter();
-        results.map(|(_, result)| Figures::of_summary(result)).collect()
+        results.map(|(_, result)| Figures::of_run(result, metrics)).collect()
     };
     sides.iter().map(|side| (side.name.clone(), figures(side))).collect()
 }

@@ -67,7 +67,7 @@ fn one(setup: &Setup<'_>, turn: Turn, caller: &dyn Runs) -> Result<Option<Figure
         Ran::Told(summary) if summary["interrupted"] == true => {
             Some(Figures::failed("it was ended from outside".to_owned()))
         }
-        Ran::Told(summary) => Some(Figures::of_summary(&summary)),
+        Ran::Told(summary) => Some(Figures::of_run(&summary, &setup.metrics)),
         Ran::Failed(Some(2), said) => return Err(usage(format!("{name}: {said}"))),
         // Later a device may be away for a while.
         Ran::Failed(_, said) if turn.round == 0 => {
@@ -82,7 +82,7 @@ fn progress(setup: &Setup<'_>, trials: &[Trial]) -> String {
     let Some(last) = trials.last() else {
         return String::new();
     };
-    let (name, metric) = (&setup.names[last.turn.variant], setup.metrics[0]);
+    let (name, metric) = (&setup.names[last.turn.variant], &setup.metrics[0]);
     let value = last.figures.value(metric).map(|value| tell::value(metric, value));
     let told = match (last.figures.valid, value) {
         (true, Some(value)) => format!("{} {value}", metric.name()),

@@ -1,10 +1,10 @@
 //! `result.json`: the document of a comparison, of which pages are made.
 
-use super::Metric;
 use super::rows::{Found, Kind, Row};
 use super::tell::sentences;
 use super::trial::Trial;
 use super::{Ended, Setup};
+use super::{Metric, Quantity};
 use crate::document::column;
 use crate::folder::SCHEMA as TRIALS_SCHEMA;
 use crate::statistics::{ALPHA, Sense, Verdict};
@@ -13,36 +13,45 @@ use mpps_pages::document::{Table, Unit};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn unit(metric: Metric) -> Unit {
-    match metric {
-        Metric::ReceivedPps | Metric::OfferedPps => Unit::Pps,
-        Metric::Loss => Unit::Ratio,
+fn unit(metric: &Metric) -> Unit {
+    match metric.quantity {
+        Quantity::ReceivedPps | Quantity::OfferedPps => Unit::Pps,
+        Quantity::Loss => Unit::Ratio,
         _ => Unit::Ns,
     }
 }
 
 /// Name of a metric for programs, with its unit.
-fn key(metric: Metric) -> String {
-    match metric {
-        Metric::Loss => "loss_ratio".to_owned(),
-        latency if latency.is_latency() => format!("latency_{}_ns", latency.name()),
-        rate => rate.name().to_owned(),
+fn key(metric: &Metric) -> String {
+    let of = metric.of();
+    match metric.quantity {
+        Quantity::Loss => format!("loss_ratio{of}"),
+        latency if latency.is_latency() => format!("latency_{}_ns{of}", latency.name()),
+        rate => format!("{}{of}", rate.name()),
     }
 }
 
-fn title(metric: Metric) -> String {
-    match metric {
-        Metric::ReceivedPps => "received".to_owned(),
-        Metric::OfferedPps => "offered".to_owned(),
-        Metric::Loss => "loss".to_owned(),
-        Metric::P999 => "latency, p99.9".to_owned(),
+fn title(metric: &Metric) -> String {
+    let title = match metric.quantity {
+        Quantity::ReceivedPps => "received".to_owned(),
+        Quantity::OfferedPps => "offered".to_owned(),
+        Quantity::Loss => "loss".to_owned(),
+        Quantity::P999 => "latency, p99.9".to_owned(),
         latency => format!("latency, {}", latency.name()),
+    };
+    match &metric.stream {
+        Some(stream) => format!("{stream}: {title}"),
+        None => title,
     }
 }
 
 /// Returns the metric's name as a part of a file's name.
-fn file_part(metric: Metric) -> String {
-    metric.name().replace('_', "-")
+fn file_part(metric: &Metric) -> String {
+    let name = metric.quantity.name().replace('_', "-");
+    match &metric.stream {
+        Some(stream) => format!("{name}-{stream}"),
+        None => name,
+    }
 }
 
 /// A comparison, for programs.
@@ -56,8 +65,8 @@ fn row_json(row: &Row) -> Value {
         "compares": if row.kind == Kind::Setting { "setting" } else { "variant" },
         "subject": row.subject,
         "base": row.base,
-        "metric": key(row.metric),
-        "better": if row.metric.sense() == Sense::More { "more" } else { "less" },
+        "metric": key(&row.metric),
+        "better": if row.metric.quantity.sense() == Sense::More { "more" } else { "less" },
         "ratio": of.map(|of| of.ratio),
         "low": of.map(|of| of.low),
         "high": of.map(|of| of.high),
@@ -110,7 +119,7 @@ fn variants(setup: &Setup<'_>) -> Table {
     }
 }
 
-fn spreads(found: &Found, at: usize, metric: Metric) -> Table {
+fn spreads(found: &Found, at: usize, metric: &Metric) -> Table {
     let unit = unit(metric);
     let of = |of: &super::rows::Of| {
         let (column, spread) = (&of.columns[at], of.columns[at].spread);
@@ -143,7 +152,7 @@ fn spreads(found: &Found, at: usize, metric: Metric) -> Table {
 }
 
 /// Values by round: a table and a chart of one name.
-fn values(setup: &Setup<'_>, found: &Found, at: usize, metric: Metric) -> (Table, Chart) {
+fn values(setup: &Setup<'_>, found: &Found, at: usize, metric: &Metric) -> (Table, Chart) {
     let name = format!("values-{}", file_part(metric));
     let (what, each) = match setup.is_of_results() {
         true => ("by result", "result"),
@@ -200,7 +209,7 @@ fn ratios(found: &Found) -> Option<Chart> {
         .map(|(at, (row, of))| {
             let x = (at + 1) as f64;
             Series {
-                name: format!("{} by {}, {}", row.subject, row.base, title(row.metric)),
+                name: format!("{} by {}, {}", row.subject, row.base, title(&row.metric)),
                 kind: Drawn::Line,
                 points: vec![(x, Some(of.low)), (x, Some(of.ratio)), (x, Some(of.high))],
             }
@@ -326,8 +335,8 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
     let (mut tables, mut charts) = (vec![verdicts(found), variants(setup)], Vec::new());
     charts.extend(ratios(found));
     for (at, metric) in setup.metrics.iter().enumerate() {
-        tables.push(spreads(found, at, *metric));
-        let (table, chart) = values(setup, found, at, *metric);
+        tables.push(spreads(found, at, metric));
+        let (table, chart) = values(setup, found, at, metric);
         tables.push(table);
         charts.push(chart);
     }
@@ -373,7 +382,7 @@ pub(super) fn document(setup: &Setup<'_>, found: &Found, trials: &[Trial], ended
             "retries": (!of_results).then_some(setup.compare.retries),
             "margin_ratio": setup.compare.margin,
             "significance": ALPHA,
-            "metrics": setup.metrics.iter().map(|metric| key(*metric)).collect::<Vec<_>>(),
+            "metrics": setup.metrics.iter().map(key).collect::<Vec<_>>(),
             "seed": setup.compare.seed,
             "alternated": !of_results,
             "differ_in": setup.differ.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),

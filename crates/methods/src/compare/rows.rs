@@ -41,11 +41,11 @@ impl Of {
         let column = |metric: &Metric| {
             let mut values = vec![None; rounds];
             for (round, figures) in &valid {
-                values[*round] = figures.value(*metric);
+                values[*round] = figures.value(metric);
             }
             let there: Vec<f64> = values.iter().copied().flatten().collect();
             Column {
-                metric: *metric,
+                metric: metric.clone(),
                 spread: Spread::of(&there),
                 drift: spearman(&there),
                 values,
@@ -102,16 +102,16 @@ impl Found {
     /// The best combination by the first metric, with its row; `None`: that is the first one, or nothing is known.
     pub(super) fn best(&self) -> Option<&Row> {
         let rows = self.rows.iter().filter(|row| row.kind == Kind::Variant);
-        let metric = self.rows.first()?.metric;
+        let metric = &self.rows.first()?.metric;
         let gain = |row: &Row| {
             let log = row.estimate.map(|of| of.ratio.ln())?;
-            Some(match row.metric.sense() {
+            Some(match row.metric.quantity.sense() {
                 crate::statistics::Sense::More => log,
                 crate::statistics::Sense::Less => -log,
             })
         };
         let known = rows
-            .filter(|row| row.metric == metric && row.why.is_none())
+            .filter(|row| row.metric == *metric && row.why.is_none())
             .filter_map(|row| Some((row, gain(row)?)));
         let best = known.max_by(|a, b| a.1.total_cmp(&b.1))?;
         (best.1 > 0.0).then_some(best.0)
@@ -156,7 +156,7 @@ pub(super) fn in_turns(
         for (setting, places) in settings {
             for (value, variants) in setting.values.iter().zip(places).skip(1) {
                 let estimate = paired_of_logs(&effect(&of, at, &places[0], variants));
-                let mut row = row(Kind::Setting, "", "", *metric, estimate);
+                let mut row = row(Kind::Setting, "", "", metric, estimate);
                 row.subject = format!("{}={value}", setting.key);
                 row.base = format!("{}={}", setting.key, setting.values[0]);
                 effects.push(row);
@@ -167,7 +167,7 @@ pub(super) fn in_turns(
     for (at, metric) in metrics.iter().enumerate() {
         for other in of.iter().skip(1) {
             let pairs = pairs(&of[0].columns[at], &other.columns[at]);
-            let mut row = row(Kind::Variant, &other.name, &of[0].name, *metric, paired(&pairs));
+            let mut row = row(Kind::Variant, &other.name, &of[0].name, metric, paired(&pairs));
             row.why = row.why.map(|_| why_none(&of[0], other, pairs.len(), &pairs));
             if of[0].has_too_many_invalid() || other.has_too_many_invalid() {
                 row.why = Some(why_none(&of[0], other, pairs.len(), &pairs));
@@ -196,7 +196,7 @@ pub(super) fn of_results(sides: &[(String, Vec<Figures>)], metrics: &[Metric], m
         let values = |of: &Of| of.columns[at].values.iter().copied().flatten().collect::<Vec<f64>>();
         for other in of.iter().skip(1) {
             let (a, b) = (values(&of[0]), values(other));
-            let mut row = row(Kind::Variant, &other.name, &of[0].name, *metric, unpaired(&a, &b, seed));
+            let mut row = row(Kind::Variant, &other.name, &of[0].name, metric, unpaired(&a, &b, seed));
             let pairs: Vec<_> = a.iter().copied().zip(b.iter().copied()).collect();
             if row.why.is_some() || of[0].has_too_many_invalid() || other.has_too_many_invalid() {
                 let why = why_none(&of[0], other, a.len().min(b.len()), &pairs);
@@ -215,12 +215,12 @@ pub(super) fn of_results(sides: &[(String, Vec<Figures>)], metrics: &[Metric], m
     }
 }
 
-fn row(kind: Kind, subject: &str, base: &str, metric: Metric, estimate: Option<Estimate>) -> Row {
+fn row(kind: Kind, subject: &str, base: &str, metric: &Metric, estimate: Option<Estimate>) -> Row {
     Row {
         kind,
         subject: subject.to_owned(),
         base: base.to_owned(),
-        metric,
+        metric: metric.clone(),
         estimate,
         corrected: None,
         verdict: None,
@@ -285,7 +285,13 @@ fn decide(rows: &mut [Row], margin: f64) {
         let row = &mut rows[at];
         let Some(estimate) = row.estimate else { continue };
         row.corrected = Some(corrected);
-        row.verdict = Some(judge(&estimate, corrected, p.len(), margin, row.metric.sense()));
+        row.verdict = Some(judge(
+            &estimate,
+            corrected,
+            p.len(),
+            margin,
+            row.metric.quantity.sense(),
+        ));
     }
 }
 
@@ -309,6 +315,7 @@ fn notes(of: &[Of]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Quantity;
     use crate::statistics::Turn;
 
     /// Eight rounds of these rates, with a little noise by round.
@@ -337,7 +344,10 @@ mod tests {
         (0..n).map(|at| char::from(b'A' + at as u8).to_string()).collect()
     }
 
-    const METRIC: [Metric; 1] = [Metric::ReceivedPps];
+    const METRIC: [Metric; 1] = [Metric {
+        quantity: Quantity::ReceivedPps,
+        stream: None,
+    }];
 
     #[test]
     fn the_faster_is_better_and_the_same_the_same() {

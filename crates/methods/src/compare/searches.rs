@@ -21,8 +21,9 @@ const FOUND: &str = "searches";
 /// Tests whose results hold searches.
 const TESTS: [&str; 2] = ["ndr", "rfc2544"];
 
-/// A size and a goal: bytes, and loss allowed in millionths, so that they can be a key.
-type What = (u64, u64);
+/// A size and a goal: bytes, the stream or group that it is about (empty: all packets), and loss allowed in millionths,
+/// so that they can be a key.
+type What = (u64, String, u64);
 
 /// Interval that contains the answer, packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,6 +107,7 @@ fn intervals(side: &Side) -> BTreeMap<What, (Interval, usize)> {
         for found in result[FOUND].as_array().into_iter().flatten() {
             let what = (
                 found["size"].as_u64().unwrap_or_default(),
+                found["goal"]["stream"].as_str().unwrap_or_default().to_owned(),
                 (found["loss"].as_f64().unwrap_or_default() * 1e6).round() as u64,
             );
             if let Some(interval) = interval(&found["of"]) {
@@ -176,7 +178,7 @@ fn rows(sides: &[Side], margin: f64) -> Vec<Row> {
             rows.push(Row {
                 subject: side.name.clone(),
                 base: sides[0].name.clone(),
-                what: *what,
+                what: what.clone(),
                 sides: both.map(|(a, b)| [*a, *b]),
                 low,
                 high,
@@ -196,9 +198,13 @@ fn end(pps: f64) -> String {
 
 impl Row {
     fn goal(&self) -> String {
-        let (size, loss) = self.what;
-        let loss = Ratio::of_share(loss as f64 / 1e6).unwrap_or_default();
-        format!("loss {loss}, frames of {size} bytes")
+        let (size, stream, loss) = &self.what;
+        let loss = Ratio::of_share(*loss as f64 / 1e6).unwrap_or_default();
+        let of = match stream.as_str() {
+            "" => String::new(),
+            stream => format!("({stream})"),
+        };
+        format!("loss{of} {loss}, frames of {size} bytes")
     }
 
     fn sentence(&self) -> String {
@@ -244,7 +250,8 @@ impl Row {
             "metric": "throughput_pps",
             "better": "more",
             "frame_size_bytes": self.what.0,
-            "loss_ratio": self.what.1 as f64 / 1e6,
+            "stream": Some(&self.what.1).filter(|stream| !stream.is_empty()),
+            "loss_ratio": self.what.2 as f64 / 1e6,
             "ratio": finite((self.low * self.high).sqrt()),
             "low": finite(self.low),
             "high": finite(self.high),
@@ -418,7 +425,11 @@ mod tests {
                 results: vec![(PathBuf::new(), of_document(&document(test)).unwrap())],
             };
             let found = intervals(&side);
-            assert_eq!(found.get(&(64, loss)), Some(&(of(100.0, 102.0), 1)), "{test}");
+            assert_eq!(
+                found.get(&(64, String::new(), loss)),
+                Some(&(of(100.0, 102.0), 1)),
+                "{test}"
+            );
         }
         assert!(of_document(&document("overload")).is_none());
         assert!(of_document(&json!({ "test": "ndr", "params": {}, "results": [{}] })).is_none());

@@ -1,9 +1,9 @@
 //! The result in words.
 
-use super::Metric;
 use super::Setup;
 use super::rows::{Found, Kind, Of, Row};
 use super::unlike;
+use super::{Metric, Quantity};
 use crate::statistics::{ALPHA, LEAST, MOST_ROUNDS, Spread, Verdict};
 use mpps_report::units::{percent, pps, time};
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ const COLUMNS: usize = 110;
 const MOST_VALUES: usize = 8;
 
 /// A value as people read it.
-pub(super) fn value(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::ReceivedPps | Metric::OfferedPps => pps(value),
-        Metric::Loss => percent(value),
+pub(super) fn value(metric: &Metric, value: f64) -> String {
+    match metric.quantity {
+        Quantity::ReceivedPps | Quantity::OfferedPps => pps(value),
+        Quantity::Loss => percent(value),
         _ => time(value),
     }
 }
@@ -207,9 +207,11 @@ pub(super) fn lines(setup: &Setup<'_>, found: &Found, runs: usize, took: Duratio
 /// Returns the table of values, the best first if there are many.
 fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
     let wide = found.of.iter().map(|of| of.name.chars().count()).max().unwrap_or(0);
+    let names = setup.metrics.iter().map(|metric| metric.name().chars().count());
+    let heading_wide = names.max().unwrap_or(0).max(12);
     let line = |metric: &str, name: &str, cells: [&str; 5]| {
         let [median, least, most, mad, void] = cells;
-        format!("{metric:<12}  {name:<wide$}  {median:>12}  {least:>12}  {most:>12}  {mad:>12}  {void:>9}")
+        format!("{metric:<heading_wide$}  {name:<wide$}  {median:>12}  {least:>12}  {most:>12}  {mad:>12}  {void:>9}")
     };
     let mut lines = vec![line("", "", ["median", "min", "max", "MAD", "not valid"])];
     let many = found.of.len() * setup.metrics.len() > MOST_VALUES;
@@ -219,7 +221,7 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
         let median = |of: &Of| of.columns[at].spread.map_or(f64::NAN, |spread| spread.median);
         if !setup.settings.is_empty() {
             of.sort_by(|a, b| median(a).total_cmp(&median(b)));
-            if metric.sense() == crate::statistics::Sense::More {
+            if metric.quantity.sense() == crate::statistics::Sense::More {
                 of.reverse();
             }
         }
@@ -227,13 +229,13 @@ fn values(setup: &Setup<'_>, found: &Found) -> Vec<String> {
             let cells = match of.columns[at].spread {
                 Some(Spread {
                     median, min, max, mad, ..
-                }) => [median, min, max, mad].map(|number| value(*metric, number)),
+                }) => [median, min, max, mad].map(|number| value(metric, number)),
                 None => ["-", "-", "-", "-"].map(str::to_owned),
             };
             let void = format!("{} of {}", of.invalid, of.invalid + of.valid);
             let [median, least, most, mad] = &cells;
-            let heading = if place == 0 { metric.name() } else { "" };
-            lines.push(line(heading, &of.name, [median, least, most, mad, &void]));
+            let heading = if place == 0 { metric.name() } else { String::new() };
+            lines.push(line(&heading, &of.name, [median, least, most, mad, &void]));
         }
         if of.len() > MOST_VALUES {
             lines.push(format!("… and {} more", of.len() - MOST_VALUES));
@@ -272,7 +274,7 @@ mod tests {
             kind: Kind::Variant,
             subject: "B".to_owned(),
             base: "A".to_owned(),
-            metric: Metric::ReceivedPps,
+            metric: Quantity::ReceivedPps.into(),
             estimate: Some(Estimate {
                 ratio,
                 low,

@@ -1,19 +1,20 @@
 //! One run that has ended: its figures, and its line of the record.
 
-use super::Metric;
+use super::{Metric, Quantity};
 use crate::measure::in_short;
 use crate::statistics::{Outcome, Turn};
 use mpps_stats::count;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-/// Latency metrics with their keys in a summary, in this order.
-const LATENCY: [(Metric, &str); 6] = [
-    (Metric::Mean, "mean"),
-    (Metric::P50, "p50"),
-    (Metric::P90, "p90"),
-    (Metric::P99, "p99"),
-    (Metric::P999, "p999"),
-    (Metric::Max, "max"),
+/// Latencies with their keys in a summary, in this order.
+const LATENCY: [(Quantity, &str); 6] = [
+    (Quantity::Mean, "mean"),
+    (Quantity::P50, "p50"),
+    (Quantity::P90, "p90"),
+    (Quantity::P99, "p99"),
+    (Quantity::P999, "p999"),
+    (Quantity::Max, "max"),
 ];
 
 /// A run.
@@ -36,6 +37,8 @@ pub(super) struct Figures {
     pub(super) received_pps: Option<f64>,
     /// Latencies in the order of `LATENCY`, ns.
     pub(super) latency: [Option<f64>; 6],
+    /// Figures of the streams and groups that metrics name, by name.
+    pub(super) streams: BTreeMap<String, Figures>,
     /// Host and software of the run: an object of texts.
     pub(super) host: Value,
 }
@@ -64,9 +67,30 @@ fn latency_of(value: &Value) -> [Option<f64>; 6] {
     LATENCY.map(|(_, key)| number(&value[key]).filter(|_| some))
 }
 
+/// Returns the results of a stream, or of a group if no stream has the name.
+pub(super) fn stream<'s>(summary: &'s Value, name: &str) -> Option<&'s Value> {
+    streams(summary).find(|of| of["name"] == name)
+}
+
+/// Returns the results of all streams and groups.
+pub(super) fn streams(summary: &Value) -> impl Iterator<Item = &Value> {
+    let of = |key: &str| summary[key].as_array().into_iter().flatten();
+    of("streams").chain(of("groups"))
+}
+
 impl Figures {
-    /// Reads the figures from the summary of a run.
-    pub(super) fn of_summary(summary: &Value) -> Self {
+    /// Reads the figures from the summary of a run, and those of the streams and groups that `metrics` name.
+    pub(super) fn of_run(summary: &Value, metrics: &[Metric]) -> Self {
+        let of = |name: &String| Some((name.clone(), Self::of_summary(stream(summary, name)?)));
+        let names = metrics.iter().filter_map(|metric| metric.stream.as_ref());
+        Self {
+            streams: names.filter_map(of).collect(),
+            ..Self::of_summary(summary)
+        }
+    }
+
+    /// Reads the figures of a run, of a stream or of a group.
+    fn of_summary(summary: &Value) -> Self {
         Self {
             valid: summary["valid"] == true,
             reasons: texts(&summary["invalid_reasons"]),
@@ -87,7 +111,38 @@ impl Figures {
             offered_pps: number(&summary["offered_pps"]),
             received_pps: number(&summary["received_pps"]),
             latency: latency_of(&summary["latency_ns"]),
+            streams: BTreeMap::new(),
             host: summary["host"].clone(),
+        }
+    }
+
+    /// Returns the counts, rates and latencies for the record.
+    fn counts(&self) -> Map<String, Value> {
+        let latency = LATENCY.iter().zip(self.latency);
+        let latency = latency.map(|((_, key), ns)| ((*key).to_owned(), json!(ns)));
+        let counts = [
+            ("sent", json!(self.sent)),
+            ("received", json!(self.received)),
+            ("lost", json!(self.lost)),
+            ("late", json!(self.late)),
+            ("offered_pps", json!(self.offered_pps)),
+            ("received_pps", json!(self.received_pps)),
+            ("latency_ns", latency.collect::<Map<_, _>>().into()),
+        ];
+        counts.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+    }
+
+    /// Reads what [`Figures::counts`] has made.
+    fn of_counts(line: &Value) -> Self {
+        Self {
+            sent: line["sent"].as_u64(),
+            received: line["received"].as_u64(),
+            lost: line["lost"].as_u64(),
+            late: line["late"].as_u64(),
+            offered_pps: number(&line["offered_pps"]),
+            received_pps: number(&line["received_pps"]),
+            latency: latency_of(&line["latency_ns"]),
+            ..Self::default()
         }
     }
 
@@ -124,11 +179,18 @@ impl Figures {
     }
 
     /// The value that is compared; `None` where the run has none.
-    pub(super) fn value(&self, metric: Metric) -> Option<f64> {
-        match metric {
-            Metric::ReceivedPps => self.received_pps,
-            Metric::OfferedPps => self.offered_pps,
-            Metric::Loss => {
+    pub(super) fn value(&self, metric: &Metric) -> Option<f64> {
+        match &metric.stream {
+            Some(name) => self.streams.get(name)?.of(metric.quantity),
+            None => self.of(metric.quantity),
+        }
+    }
+
+    fn of(&self, quantity: Quantity) -> Option<f64> {
+        match quantity {
+            Quantity::ReceivedPps => self.received_pps,
+            Quantity::OfferedPps => self.offered_pps,
+            Quantity::Loss => {
                 // `drop` knows what it missed, not what was sent.
                 let missing = self.lost? + self.late.unwrap_or(0);
                 let due = self
@@ -139,7 +201,7 @@ impl Figures {
                 (due > 0).then(|| (missing as f64 + 0.5) / due as f64)
             }
             _ => {
-                let at = LATENCY.iter().position(|(of, _)| *of == metric)?;
+                let at = LATENCY.iter().position(|(of, _)| *of == quantity)?;
                 self.latency[at]
             }
         }
@@ -157,10 +219,6 @@ impl Trial {
     /// Returns the trial's line of the record.
     pub(super) fn json(&self, number: usize, names: &[String]) -> Value {
         let figures = &self.figures;
-        let latency = LATENCY
-            .iter()
-            .zip(figures.latency)
-            .map(|((_, key), ns)| ((*key).to_owned(), json!(ns)));
         let mut line = json!({
             "trial": number,
             "round": self.turn.round + 1,
@@ -169,17 +227,16 @@ impl Trial {
             "outcome": if figures.valid { "counted" } else { "void" },
             "started_utc": figures.started,
             "duration_s": figures.duration_s,
-            "sent": figures.sent,
-            "received": figures.received,
-            "lost": figures.lost,
-            "late": figures.late,
-            "offered_pps": figures.offered_pps,
-            "received_pps": figures.received_pps,
-            "latency_ns": latency.collect::<serde_json::Map<_, _>>(),
             "reasons": figures.reasons,
             "notes": figures.notes,
             "kept_off": figures.kept_off,
         });
+        let counts = line.as_object_mut().map(|line| line.extend(figures.counts()));
+        debug_assert!(counts.is_some());
+        if !figures.streams.is_empty() {
+            let of = |(name, of): (&String, &Figures)| (name.clone(), Value::from(of.counts()));
+            line["streams"] = figures.streams.iter().map(of).collect::<Map<_, _>>().into();
+        }
         // The host is the same in each round.
         if self.turn.round == 0 {
             line["host"] = figures.host.clone();
@@ -208,14 +265,12 @@ impl Trial {
                 kept_off: texts(&json!([line["kept_off"]])).pop(),
                 started: texts(&json!([line["started_utc"]])).pop(),
                 duration_s: number(&line["duration_s"]),
-                sent: line["sent"].as_u64(),
-                received: line["received"].as_u64(),
-                lost: line["lost"].as_u64(),
-                late: line["late"].as_u64(),
-                offered_pps: number(&line["offered_pps"]),
-                received_pps: number(&line["received_pps"]),
-                latency: latency_of(&line["latency_ns"]),
+                streams: line["streams"].as_object().map_or_else(BTreeMap::new, |streams| {
+                    let of = |(name, of): (&String, &Value)| (name.clone(), Figures::of_counts(of));
+                    streams.iter().map(of).collect()
+                }),
                 host: line["host"].clone(),
+                ..Figures::of_counts(line)
             },
         })
     }
@@ -236,6 +291,35 @@ mod tests {
     }
 
     #[test]
+    fn figures_of_a_stream_or_a_group_are_its_own() {
+        let mut run = summary();
+        let of = |name: &str, lost: u64| {
+            json!({
+                "name": name, "tx_packets": 100, "rx_packets": 100 - lost, "lost": lost, "late": 0,
+                "offered_pps": 100.0, "received_pps": 90.0, "latency_ns": { "count": 9, "p50": null, "max": lost },
+            })
+        };
+        run["streams"] = json!([of("gold", 1), of("rest", 2)]);
+        run["groups"] = json!([of("users", 3), of("gold", 4)]);
+        let metric = |text: &str| Metric::parse(text).unwrap();
+        let metrics = ["loss(gold)", "max(users)", "p50(users)", "max", "max(none)"].map(metric);
+        let trial = Trial {
+            turn: Turn {
+                round: 0,
+                variant: 0,
+                attempt: 0,
+            },
+            figures: Figures::of_run(&run, &metrics),
+        };
+        let values: Vec<_> = metrics.iter().map(|metric| trial.figures.value(metric)).collect();
+        assert_eq!(values, [Some(1.5 / 100.0), Some(3.0), None, Some(9.0), None]);
+        let names = ["A".to_owned()];
+        let line = trial.json(1, &names);
+        assert_eq!(line["streams"].as_object().map(Map::len), Some(2));
+        assert_eq!(Trial::of_line(&line, &names), Some(trial));
+    }
+
+    #[test]
     fn a_run_is_its_line_again() {
         let names = ["A".to_owned(), "B".to_owned()];
         let turn = Turn {
@@ -245,7 +329,7 @@ mod tests {
         };
         let trial = Trial {
             turn,
-            figures: Figures::of_summary(&summary()),
+            figures: Figures::of_run(&summary(), &[]),
         };
         let line = trial.json(7, &names);
         assert_eq!(
@@ -286,12 +370,12 @@ mod tests {
     #[test]
     fn values_are_the_runs_own() {
         let figures = Figures::of_summary(&summary());
-        assert_eq!(figures.value(Metric::ReceivedPps), Some(990.0));
-        assert_eq!(figures.value(Metric::P99), Some(7.0));
-        assert_eq!(figures.value(Metric::Loss), Some(10.5 / 1000.0));
+        assert_eq!(figures.value(&Quantity::ReceivedPps.into()), Some(990.0));
+        assert_eq!(figures.value(&Quantity::P99.into()), Some(7.0));
+        assert_eq!(figures.value(&Quantity::Loss.into()), Some(10.5 / 1000.0));
         let mut nothing = summary();
         nothing["latency_ns"]["count"] = json!(0);
-        assert_eq!(Figures::of_summary(&nothing).value(Metric::P50), None);
-        assert_eq!(Figures::failed(String::new()).value(Metric::Loss), None);
+        assert_eq!(Figures::of_summary(&nothing).value(&Quantity::P50.into()), None);
+        assert_eq!(Figures::failed(String::new()).value(&Quantity::Loss.into()), None);
     }
 }

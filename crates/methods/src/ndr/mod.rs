@@ -6,6 +6,7 @@ use crate::bench::Bench;
 use crate::document::last;
 use crate::expect;
 use crate::found::{Found, search_of};
+use crate::measure::Subject;
 use crate::search::{Goal, Ratio};
 use crate::setup::{Ended, Setup, Step, Stop, rates_json};
 use crate::{Common, View};
@@ -54,12 +55,22 @@ pub fn run(common: &Common, ndr: &Ndr, caller: (&Host<'_>, &dyn View)) -> Result
         return Err(usage("--search-time: 0: want a time above 0"));
     }
     let setup = Setup::new(common, None, Duration::ZERO, SETTLE, true)?;
+    let streams = || goals.iter().filter_map(|goal| goal.stream.as_deref());
+    for name in streams() {
+        setup
+            .check_stream(name)
+            .map_err(|why| usage(format!("--goal 'loss({name})': {why}")))?;
+    }
     let frame_size = setup.frame_size();
     setup.rates(frame_size, None)?;
     expect::check(&common.expect, "ndr", &tell::finds(goals))?;
     let params = json!({ "goals": goals_json(goals), "rates": rates_json(common) });
     let began = Instant::now();
     setup.on_bench("ndr", params, caller, &mut |bench| {
+        bench.subject = Subject {
+            streams: streams().map(str::to_owned).collect(),
+            only: streams().count() == goals.len(),
+        };
         let mut found = None;
         let stop = search(ndr, frame_size, bench, &mut found).err();
         let document = tell::document(&setup, ndr, bench, found.as_ref(), began.elapsed(), stop.as_ref());
@@ -87,6 +98,7 @@ fn search(ndr: &Ndr, frame_size: usize, bench: &mut Bench<'_, '_>, found: &mut O
 pub(super) fn goals_json(goals: &[Goal]) -> Value {
     let goal = |goal: &Goal| {
         json!({
+            "stream": goal.stream,
             "loss_ratio": goal.loss.share(),
             "exceed_ratio": goal.exceed.share(),
             "width": goal.width,

@@ -19,8 +19,8 @@ use std::time::Duration;
 fn words(goal: &Goal) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     format!(
-        "loss {} at the most, more in {} of the time at the most; trials of {} s, {} s per rate; bounds {} apart",
-        goal.loss,
+        "{} at the most, more in {} of the time at the most; trials of {} s, {} s per rate; bounds {} apart",
+        goal.name(),
         goal.exceed,
         seconds(goal.final_ns),
         seconds(goal.sum_ns),
@@ -57,13 +57,16 @@ pub(super) fn trial(goals: &[Goal], bench: &Bench<'_, '_>, found: &Found) {
             if last.refused > 0 {
                 let _ = write!(line, ", {} of these refused by the path", count(last.refused));
             }
+            for of in &last.trial.streams {
+                let _ = write!(line, "; of {} {} of {}", of.name, count(of.missing), count(of.due));
+            }
         }
     }
     let outcomes = found.outcomes();
     let known: Vec<_> = goals
         .iter()
         .zip(&outcomes)
-        .map(|(goal, o)| format!("loss {}: {}", goal.loss, bounds(&o.bounds)))
+        .map(|(goal, o)| format!("{}: {}", goal.name(), bounds(&o.bounds)))
         .collect();
     bench.say(&format!(
         "{line}; known: {}; left: about {}",
@@ -136,20 +139,37 @@ pub(super) fn document(
 
 /// Loss allowed to the right, rate upwards.
 fn by_loss(goals: &[Goal], outcomes: &[Outcome]) -> Chart {
-    let series = |name: &str, of: fn(&Outcome) -> Option<f64>| {
+    let series = |stream: &Option<String>, name: &str, of: fn(&Outcome) -> Option<f64>| {
         let point = |(goal, outcome): (&Goal, &Outcome)| Some((goal.loss.share(), Some(of(outcome)?)));
-        let mut points: Vec<_> = goals.iter().zip(outcomes).filter_map(point).collect();
+        let own = goals.iter().zip(outcomes).filter(|(goal, _)| goal.stream == *stream);
+        let mut points: Vec<_> = own.filter_map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series {
-            name: name.to_owned(),
+            name: match stream {
+                Some(stream) => format!("{stream}: {name}"),
+                None => name.to_owned(),
+            },
             kind: Kind::Line,
             points,
         }
     };
-    let mut series = vec![
-        series("lower bound", |outcome| outcome.bounds.lower.map(|load| load as f64)),
-        series("conditional throughput", |outcome| outcome.conditional_throughput),
-    ];
+    let mut streams: Vec<&Option<String>> = Vec::new();
+    for goal in goals {
+        if !streams.contains(&&goal.stream) {
+            streams.push(&goal.stream);
+        }
+    }
+    let both = |stream| {
+        [
+            series(stream, "lower bound", |outcome| {
+                outcome.bounds.lower.map(|load| load as f64)
+            }),
+            series(stream, "conditional throughput", |outcome| {
+                outcome.conditional_throughput
+            }),
+        ]
+    };
+    let mut series: Vec<Series> = streams.into_iter().flat_map(both).collect();
     series.retain(|series| !series.points.is_empty());
     Chart {
         name: "goals".to_owned(),
@@ -175,6 +195,7 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
     let row = |(goal, outcome): (&Goal, &Outcome)| -> Vec<Value> {
         vec![
             goal.loss.share().into(),
+            goal.stream.clone().unwrap_or_else(|| "all".to_owned()).into(),
             outcome.bounds.lower.into(),
             outcome.bounds.upper.into(),
             outcome.conditional_throughput.into(),
@@ -187,6 +208,7 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
         caption: "Highest rates by goal".to_owned(),
         columns: vec![
             column("loss_ratio", "loss allowed", Unit::Ratio),
+            column("stream", "packets", Unit::Plain),
             column("lower_pps", "lower bound", Unit::Pps),
             column("upper_pps", "upper bound", Unit::Pps),
             column("conditional_throughput_pps", "conditional throughput", Unit::Pps),
@@ -200,8 +222,13 @@ fn of_goals(goals: &[Goal], outcomes: &[Outcome], found: &Found) -> Table {
 /// Returns the result in words: a headline, or how this host was disturbed; then a line per goal.
 fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
     let outcomes = found.outcomes();
-    let of =
-        |(goal, outcome): (&Goal, &Outcome)| format!("loss {:>5}  {}", goal.loss.to_string(), verdict(outcome, found));
+    let of = |(goal, outcome): (&Goal, &Outcome)| {
+        let of = goal
+            .stream
+            .as_ref()
+            .map_or_else(String::new, |name| format!("({name})"));
+        format!("loss{of} {:>5}  {}", goal.loss.to_string(), verdict(outcome, found))
+    };
     let hindered = found.hindered();
     // A result that this host bounds is no answer of the device.
     let headline = hindered.is_none().then(|| headline(goals, found));
@@ -212,27 +239,46 @@ fn lines(goals: &[Goal], found: &Found) -> Vec<String> {
 
 /// All goals in one line.
 fn headline(goals: &[Goal], found: &Found) -> String {
-    let of = |(goal, outcome): (&Goal, Outcome)| match goal.loss.share() > 0.0 {
-        true => format!("with loss up to {}: {}", goal.loss, in_short(&outcome, found)),
-        false => format!("without loss: {}", in_short(&outcome, found)),
+    let of = |(goal, outcome): (&Goal, Outcome)| {
+        let of = goal
+            .stream
+            .as_ref()
+            .map_or_else(String::new, |name| format!(" of {name}"));
+        match goal.loss.share() > 0.0 {
+            true => format!("with loss{of} up to {}: {}", goal.loss, in_short(&outcome, found)),
+            false => format!("without loss{of}: {}", in_short(&outcome, found)),
+        }
     };
     let all: Vec<_> = goals.iter().zip(found.outcomes()).map(of).collect();
     format!("highest rate {} ({} bytes)", all.join(", "), found.frame_size)
 }
 
 /// Results of the goals that a demand can name.
-pub(super) fn finds(goals: &[Goal]) -> Vec<What> {
-    let of = |goal: &Goal| if goal.loss.share() > 0.0 { What::Pdr } else { What::Ndr };
-    let mut all: Vec<_> = goals.iter().map(of).collect();
+pub(super) fn finds(goals: &[Goal]) -> Vec<(What, Option<&str>)> {
+    let mut all = Vec::new();
     // Each of several goals of a kind is judged.
-    all.dedup();
+    for goal in goals {
+        let found = (kind(goal), goal.stream.as_deref());
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
     all
+}
+
+/// Name that a demand has for the result of a goal.
+fn kind(goal: &Goal) -> What {
+    match goal.loss.share() > 0.0 {
+        true => What::Pdr,
+        false => What::Ndr,
+    }
 }
 
 /// Values of these results after the search, for each goal.
 pub(super) fn reached(goals: &[Goal], found: &Found) -> Vec<Reached> {
     let of = |(goal, outcome): (&Goal, Outcome)| Reached {
-        what: finds(std::slice::from_ref(goal))[0],
+        what: kind(goal),
+        stream: goal.stream.clone(),
         frame_size: found.frame_size,
         between: Between {
             lower: outcome.bounds.lower.map(|load| load as f64),

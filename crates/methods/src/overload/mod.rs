@@ -108,7 +108,7 @@ pub fn run(common: &Common, overload: &Overload, caller: (&Host<'_>, &dyn View))
     let setup = Setup::new(common, None, pause, settle, true)?;
     setup.rates(setup.frame_size(), None)?;
     let given = given(overload, &setup)?;
-    expect::check(&common.expect, "overload", &tell::FINDS)?;
+    expect::check(&common.expect, "overload", &tell::FINDS.map(|what| (what, None)))?;
     let lanes = overload.device.as_deref().map(Lanes::open).transpose()?;
     let params = json!({
         "reference": overload.reference.as_ref().map(ToString::to_string),

@@ -221,6 +221,7 @@ mod tests {
         Measured {
             ask: Ask::of(Phase::Overload, 64, input),
             trial: Trial {
+                streams: Vec::new(),
                 input,
                 effective_ns: input.duration_ns,
                 verdict: Verdict::Counted {

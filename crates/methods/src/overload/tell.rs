@@ -181,6 +181,7 @@ impl<'t> Told<'t> {
         };
         let reached = |what, between| Reached {
             what,
+            stream: None,
             frame_size,
             between,
         };

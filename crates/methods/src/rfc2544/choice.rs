@@ -92,6 +92,7 @@ impl Choice {
             tests,
             sizes: SIZES.to_vec(),
             goal: Goal {
+                stream: None,
                 loss: Ratio::ZERO,
                 exceed: Ratio::ZERO,
                 initial_ns: 5 * SECOND,
@@ -330,8 +331,8 @@ impl Choice {
                     max: 1_000_000,
                 };
                 let search = match self.binary {
-                    true => Search::binary(vec![self.goal], limits, self.search_ns),
-                    false => Search::new(vec![self.goal], limits, self.search_ns),
+                    true => Search::binary(vec![self.goal.clone()], limits, self.search_ns),
+                    false => Search::new(vec![self.goal.clone()], limits, self.search_ns),
                 };
                 let (trials, ns) = search.map_or((0, 0), |search| search.estimate(&[]));
                 (ns + of(trials.into(), 0)) * (1 + self.bursts.len() as u64)

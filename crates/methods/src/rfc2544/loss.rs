@@ -67,7 +67,7 @@ pub(super) fn table(sizes: &[OfSize]) -> Table {
             due.into(),
             missing.into(),
             told.refused.into(),
-            told.trial.loss().into(),
+            told.loss_ratio().into(),
         ]
     };
     let rows = sizes
@@ -111,7 +111,7 @@ pub(super) fn chart(sizes: &[OfSize]) -> Chart {
         points: of
             .loss
             .iter()
-            .map(|told| (told.trial.input.load as f64 / whole(of), told.trial.loss()))
+            .map(|told| (told.trial.input.load as f64 / whole(of), told.loss_ratio()))
             .collect(),
     };
     Chart {

@@ -116,7 +116,8 @@ pub fn run(common: &Common, mut choice: Choice, caller: (&Host<'_>, &dyn View)) 
     }
     setup.learning = choice.learning;
     let left_out = without_recovery(&mut choice, &setup)?;
-    expect::check(&common.expect, "rfc2544", &result::finds(&choice))?;
+    let finds: Vec<_> = result::finds(&choice).into_iter().map(|what| (what, None)).collect();
+    expect::check(&common.expect, "rfc2544", &finds)?;
     in_kernel(&choice, &setup)?;
     for size in &choice.sizes {
         setup.rates(*size, None)?;

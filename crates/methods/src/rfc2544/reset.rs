@@ -224,7 +224,7 @@ fn came_back(told: &Measured) -> bool {
 
 /// Time without traffic by the packets that are missing at a known rate, ns; `None` where not all were sent.
 fn by_loss(told: &Measured) -> Option<f64> {
-    (told.counts() && came_back(told)).then(|| told.trial.loss().unwrap_or_default() * told.ask.duration_ns as f64)
+    (told.counts() && came_back(told)).then(|| told.loss_ratio().unwrap_or_default() * told.ask.duration_ns as f64)
 }
 
 /// Returns the outage by the times of the packets that came, ns; `None` if nothing was lost, so that there was no

@@ -83,7 +83,7 @@ pub(super) fn document(told: &Told<'_, '_, '_>) -> Document {
         tables.push(bursts);
     }
     for found in sizes.iter().filter_map(|of| of.found.as_ref()) {
-        charts.push(trace(found, &[choice.goal], &found.outcomes()));
+        charts.push(trace(found, std::slice::from_ref(&choice.goal), &found.outcomes()));
     }
     charts.retain(|chart| {
         chart
@@ -128,6 +128,7 @@ pub(super) fn reached(choice: &Choice, sizes: &[OfSize]) -> Vec<Reached> {
         };
         let reached = |what: Found| Reached {
             what,
+            stream: None,
             frame_size: of.frame_size,
             between: between(what),
         };
@@ -184,7 +185,7 @@ fn loss_verdict(of: &OfSize) -> Option<String> {
     Some(format!(
         "{} bytes: loss {} at {} pps, {}",
         of.frame_size,
-        percent(first.trial.loss()),
+        percent(first.loss_ratio()),
         load(first),
         match clean {
             Some(clean) => format!("none first at {} pps", load(clean)),
@@ -207,7 +208,7 @@ fn of_size(choice: &Choice, of: &OfSize) -> Value {
                 "load_pps": told.trial.input.load,
                 "offered_pps": told.offered_pps,
                 "refused": told.refused,
-                "loss_ratio": told.trial.loss(),
+                "loss_ratio": told.loss_ratio(),
             })
         })
         .collect();

@@ -19,7 +19,7 @@ use serde_json::Value;
 /// Searches for it; what is found is in `of`, however it ends.
 pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSize) -> Step<()> {
     let (limits, limited_by) = of.limits(bench)?;
-    let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
+    let search = search_of(vec![choice.goal.clone()], limits, choice.search_ns, choice.binary)?;
     let found = of.found.insert(Found::new(of.frame_size, search, limited_by));
     let done = go(found, bench, "throughput");
     // The highest rate may have been given up for a lower one.
@@ -27,7 +27,7 @@ pub(super) fn measure(choice: &Choice, bench: &mut Bench<'_, '_>, of: &mut OfSiz
     done?;
     for frames in &choice.bursts {
         let (limits, limited_by) = of.limits(bench)?;
-        let search = search_of(vec![choice.goal], limits, choice.search_ns, choice.binary)?;
+        let search = search_of(vec![choice.goal.clone()], limits, choice.search_ns, choice.binary)?;
         let mut found = Found::new(of.frame_size, search, limited_by);
         found.burst = Some(*frames);
         let done = go(&mut found, bench, &format!("in bursts of {frames}"));

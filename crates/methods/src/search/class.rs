@@ -38,7 +38,7 @@ impl Sums {
 
     /// Adds a trial at the same load.
     pub(crate) fn add(&mut self, goal: &Goal, trial: &Trial) {
-        let Some(high) = trial.is_high_loss(goal.loss) else {
+        let Some(high) = trial.is_high_loss(goal) else {
             return;
         };
         let sum = match (trial.input.duration_ns < goal.final_ns, high) {
@@ -92,7 +92,7 @@ impl Goal {
         let mut losses: Vec<_> = trials
             .iter()
             .filter(full)
-            .filter_map(|trial| Some((trial.loss()?, u128::from(trial.effective_ns))))
+            .filter_map(|trial| Some((trial.loss(self)?, u128::from(trial.effective_ns))))
             .collect();
         losses.sort_by(|a, b| a.0.total_cmp(&b.0));
         let sum: u128 = losses.iter().map(|(_, ns)| ns).sum();

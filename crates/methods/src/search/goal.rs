@@ -3,8 +3,10 @@
 use super::Ratio;
 
 /// RFC 9971's Search Goal: which trials make a load a lower or an upper bound, and how close the two are to come.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
+    /// Stream, or group of streams, whose packets are counted; `None`: all packets.
+    pub stream: Option<String>,
     /// Packets that may be missing, of those due.
     pub loss: Ratio,
     /// Share of the duration sum that may be of trials with more loss than `loss`.
@@ -41,6 +43,7 @@ const SECOND: u64 = 1_000_000_000;
 impl Goal {
     /// Throughput as defined by RFC 2544: full trials of 60 s without loss.
     pub const RFC2544: Self = Self {
+        stream: None,
         loss: Ratio::ZERO,
         exceed: Ratio::ZERO,
         final_ns: 60 * SECOND,
@@ -59,6 +62,7 @@ impl Goal {
     /// Returns the goal that FD.io's CSIT searches for with `loss`.
     pub fn csit(loss: Ratio) -> Self {
         Self {
+            stream: None,
             loss,
             exceed: Ratio::HALF,
             final_ns: SECOND,
@@ -88,6 +92,14 @@ impl Goal {
         Ok(())
     }
 
+    /// Returns the loss that the goal allows, in words: `loss 0.5 %`, `loss(gold) 0 %`.
+    pub fn name(&self) -> String {
+        match &self.stream {
+            Some(stream) => format!("loss({stream}) {}", self.loss),
+            None => format!("loss {}", self.loss),
+        }
+    }
+
     /// Whether two bounds are as close as the goal asks, or as close as whole packets per second can be.
     pub fn is_within(&self, lower: u64, upper: u64) -> bool {
         let apart = upper.saturating_sub(lower);
@@ -108,10 +120,10 @@ impl Goal {
                 final_ns: self.final_ns.min(sum_ns),
                 sum_ns,
                 width: (self.width * f64::from(1 << back)).min(0.5),
-                ..*self
+                ..self.clone()
             });
         }
-        stages.push(*self);
+        stages.push(self.clone());
         // If one trial is all that the goal takes, earlier stages gain nothing.
         stages.dedup_by_key(|stage| (stage.final_ns, stage.sum_ns));
         if let Some(last) = stages.last_mut() {

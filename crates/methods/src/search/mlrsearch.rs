@@ -6,7 +6,7 @@
 //! goals read all trials. The next trial is at the lowest load that any goal wants, as more goals learn from it.
 
 use super::grid::Grid;
-use super::{Bounds, Class, Goal, Input, Ratio, Trial, Verdict};
+use super::{Bounds, Class, Goal, Input, StreamLoss, Trial, Verdict};
 use std::collections::BTreeSet;
 
 /// Loads that a search may try, packets per second.
@@ -196,8 +196,10 @@ impl Search {
         /// Most trials of an estimate: beyond this number nobody wants to know more.
         const MOST: u32 = 1000;
         let Limits { min, max } = self.limits;
-        let known = Bounds::of(&self.goals[0], trials);
-        let through = trials.iter().filter_map(Trial::forwarding_rate).fold(0.0, f64::max);
+        let first = &self.goals[0];
+        let known = Bounds::of(first, trials);
+        let rates = trials.iter().filter_map(|trial| trial.forwarding_rate(first));
+        let through = rates.fold(0.0, f64::max);
         let rate = match (known.lower, known.upper) {
             (Some(lower), Some(upper)) => (lower as f64 * upper as f64).sqrt(),
             (Some(lower), None) => lower as f64 * 1.01,
@@ -208,13 +210,17 @@ impl Search {
         while let Next::Trial(input) = self.next(&all) {
             let due = (input.load as f64 * input.duration_ns as f64 / 1e9) as u64;
             let forwarded = (rate * input.duration_ns as f64 / 1e9) as u64;
+            let missing = due.saturating_sub(forwarded);
+            // Each stream loses the same share.
+            let streams = self.goals.iter().filter_map(|goal| {
+                let name = goal.stream.clone()?;
+                Some(StreamLoss { name, due, missing })
+            });
             all.push(Trial {
                 input,
                 effective_ns: input.duration_ns,
-                verdict: Verdict::Counted {
-                    due,
-                    missing: due.saturating_sub(forwarded),
-                },
+                verdict: Verdict::Counted { due, missing },
+                streams: streams.collect(),
             });
             (number, ns) = (number + 1, ns + input.duration_ns);
             if number == MOST {
@@ -252,7 +258,7 @@ impl Search {
         let of = |high: bool| {
             let there = trials
                 .iter()
-                .filter(move |trial| trial.is_high_loss(goal.loss) == Some(high));
+                .filter(move |trial| trial.is_high_loss(goal) == Some(high));
             there.map(|trial| trial.input.load)
         };
         let failed = of(true).min();
@@ -323,24 +329,27 @@ impl Search {
     fn first(&self, stage: &Goal, trials: &[Trial]) -> u32 {
         let at_max = trials.iter().find(|trial| trial.input.load == self.limits.max);
         at_max
-            .and_then(|trial| self.through(trial, stage.loss))
+            .and_then(|trial| self.through(trial, stage))
             .unwrap_or(self.grid.top())
     }
 
     /// Returns the place of the load at which a device that forwards as much as in `trial` would lose exactly what is
     /// allowed. `None` if `trial` lost no more than is allowed.
-    fn through(&self, trial: &Trial, loss: Ratio) -> Option<u32> {
-        if !trial.is_high_loss(loss)? {
+    fn through(&self, trial: &Trial, goal: &Goal) -> Option<u32> {
+        if !trial.is_high_loss(goal)? {
             return None;
         }
-        Some(self.grid.at_most(trial.forwarding_rate()? / (1.0 - loss.share())))
+        Some(
+            self.grid
+                .at_most(trial.forwarding_rate(goal)? / (1.0 - goal.loss.share())),
+        )
     }
 
     /// Returns a place below `upper`: the rate that came through there, or a step down, twice the step before.
     fn below(&self, stage: &Goal, upper: u32, from: Option<u32>, trials: &[Trial]) -> u32 {
         // Start from a place where a trial passed that longer ones then did not confirm: failures above it say nothing
         // of how far down the search must go.
-        let low = |trial: &&Trial| trial.is_high_loss(stage.loss) == Some(false);
+        let low = |trial: &&Trial| trial.is_high_loss(stage) == Some(false);
         let passed = trials
             .iter()
             .filter(low)
@@ -356,7 +365,7 @@ impl Search {
     /// As [`Self::through`], for the worst trial at a place.
     fn through_at(&self, place: u32, stage: &Goal, trials: &[Trial]) -> Option<u32> {
         let there = trials.iter().filter(|trial| trial.input.load == self.grid.load(place));
-        there.filter_map(|trial| self.through(trial, stage.loss)).min()
+        there.filter_map(|trial| self.through(trial, stage)).min()
     }
 
     /// Returns a place above `lower`: a step up, twice the step before.

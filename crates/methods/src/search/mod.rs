@@ -24,4 +24,4 @@ pub use class::{Class, Sums};
 pub use goal::{BadGoal, Goal};
 pub use mlrsearch::{BadLimits, End, Limits, Next, Outcome, Search};
 pub use ratio::Ratio;
-pub use trial::{Input, Trial, Verdict};
+pub use trial::{Input, StreamLoss, Trial, Verdict};

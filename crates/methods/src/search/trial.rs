@@ -1,6 +1,6 @@
 //! Input and outcome of a trial.
 
-use super::Ratio;
+use super::Goal;
 
 /// Input of the next trial: RFC 9971's Trial Input. All else is the same for all trials of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,19 @@ pub enum Verdict {
     Void,
 }
 
+/// Packets of a stream, or of a group of streams, in a trial that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamLoss {
+    /// Name of the stream or group.
+    pub name: String,
+    /// Its packets that were due, as [`Verdict::Counted`] has them.
+    pub due: u64,
+    /// Part of these packets that has not come back in time.
+    pub missing: u64,
+}
+
 /// A trial that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Input of the trial.
     pub input: Input,
@@ -35,27 +46,39 @@ pub struct Trial {
     pub effective_ns: u64,
     /// Outcome of the trial.
     pub verdict: Verdict,
+    /// Loss of the streams and groups that goals name.
+    pub streams: Vec<StreamLoss>,
 }
 
 impl Trial {
-    /// Returns the share that is missing; `None` for a void trial.
-    pub fn loss(&self) -> Option<f64> {
-        match self.verdict {
-            Verdict::Counted { due, missing } => Some(missing as f64 / due.max(1) as f64),
-            Verdict::Void => None,
+    /// Returns the packets that a goal is about, and those of them that are missing; `None` for a void trial, and if
+    /// the goal's stream was not counted.
+    fn counts(&self, goal: &Goal) -> Option<(u64, u64)> {
+        match (self.verdict, &goal.stream) {
+            (Verdict::Void, _) => None,
+            (Verdict::Counted { due, missing }, None) => Some((due, missing)),
+            (Verdict::Counted { .. }, Some(name)) => {
+                let of = self.streams.iter().find(|of| of.name == *name)?;
+                Some((of.due, of.missing))
+            }
         }
     }
 
-    /// Returns the packets per second that were forwarded: the load less what is missing; `None` for a void trial.
-    pub fn forwarding_rate(&self) -> Option<f64> {
-        self.loss().map(|loss| self.input.load as f64 * (1.0 - loss))
+    /// Returns the share that is missing of the packets that a goal is about; `None` for a void trial.
+    pub fn loss(&self, goal: &Goal) -> Option<f64> {
+        let (due, missing) = self.counts(goal)?;
+        Some(missing as f64 / due.max(1) as f64)
+    }
+
+    /// Returns the packets per second that were forwarded: the load less the share that is missing; `None` for a void
+    /// trial.
+    pub fn forwarding_rate(&self, goal: &Goal) -> Option<f64> {
+        self.loss(goal).map(|loss| self.input.load as f64 * (1.0 - loss))
     }
 
     /// Whether more is missing than `goal` allows; `None` for a void trial.
-    pub fn is_high_loss(&self, goal: Ratio) -> Option<bool> {
-        match self.verdict {
-            Verdict::Counted { due, missing } => Some(goal.is_exceeded(missing, due)),
-            Verdict::Void => None,
-        }
+    pub fn is_high_loss(&self, goal: &Goal) -> Option<bool> {
+        let (due, missing) = self.counts(goal)?;
+        Some(goal.loss.is_exceeded(missing, due))
     }
 }

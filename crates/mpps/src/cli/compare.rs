@@ -21,9 +21,9 @@ pub(crate) struct Compare {
     /// Pause between two runs [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) pause: Option<Duration>,
-    /// Quantity to compare: received_pps, offered_pps, loss, mean, p50, p90, p99, p999 or max (latency); may be given
-    /// more than once, the first decides which setting is best [default: received_pps, and p99 where all runs have a
-    /// --rate; send, reflect and forward: offered_pps]
+    /// Quantity to compare: received_pps, offered_pps, loss, mean, p50, p90, p99, p999 or max (latency), of a stream or
+    /// group p99(gold); may be given more than once, the first decides which setting is best [default: received_pps,
+    /// and p99 where all runs have a --rate; send, reflect and forward: offered_pps]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Metric::parse)]
     pub(crate) metric: Vec<Metric>,
     /// Difference that does not matter

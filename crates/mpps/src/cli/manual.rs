@@ -3,7 +3,7 @@
 use super::{Cli, values};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, ValueEnum};
-use mpps_methods::compare::Metric;
+use mpps_methods::compare::Quantity;
 use mpps_plan::values::forward::{Mode, Take};
 use mpps_run::paths;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ fn values_of(long: &str) -> Vec<&'static str> {
         ],
         "take" => return Take::ALL.map(Take::name).into(),
         "mode" => return Mode::ALL.map(Mode::name).into(),
-        "metric" => return Metric::ALL.map(Metric::name).into(),
+        "metric" => return Quantity::ALL.map(Quantity::name).into(),
         "path" => return paths::shown().map(|(path, _)| path).collect(),
         "dscp" => {
             let names = values::CLASSES.iter().map(|(name, _)| *name);

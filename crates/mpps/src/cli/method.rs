@@ -5,6 +5,7 @@ use super::values::{self, Parsed};
 use super::{RateText, Traffic};
 use clap::{Arg, Args};
 use mpps_methods::search::{Goal, Ratio};
+use mpps_report::name_of_stream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub(crate) struct Method {
 pub(crate) struct Ndr {
     /// Goal of the search; may be given more than once, and all are found in one search: loss=0.5%, or a preset
     /// (rfc2544, tst009, csit), and after a comma what differs from it: exceed=50%, width=0.5%, initial=1s, final=1s,
-    /// sum=21s [default: csit,loss=0 and csit,loss=0.5%]
+    /// sum=21s; loss(gold)=0 is the loss of the stream or group gold [default: csit,loss=0 and csit,loss=0.5%]
     #[arg(long, value_name = "GOAL", value_parser = goal)]
     pub(crate) goal: Vec<Goal>,
     /// Duration sums of 5 s at the most, and bounds 2 % apart: an estimate within a minute
@@ -298,8 +299,18 @@ fn goal(text: &str) -> Parsed<Goal> {
                 ns => Ok(ns),
             }
         };
+        let (key, stream) = name_of_stream(key)?;
+        if stream.is_some() && key != "loss" {
+            return Err(format!(
+                "{key}({}): want loss({0})=…: the rest is of the goal",
+                stream.unwrap_or_default()
+            ));
+        }
         match key {
-            "loss" => goal.loss = share()?,
+            "loss" => {
+                goal.loss = share()?;
+                goal.stream = stream.map(str::to_owned);
+            }
             "exceed" => goal.exceed = share()?,
             "width" => goal.width = share()?.share(),
             "initial" => goal.initial_ns = time()?,
@@ -330,6 +341,8 @@ mod tests {
         assert_eq!(goal("csit,loss=0.50%").unwrap(), Goal::csit(half));
         assert_eq!(goal("loss=0.0,exceed=0").unwrap().exceed, Ratio::ZERO);
         assert_eq!(goal("tst009").unwrap(), Goal::TST009);
+        let gold = goal("tst009,loss(gold)=0.5%").unwrap();
+        assert_eq!((gold.stream.as_deref(), gold.loss), (Some("gold"), half));
         let short = goal("rfc2544,final=10s,sum=10s,width=1%").unwrap();
         assert_eq!((short.final_ns, short.initial_ns), (10_000_000_000, 10_000_000_000));
         assert_eq!((short.exceed, short.width), (Ratio::ZERO, 0.01));
@@ -339,6 +352,8 @@ mod tests {
     fn goals_that_can_t_be_are_refused_by_name() {
         for (text, part) in [
             ("loss", "'loss': want rfc2544"),
+            ("loss()=0", "want a stream or a group, such as loss(gold)"),
+            ("width(gold)=1%", "width(gold): want loss(gold)="),
             ("loss=100%", "loss=100%: want"),
             ("loss=-1", "loss=-1: "),
             ("loss=0.5", "want its unit: 0.5%, or 50% if 0.5 is a part of one"),

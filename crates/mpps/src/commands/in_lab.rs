@@ -12,6 +12,7 @@ use crate::fail::{Result, failed, say, usage};
 use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
 use mpps_run::Plan;
 use mpps_run::paths;
+use mpps_run::streams::check_expect;
 use mpps_sys::{sched, signal};
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, ExitCode, Stdio};
@@ -91,6 +92,10 @@ fn check(args: &Traffic) -> Result<()> {
             Host::A.ipv4(),
             Host::B.ipv4()
         )));
+    }
+    // A method finds other things, and checks by itself.
+    if args.words.get(1).is_some_and(|name| name == "sendrecv") {
+        check_expect(&args.args.run.plan, &args.args.tell.expect)?;
     }
     if let Some(far) = args.args.run.plan.far() {
         return Err(usage(format!(

@@ -124,7 +124,7 @@ impl View for Views<'_> {
     fn search(&self, frame_size: usize, goals: &[Goal], bounds: &[Bounds]) {
         if let Some(serving) = &*self.serving.borrow() {
             let known = goals.iter().zip(bounds).map(|(goal, bounds)| mpps_serve::Goal {
-                name: format!("loss {}", goal.loss),
+                name: goal.name(),
                 frame_size,
                 lower: bounds.lower,
                 upper: bounds.upper,

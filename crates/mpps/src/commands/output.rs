@@ -8,7 +8,7 @@ mod open;
 use super::serving::Serving;
 use super::steps;
 use crate::cli::RunArgs;
-use crate::fail::{Result, failed, say, usage};
+use crate::fail::{Result, failed, say};
 use forms::Form;
 use mpps_report::{AtBegin, Detail, Expect, JsonTarget, JsonWritten, Notes};
 use mpps_run::Run;
@@ -51,14 +51,6 @@ impl Steps for Program<'_> {
     }
 
     fn open(&self, opens: Opens<'_>) -> Result<Vec<Box<dyn Sink>>> {
-        let of_method = |expect: &Expect| Some((expect.clone(), expect.found()?));
-        if let Some((expect, found)) = self.args.tell.expect.iter().find_map(of_method) {
-            return Err(usage(format!(
-                "--expect '{expect}': a run finds no {}: want a method (ndr, rfc2544, overload), or a demand on loss, \
-                 received, p99 and the like",
-                found.name()
-            )));
-        }
         let Opens { remark, ready, .. } = &opens;
         let (remark, ready) = (remark.clone(), ready.clone());
         let (sinks, output) = Output::open(self.args, opens)?;

@@ -4,6 +4,7 @@ use super::output::Program;
 use super::steps::printed;
 use crate::cli::RunArgs;
 use crate::fail::{Result, say, usage};
+use mpps_run::streams::check_expect;
 use mpps_run::{Drafted, Host};
 use mpps_sys::signal;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ pub(crate) fn run(mut args: RunArgs) -> Result<ExitCode> {
              --traffic",
         ));
     }
+    check_expect(&args.run.plan, &args.tell.expect)?;
     let drafted = Drafted::new(args.run.clone())?;
     args.run.clone_from(drafted.run());
     if let Drafted::Traffic(draft) = &drafted

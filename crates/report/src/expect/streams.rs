@@ -32,12 +32,19 @@ pub fn stream_named<'s>(run: &'s Summary, name: &str) -> Result<&'s StreamSummar
 }
 
 /// Returns an error that no stream and no group has a name. `names` are those that there are.
-pub fn no_stream<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
-    let there = match (nearest(name, names.clone()), names.clone().count()) {
+pub fn no_stream<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    // A stream and a group may have one name.
+    names.for_each(|name| {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    });
+    let there = match (nearest(name, all.iter().copied()), all.len()) {
         (Some(near), _) => return format!("no stream or group '{name}': did you mean '{near}'?"),
-        (None, 0) => "the run has none".to_owned(),
+        (None, 0) => "the run has none: want --traffic FILE, or no name".to_owned(),
         (None, count) => {
-            let shown: Vec<_> = names.take(MOST_NAMES).collect();
+            let shown = &all[..count.min(MOST_NAMES)];
             let more = match count - shown.len() {
                 0 => String::new(),
                 more => format!(" and {more} more"),

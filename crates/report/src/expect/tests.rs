@@ -274,11 +274,11 @@ fn a_demand_on_what_is_not_there_is_not_met_and_says_what_is() {
     );
     assert_eq!(
         told("loss(x)==0", &run),
-        "no stream or group 'x': want gold, probe, both, users, both"
+        "no stream or group 'x': want gold, probe, both, users"
     );
     assert_eq!(
         told("loss(x)==0", &Summary::default()),
-        "no stream or group 'x': the run has none"
+        "no stream or group 'x': the run has none: want --traffic FILE, or no name"
     );
     let many = Summary {
         streams: (10..50).map(|n| stream(&format!("customer{n}"), 0)).collect(),
@@ -307,7 +307,7 @@ fn a_demand_on_a_stream_that_no_stream_can_meet_is_refused() {
         ),
         ("host_dropped(gold)==0", "not measured by stream"),
         ("gap.p99(gold)<1us", "gap.p99 is not measured by stream"),
-        ("ndr(gold)>1Mpps", "ndr is not measured by stream"),
+        ("mfr(gold)>1Mpps", "mfr is not measured by stream"),
         ("speed(gold)<1", "'speed' is not measured: want loss"),
         ("loss(gold)=0", "want one of < <= == >= >"),
         (

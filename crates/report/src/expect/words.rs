@@ -92,7 +92,7 @@ pub(super) const WANT_NAME: &str = "loss, lost, late, duplicates, reordered, cor
 
 /// Names that a demand on a stream may have, for errors.
 pub(super) const WANT_OF_STREAM: &str = "loss, lost, late, duplicates, reordered, corrupt, missed, sent, received, or \
-    min, mean, p50, p90, p99, p999, max, also as scheduled.p99";
+    min, mean, p50, p90, p99, p999, max, also as scheduled.p99; of a method ndr, pdr";
 
 /// Returns the quantity that a demand names, and the units that its bound may have.
 pub(super) fn named(name: &str) -> Option<(What, &'static [Unit])> {

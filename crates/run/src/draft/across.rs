@@ -1,7 +1,7 @@
 //! `sendrecv` over two ports: the second port, and the roles of its lanes.
 
 use super::listen::unanswered;
-use super::neighbor::Asked;
+use super::neighbor::{Asked, not_asked_in_vlan};
 use super::{kernel, traffic};
 use crate::fail::{Result, usage};
 use crate::paths::{Checked, Neighbors};
@@ -196,7 +196,7 @@ impl Far {
             unanswered: self.device.as_ref().map(unanswered).unwrap_or_default(),
             dest_mac: None,
             next_hop: None,
-            hint: String::new(),
+            hint: " (--back-dest-mac MAC skips the question)".to_owned(),
             answer_for,
         };
         if !self.both {
@@ -206,7 +206,10 @@ impl Far {
         let of = &args.plan.traffic;
         let dest_mac = match (of.back_dest_mac.plain(), of.back_gateway.plain(), &self.device) {
             (Some(mac), ..) => Some(mac),
-            (None, Some(hop), Some(device)) if host_asks => Some(asked.resolve(hop, device, of.vlan)?),
+            (None, Some(hop), Some(device)) if host_asks => match of.vlan {
+                Some(id) => return Err(not_asked_in_vlan(id, hop, None)),
+                None => Some(asked.resolve(hop, device, "--back-dest-mac MAC")?),
+            },
             (None, Some(_), _) => None,
             // Without a router, the device between the ports forwards frames by the MAC address of the destination
             // port.

@@ -1,7 +1,8 @@
 //! Asks the host for the next hop's MAC address. This is needed if the source address is the host's own, because
 //! answers to mpps's questions would go to the host.
 
-use crate::fail::{Result, failed, say, usage};
+use super::traffic::One;
+use crate::fail::{Failure, Result, failed, say, usage};
 use mpps_netdev::{NetDev, has_route, neighbor_lookup, neighbor_solicit};
 use mpps_wire::MacAddr;
 use std::cell::RefCell;
@@ -17,8 +18,8 @@ const CARRIER_RETURNS: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Next hop, index of the interface, and VLAN.
-type Asking = (IpAddr, u32, Option<u16>);
+/// Next hop, and index of the interface.
+type Asking = (IpAddr, u32);
 
 /// Next hops that the host was asked for. Each is asked for once, however many trials follow.
 pub(crate) struct Asked<'a> {
@@ -36,14 +37,14 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Returns the MAC address of `hop`, as the host finds it.
-    pub(crate) fn resolve(&self, hop: IpAddr, device: &NetDev, vlan: Option<u16>) -> Result<MacAddr> {
-        let key = (hop, device.ifindex, vlan);
+    /// Returns the MAC address of `hop`, as the host finds it. `skip`: as in [`advice`].
+    pub(crate) fn resolve(&self, hop: IpAddr, device: &NetDev, skip: &str) -> Result<MacAddr> {
+        let key = (hop, device.ifindex);
         let known = self.known.borrow().get(&key).copied();
         match known {
             Some(mac) => Ok(mac),
             None => {
-                let mac = resolve(hop, device, vlan, self.interruptions)?;
+                let mac = resolve(hop, device, skip, self.interruptions)?;
                 self.known.borrow_mut().insert(key, mac);
                 Ok(mac)
             }
@@ -51,9 +52,20 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// Returns the end of a sentence on an address that nobody answers for: `skip` gives the MAC address, so that nobody is
+/// asked; and the host may have no route to the address by this interface.
+pub(super) fn advice(ip: IpAddr, device: &NetDev, skip: &str) -> String {
+    skipped(skip) + &no_route(ip, device)
+}
+
+/// Returns the part of [`advice`] that does not depend on the host.
+pub(super) fn skipped(skip: &str) -> String {
+    format!(" ({skip} skips the question; --gateway IP asks a router instead)")
+}
+
 /// Returns the end of a sentence on an address that the host has no route to by this interface. Empty if it has a
 /// route, or if this is not known.
-pub(super) fn no_route(ip: IpAddr, device: &NetDev) -> String {
+fn no_route(ip: IpAddr, device: &NetDev) -> String {
     match has_route(ip, device.ifindex) {
         Ok(false) => format!(
             "; this host has no route to {ip} by {}, so it was asked for as a neighbour on the link",
@@ -63,14 +75,21 @@ pub(super) fn no_route(ip: IpAddr, device: &NetDev) -> String {
     }
 }
 
-/// Makes the host find the MAC address of `hop`.
-fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn Fn() -> u32) -> Result<MacAddr> {
-    if let Some(id) = vlan {
-        return Err(usage(format!(
-            "--vlan {id}: the host's own address is not in the VLAN, so mpps can't ask for {hop} there: want \
-             --dest-mac MAC as well, or a --src that is not the host's"
-        )));
+/// Returns a refusal: the host can't ask for a next hop in a VLAN. `of`: the stream whose packets go there.
+pub(super) fn not_asked_in_vlan(id: u16, hop: IpAddr, of: Option<&One>) -> Failure {
+    let why = format!("the host's own address is not in the VLAN, so mpps can't ask for {hop} there");
+    match of {
+        Some(one) => one.wrong(format!(
+            "vlan vid={id}: {why}: want dst=MAC in eth, or a src= that is not the host's"
+        )),
+        None => usage(format!(
+            "--vlan {id}: {why}: want --dest-mac MAC as well, or a --src that is not the host's"
+        )),
     }
+}
+
+/// Makes the host find the MAC address of `hop`.
+fn resolve(hop: IpAddr, device: &NetDev, skip: &str, interruptions: &dyn Fn() -> u32) -> Result<MacAddr> {
     let begun = Instant::now();
     // Time from which an answer could come.
     let mut open = begun;
@@ -94,10 +113,9 @@ fn resolve(hop: IpAddr, device: &NetDev, vlan: Option<u16>, interruptions: &dyn 
                 _ => {}
             }
             return Err(failed(format!(
-                "nobody answered for {hop} within {} s: is the peer up and on this link? (--dest-mac MAC skips the \
-                 question; --gateway IP asks a router instead){}",
+                "nobody answered for {hop} within {} s: is the peer up and on this link?{}",
                 PATIENCE.as_secs(),
-                no_route(hop, device)
+                advice(hop, device, skip)
             )));
         }
         if asked.is_none_or(|at| at.elapsed() >= ASK_EVERY) {
@@ -134,14 +152,14 @@ mod tests {
         // No interface has this index, so no address can be resolved on it.
         device.ifindex = 0x7fff_fff0;
         let hop: IpAddr = "198.51.100.7".parse().expect("an address");
-        let Err(failure) = asked.resolve(hop, &device, None) else {
+        let Err(failure) = asked.resolve(hop, &device, "--dest-mac MAC") else {
             panic!("nobody is there");
         };
         assert!(format!("{failure:?}").contains("interrupted"), "{failure:?}");
         assert_eq!(asked_for_the_end.get(), 1);
         let mac = MacAddr([2, 0, 0, 0, 0, 7]);
-        asked.known.borrow_mut().insert((hop, device.ifindex, None), mac);
-        assert_eq!(asked.resolve(hop, &device, None).ok(), Some(mac));
+        asked.known.borrow_mut().insert((hop, device.ifindex), mac);
+        assert_eq!(asked.resolve(hop, &device, "--dest-mac MAC").ok(), Some(mac));
         assert_eq!(asked_for_the_end.get(), 1);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn check(
     let beneath = port.traits.under.as_deref().and_then(|name| NetDev::by_name(name).ok());
     let devices: Vec<&NetDev> = [device, far, beneath.as_ref()].into_iter().flatten().collect();
     let dests = dest.ips();
-    one_by_one("--dest", &dests, port, &devices)?;
+    one_by_one(words(args).0, &dests, port, &devices)?;
     if let Some(srcs) = &args.plan.traffic.src {
         one_by_one("--src", &srcs.ips, port, &devices)?;
     }
@@ -61,9 +61,17 @@ pub(super) fn check(
     }
 }
 
+/// Returns how a run names its destination, and what gives it a MAC address: options, or fields of its streams.
+fn words(args: &Run) -> (&'static str, &'static str) {
+    match args.plan.traffic.streams {
+        Some(_) => ("dst", "dst=MAC in eth"),
+        None => ("--dest", "--dest-mac MAC"),
+    }
+}
+
 /// Refuses destinations whose packets would not leave the host by this interface.
 fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> Result<()> {
-    let spec = &port.spec;
+    let (spec, (to, skip)) = (&port.spec, words(args));
     let within = device.name == "lo" || device.addresses.iter().any(|(ip, _)| ip.is_loopback());
     if within {
         // A user who names a MAC address wants frames on this interface.
@@ -71,7 +79,7 @@ fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> 
             Some(_) => Ok(()),
             None => Err(usage(format!(
                 "port '{spec}': {} is this host's way to itself, where nobody answers for an address: want \
-                 udp:127.0.0.1, --lab {} for two hosts of a lab, or --dest-mac MAC to send frames all the same",
+                 udp:127.0.0.1, --lab {} for two hosts of a lab, or {skip} to send frames all the same",
                 device.name, spec.path
             ))),
         };
@@ -79,7 +87,7 @@ fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> 
     let text = ranges::text(dests);
     if dests.start().is_loopback() || dests.end().is_loopback() {
         return Err(usage(format!(
-            "--dest {text}: loopback addresses are this host's own, and no packet to them leaves by {}: want the \
+            "{to} {text}: loopback addresses are this host's own, and no packet to them leaves by {}: want the \
              peer's address, or the path udp",
             device.name
         )));
@@ -89,8 +97,8 @@ fn leaves(args: &Run, port: &Checked, device: &NetDev, dests: &AddressRange) -> 
     }
     match device.addresses.iter().find(|(ip, _)| dests.contains(ip)) {
         Some((ip, _)) => Err(usage(format!(
-            "--dest {text}: {ip} is the address of {} itself, and nobody on its link answers for it: want the peer's \
-             address (--dest-mac MAC skips the question)",
+            "{to} {text}: {ip} is the address of {} itself, and nobody on its link answers for it: want the peer's \
+             address ({skip} skips the question)",
             device.name
         ))),
         None => Ok(()),

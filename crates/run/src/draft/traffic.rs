@@ -119,6 +119,7 @@ impl Draft {
         let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
         if let Some(stream) = &stream {
             stream.check_receivers(&roles)?;
+            stream.check_lanes(&roles)?;
         }
         paths::check_run(&args, &ports)?;
         let rules = match &far {

@@ -100,6 +100,10 @@
       String(lane), String(queue), live.count(tx), live.count(rx), live.percent(busy), live.count(dropped),
       live.count(refused), live.time(waited),
     ]));
+    by('streams-of').hidden = !state.streams.length;
+    fill('streams', state.streams.map(([name, tx, rx, loss, lost, mean, max]) => [
+      name, live.rate(tx), live.rate(rx), live.percent(loss), live.count(lost), live.time(mean), live.time(max),
+    ]));
     by('ways-of').hidden = !state.ways.length;
     fill('ways', state.ways.map(([name, tx, rx, sent, lost]) => [
       name, live.rate(tx), live.rate(rx), live.percent(sent ? Math.max(0, lost) / sent : null),

@@ -2,7 +2,7 @@
 
 use super::keys::Key;
 use super::look::{Look, Pane, bar, plain, styled};
-use super::{lanes, latency, notes, overview};
+use super::{lanes, latency, notes, overview, streams};
 use crate::history::Point;
 use crate::state::{Phase, State};
 use mpps_report::units::elapsed;
@@ -18,10 +18,12 @@ pub(crate) enum Tab {
     Latency,
     Lanes,
     Notes,
+    /// Shown if the run has streams.
+    Streams,
 }
 
 impl Tab {
-    pub(crate) const ALL: [Self; 4] = [Self::Overview, Self::Latency, Self::Lanes, Self::Notes];
+    pub(crate) const ALL: [Self; 5] = [Self::Overview, Self::Latency, Self::Lanes, Self::Notes, Self::Streams];
 
     fn name(self) -> &'static str {
         match self {
@@ -29,11 +31,13 @@ impl Tab {
             Self::Latency => "Latency",
             Self::Lanes => "Lanes",
             Self::Notes => "Notes",
+            Self::Streams => "Streams",
         }
     }
 
-    fn moved(self, by: usize) -> Self {
-        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    /// Returns the tabs of a run that has streams, or none.
+    fn all(streams: bool) -> &'static [Self] {
+        &Self::ALL[..Self::ALL.len() - usize::from(!streams)]
     }
 }
 
@@ -46,6 +50,8 @@ pub(crate) struct Choice {
     /// Number of steps by which columns of time are shorter than needed for the whole run.
     pub(crate) scale: isize,
     pub(crate) help: bool,
+    /// The run has streams.
+    pub(crate) streams: bool,
 }
 
 /// Request of a key beyond the picture.
@@ -70,11 +76,17 @@ impl Choice {
             help: false,
             ..*self
         };
+        let tabs = Tab::all(self.streams);
+        let moved = |by: usize| show(tabs[(self.tab as usize + by) % tabs.len()]);
         match key {
             Key::Char('q') => return Asked::End,
-            Key::Char(digit @ '1'..='4') => *self = show(Tab::ALL[digit as usize - '1' as usize]),
-            Key::Tab | Key::Right => *self = show(self.tab.moved(1)),
-            Key::BackTab | Key::Left => *self = show(self.tab.moved(Tab::ALL.len() - 1)),
+            Key::Char(digit @ '1'..='9') => {
+                if let Some(tab) = tabs.get(digit as usize - '1' as usize) {
+                    *self = show(*tab);
+                }
+            }
+            Key::Tab | Key::Right => *self = moved(1),
+            Key::BackTab | Key::Left => *self = moved(tabs.len() - 1),
             Key::Char('?') => (self.help, self.scrolled) = (!self.help, 0),
             Key::Escape => (self.help, self.scrolled) = (false, 0),
             Key::Up => self.scrolled = self.scrolled.saturating_sub(1),
@@ -94,6 +106,7 @@ impl Choice {
 /// Draws the whole picture.
 pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &mut Choice, look: Look) {
     let area = *buf.area();
+    choice.streams = !state.streams.all().is_empty();
     let roomy = area.height >= 16;
     let footer = u16::from(area.height >= 6);
     let mut pane = Pane {
@@ -120,6 +133,7 @@ pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &m
             Tab::Latency => latency::draw(&mut pane, state, look),
             Tab::Lanes => scrolled(&mut pane, &lanes::lines(state, pane_columns(area), look), choice),
             Tab::Notes => scrolled(&mut pane, &notes::lines(state, pane_columns(area), look), choice),
+            Tab::Streams => scrolled(&mut pane, &streams::lines(state, pane_columns(area), look), choice),
         }
     }
     if footer > 0 {
@@ -127,7 +141,7 @@ pub(crate) fn draw(buf: &mut Buffer, state: &State, points: &[Point], choice: &m
             area: Rect::new(area.x, area.bottom() - 1, area.width, 1),
             buf,
         };
-        pane.line(&styled(keys(usize::from(area.width)), look.dim()));
+        pane.line(&styled(keys(usize::from(area.width), choice.streams), look.dim()));
     }
 }
 
@@ -141,9 +155,11 @@ fn scrolled(pane: &mut Pane<'_>, lines: &[Line<'_>], choice: &mut Choice) {
     pane.lines(lines, choice.scrolled);
 }
 
-fn keys(columns: usize) -> &'static str {
+fn keys(columns: usize, streams: bool) -> &'static str {
     match columns {
+        72.. if streams => "q end  1-5 Tab ←→ tabs  ↑↓ scroll  +- time scale  ? help  Ctrl-Z suspend",
         72.. => "q end  1-4 Tab ←→ tabs  ↑↓ scroll  +- time scale  ? help  Ctrl-Z suspend",
+        _ if streams => "q end  1-5 tabs  ? help",
         _ => "q end  1-4 tabs  ? help",
     }
 }
@@ -194,7 +210,7 @@ fn progress(state: &State, columns: usize, look: Look) -> Line<'static> {
 fn tabs(pane: &mut Pane<'_>, state: &State, choice: Choice, look: Look) {
     let names = pane.columns() >= WIDE;
     let mut spans = Vec::new();
-    for (number, tab) in (1..).zip(Tab::ALL) {
+    for (number, tab) in (1..).zip(Tab::all(choice.streams).iter().copied()) {
         let notes = match tab {
             Tab::Notes if !state.notes.is_empty() => format!(" ({})", state.notes.len()),
             _ => String::new(),
@@ -231,7 +247,10 @@ fn verdict(state: &State, look: Look) -> Line<'static> {
 
 fn help(look: Look) -> Vec<Line<'static>> {
     let keys = [
-        ("1 2 3 4", "overview, latency, lanes and stages, notes"),
+        (
+            "1 2 3 4 5",
+            "overview, latency, lanes and stages, notes, streams if there are any",
+        ),
         ("Tab ← →", "the next tab, the one before"),
         ("↑ ↓ PgUp PgDn", "scroll; Home: to the first line"),
         ("+ - 0", "time scale: shorter, longer, all of the run"),

@@ -1,6 +1,7 @@
 //! The third tab: each lane, and the lanes' time by stage.
 
 use super::look::{Look, bar, plain, styled};
+use super::table::{Field, none, rows};
 use crate::state::{LaneState, State};
 use mpps_report::units::{count, percent, pps, time};
 use mpps_trace::Stage;
@@ -9,27 +10,20 @@ use ratatui_core::text::{Line, Span};
 /// Columns of a stage's name and share.
 const TEXT: usize = 20;
 
-/// A column of the table: its name, its width, and its text for a lane.
-type Field = (&'static str, usize, fn(usize, &LaneState) -> String);
-
 /// Most important columns first: a narrow terminal shows only these.
-const FIELDS: [Field; 9] = [
-    ("lane", 4, |number, _| number.to_string()),
-    ("sent", 11, |_, lane| pps(lane.tx_pps)),
-    ("received", 11, |_, lane| pps(lane.rx_pps)),
-    ("busy", 9, |_, lane| whole(lane.busy)),
-    ("rx rings", 9, |_, lane| lane.fill.map_or_else(none, percent)),
-    ("dropped", 11, |_, lane| lane.dropped.map_or_else(none, count)),
-    ("not run", 10, |_, lane| {
+const FIELDS: [Field<(usize, LaneState)>; 9] = [
+    ("lane", 4, |(number, _)| number.to_string()),
+    ("sent", 11, |(_, lane)| pps(lane.tx_pps)),
+    ("received", 11, |(_, lane)| pps(lane.rx_pps)),
+    ("busy", 9, |(_, lane)| whole(lane.busy)),
+    ("rx rings", 9, |(_, lane)| lane.fill.map_or_else(none, percent)),
+    ("dropped", 11, |(_, lane)| lane.dropped.map_or_else(none, count)),
+    ("not run", 10, |(_, lane)| {
         lane.not_running_ns.map_or_else(none, |ns| time(ns as f64))
     }),
-    ("refused", 11, |_, lane| count(lane.refused)),
-    ("queue", 6, |_, lane| lane.queue.to_string()),
+    ("refused", 11, |(_, lane)| count(lane.refused)),
+    ("queue", 6, |(_, lane)| lane.queue.to_string()),
 ];
-
-fn none() -> String {
-    "-".to_owned()
-}
 
 fn whole(share: Option<f64>) -> String {
     share.map_or_else(none, |share| format!("{:.0} %", share * 100.0))
@@ -71,21 +65,11 @@ fn table(state: &State, columns: usize, look: Look) -> Vec<Line<'static>> {
     if state.lanes.is_empty() {
         return vec![plain("no lane has been read yet")];
     }
-    let (mut fields, mut room) = (Vec::new(), columns);
-    for field in &FIELDS {
-        let Some(left) = room.checked_sub(field.1 + 1) else {
-            break;
-        };
-        fields.push(field);
-        room = left;
-    }
-    let row = |cell: &dyn Fn(&Field) -> String| {
-        let cells = fields.iter().map(|field| format!("{:>1$}", cell(field), field.1));
-        cells.collect::<Vec<_>>().join(" ")
-    };
-    let mut lines = vec![styled(row(&|field| field.0.to_owned()), look.head())];
-    for (number, lane) in state.lanes.iter().enumerate() {
-        let line = plain(row(&|field| (field.2)(number, lane)));
+    let lanes: Vec<(usize, LaneState)> = state.lanes.iter().copied().enumerate().collect();
+    let (head, rows) = rows(&FIELDS, &lanes.iter().collect::<Vec<_>>(), columns);
+    let mut lines = vec![styled(head, look.head())];
+    for (lane, row) in state.lanes.iter().zip(rows) {
+        let line = plain(row);
         lines.push(match lane.down || lane.dropped.is_some_and(|dropped| dropped > 0) {
             true => line.style(look.bad()),
             false => line,

@@ -17,6 +17,8 @@ mod notes;
 mod overview;
 #[cfg(test)]
 mod panic_tests;
+mod streams;
+mod table;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -5,7 +5,7 @@ use super::keys::Key;
 use super::look::Look;
 use crate::history::Point;
 use crate::state::{About, Counts, Goal, LaneState, Phase, State};
-use mpps_stats::{Latency, Percentiles, Start, Workload};
+use mpps_stats::{Latency, Percentiles, Row, Start, StreamKind, StreamRows, Workload};
 use mpps_trace::Stage;
 use proptest::prelude::*;
 use ratatui_core::backend::TestBackend;
@@ -277,6 +277,61 @@ fn without_colour_there_is_none_and_all_is_told() {
 }
 
 #[test]
+fn streams_and_groups_have_a_tab_if_there_are_any() {
+    let mut state = state();
+    assert!(!text(&state, Tab::Overview, (100, 20)).join("\n").contains("Streams"));
+    let of: Vec<_> = ["gold", "the-rest-of-a-long-name-x"]
+        .map(|name| (StreamKind::Stream, name.to_owned()))
+        .into();
+    let of = [of, vec![(StreamKind::Group, "users".to_owned())]].concat();
+    let row = |tx: u64, lost: i64| Row {
+        tx,
+        rx: tx - lost.cast_unsigned(),
+        lost,
+        length_ns: 100_000_000,
+        latency: Latency {
+            count: 1,
+            max: 31_000,
+            mean: 12_000.0,
+            ..Latency::default()
+        },
+        ..Row::default()
+    };
+    let rows = [row(1000, 0), row(2000, 20), row(3000, 20)];
+    state.streams.add(&StreamRows { of: &of, rows: &rows });
+    let wide = text(&state, Tab::Streams, (100, 20));
+    assert_told(
+        &wide,
+        &[
+            "5 Streams",
+            "stream",
+            "group",
+            "10.00 kpps",
+            "12.00 µs",
+            "31.00 µs",
+            "1.000 %",
+            "1-5 Tab",
+        ],
+    );
+    let gold = wide.iter().find(|line| line.starts_with("gold")).expect("a line");
+    assert!(gold.contains("10.00 kpps") && gold.contains("0 %"), "{gold}");
+    assert_told(
+        &text(&state, Tab::Streams, (40, 12)),
+        &["gold", "the-rest-of", "users", "20.00 kpps"],
+    );
+    let mut choice = Choice {
+        streams: true,
+        ..Choice::default()
+    };
+    choice.press(Key::Left);
+    assert_eq!(choice.tab, Tab::Streams);
+    choice.press(Key::Char('1'));
+    choice.streams = false;
+    choice.press(Key::Char('5'));
+    assert_eq!(choice.tab, Tab::Overview, "there are none");
+}
+
+#[test]
 fn keys_choose_tabs_scroll_no_further_than_there_are_lines_and_ask_for_the_end() {
     let mut choice = Choice::default();
     let mut press = |key| {
@@ -309,7 +364,7 @@ proptest! {
     #[test]
     fn no_size_no_state_and_no_choice_is_too_much(
         (width, height) in (1..250u16, 1..80u16),
-        tab in 0..4usize,
+        tab in 0..5usize,
         scrolled in 0..200usize,
         scale in -20..=20isize,
         help: bool,
@@ -327,7 +382,7 @@ proptest! {
             state.lanes = vec![LaneState { dropped: Some(1), busy: Some(f64::NAN), ..LaneState::default() }; 100];
             state.stages = [f64::NAN; Stage::COUNT];
         }
-        let choice = Choice { tab: Tab::ALL[tab], scrolled, scale, help };
+        let choice = Choice { tab: Tab::ALL[tab], scrolled, scale, help, streams: false };
         let terminal = shown(&state, &points()[..rows], choice, LOOK, (width, height));
         // No content of a note acts on the terminal.
         for cell in terminal.backend().buffer().content() {
@@ -336,7 +391,7 @@ proptest! {
     }
 
     #[test]
-    fn the_smallest_terminals_are_drawn_to(width in 1..12u16, height in 1..12u16, tab in 0..4usize) {
+    fn the_smallest_terminals_are_drawn_to(width in 1..12u16, height in 1..12u16, tab in 0..5usize) {
         let choice = Choice { tab: Tab::ALL[tab], ..Choice::default() };
         shown(&state(), &points(), choice, LOOK, (width, height));
     }

@@ -71,8 +71,8 @@ impl Case<'_> {
         let (what, question) = match e.across {
             true => (
                 "nothing arrived at the other port",
-                "does what lies between pass these frames on, by their MAC addresses (--dest-mac) or as a router \
-                 (--gateway)?",
+                "does what lies between pass these frames on, by their MAC addresses (--dest-mac, or dst= in \
+                 eth of a packet) or as a router (--gateway)?",
             ),
             false => (
                 "nothing came back",

@@ -6,7 +6,15 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
 /// Columns by which rows are matched. Loss is a key only as a first column, which goals of a search have.
-pub(super) const KEYS: [&str; 6] = ["frame_size_bytes", "burst_frames", LOAD, LANE, "kind", "trial"];
+pub(super) const KEYS: [&str; 7] = [
+    "frame_size_bytes",
+    "burst_frames",
+    LOAD,
+    LANE,
+    "kind",
+    "trial",
+    "stream",
+];
 const LOAD: &str = "load_ratio";
 const LANE: &str = "lane";
 const GOAL: &str = "loss_ratio";

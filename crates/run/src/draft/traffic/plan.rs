@@ -1,11 +1,12 @@
 //! Engine's plan of a run that sends, once its ports are open and their capabilities known.
 
 use super::super::listen::unanswered;
-use super::super::neighbor::{Asked, no_route};
+use super::super::neighbor::{Asked, advice, not_asked_in_vlan, skipped};
 use super::super::{kernel, lanes};
 use super::dashed;
 use super::load::{lasts, no_rate, no_step};
-use super::{Draft, Streamed};
+use super::streams::senders;
+use super::{Draft, One, Streamed};
 use crate::fail::{Result, usage};
 use crate::paths::Neighbors;
 use mpps_engine::{Common, Hop, Link, Packets, RateStep, Rates, TrafficPlan};
@@ -163,7 +164,7 @@ impl Draft {
         (capabilities, tx_burst): (&Capabilities, usize),
     ) -> Result<TrafficPlan> {
         let loads = streams.loads(&self.args, capabilities.link_bps, true)?;
-        let senders: Vec<usize> = (0..self.roles.len()).filter(|lane| self.roles[*lane].tx).collect();
+        let senders = senders(&self.roles);
         for ((stream, load), one) in packets.streams.iter_mut().zip(loads.of).zip(&streams.all) {
             stream.load = load;
             if let Some((replay, replayed)) = stream.replay.as_mut().zip(one.capture()) {
@@ -195,7 +196,7 @@ impl Draft {
         }
         let of = &self.args.plan.traffic;
         let way = (of.vlan, of.dest_mac.plain());
-        self.link_to(self.dest.ip, way, capabilities, asked).map(Some)
+        self.link_to(self.dest.ip, way, None, capabilities, asked).map(Some)
     }
 
     /// Returns layer 2 of the port for the packets of each stream: all different ones, the first first, and the number
@@ -210,7 +211,7 @@ impl Draft {
         let mut numbers = Vec::new();
         for one in &streams.all {
             let dst = one.first_dst().unwrap_or(self.dest.ip);
-            let link = self.link_to(dst, (one.vlan(), one.dest_mac()), capabilities, asked)?;
+            let link = self.link_to(dst, (one.vlan(), one.dest_mac()), Some(one), capabilities, asked)?;
             let same = |hop: &Hop| {
                 let of = |link: &Link| {
                     (
@@ -234,15 +235,21 @@ impl Draft {
         Ok((first.link, hops, numbers))
     }
 
-    /// Returns layer 2 of the port for packets to `dst`; the way there: VLAN, and MAC address if it was given.
+    /// Returns layer 2 of the port for packets to `dst`; the way there: VLAN, and MAC address if it was given. `of`: the
+    /// stream that the packets are of.
     fn link_to(
         &self,
         dst: IpAddr,
         (vlan, given_mac): (Option<u16>, Option<MacAddr>),
+        of: Option<&One>,
         capabilities: &Capabilities,
         asked: &Asked<'_>,
     ) -> Result<Link> {
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
+        let skip = match of {
+            Some(_) => "dst=MAC in eth",
+            None => "--dest-mac MAC",
+        };
         let Some(device) = &self.device else {
             // mpps answers for its own address and asks for the peer's.
             if self.port.traits.neighbors == Neighbors::LanesAlone {
@@ -254,9 +261,10 @@ impl Draft {
                     dest_mac: given_mac,
                     next_hop: Some(self.args.plan.traffic.gateway.plain().unwrap_or(dst)),
                     hint: format!(
-                        "; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
-                         {} does",
-                        self.port.spec.path, dst
+                        "{}; on {} a peer has an address only if its program answers for it, as mpps reflect --ip \
+                         {dst} does",
+                        skipped(skip),
+                        self.port.spec.path
                     ),
                 });
             }
@@ -283,7 +291,10 @@ impl Draft {
             (None, Neighbors::Host)
                 if self.own_address() && (self.far.is_none() || self.args.plan.traffic.gateway.is_some()) =>
             {
-                Some(asked.resolve(next_hop, device, vlan)?)
+                if let Some(id) = vlan {
+                    return Err(not_asked_in_vlan(id, next_hop, of));
+                }
+                Some(asked.resolve(next_hop, device, skip)?)
             }
             (given, _) => given,
         };
@@ -294,7 +305,7 @@ impl Draft {
             unanswered: unanswered(device),
             dest_mac,
             next_hop: Some(next_hop),
-            hint: no_route(next_hop, device),
+            hint: advice(next_hop, device, skip),
         })
     }
 

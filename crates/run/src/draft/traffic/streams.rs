@@ -625,6 +625,12 @@ impl Streamed {
         self.all.iter().try_for_each(|one| one.check_receivers(lanes))
     }
 
+    /// Refuses lanes of a stream that do not send.
+    pub(in crate::draft) fn check_lanes(&self, roles: &[Roles]) -> Result<()> {
+        let senders = senders(roles);
+        self.all.iter().try_for_each(|one| one.lanes(&senders).map(drop))
+    }
+
     /// Returns the flows of all streams.
     pub(in crate::draft) fn flows(&self) -> FlowSet {
         FlowSet::numbered(self.all.iter().map(|one| one.flows().max(1)).sum())
@@ -659,6 +665,11 @@ impl Streamed {
             .iter()
             .try_for_each(|one| one.check_size(capabilities, device, spec))
     }
+}
+
+/// Returns the lanes that send.
+pub(in crate::draft) fn senders(roles: &[Roles]) -> Vec<usize> {
+    (0..roles.len()).filter(|lane| roles[*lane].tx).collect()
 }
 
 /// Returns ranges of addresses, those that meet or lie in each other in one.
