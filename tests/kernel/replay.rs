@@ -227,6 +227,90 @@ fn a_capture_beside_a_probe_has_results_of_its_own() {
     );
 }
 
+/// Sends a capture of frames at these times, ns, and returns the report.
+fn timed(times: &[u64], words: &str, set: &[&str]) -> Report {
+    let scratch = Scratch::new();
+    let file = scratch.file("timed.pcap");
+    let mut bytes = vec![
+        0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
+    ];
+    for (number, time) in times.iter().enumerate() {
+        for word in [time / 1_000_000_000, time % 1_000_000_000, 60, 60] {
+            bytes.extend((word as u32).to_le_bytes());
+        }
+        let mut frame = [0; 60];
+        frame[12..16].copy_from_slice(&[0x12, 0x34, 0, number as u8]);
+        bytes.extend(frame);
+    }
+    std::fs::write(&file, bytes).expect("a file");
+    let report = scratch.measure(with_capture(mpps(&format!("send null: {words} {LOAD}")), &file, set));
+    report.assert_rows_add_up();
+    report
+}
+
+#[test]
+fn each_packet_leaves_at_its_time_up_to_the_last() {
+    let even: Vec<u64> = (0..10).map(|n| n * 1_000_000).collect();
+    let late = [0, 100_000_000, 101_000_000, 102_000_000];
+    for (times, words, set, packets) in [
+        (&even[..], "", &["gap=0us"][..], 10),
+        (&even, "", &["gap=0us", "loops=2"], 20),
+        (&late, "--count 2", &[], 2),
+        (&late, "", &["packets=2"], 2),
+        // All at once: there is no time between them.
+        (&[5; 30], "", &[], 30),
+        (&[5], "", &[], 1),
+    ] {
+        let report = timed(times, words, set);
+        let counts = ["tx_packets", "due_packets"].map(|key| report.json[key].as_u64());
+        assert_eq!(
+            counts[0],
+            Some(packets),
+            "{words} {set:?}: {:#}",
+            report.json["streams"]
+        );
+        assert!(counts[1].is_none_or(|due| due == packets), "{words} {set:?}");
+    }
+}
+
+#[test]
+fn a_schedule_far_above_what_leaves_is_given_up_in_time() {
+    let fast: Vec<u64> = (0..200).map(|n| n * 1_000).collect();
+    let report = timed(&fast, "--duration 300ms", &["loops=0", "speed=1000"]);
+    assert!(report.count("missed") > 1_000_000, "{:#}", report.json["streams"]);
+    assert_eq!(report.json["valid"], false);
+}
+
+#[test]
+fn streams_of_one_capture_share_what_comes_back() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let scratch = Scratch::new();
+    let (file, mix) = (capture(&scratch, CAPTURED, PACKETS), scratch.file("mix.toml"));
+    let stream = format!("[[stream]]\npcap = '{}'\n", file.display());
+    let text = format!("{stream}{stream}rewrite = 'eth / ipv4 dst=198.18.9.0/24'\n");
+    std::fs::write(&mix, text).expect("a file");
+    let mut command = net.a(&format!("sendrecv af_packet:eth1 af_packet:eth2 {LOAD}"));
+    command.arg("--traffic").arg(&mix);
+    let report = scratch.measure(command);
+    assert_came(&report, [2 * PACKETS, 0]);
+    for stream in report.json["streams"].as_array().expect("streams") {
+        assert_eq!(count(stream, "lost"), 0, "{stream:#}");
+    }
+}
+
+#[test]
+fn a_search_keeps_the_spacing_of_a_capture_at_each_rate() {
+    let scratch = Scratch::new();
+    let file = capture(&scratch, CAPTURED, PACKETS);
+    let set = ["loops=0", "tag=tail", "only=eth / ipv4 / udp"];
+    let words = "ndr loop:,loss=0 --max-rate 2kpps --quick --duration 200ms --quiet";
+    let found = run_command(with_capture(mpps(words), &file, &set));
+    assert!(!found.stderr.contains("not complete"), "{}", found.stderr);
+    assert!(found.stdout.contains("kpps"), "{} {}", found.stdout, found.stderr);
+    assert_refused(with_capture(mpps(words), &file, &set[1..]), 2, &["want loops = 0"]);
+}
+
 #[test]
 fn captures_that_cannot_be_sent_are_refused_before_anything_is_opened() {
     let scratch = Scratch::new();
@@ -272,6 +356,15 @@ fn captures_that_cannot_be_sent_are_refused_before_anything_is_opened() {
             "counted in its order, by one lane",
         ),
         ("send null: --ttl 3", &file, "tag=tail", "--ttl: beside --pcap"),
+        ("send null: --rate 1kpps", &file, "speed=2", "speed: beside --rate"),
+        ("send null:", &file, "pacing=poisson", "want a rate as well"),
+        (
+            "send null: --dest 10.0.0.1",
+            &file,
+            "speed=2",
+            "--dest: beside --pcap: want --set rewrite=PACKET",
+        ),
+        ("sendrecv af_packet --lab", &file, "tag=none", "want tag = tail"),
         ("send xdp:eth0", &file, "tag=tail", "want af_packet"),
         ("send udp:", &file, "tag=tail", "the kernel writes the headers"),
     ] {

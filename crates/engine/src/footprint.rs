@@ -21,7 +21,7 @@ const LANE: u64 = 4 << 20;
 /// Bytes of an image of one size, its headers as they should arrive included.
 const IMAGE: u64 = 4 << 10;
 /// Bytes of a frame of a capture at a receiver: its content, and counts.
-const CONTENT: u64 = 48;
+const CONTENT: u64 = 192;
 /// Bytes of a flow at the lane that sends it: ports and the next number.
 const SENT_FLOW: u64 = 12;
 

@@ -135,6 +135,12 @@ impl<'a> Setup<'a> {
             run.complete.clone_from(&run.plan);
             draft = Draft::knowing(Some(&draft), run)?;
         }
+        if let Some((pcap, _)) = draft.captures().find(|(pcap, _)| pcap.loops.is_some()) {
+            return Err(usage(format!(
+                "pcap {}: a trial lasts as long as its method has it: want loops = 0",
+                pcap.path
+            )));
+        }
         let link = draft.port.interface().filter(|device| !device.is_virtual);
         Ok(Self {
             common,
@@ -185,6 +191,19 @@ impl<'a> Setup<'a> {
             }
             None => format!("not known: the path {} names no interface", self.draft.port.spec.path),
         };
+        if let Some((pcap, tagged)) = self.draft.captures().next() {
+            let what = match tagged {
+                true => {
+                    "as captured, but for the last 18 bytes of the innermost payload: a tag of number, run, flow \
+                         and send time, and what makes up for it in checksums"
+                }
+                false => "as captured, unchanged",
+            };
+            let sum = pcap.sha256.as_deref().unwrap_or("not known");
+            let format = format!("{what}; {} has the SHA-256 {sum}", pcap.path);
+            let protocol = self.draft.packet().unwrap_or_default();
+            return [("medium", medium), ("protocol", protocol), ("data_format", format)];
+        }
         if let Some(packet) = self.draft.packet() {
             let format = "the last 16 bytes of the innermost payload are a tag of number, run, flow and send time, the \
                           bytes before it pseudo-random";

@@ -16,7 +16,7 @@ pub const TAGGED: usize = TAG_LEN + 2;
 /// Frame in the index.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Offset of its bytes, as captured if they change with each lap.
+    /// Offset of its bytes, whose fields are as captured if they change with each lap.
     start: u64,
     due_ns: u64,
     /// Bytes stored.
@@ -59,6 +59,7 @@ pub struct Frames {
     /// Frames that have a tag.
     tagged: u64,
     sum_of_lens: u64,
+    longest_untagged: usize,
 }
 
 /// Preparation of frames.
@@ -107,7 +108,8 @@ impl Frames {
         if capture.is_empty() {
             return Err(NotSent::Empty);
         }
-        let by_lap = how.rewrite.changes_by_lap().then(|| how.rewrite.clone());
+        let fields = how.rewrite.without_tags();
+        let by_lap = fields.changes_by_lap().then(|| fields.clone());
         let mut frames = Self {
             bytes: Box::default(),
             index: Box::default(),
@@ -116,6 +118,7 @@ impl Frames {
             by_lap,
             tagged: 0,
             sum_of_lens: 0,
+            longest_untagged: 0,
         };
         let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
         let mut lanes: Vec<OfLane> = (0..how.lanes.max(1)).map(|_| OfLane::default()).collect();
@@ -125,14 +128,22 @@ impl Frames {
             room.clear();
             room.extend_from_slice(&stored);
             room.resize(stored.len() + how.rewrite.growth(), 0);
-            let len = how
-                .rewrite
-                .apply(&mut room, stored.len(), 0)
-                .map_err(|why| NotSent::Headers(at + 1, why))?;
+            let refused = |why| NotSent::Headers(at + 1, why);
+            let len = how.rewrite.apply_tags(&mut room, stored.len()).map_err(refused)?;
+            let start = bytes.len();
+            bytes.extend_from_slice(&room[..len]);
+            fields.apply(&mut room, len, 0).map_err(refused)?;
             let sent = &room[..len];
+            if frames.by_lap.is_none() {
+                bytes[start..].copy_from_slice(sent);
+            }
             let (tag_end, payload) = if how.tag { place_of_tag(sent) } else { None }.unwrap_or_default();
             frames.tagged += u64::from(tag_end > 0);
             frames.sum_of_lens += len as u64;
+            let has_tag = matches!(sent.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+            frames.longest_untagged = frames
+                .longest_untagged
+                .max(len - if has_tag { eth::TAG_LEN } else { 0 });
             let lane = &mut lanes[lane_of(sent, how.lanes.max(1))];
             let tags_before = lane.tagged.len() as u32;
             lane.all.push(at as u32);
@@ -140,17 +151,15 @@ impl Frames {
                 lane.tagged.push(at as u32);
             }
             all.push(len);
-            let kept = if frames.by_lap.is_some() { &stored[..] } else { sent };
             index.push(Entry {
-                start: bytes.len() as u64,
+                start: start as u64,
                 due_ns: packet.due_ns,
-                len: kept.len() as u32,
+                len: len as u32,
                 size: 0,
                 tag_end: tag_end as u32,
                 payload: payload as u32,
                 tags_before,
             });
-            bytes.extend_from_slice(kept);
         }
         let mut lens = all.clone();
         lens.sort_unstable();
@@ -191,6 +200,11 @@ impl Frames {
     /// Returns the different lengths, ascending, bytes without frame check sequence.
     pub fn lens(&self) -> &[usize] {
         &self.lens
+    }
+
+    /// Returns the bytes of the longest frame, one VLAN tag of each left out.
+    pub fn longest_untagged(&self) -> usize {
+        self.longest_untagged
     }
 
     /// Returns the number of lanes that have frames.
@@ -268,7 +282,7 @@ impl Frames {
         buffer[..stored.len()].copy_from_slice(stored);
         match &self.by_lap {
             None => stored.len(),
-            // All frames were changed once, with the same lengths.
+            // All frames were changed once. Lengths are the same in each lap.
             Some(rewrite) => rewrite.apply(buffer, stored.len(), of.lap).unwrap_or(stored.len()),
         }
     }
@@ -290,9 +304,7 @@ impl Frames {
     pub fn has_payload(&self, of: Sent, before: &[u8], tag: &[u8; TAG_LEN]) -> bool {
         let entry = &self.index[of.at as usize];
         let stored = self.stored(entry);
-        // What grows by changes that differ from lap to lap is in front.
-        let growth = self.lens[usize::from(entry.size)] - stored.len();
-        let end = entry.tag_end as usize - growth;
+        let end = entry.tag_end as usize;
         let payload = &stored[end - TAGGED - entry.payload as usize..end];
         let (own, place) = payload.split_at(entry.payload as usize);
         let Some((rest, made_up)) = before.split_last_chunk::<2>() else {
@@ -322,7 +334,10 @@ pub fn content_of(frame: &[u8]) -> u64 {
             let kind = frame.get(12 + tag * 4..14 + tag * 4);
             matches!(kind, Some([0x81, 0] | [0x88, 0xa8]))
         });
-        return hash(frame.get(12 + tags.count() * 4..).unwrap_or_default(), 0);
+        let behind = frame.get(12 + tags.count() * 4..).unwrap_or_default();
+        // Devices fill up short frames.
+        let end = behind.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        return hash(&behind[..end], 0);
     };
     let id = if ip.v6 {
         &[][..]
@@ -347,12 +362,29 @@ pub fn content_of(frame: &[u8]) -> u64 {
 }
 
 fn hash(bytes: &[u8], seed: u64) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut hash = random(seed, bytes.len() as u64);
-    for word in words {
-        hash = random(hash ^ u64::from_le_bytes(*word), 1);
+    // Four sums that do not wait for each other.
+    const ODD: [u64; 4] = [
+        0x9E37_79B9_7F4A_7C15,
+        0xBF58_476D_1CE4_E5B9,
+        0x94D0_49BB_1331_11EB,
+        0xD6E8_FEB8_6659_FD93,
+    ];
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut sums = ODD;
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for ((sum, word), odd) in sums.iter_mut().zip(words).zip(ODD) {
+            let product = u128::from(*sum ^ u64::from_le_bytes(*word)) * u128::from(odd);
+            *sum = (product as u64) ^ (product >> 64) as u64;
+        }
     }
-    rest.iter().fold(hash, |hash, byte| random(hash ^ u64::from(*byte), 2))
+    let first = random(seed, bytes.len() as u64);
+    let all = sums.iter().fold(first, |hash, sum| random(hash ^ sum, 1));
+    let (words, rest) = rest.as_chunks::<8>();
+    let all = words
+        .iter()
+        .fold(all, |hash, word| random(hash ^ u64::from_le_bytes(*word), 2));
+    rest.iter().fold(all, |hash, byte| random(hash ^ u64::from(*byte), 3))
 }
 
 /// Returns the bytes of a packet, filled up to its length.

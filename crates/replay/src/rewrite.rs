@@ -83,6 +83,28 @@ impl Rewrite {
         self.shift > 0 || self.sets.iter().any(varies)
     }
 
+    /// Returns the changes without those to VLAN tags.
+    #[must_use]
+    pub fn without_tags(&self) -> Self {
+        Self {
+            tags: Vec::new(),
+            tagging: Vlans::Set,
+            ..self.clone()
+        }
+    }
+
+    /// Treats the VLAN tags of a frame alone, as [`Rewrite::apply`].
+    ///
+    /// # Errors
+    /// As [`Rewrite::apply`].
+    pub fn apply_tags(&self, buffer: &mut [u8], len: usize) -> Result<usize, NotRewritten> {
+        let len = len.min(buffer.len());
+        match len < eth::HEADER_LEN {
+            true => Err(NotRewritten::Short),
+            false => tags::apply(buffer, len, &self.tags, self.tagging),
+        }
+    }
+
     /// Returns by how many bytes a frame may become longer.
     pub fn growth(&self) -> usize {
         self.tags.len() * eth::TAG_LEN

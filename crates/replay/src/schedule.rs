@@ -60,6 +60,9 @@ impl Schedule {
 
     /// Returns the mean rate, packets per second, as numerator and denominator; `None` if the capture takes no time.
     pub fn rate(&self) -> Option<(u64, u64)> {
+        if self.packets == 0 || self.period_ns() == 0 {
+            return None;
+        }
         let (takes, took) = self.scale;
         let (num, den) = reduced(
             u128::from(self.packets).saturating_mul(SECOND).saturating_mul(took),
@@ -80,6 +83,9 @@ impl Schedule {
         let lap = u128::from(lap).checked_mul(self.period_ns());
         let ns = lap.and_then(|lap| lap.checked_add(offset_ns.into()));
         let (takes, took) = self.scale;
+        if let Some(due) = ns.and_then(|ns| scaled(ns, takes, took)) {
+            return due;
+        }
         let due = ns.and_then(|ns| {
             let whole = (ns / took).checked_mul(takes)?;
             whole.checked_add((ns % took) * takes / took)
@@ -107,6 +113,17 @@ impl Schedule {
         let lap = self.laps?.checked_sub(1).filter(|_| self.packets > 0)?;
         Some(self.due_ns(lap, self.span_ns))
     }
+}
+
+/// Returns `ns * takes / took`, rounded down, if no step takes more than 64 bits.
+#[inline]
+fn scaled(ns: u128, takes: u128, took: u128) -> Option<u64> {
+    let (ns, takes, took) = (u64::try_from(ns).ok()?, takes as u64, took as u64);
+    if takes == took {
+        return Some(ns);
+    }
+    let rest = (ns % took).checked_mul(takes)? / took;
+    (ns / took).checked_mul(takes)?.checked_add(rest)
 }
 
 /// Returns a fraction without what both have in common, and of fewer digits if they have 2^63 or more.

@@ -225,6 +225,39 @@ fn changes_that_differ_by_lap_are_made_when_a_frame_is_written() {
 }
 
 #[test]
+fn tags_that_are_taken_off_and_fields_that_move_on_go_together() {
+    let frame = form("eth / qinq vid=5 / vlan vid=6 / ipv4 / udp src=2000 dst=53", 98).packet(0, Moment::default());
+    let rewrite = Packet::parse("eth / ipv4 src=10.0.0.1..10.0.0.9").expect("a packet");
+    let how = Preparation {
+        rewrite: Rewrite::of(&rewrite, SEED)
+            .expect("changes")
+            .tagging(mpps_traffic::Vlans::Replace),
+        ..tagging(1)
+    };
+    let frames = Frames::new(&capture(std::slice::from_ref(&frame)), &how).expect("frames");
+    assert_eq!(
+        (frames.lens(), frames.longest_untagged()),
+        (&[frame.len() - 8][..], frame.len() - 8)
+    );
+    for lap in [0u8, 3] {
+        let (sent, mut made) = (frames.sent(0, lap.into()), vec![0; frames.lens()[0]]);
+        assert_eq!(frames.write(sent, &mut made), frame.len() - 8);
+        assert_eq!(made[12..14], [8, 0]);
+        assert_eq!(made[26..30], [10, 0, 0, 1 + lap]);
+        let end = frames.tag_end(sent).expect("room");
+        Frames::write_tag(&mut made, end, &tag(lap.into()).bytes(SEED));
+        let whole: [u8; TAG_LEN] = made[end - TAG_LEN..end].try_into().expect("16 bytes");
+        assert!(frames.has_payload(sent, &made[..end - TAG_LEN], &whole));
+    }
+}
+
+#[test]
+fn short_frames_that_a_device_fills_up_have_the_same_content() {
+    let frame = form("eth / arp", 64).packet(0, Moment::default());
+    assert_eq!(content_of(&frame[..42]), content_of(&[&frame[..42], &[0; 18]].concat()));
+}
+
+#[test]
 fn packets_that_were_cut_are_refused_or_filled_up() {
     let frame = form("eth / ipv4 / udp", 90).packet(0, Moment::default());
     let cut = capture_of(std::slice::from_ref(&frame), 10);

@@ -53,6 +53,15 @@ fn divided(words: [u64; 4], numerator: u32) -> u64 {
     if quotient[1..] == [0; 3] { quotient[0] } else { u64::MAX }
 }
 
+#[test]
+fn a_capture_that_takes_no_time_has_no_rate() {
+    for packets in [1, 100] {
+        assert_eq!(Schedule::new(&facts(packets, 0), None, Speed::ONE).rate(), None);
+        let spaced = Schedule::new(&facts(packets, 0), None, Speed::ONE).with_gap(1000);
+        assert_eq!(spaced.rate(), Some((packets * 1_000_000, 1)));
+    }
+}
+
 proptest! {
     #[test]
     fn at_speed_one_each_time_is_that_of_the_capture(packets in 1u64..1000, span in any_size(), offset in any_size()) {

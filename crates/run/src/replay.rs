@@ -1,13 +1,13 @@
 //! Capture files that runs send: opened, checked, kept in memory, and made ready.
 
 use mpps_io::Rate;
-use mpps_replay::{Capture, Facts, Frames, Matcher, NotSent, Preparation, Rewrite, Schedule, Selection, Sent};
+use mpps_replay::{Capture, Facts, Frames, Matcher, NotSent, Preparation, Rewrite, Schedule, Selection};
 use mpps_sys::memory::available;
 use mpps_traffic::{Pcap, Wrong};
 use sha2::{Digest, Sha256};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,14 +25,17 @@ pub struct Replayed {
     pub facts: Facts,
     /// Times of its packets, ns after the first.
     dues: Arc<[u64]>,
-    longest_has_tag: bool,
+    longest_untagged: usize,
     /// Arguments that it was made of.
     key: (Pcap, bool, usize, u64),
 }
 
 /// Opens a regular file.
 fn open(path: &str) -> Result<File, String> {
-    let file = File::open(Path::new(path)).map_err(|error| format!("pcap {path}: {error}"))?;
+    // A FIFO would have it wait.
+    let now = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(now).open(path);
+    let file = file.map_err(|error| format!("pcap {path}: {error}"))?;
     match file.metadata() {
         Ok(of) if of.is_file() => Ok(file),
         Ok(_) => Err(format!("pcap {path}: it is read more than once: want a file")),
@@ -114,10 +117,7 @@ impl Replayed {
             )),
             why => wrong(&why),
         })?;
-        let longest = frames.lens().len() - 1;
-        let is_long = |at: &usize| frames.size(Sent { at: *at as u32, lap: 0 }) == longest;
-        let has_tag = |at: usize| matches!(frames.first_lap(at).get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
-        let longest_has_tag = (0..frames.len()).filter(is_long).all(has_tag);
+        let longest_untagged = frames.longest_untagged();
         let schedule = Schedule::new(&facts, pcap.loops, pcap.speed);
         let schedule = match pcap.gap {
             Some(gap) => schedule.with_gap(u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX)),
@@ -127,7 +127,7 @@ impl Replayed {
             frames: Arc::new(frames),
             schedule,
             facts,
-            longest_has_tag,
+            longest_untagged,
             dues: capture.packets().map(|packet| packet.due_ns).collect(),
             key: (pcap.clone(), tag, lanes, seed),
         })
@@ -162,9 +162,20 @@ impl Replayed {
         (most as f64 / (rate.pps() * settle)).max(1.0)
     }
 
-    /// Returns 1 if the longest frame has a VLAN tag, which an MTU does not count, and else 0.
-    pub fn longest_has_tag(&self) -> usize {
-        self.longest_has_tag.into()
+    /// Returns the bytes of the longest frame, without one VLAN tag of each, which an MTU does not count.
+    pub fn longest_untagged(&self) -> usize {
+        self.longest_untagged
+    }
+
+    /// Returns when so many packets have left in their spacing, at `num / den` packets per second on average: ns after
+    /// the first.
+    pub fn ends_ns(&self, packets: u64, (num, den): (u64, u64)) -> u64 {
+        let schedule = self.schedule.at_rate(num, den);
+        let last = packets.checked_sub(1).and_then(|last| schedule.place(last));
+        last.map_or(0, |(lap, at)| {
+            let due = self.dues.get(at as usize).copied().unwrap_or(0);
+            schedule.due_ns(lap, due).saturating_add(1)
+        })
     }
 
     /// Returns the number of packets of all loops; `None`: they have no end.

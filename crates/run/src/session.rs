@@ -237,7 +237,7 @@ fn without_loads(streams: Option<&serde_json::Value>) -> Option<serde_json::Valu
         .iter_mut()
         .filter_map(serde_json::Value::as_object_mut)
     {
-        for key in ["rate", "weight", "start", "after"] {
+        for key in ["rate", "weight", "start", "after", "pacing", "speed"] {
             stream.remove(key);
         }
     }

@@ -783,6 +783,9 @@ fn stream(node: &Node, variables: &Variables, at: usize) -> Read<Stream> {
     if given(&"speed") && (rated || stream.pacing.is_some()) {
         return wrong("speed: beside rate, weight or pacing: want one of them");
     }
+    if stream.pacing.as_deref() == Some("burst") {
+        return wrong("pacing burst: beside pcap: want regular, poisson or captured");
+    }
     if stream.tag == Tag::Tcp {
         return wrong("tag tcp: beside pcap: want tail, or none");
     }

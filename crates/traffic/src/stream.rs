@@ -161,7 +161,7 @@ impl Stream {
 impl Stream {
     /// Returns whether packets of a capture leave in its spacing.
     pub fn is_timed(&self) -> bool {
-        let as_captured = |pcap: &Pcap| self.load == Load::Most && !pcap.flat_out;
+        let as_captured = |pcap: &Pcap| self.load == Load::Most && self.pacing.is_none() && !pcap.flat_out;
         self.pacing.as_deref() == Some(CAPTURED) || self.pcap.as_deref().is_some_and(as_captured)
     }
 }

@@ -37,20 +37,22 @@ struct Contents {
     of_frame: Box<[u32]>,
 }
 
+/// Sends of one content that are kept, for those that come.
+const KEPT: usize = 8;
+
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
     came: AtomicU64,
-    /// Time at which one was sent last, ns.
-    sent_ns: AtomicU64,
-    /// Number of its length.
-    size: usize,
+    /// Newest sends, each by its number modulo their count: time, ns, and number of the length.
+    sends: [(AtomicU64, AtomicU64); KEPT],
 }
 
-/// Arrival of a frame without a tag.
+/// Arrival of a frame without a tag: the first of its content that was sent and has not come, or the oldest that is
+/// kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Came {
-    /// Time at which one of its content was sent last, ns.
+    /// Time at which it was sent, ns.
     pub(crate) sent_ns: u64,
     /// Number of its length among those of its stream.
     pub(crate) size: usize,
@@ -69,14 +71,11 @@ impl Contents {
         keys.sort_unstable();
         keys.dedup();
         let mut of_frame = vec![u32::MAX; frames.len()];
-        let mut counts: Vec<Counts> = keys.iter().map(|_| Counts::default()).collect();
         for (at, key) in &own {
-            let place = keys.binary_search(key).unwrap_or_default();
-            of_frame[*at] = place as u32;
-            counts[place].size = frames.size(Sent { at: *at as u32, lap: 0 });
+            of_frame[*at] = keys.binary_search(key).unwrap_or_default() as u32;
         }
         Self {
-            counts: counts.into(),
+            counts: keys.iter().map(|_| Counts::default()).collect(),
             keys: keys.into(),
             of_frame: of_frame.into(),
         }
@@ -84,9 +83,13 @@ impl Contents {
 
     /// Notes that a frame is sent.
     #[inline]
-    fn note(&self, sent: Sent, now_ns: u64) {
-        if let Some(counts) = self.counts.get(self.of_frame[sent.at as usize] as usize) {
-            counts.sent_ns.store(now_ns, Ordering::Relaxed);
+    fn note(&self, frame: Sent, size: usize, now_ns: u64) {
+        if let Some(counts) = self.counts.get(self.of_frame[frame.at as usize] as usize) {
+            // Several lanes may send frames of one content.
+            let number = counts.sent.load(Ordering::Relaxed);
+            let (time, of_size) = &counts.sends[number as usize % KEPT];
+            time.store(now_ns, Ordering::Relaxed);
+            of_size.store(size as u64, Ordering::Relaxed);
             counts.sent.fetch_add(1, Ordering::Release);
         }
     }
@@ -101,16 +104,24 @@ impl Contents {
         (self.counts[place].sent.load(Ordering::Relaxed) > 0).then_some(place as u32)
     }
 
+    /// Returns whether more of a content were sent than came.
+    fn is_awaited(&self, content: u32) -> bool {
+        let counts = &self.counts[content as usize];
+        counts.came.load(Ordering::Relaxed) < counts.sent.load(Ordering::Acquire)
+    }
+
     /// Counts a frame of this content that came.
     fn count(&self, content: u32) -> Came {
         let counts = &self.counts[content as usize];
         let sent = counts.sent.load(Ordering::Acquire);
-        let sent_ns = counts.sent_ns.load(Ordering::Relaxed);
-        let count = |came: u64| (came < sent).then_some(came + 1);
-        let counted = counts.came.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        let one_more = |came: u64| (came < sent).then_some(came + 1);
+        let counted = counts.came.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let (Ok(number) | Err(number)) = counted;
+        let number = number.clamp(sent.saturating_sub(KEPT as u64), sent.saturating_sub(1));
+        let (time, size) = &counts.sends[number as usize % KEPT];
         Came {
-            sent_ns,
-            size: counts.size,
+            sent_ns: time.load(Ordering::Relaxed),
+            size: size.load(Ordering::Relaxed) as usize,
             again: counted.is_err(),
         }
     }
@@ -164,7 +175,9 @@ impl Captured {
         let sent = self.frames.sent(lane as usize, n);
         self.frames.write(sent, bytes);
         match &self.flown {
-            Some(flown) if self.frames.tag_end(sent).is_none() => flown.contents.note(sent, time_ns),
+            Some(flown) if self.frames.tag_end(sent).is_none() => {
+                flown.contents.note(sent, self.frames.size(sent), time_ns);
+            }
             _ => self.tag(bytes, (lane, sent), time_ns),
         }
     }
@@ -224,6 +237,13 @@ impl Captured {
     #[inline]
     pub(crate) fn content_of(&self, frame: &[u8]) -> Option<u32> {
         self.flown.as_ref()?.contents.find(frame)
+    }
+
+    /// Returns whether more of a content were sent than came.
+    pub(crate) fn is_awaited(&self, content: u32) -> bool {
+        self.flown
+            .as_ref()
+            .is_some_and(|flown| flown.contents.is_awaited(content))
     }
 
     /// Counts a frame of this content that came.

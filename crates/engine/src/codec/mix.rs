@@ -183,11 +183,19 @@ impl MixCodec {
 
     /// Returns the class of a frame of a capture that has no tag of this run.
     fn by_content(&self, frame: &[u8]) -> Option<Class> {
-        let content = |(stream, of): (usize, &Stream)| {
-            let content = of.captured.as_ref()?.content_of(frame)?;
-            Some(Class::Content { stream, content })
-        };
-        self.streams.iter().enumerate().find_map(content)
+        let mut found = None;
+        for (stream, of) in self.streams.iter().enumerate() {
+            let Some(captured) = &of.captured else { continue };
+            let Some(content) = captured.content_of(frame) else {
+                continue;
+            };
+            // Streams may have the same content: one that waits for it comes first.
+            if captured.is_awaited(content) {
+                return Some(Class::Content { stream, content });
+            }
+            found.get_or_insert(Class::Content { stream, content });
+        }
+        found
     }
 
     /// Returns the first stream whose packets have the ends of a frame.

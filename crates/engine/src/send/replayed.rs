@@ -89,8 +89,23 @@ impl Replayed {
     #[cold]
     pub(crate) fn skip_before(&mut self, before_ns: u64) -> u64 {
         let first = self.next;
-        while self.next_ns < before_ns {
-            self.pop();
+        // No departure is before the one before it.
+        let (mut step, mut low) = (1u64, first);
+        while self.at(low.saturating_add(step)) < before_ns {
+            low += step;
+            step = step.saturating_mul(2);
+        }
+        if self.next_ns < before_ns {
+            let mut high = low.saturating_add(step);
+            while low + 1 < high {
+                let middle = low + (high - low) / 2;
+                match self.at(middle) < before_ns {
+                    true => low = middle,
+                    false => high = middle,
+                }
+            }
+            self.next = low + 1;
+            self.next_ns = self.at(self.next);
         }
         self.next - first
     }

@@ -122,10 +122,6 @@ impl TrafficFile {
 
     /// Returns the words of a reflector's command line, which knows the same packets.
     pub(crate) fn words(&self) -> Vec<OsString> {
-        if self.is_capture {
-            // It knows them by their tags.
-            return vec!["--packet=eth".into()];
-        }
         let mut file = OsString::from(format!("--{FILE}="));
         file.push(&self.file);
         let set = self.set.iter().map(|pair| format!("--{SET}={pair}").into());

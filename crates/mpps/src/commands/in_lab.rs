@@ -111,6 +111,14 @@ fn check(args: &Traffic) -> Result<()> {
     if args.words.get(1).is_some_and(|name| name == "send") {
         return Err(usage("--lab: its other host sends packets back: want sendrecv"));
     }
+    let streams = args.args.run.plan.traffic.streams.as_ref();
+    let untagged = |stream: &&mpps_traffic::Stream| stream.pcap.is_some() && stream.tag != mpps_traffic::Tag::Tail;
+    if let Some(stream) = streams.and_then(|of| of.streams.iter().find(untagged)) {
+        return Err(usage(format!(
+            "stream {}: pcap beside --lab, whose reflector returns packets by their tags: want tag = tail",
+            stream.name
+        )));
+    }
     let device = lab::device(&args.args.run.plan.port().path, Host::A);
     if device != Some(&args.args.run.plan.port().device) {
         let paths: Vec<_> = paths::shown().map(|(path, _)| path).collect();
@@ -176,7 +184,10 @@ impl<'a> Own<'a> {
         let run = &self.args.args.run;
         if let Some(streams) = &run.plan.traffic.streams {
             // The streams of a file may be longer than a word may be.
+            let captured = streams.streams.iter().any(|stream| stream.pcap.is_some());
             words.extend(match self.args.args.traffic_file() {
+                // It knows them by their tags.
+                _ if captured => vec!["--packet=eth".into()],
                 Some(file) => file.words(),
                 None => vec![format!("--packet={}", streams.text()).into()],
             });

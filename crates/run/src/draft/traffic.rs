@@ -19,7 +19,7 @@ use mpps_io::{AddressRange, Ends, Layer, Request, Roles, Selection, Task, To, ad
 use mpps_netdev::NetDev;
 use mpps_plan::{DEFAULT_SRC_PORTS, Workload};
 use mpps_stats::Remark;
-use mpps_traffic::Traffic;
+use mpps_traffic::{Pcap, Traffic};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -187,6 +187,11 @@ impl Draft {
     /// Returns the packet as it was written, if it is not UDP between two ends.
     pub fn packet(&self) -> Option<String> {
         self.stream.as_ref().map(Streamed::text)
+    }
+
+    /// Returns the captures that are sent, and whether their frames get tags.
+    pub fn captures(&self) -> impl Iterator<Item = (&Pcap, bool)> {
+        self.stream.iter().flat_map(Streamed::captures)
     }
 
     /// Returns the streams as a method has them, which sets the rate of those that may be scaled, or (`all`) of all of

@@ -173,7 +173,7 @@ impl Draft {
             stream.lanes = one.lanes(&senders)?;
         }
         common.count = self.args.plan.traffic.count.or(loads.packets);
-        let takes = match (common.count, loads.total) {
+        let takes = match (common.count.filter(|_| !streams.has_schedules()), loads.total) {
             (Some(count), Some(first)) => Some(Duration::from_nanos(Rates { first, then: None }.time_for(count))),
             _ => loads.ends,
         };

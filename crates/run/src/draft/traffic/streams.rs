@@ -12,7 +12,7 @@ use mpps_engine::{FlowSet, Link, PacketStream, Packets, Replay};
 use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_stats::{Remark, RemarkName, count};
-use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Stream, Tag, Traffic, Vary, VlanTag};
+use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Speed, Stream, Tag, Traffic, Vary, VlanTag};
 use mpps_wire::image::Sizes;
 use mpps_wire::{FrameSize, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
@@ -187,12 +187,19 @@ impl One {
             }
         };
         if option == "--pcap" && args.plan.load.rate.is_some() && stream.load == Load::Most {
+            if pcap.speed != Speed::ONE {
+                return Err(wrong(&"speed: beside --rate: want one of the two"));
+            }
             // The total rate is that of the only stream.
+            stream.load = Load::Weight(1);
+        }
+        if replayed.rate().is_none() && pcap.loops == Some(1) && stream.pacing.is_none() && stream.is_timed() {
+            // All are due at once.
             stream.pcap.get_or_insert_default().flat_out = true;
         }
         if stream.is_timed() && replayed.rate().is_none() {
             return Err(wrong(
-                &"its packets have no time between them: want speed = max, a rate, or a gap between loops",
+                &"its packets have no time between them, or too little: want speed = max, a rate, or a gap between loops",
             ));
         }
         Ok(Self {
@@ -413,7 +420,10 @@ impl One {
         let tags = match device.is_some() && !limited {
             true => match &self.content {
                 Content::Made(form) => (form.link_len() - ETHERNET).min(VLAN_TAG),
-                Content::Replayed(replayed, ..) => replayed.longest_has_tag() * VLAN_TAG,
+                Content::Replayed(replayed, ..) => {
+                    let longest = replayed.frames.lens().last().copied().unwrap_or(0);
+                    longest - replayed.longest_untagged()
+                }
             },
             false => 0,
         };
@@ -485,7 +495,6 @@ impl One {
         let Content::Replayed(replayed, first_flow, seed) = &self.content else {
             return None;
         };
-        let longest = *replayed.frames.lens().last()?;
         Some(PacketStream {
             name: self.stream.name.clone(),
             group: self.stream.group.clone(),
@@ -493,7 +502,7 @@ impl One {
             mean_size: self.mean_size(),
             to_next_hop: None,
             from_port: false,
-            packet_len: longest - ETHERNET - replayed.longest_has_tag() * VLAN_TAG,
+            packet_len: replayed.longest_untagged().saturating_sub(ETHERNET),
             ends: Default::default(),
             fields: Arc::default(),
             specs: Vec::new(),
@@ -617,6 +626,17 @@ impl Streamed {
             warnings.push(warning);
         }
         Ok(warnings)
+    }
+
+    /// Returns the captures that are sent, and whether their frames get tags.
+    pub(in crate::draft) fn captures(&self) -> impl Iterator<Item = (&Pcap, bool)> {
+        let all = self.all.iter().map(|one| &one.stream);
+        all.filter_map(|stream| Some((stream.pcap.as_deref()?, stream.tag == Tag::Tail)))
+    }
+
+    /// Returns whether streams have a spacing of their own, that of a capture.
+    pub(in crate::draft) fn has_schedules(&self) -> bool {
+        self.all.iter().any(|one| one.stream.is_timed())
     }
 
     /// Refuses several receive lanes for values at random.

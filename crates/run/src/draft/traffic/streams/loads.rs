@@ -6,7 +6,7 @@ use crate::fail::{Result, usage};
 use crate::replay::Replayed;
 use crate::request::Run;
 use mpps_engine::{Pacing, Rate, Rates, StreamLoad};
-use mpps_traffic::{Load, RateText, Stream, Traffic};
+use mpps_traffic::{Load, RateText, Speed, Stream, Traffic};
 use std::time::Duration;
 
 /// Loads of the streams of a run.
@@ -191,6 +191,9 @@ impl Streamed {
                     })?),
                     (own, _) => own,
                 };
+            if one.stream.is_timed() && !has_rate(&one.stream) && load.rate.is_none() {
+                return Err(one.wrong("pacing captured: want a rate, or --rate, for packets in their own spacing"));
+            }
             if own.is_none() && opened && (has_rate(&one.stream) || load.rate.is_some()) {
                 return Err(one.wrong("rate: want one in pps or bps: the device does not tell its link speed"));
             }
@@ -210,7 +213,7 @@ impl Streamed {
             only.packets = Some(only.packets.map_or(count, |packets| packets.min(count)));
         }
         self.chain(&mut of, opened)?;
-        let (ends, finite) = (ends(&of), of.iter().all(|load| load.packets.is_some()));
+        let (ends, finite) = (ends(all, &of), of.iter().all(|load| load.packets.is_some()));
         let (first, only) = (&all[0], of[0]);
         let plain = all.len() == 1
             && only.start_ns == 0
@@ -241,7 +244,13 @@ impl Streamed {
     pub(in crate::draft) fn highest_pps(&self, args: &Run) -> Result<Option<f64>> {
         let loads = self.loads(args, None, false)?;
         let rated = args.plan.load.rate.is_some() || self.all.iter().any(|one| has_rate(&one.stream));
-        if !rated && *args.plan.load.pacing != Pacing::Constant {
+        let evenly = |one: &One| has_rate(&one.stream) && !one.stream.is_timed();
+        let paced = args.plan.load.rate.is_some() || self.all.iter().any(evenly);
+        let unpaced = |one: &&One| one.capture().is_some() && !paced && one.stream.pacing.is_some();
+        if let Some(one) = self.all.iter().find(|one| unpaced(one) && !one.stream.is_timed()) {
+            return Err(one.wrong("pacing: without a rate there is nothing to pace: want a rate as well"));
+        }
+        if !paced && *args.plan.load.pacing != Pacing::Constant {
             return Err(usage(
                 "--pacing: without --rate there is nothing to pace: want --rate RATE as well",
             ));
@@ -288,9 +297,15 @@ impl Streamed {
         let stream = |(one, part): (&One, &u64)| {
             let mut stream = one.stream.clone();
             if changes(one) {
-                if stream.is_timed() {
-                    stream.pacing = Some("captured".to_owned());
+                let timed = stream.is_timed();
+                if let Some(pcap) = &mut stream.pcap {
+                    (pcap.speed, pcap.flat_out) = (Speed::ONE, timed && all);
                 }
+                stream.pacing = match timed {
+                    // As fast as the path takes them.
+                    true => (!all).then(|| "captured".to_owned()),
+                    false => stream.pacing,
+                };
                 stream.load = Load::Weight((weight(*part).round() as u32).max(1));
             }
             if all {
@@ -318,7 +333,7 @@ impl Streamed {
             }
             for here in path.into_iter().rev() {
                 let Some(before) = self.before[here] else { continue };
-                match end_of(&of[before]) {
+                match end_of(&self.all[before], &of[before]) {
                     Some(end) => of[here].start_ns = of[here].start_ns.saturating_add(end),
                     None if opened => {
                         let name = &self.all[before].stream.name;
@@ -351,7 +366,14 @@ fn pacing_of(one: &One, args: &Run) -> Result<Pacing> {
 
 /// Returns the time after the start of the run at which a stream has ended, ns; `None`: it has no end, or the end
 /// depends on how fast the path takes packets.
-fn end_of(load: &StreamLoad) -> Option<u64> {
+fn end_of(one: &One, load: &StreamLoad) -> Option<u64> {
+    if let Some(replayed) = one.capture().filter(|_| one.stream.is_timed()) {
+        let (num, den) = load.rate?.parts();
+        return Some(
+            load.start_ns
+                .saturating_add(replayed.ends_ns(load.packets?, (num, den))),
+        );
+    }
     let rates = Rates {
         first: load.rate?,
         then: None,
@@ -360,7 +382,7 @@ fn end_of(load: &StreamLoad) -> Option<u64> {
 }
 
 /// Returns the time after which all streams have ended. Without rates it is not known, but the packets say it.
-fn ends(of: &[StreamLoad]) -> Option<Duration> {
-    let ends: Option<Vec<u64>> = of.iter().map(end_of).collect();
+fn ends(all: &[One], of: &[StreamLoad]) -> Option<Duration> {
+    let ends: Option<Vec<u64>> = all.iter().zip(of).map(|(one, load)| end_of(one, load)).collect();
     ends?.into_iter().max().map(Duration::from_nanos)
 }

@@ -13,17 +13,21 @@ use std::sync::Arc;
 pub(in crate::draft) fn options(args: &Run, streams: &Traffic, by: &str) -> Result<()> {
     let of = &args.plan.traffic;
     let in_file = by != "--packet";
+    let field = |want: &'static str| match by {
+        "--pcap" => "--set rewrite=PACKET",
+        _ => want,
+    };
     let fields = [
-        (of.src.is_some(), "--src", "src= in the packet"),
-        (of.dest.is_some(), "--dest", "dst= in the packet"),
-        (of.src_ports.is_some(), "--src-port-range", "src= in udp or tcp"),
-        (of.vlan.is_some(), "--vlan", "vlan vid= in the packet"),
-        (of.ttl != 64, "--ttl", "ttl= in ipv4, hop= in ipv6"),
-        (of.dscp != 0, "--dscp", "dscp= in ipv4 or ipv6"),
+        (of.src.is_some(), "--src", field("src= in the packet")),
+        (of.dest.is_some(), "--dest", field("dst= in the packet")),
+        (of.src_ports.is_some(), "--src-port-range", field("src= in udp or tcp")),
+        (of.vlan.is_some(), "--vlan", field("vlan vid= in the packet")),
+        (of.ttl != 64, "--ttl", field("ttl= in ipv4, hop= in ipv6")),
+        (of.dscp != 0, "--dscp", field("dscp= in ipv4 or ipv6")),
         (*of.step != Step::Combine, "--step", "it left out"),
         (of.flows.is_some(), "--flows", "ranges of as many values in the packet"),
         (of.payload_size.is_some(), "--payload-size", "--frame-size"),
-        (of.dest_mac.is_some(), "--dest-mac", "eth dst= in the packet"),
+        (of.dest_mac.is_some(), "--dest-mac", field("eth dst= in the packet")),
         (of.both_ways, "--both-ways", "a run for each way"),
         (args.plan.load.then.is_some(), "--then", "it left out"),
         (
@@ -98,7 +102,8 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
         keys(stream, &named, args.plan.workload)?;
         if stream.pcap.is_some() {
             return Err(usage(format!(
-                "{named}: pcap: its flows are the sender's lanes, which are not known here: want it left out"
+                "{named}: pcap: its flows are the sender's lanes: want --packet eth in place of the file, which takes all \
+                 packets with a tag"
             )));
         }
         if stream.fill != Fill::Data {
