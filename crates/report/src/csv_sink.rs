@@ -11,11 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Rows kept in memory before the rest goes to disk: some 400 ms of the shortest interval, about 1.2 MB.
-const ROWS: usize = 4096;
-/// Longest wait at the end of a run for a reader that takes nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Returns the names of the columns, separated by commas. [`ROW`] has them. A cell is empty if nothing was measured.
 pub fn csv_header() -> &'static str {
     static HEADER: LazyLock<String> = LazyLock::new(|| names(&ROW));
@@ -79,7 +74,7 @@ impl CsvSink {
     /// # Errors
     /// When it can't be opened for writing.
     pub fn create(path: &Path) -> Result<Self, ReportError> {
-        Self::with_patience(path, PATIENCE)
+        Self::with_patience(path, Limits::ROWS.patience)
     }
 
     /// Opens `path` like [`CsvSink::create`]. [`Sink::finish`] gives up when the reader has taken nothing for
@@ -89,10 +84,8 @@ impl CsvSink {
     /// Same as [`CsvSink::create`].
     pub fn with_patience(path: &Path, patience: Duration) -> Result<Self, ReportError> {
         let limits = Limits {
-            records: ROWS,
             patience,
-            noun: "rows",
-            to_the_end: false,
+            ..Limits::ROWS
         };
         let zero = Arc::new(AtomicU64::new(0));
         let format = CsvFormat(Arc::clone(&zero));

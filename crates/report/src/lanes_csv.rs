@@ -10,12 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
-
-/// Rows kept in memory before the rest goes to disk.
-const ROWS: usize = 4096;
-/// Longest wait at the end of a run for a reader that takes nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fields of a reading of a lane, in the order of the file. New fields are added at the end.
 pub(crate) const LANE: [Field<LaneRow>; 31] = [
@@ -171,16 +165,10 @@ impl LanesCsvSink {
     /// # Errors
     /// When it can't be opened for writing.
     pub fn create(path: &Path) -> Result<Self, ReportError> {
-        let limits = Limits {
-            records: ROWS,
-            patience: PATIENCE,
-            noun: "rows",
-            to_the_end: false,
-        };
         let zero = Arc::new(AtomicU64::new(0));
         let format = LanesFormat(Arc::clone(&zero));
         Ok(Self {
-            spool: Spool::create("csv of lanes", path, format, limits)?,
+            spool: Spool::create("csv of lanes", path, format, Limits::ROWS)?,
             zero,
             at_ns: 0,
             before: Vec::new(),

@@ -44,6 +44,16 @@ pub(crate) struct Limits {
     pub(crate) to_the_end: bool,
 }
 
+impl Limits {
+    /// Limits of a file of rows: in memory are some 400 ms of the shortest interval, about 1.2 MB.
+    pub(crate) const ROWS: Self = Self {
+        records: 4096,
+        patience: Duration::from_secs(10),
+        noun: "rows",
+        to_the_end: false,
+    };
+}
+
 struct Inbox<T> {
     records: Vec<T>,
     /// Sum of their weights.

@@ -10,12 +10,6 @@ use mpps_sys::text::no_formula;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::Duration;
-
-/// Rows kept in memory before the rest goes to disk.
-const ROWS: usize = 4096;
-/// Longest wait at the end of a run for a reader that takes nothing.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fields of a row of a stream behind its kind and name, in the order of the file: those of a row of the run that tell
 /// streams apart. New fields are added at the end.
@@ -90,14 +84,8 @@ impl StreamsCsvSink {
     /// # Errors
     /// When it can't be opened for writing.
     pub fn create(path: &Path) -> Result<Self, ReportError> {
-        let limits = Limits {
-            records: ROWS,
-            patience: PATIENCE,
-            noun: "rows",
-            to_the_end: false,
-        };
         Ok(Self {
-            spool: Spool::create("csv of streams", path, StreamsFormat, limits)?,
+            spool: Spool::create("csv of streams", path, StreamsFormat, Limits::ROWS)?,
         })
     }
 

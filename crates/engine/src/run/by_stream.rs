@@ -29,7 +29,7 @@ pub(crate) fn add(
     };
     // Books of streams come first.
     let sent: Vec<u64> = totals.iter().map(|totals| totals.tally.tx).collect();
-    let made = layout.books.iter().zip(totals).map(|(book, totals)| {
+    for (book, totals) in layout.books.iter().zip(totals) {
         let own: Vec<usize> = match book.kind {
             StreamKind::Stream => book.tracks.clone(),
             StreamKind::Group => members(packets, &book.name),
@@ -39,43 +39,31 @@ pub(crate) fn add(
             own.iter()
                 .filter_map(|number| Some((*number, packets.streams.get(*number)?)))
         };
+        let lanes = streams().flat_map(|(number, stream)| stream.senders(number, senders));
         let mut made = StreamSummary {
             name: book.name.clone(),
-            group: match book.kind {
-                StreamKind::Stream => streams().next().and_then(|(_, stream)| stream.group.clone()),
-                _ => None,
-            },
             streams: own.len(),
             flows: streams().map(|(_, stream)| u64::from(stream.flows())).sum(),
-            lanes: {
-                let lanes = streams().flat_map(|(number, stream)| stream.senders(number, senders));
-                lanes.collect::<BTreeSet<_>>().len()
+            lanes: lanes.collect::<BTreeSet<_>>().len(),
+            frame_size: match book.kind {
+                StreamKind::Size => mean_of_class(packets, &book.name),
+                _ => mean_size(streams().map(|(number, stream)| (sent[number], stream.mean_size))),
             },
             ..counted(summary, &totals)
         };
-        if book.kind == StreamKind::Size {
-            // A departure that was missed has no size.
-            (made.due, made.intended_pps) = (None, None);
+        match book.kind {
+            StreamKind::Stream => {
+                made.group = streams().next().and_then(|(_, stream)| stream.group.clone());
+                summary.streams.push(made);
+            }
+            StreamKind::Group => summary.groups.push(made),
+            StreamKind::Size => {
+                // A departure that was missed has no size.
+                (made.due, made.intended_pps) = (None, None);
+                summary.sizes.push(made);
+            }
         }
-        made.frame_size = match book.kind {
-            StreamKind::Size => mean_of_class(packets, &book.name),
-            _ => mean_size(
-                &streams()
-                    .map(|(number, stream)| (sent[number], stream.mean_size))
-                    .collect::<Vec<_>>(),
-            ),
-        };
-        (book.kind, made)
-    });
-    let made: Vec<_> = made.collect();
-    let of = |kind: StreamKind| {
-        made.iter()
-            .filter(move |(of, _)| *of == kind)
-            .map(|(_, made)| made.clone())
-    };
-    summary.streams = of(StreamKind::Stream).collect();
-    summary.groups = of(StreamKind::Group).collect();
-    summary.sizes = of(StreamKind::Size).collect();
+    }
     judge(summary, tolerance);
 }
 
@@ -159,11 +147,11 @@ fn counted(summary: &Summary, totals: &Totals) -> StreamSummary {
 }
 
 /// Returns the mean frame of streams, bytes with FCS: of each, the packets sent and the mean frame.
-fn mean_size(streams: &[(u64, f64)]) -> f64 {
-    let all: u64 = streams.iter().map(|(sent, _)| sent).sum();
+fn mean_size(streams: impl Iterator<Item = (u64, f64)> + Clone) -> f64 {
+    let all: u64 = streams.clone().map(|(sent, _)| sent).sum();
     match all {
-        0 => streams.iter().map(|(_, size)| size).sum::<f64>() / streams.len().max(1) as f64,
-        _ => streams.iter().map(|(sent, size)| *sent as f64 * size).sum::<f64>() / all as f64,
+        0 => streams.clone().map(|(_, size)| size).sum::<f64>() / streams.count().max(1) as f64,
+        _ => streams.map(|(sent, size)| sent as f64 * size).sum::<f64>() / all as f64,
     }
 }
 

@@ -235,8 +235,8 @@ impl Draft {
         Ok((first.link, hops, numbers))
     }
 
-    /// Returns layer 2 of the port for packets to `dst`; the way there: VLAN, and MAC address if it was given. `of`: the
-    /// stream that the packets are of.
+    /// Returns layer 2 of the port for packets to `dst`, of stream `of`; the way there: VLAN, and MAC address if it was
+    /// given.
     fn link_to(
         &self,
         dst: IpAddr,
