@@ -224,12 +224,27 @@ fn fill_many_back(base: u64, words: &mut [[u8; 8]]) -> Sum {
 }
 
 /// True when `data`, which ends where a tag begins, is what [`fill_back`] writes.
+#[inline(always)]
 pub fn verify_back(seed: u64, seq: u64, data: &[u8]) -> bool {
     let base = base(seed, seq);
-    let (first, words) = data.as_rchunks::<8>();
+    match data.len() {
+        0 => true,
+        len @ 1..8 => tail_word(data) == head_word(word_of(base, 1), len),
+        _ => verify_words_back(base, data),
+    }
+}
+
+/// Out of line for the same reason as [`compare_words`].
+#[inline(never)]
+fn verify_words_back(base: u64, data: &[u8]) -> bool {
+    let (head, words) = data.as_rchunks::<8>();
     let mut next = word_of(base, words.len());
-    let last = next.wrapping_add(STEP);
-    let mut difference = tail_word(first) ^ head_word(last, first.len());
+    let mut difference = 0;
+    // One read for all bytes of the partial word: those behind it are compared with the words.
+    if let Some(first) = data.first_chunk::<8>() {
+        let last = head_word(next.wrapping_add(STEP), head.len());
+        difference = (u64::from_le_bytes(*first) ^ last) & !(u64::MAX << (8 * head.len()));
+    }
     for word in words {
         difference |= u64::from_le_bytes(*word) ^ next;
         next = next.wrapping_sub(STEP);

@@ -679,6 +679,7 @@ impl Image {
 
     /// True when the bytes before a tag are those that were sent with it. They are counted from their end, so that
     /// other headers before them do not matter. Flow and number are those of the tag.
+    #[inline]
     pub fn verify_payload(&self, before_tag: &[u8], flow: u32, number: u32) -> bool {
         let Some(start) = before_tag.len().checked_sub(self.data_len) else {
             return false;

@@ -6,7 +6,7 @@ use crate::plan::Packets;
 use mpps_io::Frame;
 use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
-use mpps_wire::tagged::{icmp_error, tag_of};
+use mpps_wire::tagged::{Outline, icmp_error, tag_of};
 use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, parse_slow_path};
 
 /// Codec of whole frames with a tag, of any streams and sizes.
@@ -180,7 +180,8 @@ impl Reader for MixCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
         let bytes = frame.bytes();
-        let Some((tag, end)) = tag_of(bytes, self.seed) else {
+        let outline = Outline::of(bytes);
+        let Some(tag) = outline.tag(bytes, self.seed) else {
             return self.untagged(bytes);
         };
         if tag.run != self.run || tag.flow >= self.flows {
@@ -188,14 +189,14 @@ impl Reader for MixCodec {
         }
         let (stream, flow) = self.stream_of(tag.flow);
         let known = &self.streams[stream].known;
-        if icmp_error(bytes).is_some() && !known.reports {
+        if !known.reports && outline.icmp_error(bytes).is_some() {
             return Class::SlowPath;
         }
         if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
             return Class::Foreign(Foreign::Looped);
         }
         let (_, image) = self.size_and_image(stream, flow, tag.number.into());
-        match self.images[image].verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number) {
+        match self.images[image].verify_payload(&bytes[..outline.end - TAG_LEN], tag.flow, tag.number) {
             true => Class::Test {
                 flow: tag.flow,
                 stamp: Stamp {
