@@ -8,6 +8,7 @@
 mod payload;
 
 use crate::bytes::{be16, chunk};
+use crate::headers::PLAIN_HEADERS;
 use crate::{IcmpError, Tag, eth, ipv4, ipv6, udp};
 
 pub use payload::payload_start;
@@ -111,46 +112,68 @@ pub fn tag_of(frame: &[u8], seed: u64) -> Option<(Tag, usize)> {
 pub struct Outline {
     /// End of the packet, as [`packet_end`] returns it.
     pub end: usize,
-    /// Plain headers.
-    ip: Option<PlainIp>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct PlainIp {
-    /// Offset of the IP header.
-    at: usize,
-    v6: bool,
-    /// What is behind the IP header.
-    protocol: u8,
+    /// Start of the innermost payload; 0 if it takes a walk.
+    start: usize,
+    /// Source of a plain IPv4 header.
+    source: Option<u32>,
+    /// Whether it may be a report of ICMP.
+    reports: bool,
 }
 
 impl Outline {
     /// Looks at a frame.
     #[inline(always)]
     pub fn of(frame: &[u8]) -> Self {
-        match Self::plain(frame) {
-            Some(plain) => plain,
-            None => Self {
-                end: end_of_any(frame),
-                ip: None,
-            },
+        match Self::plainest(frame) {
+            Some(plainest) => plainest,
+            None => Self::of_any(frame),
         }
     }
 
+    /// Looks at a frame of Ethernet, IPv4 and UDP: all is in a constant place.
     #[inline(always)]
+    fn plainest(frame: &[u8]) -> Option<Self> {
+        const START: usize = PLAIN_HEADERS + udp::HEADER_LEN;
+        let head: &[u8; START] = frame.first_chunk()?;
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (version, fragment, ports) = (word(12), word(20), word(34));
+        let plain = version >> 8 == u32::from(eth::TYPE_IPV4) << 8 | 0x45
+            && fragment & 0x1fff_00ff == u32::from(ipv4::PROTOCOL_UDP)
+            && !is_tunnel((ports >> 16) as u16)
+            && !is_tunnel(ports as u16);
+        plain.then(|| Self {
+            end: within(frame, eth::HEADER_LEN + (word(16) >> 16) as usize),
+            start: START,
+            source: Some(word(26)),
+            reports: false,
+        })
+    }
+
+    #[inline(never)]
+    fn of_any(frame: &[u8]) -> Self {
+        Self::plain(frame).unwrap_or_else(|| Self {
+            end: packet_end(frame),
+            start: 0,
+            source: None,
+            reports: true,
+        })
+    }
+
     fn plain(frame: &[u8]) -> Option<Self> {
         let (mut at, mut ethertype) = (eth::HEADER_LEN, be16(frame, 12)?);
         if matches!(ethertype, eth::TYPE_CTAG | eth::TYPE_STAG) {
             (at, ethertype) = (eth::HEADER_LEN + eth::TAG_LEN, be16(frame, 16)?);
         }
-        let (v6, protocol, len) = match ethertype {
+        let (behind, protocol, len, source) = match ethertype {
             eth::TYPE_IPV4 => {
                 let ip: &[u8; ipv4::MIN_HEADER_LEN] = chunk(frame, at)?;
                 let later = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff != 0;
                 if ip[0] != 0x45 || later {
                     return None;
                 }
-                (false, ip[9], usize::from(u16::from_be_bytes([ip[2], ip[3]])))
+                let source = u32::from_be_bytes([ip[12], ip[13], ip[14], ip[15]]);
+                let len = u16::from_be_bytes([ip[2], ip[3]]);
+                (at + ipv4::MIN_HEADER_LEN, ip[9], usize::from(len), Some(source))
             }
             eth::TYPE_IPV6 => {
                 let ip: &[u8; ipv6::HEADER_LEN] = chunk(frame, at)?;
@@ -159,13 +182,20 @@ impl Outline {
                 if ip[0] >> 4 != 6 || len == 0 {
                     return None;
                 }
-                (true, ip[6], len + ipv6::HEADER_LEN)
+                (at + ipv6::HEADER_LEN, ip[6], len + ipv6::HEADER_LEN, None)
             }
             _ => return None,
         };
+        let udp = chunk(frame, behind).filter(|_| protocol == ipv4::PROTOCOL_UDP);
+        let no_tunnel = udp.is_some_and(|udp: &[u8; udp::HEADER_LEN]| {
+            let ports = [[udp[0], udp[1]], [udp[2], udp[3]]].map(u16::from_be_bytes);
+            !is_tunnel(ports[0]) && !is_tunnel(ports[1])
+        });
         Some(Self {
-            end: if at + len <= frame.len() { at + len } else { frame.len() },
-            ip: Some(PlainIp { at, v6, protocol }),
+            end: within(frame, at + len),
+            start: if no_tunnel { behind + udp::HEADER_LEN } else { 0 },
+            source,
+            reports: matches!(protocol, ipv4::PROTOCOL_ICMP | ipv6::NEXT_ICMPV6),
         })
     }
 
@@ -178,43 +208,32 @@ impl Outline {
     /// Returns the error that the frame reports, as [`icmp_error`] does.
     #[inline(always)]
     pub fn icmp_error(&self, frame: &[u8]) -> Option<IcmpError> {
-        match self.ip {
-            Some(ip) if !matches!(ip.protocol, ipv4::PROTOCOL_ICMP | ipv6::NEXT_ICMPV6) => None,
-            _ => error_of_any(frame),
-        }
+        if self.reports { error_of_any(frame) } else { None }
     }
 
     /// Returns the offset of the innermost payload, as [`payload_start`] does.
     #[inline(always)]
     pub fn payload_start(&self, frame: &[u8]) -> Option<usize> {
-        let datagram = || {
-            let ip = self.ip.filter(|ip| ip.protocol == ipv4::PROTOCOL_UDP)?;
-            let at = ip.at + if ip.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
-            let udp: &[u8; udp::HEADER_LEN] = chunk(frame, at)?;
-            let ports = [[udp[0], udp[1]], [udp[2], udp[3]]].map(u16::from_be_bytes);
-            (!is_tunnel(ports[0]) && !is_tunnel(ports[1])).then_some(at + udp::HEADER_LEN)
-        };
-        match datagram() {
-            Some(start) => Some(start),
-            None => payload_start(frame),
+        match self.start {
+            0 => payload_start(frame),
+            start => Some(start),
         }
     }
 
     /// Returns the source address of the outermost IP header if the headers are plain, and of IPv4.
     #[inline(always)]
-    pub fn ipv4_source(&self, frame: &[u8]) -> Option<u32> {
-        let ip = self.ip.filter(|ip| !ip.v6)?;
-        chunk(frame, ip.at + 12).map(|source| u32::from_be_bytes(*source))
+    pub const fn ipv4_source(&self) -> Option<u32> {
+        self.source
     }
 }
 
-/// Out of line: most frames are plain.
-#[inline(never)]
-fn end_of_any(frame: &[u8]) -> usize {
-    packet_end(frame)
+/// Returns the end that headers say, or the end of the frame if that comes before.
+#[inline(always)]
+const fn within(frame: &[u8], end: usize) -> usize {
+    if end <= frame.len() { end } else { frame.len() }
 }
 
-/// As [`end_of_any`].
+/// Out of line: few packets are reports.
 #[inline(never)]
 fn error_of_any(frame: &[u8]) -> Option<IcmpError> {
     icmp_error(frame)
@@ -367,7 +386,7 @@ mod tests {
             prop_assert_eq!(outline.end, packet_end(bytes));
             prop_assert_eq!(outline.icmp_error(bytes), icmp_error(bytes));
             prop_assert_eq!(outline.payload_start(bytes), payload_start(bytes));
-            if let Some(source) = outline.ipv4_source(bytes) {
+            if let Some(source) = outline.ipv4_source() {
                 let at = outer_ip(bytes).expect("an IP header");
                 prop_assert_eq!(bytes[at] >> 4, 4);
                 prop_assert_eq!(&source.to_be_bytes(), &bytes[at + 12..at + 16]);

@@ -141,15 +141,16 @@ impl Verifier<'_> {
             None => Some(0),
         };
         let number = u64::from(tag.flow) << 32 | u64::from(tag.number);
-        let data = start.and_then(|start| bytes.get(start..end - TAG_LEN));
-        data.is_none_or(|data| verify_back(self.plan.common.seed, number, data))
+        let (before, seed) = (&bytes[..end - TAG_LEN], self.plan.common.seed);
+        let len = start.and_then(|start| before.len().checked_sub(start));
+        len.is_none_or(|len| verify_back(seed, number, before, len))
     }
 
     /// Returns the flow of a tagged packet, by its source, run and flow number; `None` if there are too many.
     #[inline(always)]
     fn flow_of_tag<F: Frame>(&mut self, frame: &F, tag: &Tag, outline: Option<&Outline>) -> Option<u32> {
         let number = u32::from(tag.run) << 22 | tag.flow;
-        match outline.and_then(|outline| outline.ipv4_source(frame.bytes())) {
+        match outline.and_then(Outline::ipv4_source) {
             Some(source) => self.table.flow_v4(source, number, 0),
             None => self.flow_of_any(frame, number),
         }
