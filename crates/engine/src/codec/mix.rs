@@ -148,8 +148,8 @@ impl Reader for MixCodec {
     }
 
     #[inline]
-    fn size_of(&self, stream: usize, flow: u32, seq: u64) -> usize {
-        self.size_and_image(stream, flow, seq).0
+    fn image_of(&self, stream: usize, flow: u32, seq: u64) -> usize {
+        self.size_and_image(stream, flow, seq).1
     }
 
     #[cold]
