@@ -211,6 +211,9 @@ pub(crate) struct Books<'r> {
     /// By track: packets sent that wait for [`Books::sent_at`], and the tracks that have some.
     sent: Vec<u32>,
     of_sent: Vec<u32>,
+    /// The same of packets that came, for [`Books::came_at`].
+    came: Vec<u32>,
+    of_came: Vec<u32>,
     /// Time of the next look for rows that close, ns.
     look_ns: u64,
 }
@@ -225,25 +228,40 @@ impl<'r> Books<'r> {
             of_image: layout.tracks_by_image(),
             sent: vec![0; series.len()],
             of_sent: Vec::with_capacity(series.len()),
+            came: vec![0; series.len()],
+            of_came: Vec::with_capacity(series.len()),
             layout: Some(layout),
             look_ns: 0,
         }
     }
 
-    /// Calls `book` with the recorder of each track of a packet; without `size`, of its stream and group alone.
+    /// Calls `book` with the recorder of each track of a stream that is of no size.
     #[inline]
-    fn each(&mut self, stream: usize, size: Option<usize>, mut book: impl FnMut(&mut Recorder<'r>)) {
+    fn each(&mut self, stream: usize, mut book: impl FnMut(&mut Recorder<'r>)) {
         let Some(layout) = &self.layout else { return };
         let group = layout.groups.get(stream).copied().flatten();
-        let size = size.and_then(|size| layout.sizes.get(stream)?.get(size)).copied();
-        for track in [Some(stream), group, size].into_iter().flatten() {
-            let Some(recorder) = self.recorders.get_mut(track) else {
-                continue;
-            };
-            book(recorder);
-            if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
-                self.waiting.push(track);
-            }
+        for track in [Some(stream), group].into_iter().flatten() {
+            self.enter(track, &mut book);
+        }
+    }
+
+    /// Calls `book` with the recorder of each track of a packet, by the number of its image.
+    #[inline]
+    fn each_of(&mut self, image: usize, mut book: impl FnMut(&mut Recorder<'r>)) {
+        for track in self.of_image.get(image).copied().unwrap_or([NONE; 3]) {
+            self.enter(track as usize, &mut book);
+        }
+    }
+
+    /// Calls `book` with the recorder of a track, if there is one.
+    #[inline]
+    fn enter(&mut self, track: usize, book: impl FnOnce(&mut Recorder<'r>)) {
+        let Some(recorder) = self.recorders.get_mut(track) else {
+            return;
+        };
+        book(recorder);
+        if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
+            self.waiting.push(track);
         }
     }
 
@@ -270,71 +288,93 @@ impl<'r> Books<'r> {
         while let Some(track) = self.of_sent.pop() {
             let track = track as usize;
             let packets = std::mem::take(&mut self.sent[track]);
-            if let Some(recorder) = self.recorders.get_mut(track) {
-                recorder.sent_now(at_ns, packets.into());
-                if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
-                    self.waiting.push(track);
-                }
-            }
+            self.enter(track, |recorder| recorder.sent_now(at_ns, packets.into()));
         }
     }
 
     /// Books `n` departures of a stream that were due at `at_ns` and not sent.
     #[cold]
     pub(crate) fn missed(&mut self, stream: usize, at_ns: u64, n: u64) {
-        self.each(stream, None, |recorder| recorder.missed(at_ns, n));
+        self.each(stream, |recorder| recorder.missed(at_ns, n));
     }
 
-    /// Books `n` packets that came in order, as [`Recorder::received_n`].
+    /// Counts a packet that came in order, by the number of its image: [`Books::came_at`] books it.
     #[inline]
-    pub(crate) fn received(&mut self, (stream, size): (usize, usize), sent_ns: u64, at_ns: u64, n: u32, slips: &[u64]) {
-        self.each(stream, Some(size), |recorder| {
-            recorder.received_n(sent_ns, at_ns, n, slips);
+    pub(crate) fn came(&mut self, image: usize) {
+        let Some(tracks) = self.of_image.get(image) else {
+            return;
+        };
+        for track in tracks {
+            let Some(came) = self.came.get_mut(*track as usize) else {
+                return;
+            };
+            if *came == 0 {
+                self.of_came.push(*track);
+            }
+            *came += 1;
+        }
+    }
+
+    /// Books the packets that came, which were all sent at one time and arrived at another.
+    #[inline]
+    pub(crate) fn came_at(&mut self, sent_ns: u64, at_ns: u64) {
+        while let Some(track) = self.of_came.pop() {
+            let packets = std::mem::take(&mut self.came[track as usize]);
+            self.enter(track as usize, |recorder| {
+                recorder.received_n(sent_ns, at_ns, packets, &[]);
+            });
+        }
+    }
+
+    /// Books packets of one image that came in order and whose slips are known, as [`Recorder::received_n`].
+    #[inline]
+    pub(crate) fn slipped(&mut self, image: usize, sent_ns: u64, at_ns: u64, slips: &[u64]) {
+        self.each_of(image, |recorder| {
+            recorder.received_n(sent_ns, at_ns, slips.len() as u32, slips);
         });
     }
 
     /// Books a packet that is known by its content, as [`Recorder::counted`].
-    pub(crate) fn counted(&mut self, (stream, size): (usize, usize), sent_ns: u64, at_ns: u64) {
-        self.each(stream, Some(size), |recorder| {
+    pub(crate) fn counted(&mut self, image: usize, sent_ns: u64, at_ns: u64) {
+        self.each_of(image, |recorder| {
             recorder.counted(sent_ns, at_ns);
         });
     }
 
     /// Books a packet that came out of order, as [`Recorder::received`].
-    pub(crate) fn reordered(
-        &mut self,
-        (stream, size): (usize, usize),
-        sent_ns: u64,
-        at_ns: u64,
-        slip: Option<u64>,
-        distance: u64,
-    ) {
-        self.each(stream, Some(size), |recorder| {
+    pub(crate) fn reordered(&mut self, image: usize, sent_ns: u64, at_ns: u64, slip: Option<u64>, distance: u64) {
+        self.each_of(image, |recorder| {
             recorder.received(sent_ns, at_ns, slip, distance);
         });
+    }
+
+    /// Books a copy of a packet that was sent at `sent_ns`.
+    #[cold]
+    pub(crate) fn copied(&mut self, image: usize, sent_ns: u64) {
+        self.each_of(image, |recorder| recorder.event(sent_ns, |t| t.duplicates += 1));
     }
 
     /// Books `n` packets that arrived at a receiver without a sender, as [`Recorder::arrived_n`].
     #[inline]
     pub(crate) fn arrived_n(&mut self, stream: usize, at_ns: u64, n: u32, latency_ns: Option<u64>) {
-        self.each(stream, None, |recorder| recorder.arrived_n(at_ns, n, latency_ns));
+        self.each(stream, |recorder| recorder.arrived_n(at_ns, n, latency_ns));
     }
 
     /// Books a packet that arrived there, as [`Recorder::arrived`].
     pub(crate) fn arrived(&mut self, stream: usize, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        self.each(stream, None, |recorder| recorder.arrived(at_ns, latency_ns, distance));
+        self.each(stream, |recorder| recorder.arrived(at_ns, latency_ns, distance));
     }
 
     /// Adds `n` to the packets that were sent, as [`Recorder::expected`]: in the row that the stream booked last.
     #[inline]
     pub(crate) fn expected(&mut self, stream: usize, n: i64) {
-        self.each(stream, None, |recorder| recorder.expected(n));
+        self.each(stream, |recorder| recorder.expected(n));
     }
 
-    /// Books an event by its time, as [`Recorder::event`].
+    /// Books an event of a stream by its time, as [`Recorder::event`].
     #[cold]
-    pub(crate) fn event(&mut self, stream: usize, size: Option<usize>, at_ns: u64, change: impl Fn(&mut Tally)) {
-        self.each(stream, size, |recorder| recorder.event(at_ns, &change));
+    pub(crate) fn event(&mut self, stream: usize, at_ns: u64, change: impl Fn(&mut Tally)) {
+        self.each(stream, |recorder| recorder.event(at_ns, &change));
     }
 
     /// Moves the counts of a burst to the rings.

@@ -124,9 +124,9 @@ pub(crate) trait Reader {
     fn stream_of(&self, flow: u32) -> (usize, u32) {
         (0, flow)
     }
-    /// Returns the size of a packet of a stream, by the number of the size in the stream.
+    /// Returns the number of a packet's image: of its size in its stream.
     #[inline(always)]
-    fn size_of(&self, _stream: usize, _flow: u32, _seq: u64) -> usize {
+    fn image_of(&self, _stream: usize, _flow: u32, _seq: u64) -> usize {
         0
     }
     /// Returns the stream that a damaged packet belongs to, by its tag or its headers.

@@ -100,8 +100,8 @@ struct InOrder {
 /// [`Receiver::slipped`] contains the slip of each.
 #[derive(Default)]
 struct Together {
-    /// Stream, and size in the stream.
-    of: (usize, usize),
+    /// Image of the packets whose slip is known.
+    of: usize,
     sent_ns: u64,
     at: u64,
     packets: u32,
@@ -116,7 +116,10 @@ impl Together {
         let slips = &slipped[..self.slips.min(MAX_BURST)];
         let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets, slips);
         if C::MIXED && self.packets > 0 {
-            books.received(self.of, self.sent_ns, self.at, self.packets, slips);
+            books.came_at(self.sent_ns, self.at);
+            if !slips.is_empty() {
+                books.slipped(self.of, self.sent_ns, self.at, slips);
+            }
         }
         u64::from(self.packets) * u64::from(in_time)
     }
@@ -165,13 +168,13 @@ fn counted<C: Reader>(
         return false;
     };
     // The sender's lane may be ahead by its reading of the clock.
-    let (sent_ns, of) = (came.sent_ns.min(at_ns), (stream, came.size));
+    let sent_ns = came.sent_ns.min(at_ns);
     if came.again {
         recorder.event(sent_ns, |t| t.duplicates += 1);
-        books.event(stream, Some(came.size), sent_ns, |t| t.duplicates += 1);
+        books.copied(came.image, sent_ns);
         return false;
     }
-    books.counted(of, sent_ns, at_ns);
+    books.counted(came.image, sent_ns, at_ns);
     recorder.counted(sent_ns, at_ns)
 }
 
@@ -247,14 +250,14 @@ impl<'r> Receiver<'r> {
                         self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
                         continue;
                     };
-                    let of = (own.0, codec.size_of(own.0, own.1, stamp.seq));
+                    let of = codec.image_of(own.0, own.1, stamp.seq);
                     let distance = match arrival {
                         Arrival::InOrder => 0,
                         Arrival::Reordered(distance) => distance,
                         Arrival::Duplicate => {
                             recorder.event(stamp.time_ns, |t| t.duplicates += 1);
                             if C::MIXED {
-                                books.event(of.0, Some(of.1), stamp.time_ns, |t| t.duplicates += 1);
+                                books.copied(of, stamp.time_ns);
                             }
                             continue;
                         }
@@ -278,7 +281,7 @@ impl<'r> Receiver<'r> {
                         continue;
                     }
                     let another = together.sent_ns != stamp.time_ns || together.at != at;
-                    let another = another || C::MIXED && together.of != of;
+                    let another = another || C::MIXED && slip.is_some() && together.slips > 0 && together.of != of;
                     if together.packets == 0 || another || together.slips == MAX_BURST {
                         let in_time = together.book::<C>(&self.slipped, recorder, books);
                         if in_time > 0 {
@@ -286,7 +289,6 @@ impl<'r> Receiver<'r> {
                             received += in_time;
                         }
                         together = Together {
-                            of,
                             sent_ns: stamp.time_ns,
                             at,
                             ..Together::default()
@@ -296,12 +298,16 @@ impl<'r> Receiver<'r> {
                         }
                     }
                     together.packets += 1;
+                    if C::MIXED && slip.is_none() {
+                        books.came(of);
+                    }
                     // There is room: a full list was booked above.
                     if let Some(slip) = slip
                         && let Some(place) = self.slipped.get_mut(together.slips)
                     {
                         *place = slip;
                         together.slips += 1;
+                        together.of = of;
                     }
                 }
                 Class::Content { stream, content } => {
@@ -485,7 +491,7 @@ impl<'r> Receiver<'r> {
             None => {
                 recorder.event(now_ns, |t| t.corrupt += 1);
                 if let Some(stream) = codec.damaged(frame.bytes()) {
-                    books.event(stream, None, now_ns, |t| t.corrupt += 1);
+                    books.event(stream, now_ns, |t| t.corrupt += 1);
                 }
             }
         }

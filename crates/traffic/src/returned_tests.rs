@@ -154,9 +154,10 @@ fn assert_data(form: &Form, n: u64, text: &str) {
         }
         assert_eq!(start, Some(form.header_len()), "{text}");
         let (tag, end) = tag_of(&frame, SEED).expect("a tag");
-        let data = &frame[form.header_len()..end - TAG_LEN];
+        let before = &frame[..end - TAG_LEN];
+        let number = u64::from(tag.flow) << 32 | u64::from(tag.number);
         assert!(
-            verify_back(SEED, u64::from(tag.flow) << 32 | u64::from(tag.number), data),
+            verify_back(SEED, number, before, before.len() - form.header_len()),
             "{text}"
         );
     }

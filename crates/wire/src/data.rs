@@ -223,13 +223,27 @@ fn fill_many_back(base: u64, words: &mut [[u8; 8]]) -> Sum {
     sum_of_series(base, words.len(), high)
 }
 
-/// True when `data`, which ends where a tag begins, is what [`fill_back`] writes.
-pub fn verify_back(seed: u64, seq: u64, data: &[u8]) -> bool {
+/// True when the last `len` bytes of `before`, which ends where a tag begins, are what [`fill_back`] writes; false if it
+/// has fewer.
+#[inline(always)]
+pub fn verify_back(seed: u64, seq: u64, before: &[u8], len: usize) -> bool {
     let base = base(seed, seq);
-    let (first, words) = data.as_rchunks::<8>();
+    match before.last_chunk::<8>() {
+        // One read of the last eight bytes, the first of which are headers.
+        Some(last) if len < 8 => (u64::from_le_bytes(*last) ^ word_of(base, 1)) & head_mask(len) == 0,
+        _ => verify_any_back(base, before, len),
+    }
+}
+
+/// Out of line for the same reason as [`compare_words`].
+#[inline(never)]
+fn verify_any_back(base: u64, before: &[u8], len: usize) -> bool {
+    let Some(data) = before.len().checked_sub(len).and_then(|start| before.get(start..)) else {
+        return false;
+    };
+    let (head, words) = data.as_rchunks::<8>();
     let mut next = word_of(base, words.len());
-    let last = next.wrapping_add(STEP);
-    let mut difference = tail_word(first) ^ head_word(last, first.len());
+    let mut difference = tail_word(head) ^ head_word(next.wrapping_add(STEP), head.len());
     for word in words {
         difference |= u64::from_le_bytes(*word) ^ next;
         next = next.wrapping_sub(STEP);
@@ -394,10 +408,14 @@ mod tests {
             prop_assert_eq!(&out[..], want);
             let even = if len % 2 == 0 { want.to_vec() } else { [&[0], want].concat() };
             prop_assert_eq!(sum.fold(), Sum::ZERO.bytes(&even).fold());
-            prop_assert!(verify_back(seed, seq, &out));
+            let before = |out: &[u8]| [&[0xdd; 9][..], out].concat();
+            prop_assert!(verify_back(seed, seq, &out, len));
+            prop_assert!(verify_back(seed, seq, &before(&out), len));
+            prop_assert!(!verify_back(seed, seq, &out, len + 1));
             if let Some(byte) = out.get_mut(usize::from(flip) % len.max(1)) {
                 *byte ^= flip;
-                prop_assert!(!verify_back(seed, seq, &out));
+                prop_assert!(!verify_back(seed, seq, &out, len));
+                prop_assert!(!verify_back(seed, seq, &before(&out), len));
             }
         }
 

@@ -679,17 +679,19 @@ impl Image {
 
     /// True when the bytes before a tag are those that were sent with it. They are counted from their end, so that
     /// other headers before them do not matter. Flow and number are those of the tag.
+    #[inline]
     pub fn verify_payload(&self, before_tag: &[u8], flow: u32, number: u32) -> bool {
-        let Some(start) = before_tag.len().checked_sub(self.data_len) else {
-            return false;
-        };
-        let data = &before_tag[start..];
         match self.payload {
             Payload::Constant => {
                 let at = self.headers_len as usize;
-                data == &self.bytes[at..at + self.data_len]
+                before_tag.ends_with(&self.bytes[at..at + self.data_len])
             }
-            _ => verify_back(self.seed, u64::from(flow) << 32 | u64::from(number), data),
+            _ => verify_back(
+                self.seed,
+                u64::from(flow) << 32 | u64::from(number),
+                before_tag,
+                self.data_len,
+            ),
         }
     }
 }

@@ -81,18 +81,17 @@ impl Tag {
     /// Reads a tag from the last bytes of a payload; `None` if its check is not that of `seed`.
     #[inline]
     pub fn read(payload: &[u8], seed: u64) -> Option<Self> {
-        let bytes = payload.last_chunk::<TAG_LEN>()?;
-        let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let mark = match [word(4) & MARK != 0, word(6) & MARK != 0] {
-            [false, true] => Mark::Sent,
-            [true, false] => Mark::Returned,
+        let whole = u128::from_be_bytes(*payload.last_chunk::<TAG_LEN>()?);
+        let (first, last) = ((whole >> 64) as u64, whole as u64);
+        const SENT: u64 = MARK as u64;
+        const RETURNED: u64 = SENT << 16;
+        let mark = match first & (SENT | RETURNED) {
+            SENT => Mark::Sent,
+            RETURNED => Mark::Returned,
             _ => return None,
         };
-        let number = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let both = u32::from(word(4) & !MARK) << 15 | u32::from(word(6) & !MARK);
-        let last = u64::from_be_bytes([
-            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
-        ]);
+        let number = (first >> 32) as u32;
+        let both = (first as u32 >> 16 & 0x7fff) << 15 | first as u32 & 0x7fff;
         let time_ns = last >> 28;
         (last & CHECK == check(seed, number, both, time_ns)).then_some(Self {
             number,

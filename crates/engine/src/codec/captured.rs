@@ -54,8 +54,8 @@ struct Counts {
 pub(crate) struct Came {
     /// Time at which it was sent, ns.
     pub(crate) sent_ns: u64,
-    /// Number of its length among those of its stream.
-    pub(crate) size: usize,
+    /// Number of its image; of its length among those of its stream, until the codec of all streams knows it.
+    pub(crate) image: usize,
     /// More came than were sent.
     pub(crate) again: bool,
 }
@@ -121,7 +121,7 @@ impl Contents {
         let (time, size) = &counts.sends[number as usize % KEPT];
         Came {
             sent_ns: time.load(Ordering::Relaxed),
-            size: size.load(Ordering::Relaxed) as usize,
+            image: size.load(Ordering::Relaxed) as usize,
             again: counted.is_err(),
         }
     }

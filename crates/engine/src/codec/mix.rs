@@ -7,7 +7,7 @@ use crate::plan::Packets;
 use mpps_io::Frame;
 use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
-use mpps_wire::tagged::{icmp_error, tag_of};
+use mpps_wire::tagged::{Outline, icmp_error, tag_of};
 use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, parse_slow_path};
 use std::sync::Arc;
 
@@ -227,8 +227,8 @@ impl Reader for MixCodec {
     }
 
     #[inline]
-    fn size_of(&self, stream: usize, flow: u32, seq: u64) -> usize {
-        self.size_and_image(stream, flow, seq).0
+    fn image_of(&self, stream: usize, flow: u32, seq: u64) -> usize {
+        self.size_and_image(stream, flow, seq).1
     }
 
     #[cold]
@@ -240,7 +240,12 @@ impl Reader for MixCodec {
     }
 
     fn came(&self, stream: usize, content: u32) -> Option<Came> {
-        self.streams[stream].captured.as_ref()?.came(content)
+        let of = &self.streams[stream];
+        let came = of.captured.as_ref()?.came(content)?;
+        Some(Came {
+            image: of.first_image + came.image,
+            ..came
+        })
     }
 
     #[inline]
@@ -265,7 +270,8 @@ impl Reader for MixCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
         let bytes = frame.bytes();
-        let Some((tag, end)) = tag_of(bytes, self.seed) else {
+        let outline = Outline::of(bytes);
+        let Some(tag) = outline.tag(bytes, self.seed) else {
             return self.untagged(bytes);
         };
         if tag.run != self.run || tag.flow >= self.flows {
@@ -274,17 +280,17 @@ impl Reader for MixCodec {
         }
         let (stream, flow) = self.stream_of(tag.flow);
         let known = &self.streams[stream].known;
-        if icmp_error(bytes).is_some() && !known.reports {
+        if !known.reports && outline.icmp_error(bytes).is_some() {
             return Class::SlowPath;
         }
         if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
             return Class::Foreign(Foreign::Looped);
         }
         let is_intact = match &self.streams[stream].captured {
-            Some(captured) => captured.is_intact(&bytes[..end], flow, tag.number),
+            Some(captured) => captured.is_intact(&bytes[..outline.end], flow, tag.number),
             None => {
                 let (_, image) = self.size_and_image(stream, flow, tag.number.into());
-                self.images[image].verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number)
+                self.images[image].verify_payload(&bytes[..outline.end - TAG_LEN], tag.flow, tag.number)
             }
         };
         match is_intact {

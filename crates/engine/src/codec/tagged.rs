@@ -6,7 +6,7 @@ use mpps_io::{AddressRange, Frame};
 use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
 use mpps_wire::image::{Field, Place};
-use mpps_wire::tagged::{icmp_error, outer_ip, tag_of};
+use mpps_wire::tagged::{Outline, icmp_error, outer_ip, tag_of};
 use mpps_wire::{Blank, Checker, IcmpError, Image, ImageSpec, MacAddr, Stamp, TAG_LEN, parse_slow_path};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -222,20 +222,24 @@ impl Reader for TaggedCodec {
     #[inline]
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
         let (bytes, known) = (frame.bytes(), &self.known);
-        let Some((tag, end)) = tag_of(bytes, known.seed) else {
+        let outline = Outline::of(bytes);
+        let Some(tag) = outline.tag(bytes, known.seed) else {
             return self.untagged(bytes);
         };
         let flow = tag.flow.wrapping_sub(known.first_flow);
         if tag.run != known.run || flow >= known.flows {
             return Class::Foreign(Foreign::OtherRun);
         }
-        if icmp_error(bytes).is_some() && !known.reports {
+        if !known.reports && outline.icmp_error(bytes).is_some() {
             return Class::SlowPath;
         }
         if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
             return Class::Foreign(Foreign::Looped);
         }
-        match self.image.verify_payload(&bytes[..end - TAG_LEN], tag.flow, tag.number) {
+        match self
+            .image
+            .verify_payload(&bytes[..outline.end - TAG_LEN], tag.flow, tag.number)
+        {
             true => Class::Test {
                 flow,
                 stamp: Stamp {

@@ -152,7 +152,7 @@ impl Ledger for Both<'_, '_> {
     fn event(&mut self, at_ns: u64, change: impl Fn(&mut Tally)) {
         self.recorder.event(at_ns, &change);
         if let Some(stream) = self.by_stream.stream {
-            self.by_stream.books.event(stream, None, at_ns, change);
+            self.by_stream.books.event(stream, at_ns, change);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{MAX_ONE_WAY_NS, Pending, Verifier};
 use crate::codec::{Class, Foreign, class_of_reject};
 use crate::workload::drop::ledger::Ledger;
 use mpps_io::{Frame, Layer};
-use mpps_wire::tagged::{icmp_error, outer_ip, payload_start, tag_of};
+use mpps_wire::tagged::{Outline, outer_ip, tag_of};
 use mpps_wire::{Stamp, TAG_LEN, Tag, eth, parse_udp, verify_back};
 use std::net::IpAddr;
 
@@ -68,19 +68,9 @@ fn number_near(number: u32, next: Option<u64>) -> u64 {
 }
 
 impl Verifier<'_> {
-    /// Returns the tag of a frame, and where its packet ends.
-    #[inline]
-    fn tag(&self, bytes: &[u8]) -> Option<(Tag, usize)> {
-        let seed = self.plan.common.seed;
-        match self.layer {
-            Layer::Ethernet => tag_of(bytes, seed),
-            Layer::Payload => Tag::read(bytes, seed).map(|tag| (tag, bytes.len())),
-        }
-    }
-
     /// Whether a frame is a test packet by its tag, and tags are looked at.
     pub(in crate::workload::drop) fn is_tagged(&self, bytes: &[u8]) -> bool {
-        self.plan.tagged.is_some() && self.tag(bytes).is_some()
+        self.plan.tagged.is_some() && tag_of(bytes, self.plan.common.seed).is_some()
     }
 
     /// Counts the frames of a burst as [`Verifier::burst`] does, if test packets are known by their tag.
@@ -103,7 +93,12 @@ impl Verifier<'_> {
     #[inline]
     fn tagged<F: Frame>(&mut self, frame: &F, now_ns: u64, pending: &mut Pending, ledger: &mut impl Ledger) -> bool {
         let bytes = frame.bytes();
-        let Some((tag, end)) = self.tag(bytes) else {
+        let outline = match self.layer {
+            Layer::Ethernet => Some(Outline::of(bytes)),
+            Layer::Payload => None,
+        };
+        let packet = &bytes[..outline.map_or(bytes.len(), |outline| outline.end)];
+        let Some(tag) = Tag::read(packet, self.plan.common.seed) else {
             let class = match self.layer {
                 Layer::Ethernet => parse_udp(bytes).err().map(class_of_reject),
                 Layer::Payload => None,
@@ -112,16 +107,16 @@ impl Verifier<'_> {
             ledger.turn_to(None, |ledger| self.book(pending, now_ns, ledger));
             return self.count(Err(class), None, now_ns, pending, ledger);
         };
-        if self.layer == Layer::Ethernet && icmp_error(bytes).is_some() {
+        if outline.is_some_and(|outline| outline.icmp_error(bytes).is_some()) {
             ledger.turn_to(None, |ledger| self.book(pending, now_ns, ledger));
             return self.count(Err(Class::Foreign(Foreign::NotUdp)), None, now_ns, pending, ledger);
         }
         ledger.turn_to(Some(tag.flow), |ledger| self.book(pending, now_ns, ledger));
-        if self.plan.verify && !self.data_ok(bytes, &tag, end) {
+        if self.plan.verify && !self.data_ok(bytes, &tag, (outline.as_ref(), packet.len())) {
             ledger.event(now_ns, |t| t.corrupt += 1);
             return false;
         }
-        let Some(flow) = self.flow_of_tag(frame, &tag) else {
+        let Some(flow) = self.flow_of_tag(frame, &tag, outline.as_ref()) else {
             self.count_untracked(now_ns, ledger);
             return false;
         };
@@ -136,22 +131,33 @@ impl Verifier<'_> {
     }
 
     /// Whether the data before the tag are those that were sent. Data whose beginning is not known pass.
-    #[inline]
-    fn data_ok(&self, bytes: &[u8], tag: &Tag, end: usize) -> bool {
+    #[inline(always)]
+    fn data_ok(&self, bytes: &[u8], tag: &Tag, (outline, end): (Option<&Outline>, usize)) -> bool {
         // Behind what nobody knows the data begin later than the headers seem to end.
-        let start = match self.layer {
-            Layer::Ethernet => payload_start(bytes).map(|start| start.max(self.plan.tagged.unwrap_or(0))),
-            Layer::Payload => Some(0),
+        let start = match outline {
+            Some(outline) => outline
+                .payload_start(bytes)
+                .map(|start| start.max(self.plan.tagged.unwrap_or(0))),
+            None => Some(0),
         };
         let number = u64::from(tag.flow) << 32 | u64::from(tag.number);
-        let data = start.and_then(|start| bytes.get(start..end - TAG_LEN));
-        data.is_none_or(|data| verify_back(self.plan.common.seed, number, data))
+        let (before, seed) = (&bytes[..end - TAG_LEN], self.plan.common.seed);
+        let len = start.and_then(|start| before.len().checked_sub(start));
+        len.is_none_or(|len| verify_back(seed, number, before, len))
     }
 
     /// Returns the flow of a tagged packet, by its source, run and flow number; `None` if there are too many.
-    #[inline]
-    fn flow_of_tag<F: Frame>(&mut self, frame: &F, tag: &Tag) -> Option<u32> {
+    #[inline(always)]
+    fn flow_of_tag<F: Frame>(&mut self, frame: &F, tag: &Tag, outline: Option<&Outline>) -> Option<u32> {
         let number = u32::from(tag.run) << 22 | tag.flow;
+        match outline.and_then(Outline::ipv4_source) {
+            Some(source) => self.table.flow_v4(source, number, 0),
+            None => self.flow_of_any(frame, number),
+        }
+    }
+
+    #[inline(never)]
+    fn flow_of_any<F: Frame>(&mut self, frame: &F, number: u32) -> Option<u32> {
         let source = match self.layer {
             Layer::Ethernet => Source::of(frame.bytes()),
             Layer::Payload => frame.peer().map_or(Source::Mac([0; 6]), |peer| Source::Ip(peer.ip())),
