@@ -55,7 +55,7 @@ const MIXES: &str = concat!(
     bridge!(),
     "; awk '/^```toml/ {n++; f = 1; next} /^```/ {f = 0} f {print > (\"block\" n)}' ",
     env!("CARGO_MANIFEST_DIR"),
-    "/../docs/use/traffic.md && mv block2 mix.toml && mv block3 classes.toml && mv block4 bursts.toml"
+    "/../docs/use/traffic.md && mv block2 mix.toml && mv block3 classes.toml && mv block4 bursts.toml && mv block5 office.toml"
 );
 
 /// A router between two links.
@@ -334,6 +334,18 @@ const RECIPES: &[Recipe] = &[
              'loss(load)==0'",
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 10kpps --traffic classes.toml",
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --traffic bursts.toml",
+        ],
+    },
+    Recipe {
+        page: "docs/use/traffic.md",
+        before: MIXES,
+        commands: &[
+            "mpps traffic pcap mix.toml -n 5000 -o office.pcapng",
+            "mpps traffic check office.toml",
+            "mpps send af_packet:eth1 --pcap office.pcapng",
+            "mpps send af_packet:eth1 --pcap office.pcapng --set speed=max --set loops=10",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --pcap office.pcapng --rate 10kpps --settle 1s",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --traffic office.toml --duration 1s",
         ],
     },
     Recipe {

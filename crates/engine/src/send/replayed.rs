@@ -110,3 +110,7 @@ impl Replayed {
         self.next - first
     }
 }
+
+#[cfg(test)]
+#[path = "replayed_tests.rs"]
+mod tests;
