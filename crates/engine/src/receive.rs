@@ -234,7 +234,7 @@ impl<'r> Receiver<'r> {
         recorder: &mut Recorder<'_>,
         books: &mut Books<'_>,
     ) -> (u64, usize) {
-        let (mut received, mut slow) = (0, 0);
+        let (mut received, mut by_content, mut slow) = (0, 0, 0);
         let mut arrived = Arrived {
             at_ns: now_ns,
             packets: 0,
@@ -314,7 +314,7 @@ impl<'r> Receiver<'r> {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
                     let in_time = u64::from(counted((stream, content, at), codec, recorder, books));
                     arrived.add(at, in_time, recorder);
-                    received += in_time;
+                    (received, by_content) = (received + in_time, by_content + in_time);
                 }
                 Class::Corrupt => self.stranger((frame, codec), None, now_ns, recorder, books),
                 Class::Foreign(why) => self.stranger((frame, codec), Some(why), now_ns, recorder, books),
@@ -330,7 +330,8 @@ impl<'r> Receiver<'r> {
         if arrived.packets > 0 {
             recorder.by_arrival(arrived.at_ns, arrived.packets);
         }
-        if order.packets > 0 || together.packets > 0 || received > 0 {
+        // What is known by its content has no number.
+        if order.packets > 0 || together.packets > 0 || received > by_content {
             let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {
                 self.after_silence(frames, codec, now_ns);

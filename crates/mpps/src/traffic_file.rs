@@ -94,10 +94,11 @@ pub(crate) fn capture(file: &Path, set: &[String]) -> Result<String> {
 fn identify(traffic: &mut Traffic) -> std::result::Result<(), String> {
     for stream in &mut traffic.streams {
         let Some(pcap) = &mut stream.pcap else { continue };
-        if pcap.size.is_none() && pcap.sha256.is_none() {
+        if pcap.size.is_none() || pcap.sha256.is_none() {
             let path = pcap.path.clone();
             let found = as_user(|| Ok(replay::identity(&path))).map_err(|failure| failure.line().to_owned())??;
-            (pcap.size, pcap.sha256) = (Some(found.0), Some(found.1));
+            pcap.size.get_or_insert(found.0);
+            pcap.sha256.get_or_insert(found.1);
         }
     }
     Ok(())

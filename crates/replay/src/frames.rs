@@ -5,7 +5,7 @@
 //! and checksums that were wrong are wrong.
 
 use crate::capture::Capture;
-use crate::reader::Packet;
+use crate::reader::{LARGEST, Packet};
 use crate::rewrite::{NotRewritten, Rewrite};
 use mpps_wire::tagged::{has_crc, icmp_error, outer_ip, packet_end, payload_start};
 use mpps_wire::{TAG_LEN, eth, headers, random};
@@ -63,7 +63,7 @@ pub struct Frames {
 }
 
 /// Preparation of frames.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Preparation {
     /// Changes to headers.
     pub rewrite: Rewrite,
@@ -73,6 +73,21 @@ pub struct Preparation {
     pub pad: bool,
     /// Lanes that send; packets of one flow leave by one.
     pub lanes: usize,
+    /// Most bytes of frames.
+    pub most: u64,
+}
+
+impl Default for Preparation {
+    /// Changes nothing, for one lane, whatever memory it takes.
+    fn default() -> Self {
+        Self {
+            rewrite: Rewrite::default(),
+            tag: false,
+            pad: false,
+            lanes: 1,
+            most: u64::MAX,
+        }
+    }
 }
 
 /// Packet that can't be sent. Its number counts those that were taken of the file, from 1.
@@ -94,6 +109,12 @@ pub enum NotSent {
     /// Packet whose headers can't be changed, or that has none.
     #[error("packet {0}: {1}")]
     Headers(usize, NotRewritten),
+    /// Packet that is longer, filled up, than packets are.
+    #[error("packet {0} has {1} bytes, filled up: want {LARGEST} at most")]
+    Long(usize, u32),
+    /// Frames that take more memory than there is: bytes, and those that may be used.
+    #[error("its packets take {0} bytes of memory, filled up, and {1} may be used: want fewer packets")]
+    Memory(u64, u64),
     /// More lengths than there are numbers for.
     #[error("its packets have more than 65,535 different lengths")]
     Lengths,
@@ -109,6 +130,12 @@ impl Frames {
             return Err(NotSent::Empty);
         }
         let fields = how.rewrite.without_tags();
+        let growth = how.rewrite.growth() as u64;
+        let lens = capture.packets().map(|packet| u64::from(packet.original_len) + growth);
+        let takes: u64 = lens.sum();
+        if takes > how.most {
+            return Err(NotSent::Memory(takes, how.most));
+        }
         let by_lap = fields.changes_by_lap().then(|| fields.clone());
         let mut frames = Self {
             bytes: Box::default(),
@@ -392,6 +419,7 @@ fn padded<'p>(packet: &Packet<'p>, number: usize, pad: bool) -> Result<std::borr
     let original = packet.original_len as usize;
     match (packet.bytes.len() >= original, pad) {
         (true, _) => Ok(packet.bytes.into()),
+        (false, true) if packet.original_len > LARGEST => Err(NotSent::Long(number, packet.original_len)),
         (false, true) => {
             let mut bytes = packet.bytes.to_vec();
             bytes.resize(original, 0);

@@ -76,14 +76,6 @@ impl Replayed {
         let path = &pcap.path;
         let wrong = |why: &dyn std::fmt::Display| format!("pcap {path}: {why}");
         let mut file = open(path)?;
-        if pcap.size.is_some() || pcap.sha256.is_some() {
-            let (size, sha256) = identity_of(&mut file).map_err(|error| wrong(&error))?;
-            if pcap.size.is_some_and(|own| own != size) || pcap.sha256.as_ref().is_some_and(|own| *own != sha256) {
-                return Err(wrong(&format!(
-                    "another file than it was: it has {size} bytes and the SHA-256 {sha256}"
-                )));
-            }
-        }
         let at = |key: &str, wrong: &Wrong| format!("{key}: {}", wrong.line);
         let only = pcap.only.as_ref().map(Matcher::of).transpose();
         let selection = Selection {
@@ -96,6 +88,18 @@ impl Replayed {
         };
         let most = available().map_or(u64::MAX, |memory| memory.bytes / PART_OF_MEMORY);
         let capture = Capture::read(&mut file, &selection, most).map_err(|error| wrong(&error))?;
+        // Afterwards: what was read is what the sum is of.
+        if pcap.size.is_some() || pcap.sha256.is_some() {
+            let (size, sha256) = file
+                .rewind()
+                .and_then(|()| identity_of(&mut file))
+                .map_err(|error| wrong(&error))?;
+            if pcap.size.is_some_and(|own| own != size) || pcap.sha256.as_ref().is_some_and(|own| *own != sha256) {
+                return Err(wrong(&format!(
+                    "another file than it was: it has {size} bytes and the SHA-256 {sha256}"
+                )));
+            }
+        }
         if let Some(fault) = capture.fault() {
             let want = match capture.facts().read {
                 0 => String::new(),
@@ -108,6 +112,7 @@ impl Replayed {
             tag,
             pad: pcap.pad,
             lanes,
+            most,
         };
         let facts = capture.facts();
         let frames = Frames::new(&capture, &how).map_err(|why| match why {

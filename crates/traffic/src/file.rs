@@ -237,6 +237,8 @@ pub(crate) const KEYS: [Key; 35] = [
         let all = node.list("lanes")?.iter().map(|lane| lane.count("lanes", 0, 1023));
         let lanes = all.collect::<Read<Vec<u64>>>()?;
         s.lanes = lanes.into_iter().map(|lane| lane as usize).collect();
+        s.lanes.sort_unstable();
+        s.lanes.dedup();
         Ok(())
     }),
     key(
@@ -271,7 +273,12 @@ pub(crate) const KEYS: [Key; 35] = [
         Type::Text,
         "capture file whose packets are sent, from the current folder: pcap or pcapng, plain or gzipped",
         |s, node, variables| {
-            pcap(s).path = substituted(&node.text("pcap")?, variables, &node.at)?;
+            let text = node.text("pcap")?;
+            pcap(s).path = match variables.is_empty() {
+                // The name of a file may have a '$'.
+                true => text,
+                false => substituted(&text, variables, &node.at)?,
+            };
             match pcap(s).path.is_empty() {
                 true => node.wrong("pcap: want the name of a file"),
                 false => Ok(()),

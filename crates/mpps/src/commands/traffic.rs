@@ -1,7 +1,7 @@
 //! `traffic`: checks traffic files, shows and writes the packets that they describe.
 
 use crate::cli::{Looked, TrafficAction};
-use crate::fail::{Result, print, print_words, unwritable, usage};
+use crate::fail::{Result, print, print_words, printable, unwritable, usage};
 use crate::traffic_file::TrafficText;
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
@@ -118,7 +118,7 @@ fn captured(stream: &Stream, seed: u64) -> Result<String> {
     Ok(format!(
         "{}: capture {}: {} packets of {} in {:.6} s, {smallest} to {largest} bytes, {:.1} on average; {} {tagged}",
         stream.name,
-        pcap.path,
+        printable(&pcap.path),
         count(facts.packets),
         count(facts.read),
         facts.span_ns as f64 / 1e9,
@@ -139,13 +139,15 @@ fn made(traffic: &Traffic) -> Result<Traffic> {
     if let (true, Some((stream, pcap))) = (made.streams.is_empty(), captured().next()) {
         return Err(usage(format!(
             "stream {}: its packets are in {}: want tshark, or Wireshark",
-            stream.name, pcap.path
+            stream.name,
+            printable(&pcap.path)
         )));
     }
     for (stream, pcap) in captured() {
         eprintln!(
             "note: stream {} is left out: its packets are in {}",
-            stream.name, pcap.path
+            stream.name,
+            printable(&pcap.path)
         );
     }
     Ok(made)
