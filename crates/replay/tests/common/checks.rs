@@ -1,8 +1,13 @@
 //! Checks that hold for any bytes.
 
-use mpps_replay::{Capture, Error, Facts, LARGEST, Matcher, NotRewritten, Reader, Rewrite, Selection, footprint};
+use mpps_replay::{
+    Capture, Error, Facts, Frames, LARGEST, Matcher, NotRewritten, NotSent, Preparation, Reader, Rewrite,
+};
+use mpps_replay::{Selection, TAGGED, content_of, footprint};
 use mpps_traffic::Packet;
 use mpps_traffic::Vlans;
+use mpps_wire::tagged::tag_of;
+use mpps_wire::{Mark, TAG_LEN, Tag};
 use std::io::{Cursor, Read};
 
 /// Packet as it was read: its bytes, its original length, its due time.
@@ -121,4 +126,80 @@ pub fn frames_hold(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// Laps that are looked at: the first ones, and those at the end of what a lane counts.
+const LAPS: [u64; 4] = [0, 1, 65_535, 1 << 40];
+
+/// Frames of any capture, prepared in any way, are written without a panic in room for the longest. They have the
+/// length that was said; a tag is found again, by its number and by the payload in front of it; each frame leaves by
+/// one lane.
+pub fn sent_hold(capture: &Capture, how: &Preparation) {
+    const SEED: u64 = 7;
+    let frames = match Frames::new(capture, how) {
+        Ok(frames) => frames,
+        Err(refused) => {
+            let line = refused.to_string();
+            assert!(!line.is_empty() && !line.contains('\n'), "{line}");
+            assert!(!matches!(refused, NotSent::Cut { .. }) || !how.pad);
+            return;
+        }
+    };
+    let all = frames.len() as u64;
+    assert_eq!(all, capture.len() as u64);
+    assert!((1..=how.lanes.max(1)).contains(&frames.lanes()));
+    let longest = frames.lens().last().copied().expect("a frame");
+    let mut room = vec![0xee; longest];
+    let (mut seen, mut tagged) = (0, 0);
+    for lane in 0..frames.lanes() {
+        let own = frames.of_lane(lane, all);
+        assert!(own > 0, "a lane without frames");
+        seen += own;
+        for n in 0..own {
+            for lap in LAPS {
+                let sent = frames.sent(lane, lap * own + n);
+                assert_eq!((sent.lap, frames.due(sent).0), (lap, lap));
+                let len = frames.write(sent, &mut room);
+                assert_eq!(len, frames.lens()[frames.size(sent)]);
+                let frame = &mut room[..len];
+                content_of(frame);
+                if lap == 0 {
+                    assert_eq!(frames.first_lap(sent.at as usize), frame);
+                }
+                let number = frames.tag_number(lane, sent);
+                let Some((number, end)) = number.zip(frames.tag_end(sent)) else {
+                    assert_eq!((number, frames.tag_end(sent)), (None, None));
+                    continue;
+                };
+                tagged += u64::from(lap == 0);
+                let same = frames.with_tag(lane, number).expect("a tag");
+                assert_eq!((same.at, same.lap), (sent.at, sent.lap));
+                let before = frame.to_vec();
+                let tag = Tag {
+                    number: number as u32,
+                    run: 3,
+                    flow: lane as u32,
+                    time_ns: 9,
+                    mark: Mark::Sent,
+                };
+                Frames::write_tag(frame, end, &tag.bytes(SEED));
+                assert_eq!(frame[..end - TAGGED], before[..end - TAGGED]);
+                assert_eq!(frame[end..], before[end..]);
+                let whole: [u8; TAG_LEN] = frame[end - TAG_LEN..end].try_into().expect("16 bytes");
+                assert!(frames.has_payload(sent, &frame[..end - TAG_LEN], &whole));
+                // Of another frame, or of less.
+                for cut in 0..end.min(40) {
+                    frames.has_payload(same, &frame[..cut], &whole);
+                }
+                // Lengths that vary by lap move what a receiver takes for the end.
+                if lap == 0 {
+                    assert_eq!(
+                        tag_of(frame, SEED).map(|(tag, at)| (tag.number, at)),
+                        Some((number as u32, end))
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!((seen, tagged), (all, frames.tagged()));
 }
