@@ -201,9 +201,12 @@ pub(crate) struct Books<'r> {
     waits: Vec<bool>,
     /// By size of all streams, those of one stream beside each other: tracks of a packet, `NONE` where there are fewer.
     of_image: Vec<[u32; 3]>,
-    /// By track: packets sent that wait for [`Books::sent_at`], and the tracks that have some.
-    sent: Vec<u32>,
+    /// By image: packets sent that are not booked yet, and the images that have some.
+    sent: Vec<u64>,
     of_sent: Vec<u32>,
+    /// Time of the last of them, and end of the row that they are booked in, ns.
+    sent_ns: u64,
+    row_end_ns: u64,
     /// Time of the next look for rows that close, ns.
     look_ns: u64,
 }
@@ -211,13 +214,16 @@ pub(crate) struct Books<'r> {
 impl<'r> Books<'r> {
     /// Takes the series of a lane, one for each track of the layout.
     pub(crate) fn new(layout: Arc<Layout>, series: &'r [LaneSeries]) -> Self {
+        let of_image = layout.tracks_by_image();
         Self {
             recorders: series.iter().map(LaneSeries::recorder).collect(),
             waiting: Vec::with_capacity(series.len()),
             waits: vec![false; series.len()],
-            of_image: layout.tracks_by_image(),
-            sent: vec![0; series.len()],
-            of_sent: Vec::with_capacity(series.len()),
+            sent: vec![0; of_image.len()],
+            of_sent: Vec::with_capacity(of_image.len()),
+            sent_ns: 0,
+            row_end_ns: 0,
+            of_image,
             layout: Some(layout),
             look_ns: 0,
         }
@@ -234,41 +240,50 @@ impl<'r> Books<'r> {
                 continue;
             };
             book(recorder);
-            if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
-                self.waiting.push(track);
-            }
+            self.wait_for(track);
         }
     }
 
-    /// Counts a packet sent, by the number of its image: [`Books::sent_at`] books it.
+    /// Counts packets of these images that were sent at `at_ns`. Those of one row are booked together, when the next
+    /// begins.
     #[inline]
-    pub(crate) fn sent(&mut self, image: u32) {
-        let Some(tracks) = self.of_image.get(image as usize) else {
-            return;
-        };
-        for track in tracks {
-            let Some(sent) = self.sent.get_mut(*track as usize) else {
+    pub(crate) fn sent(&mut self, packets: impl Iterator<Item = (u32, u32)>, at_ns: u64) {
+        if at_ns >= self.row_end_ns {
+            self.book_sent(at_ns);
+        }
+        for (image, packets) in packets {
+            let Some(sent) = self.sent.get_mut(image as usize) else {
                 return;
             };
             if *sent == 0 {
-                self.of_sent.push(*track);
+                self.of_sent.push(image);
             }
-            *sent += 1;
+            *sent += u64::from(packets);
         }
+        self.sent_ns = at_ns;
     }
 
-    /// Books the packets of a burst, which were sent at `at_ns`.
-    #[inline]
-    pub(crate) fn sent_at(&mut self, at_ns: u64) {
-        while let Some(track) = self.of_sent.pop() {
-            let track = track as usize;
-            let packets = std::mem::take(&mut self.sent[track]);
-            if let Some(recorder) = self.recorders.get_mut(track) {
-                recorder.sent_now(at_ns, packets.into());
-                if recorder.is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
-                    self.waiting.push(track);
-                }
+    /// Books the packets that were sent before the row of `at_ns`.
+    #[cold]
+    fn book_sent(&mut self, at_ns: u64) {
+        while let Some(image) = self.of_sent.pop() {
+            let packets = std::mem::take(&mut self.sent[image as usize]);
+            for track in self.of_image[image as usize] {
+                let Some(recorder) = self.recorders.get_mut(track as usize) else {
+                    break;
+                };
+                recorder.sent_now(self.sent_ns, packets);
+                self.wait_for(track as usize);
             }
+        }
+        self.row_end_ns = self.recorders.first().map_or(u64::MAX, |first| first.row_end_ns(at_ns));
+    }
+
+    /// Has [`Books::flush`] move the counts of a track, if some wait for it.
+    #[inline]
+    fn wait_for(&mut self, track: usize) {
+        if self.recorders[track].is_dirty() && !std::mem::replace(&mut self.waits[track], true) {
+            self.waiting.push(track);
         }
     }
 
@@ -345,12 +360,16 @@ impl<'r> Books<'r> {
     #[cold]
     fn close(&mut self, now_ns: u64) {
         self.look_ns = now_ns + LOOK_NS;
+        if now_ns >= self.row_end_ns {
+            self.book_sent(now_ns);
+        }
         self.flush();
         self.recorders.iter_mut().for_each(|recorder| recorder.advance(now_ns));
     }
 
     /// Ends the series: every row is closed.
     pub(crate) fn end(mut self) {
+        self.book_sent(self.sent_ns);
         self.flush();
         self.recorders.into_iter().for_each(Recorder::end);
     }
