@@ -208,12 +208,15 @@ pub(crate) struct Books<'r> {
     waits: Vec<bool>,
     /// By size of all streams, those of one stream beside each other: tracks of a packet, `NONE` where there are fewer.
     of_image: Vec<[u32; 3]>,
-    /// By track: packets sent that wait for [`Books::sent_at`], and the tracks that have some.
-    sent: Vec<u32>,
+    /// By image: packets sent that are not booked yet, and the images that have some.
+    sent: Vec<u64>,
     of_sent: Vec<u32>,
-    /// The same of packets that came, for [`Books::came_at`].
+    /// By track: packets that came and wait for [`Books::came_at`], and the tracks that have some.
     came: Vec<u32>,
     of_came: Vec<u32>,
+    /// Time of the last of them, and end of the row that they are booked in, ns.
+    sent_ns: u64,
+    row_end_ns: u64,
     /// Time of the next look for rows that close, ns.
     look_ns: u64,
 }
@@ -221,13 +224,16 @@ pub(crate) struct Books<'r> {
 impl<'r> Books<'r> {
     /// Takes the series of a lane, one for each track of the layout.
     pub(crate) fn new(layout: Arc<Layout>, series: &'r [LaneSeries]) -> Self {
+        let of_image = layout.tracks_by_image();
         Self {
             recorders: series.iter().map(LaneSeries::recorder).collect(),
             waiting: Vec::with_capacity(series.len()),
             waits: vec![false; series.len()],
-            of_image: layout.tracks_by_image(),
-            sent: vec![0; series.len()],
-            of_sent: Vec::with_capacity(series.len()),
+            sent: vec![0; of_image.len()],
+            of_sent: Vec::with_capacity(of_image.len()),
+            sent_ns: 0,
+            row_end_ns: 0,
+            of_image,
             came: vec![0; series.len()],
             of_came: Vec::with_capacity(series.len()),
             layout: Some(layout),
@@ -265,31 +271,36 @@ impl<'r> Books<'r> {
         }
     }
 
-    /// Counts a packet sent, by the number of its image: [`Books::sent_at`] books it.
+    /// Counts packets of these images that were sent at `at_ns`. Those of one row are booked together, when the next
+    /// begins.
     #[inline]
-    pub(crate) fn sent(&mut self, image: u32) {
-        let Some(tracks) = self.of_image.get(image as usize) else {
-            return;
-        };
-        for track in tracks {
-            let Some(sent) = self.sent.get_mut(*track as usize) else {
+    pub(crate) fn sent(&mut self, packets: impl Iterator<Item = (u32, u32)>, at_ns: u64) {
+        if at_ns >= self.row_end_ns {
+            self.book_sent(at_ns);
+        }
+        for (image, packets) in packets {
+            let Some(sent) = self.sent.get_mut(image as usize) else {
                 return;
             };
             if *sent == 0 {
-                self.of_sent.push(*track);
+                self.of_sent.push(image);
             }
-            *sent += 1;
+            *sent += u64::from(packets);
         }
+        self.sent_ns = at_ns;
     }
 
-    /// Books the packets of a burst, which were sent at `at_ns`.
-    #[inline]
-    pub(crate) fn sent_at(&mut self, at_ns: u64) {
-        while let Some(track) = self.of_sent.pop() {
-            let track = track as usize;
-            let packets = std::mem::take(&mut self.sent[track]);
-            self.enter(track, |recorder| recorder.sent_now(at_ns, packets.into()));
+    /// Books the packets that were sent before the row of `at_ns`.
+    #[cold]
+    fn book_sent(&mut self, at_ns: u64) {
+        while let Some(image) = self.of_sent.pop() {
+            let packets = std::mem::take(&mut self.sent[image as usize]);
+            for track in self.of_image[image as usize] {
+                let sent_ns = self.sent_ns;
+                self.enter(track as usize, |recorder| recorder.sent_now(sent_ns, packets));
+            }
         }
+        self.row_end_ns = self.recorders.first().map_or(u64::MAX, |first| first.row_end_ns(at_ns));
     }
 
     /// Books `n` departures of a stream that were due at `at_ns` and not sent.
@@ -399,12 +410,16 @@ impl<'r> Books<'r> {
     #[cold]
     fn close(&mut self, now_ns: u64) {
         self.look_ns = now_ns + LOOK_NS;
+        if now_ns >= self.row_end_ns {
+            self.book_sent(now_ns);
+        }
         self.flush();
         self.recorders.iter_mut().for_each(|recorder| recorder.advance(now_ns));
     }
 
     /// Ends the series: every row is closed.
     pub(crate) fn end(mut self) {
+        self.book_sent(self.sent_ns);
         self.flush();
         self.recorders.into_iter().for_each(Recorder::end);
     }

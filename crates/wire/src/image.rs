@@ -13,18 +13,16 @@ mod value;
 mod wide;
 
 use crate::checksum::Sum;
-use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, head_word, verify_back};
+use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, verify_back};
 use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
-use crate::template::Blank;
+use crate::template::{Blank, Blanks};
 
-use column::{Column, Counter, Written};
+use column::{Column, Counter, Cycle, Written};
 use region::{Region, Simple};
 pub use sizes::Sizes;
 use value::Range;
 use wide::Wide;
 
-/// Packets that are handed to the writer at once.
-const BURST: usize = 32;
 /// Bytes that are copied at once. A copy of the headers may go over the end of them, into the tag's place.
 const BLOCK: usize = 16;
 
@@ -195,14 +193,18 @@ pub struct Image {
     headers_len: u32,
     frame_len: usize,
     data_len: usize,
-    /// Fields that vary, as they are written: in three parts, each of which is in its order in the frame.
+    /// Fields that vary, as they are written: in four parts, each of which is in its order in the frame.
     counters: Vec<Counter>,
+    cycles: Vec<Cycle>,
     columns: Vec<Column>,
     wide: Vec<Wide>,
     regions: Vec<Region>,
     /// The same checksums, if they are simple and not more than two.
     simple: [Simple; 2],
     payload: Payload,
+    /// Bits of a word that are in [`Payload::Short`], and the turn that makes its high bytes the low ones.
+    head_mask: u64,
+    head_turn: u32,
     /// Sum of the payload's constant bytes, as if its end were at an even place.
     constant: Sum,
     tagged: bool,
@@ -216,8 +218,8 @@ pub struct Image {
     inlined: Option<(Payload, usize)>,
 }
 
-/// Writes a burst.
-type Writer = fn(&Image, &mut [Blank<'_>], u64);
+/// Writes a packet.
+type Writer = fn(&Image, Blank<'_>, u64);
 
 /// Payloads that are written in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +348,8 @@ impl Image {
         let mut columns = complete(columns, |column: &mut Column, field| {
             column.complete(field, &bytes, &regions)
         });
-        let counters = Column::take_counters(&mut columns);
+        let counters = Column::take(&mut columns, Column::counter);
+        let cycles = Column::take(&mut columns, Column::cycle);
         let simple: Option<Vec<Simple>> = regions.iter().map(Region::simple).collect();
         let sums = simple.as_ref().filter(|_| wide.is_empty()).map(Vec::len);
         let len = if spec.tagged { headers_len } else { ANY };
@@ -369,12 +372,15 @@ impl Image {
             frame_len: spec.frame_len,
             data_len,
             counters,
+            cycles,
             columns,
             wide: complete(wide, |wide, field| wide.complete(field, &regions)),
             bytes,
             regions,
             simple,
             payload,
+            head_mask: head_mask(data_len % 8),
+            head_turn: 8 * (data_len % 8) as u32,
             constant: match pattern.len() % 2 {
                 0 => Sum::ZERO.bytes(&pattern),
                 _ => Sum::ZERO.word(u64::from(Sum::ZERO.bytes(&pattern).fold().swap_bytes())),
@@ -417,7 +423,7 @@ impl Image {
             ports: (0, 0),
             seq: place.number,
         };
-        (self.writer)(self, &mut [blank], time_ns);
+        (self.writer)(self, blank, time_ns);
     }
 
     /// Does the same as [`Image::write`] for each of several frames, with one time in all tags. Flow and number are
@@ -426,7 +432,7 @@ impl Image {
     /// # Panics
     /// When one is not [`Image::frame_len`] bytes long.
     #[inline(always)]
-    pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+    pub fn write_all(&self, frames: impl Blanks, time_ns: u64) {
         // The commonest packets are written by code in the caller's loop.
         match self.inlined {
             Some((Payload::Short, 1)) => self.write_each::<SHORT, 1>(frames, time_ns),
@@ -435,76 +441,43 @@ impl Image {
             Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
             Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
             Some((Payload::Long, 2)) => self.write_each::<LONG, 2>(frames, time_ns),
-            _ => self.write_bursts(frames, time_ns),
-        }
-    }
-
-    /// Does the same as [`Image::write`] for one of many frames that are of different images: the commonest packets are
-    /// written by code in the caller's loop.
-    ///
-    /// # Panics
-    /// When it is not [`Image::frame_len`] bytes long.
-    #[inline(always)]
-    pub fn write_blank(&self, blank: Blank<'_>, time_ns: u64) {
-        match self.inlined {
-            Some((Payload::Short, 1)) => self.write_udp::<SHORT, 1>(blank, time_ns),
-            Some((Payload::Short, 2)) => self.write_udp::<SHORT, 2>(blank, time_ns),
-            Some((Payload::Medium, 1)) => self.write_udp::<MEDIUM, 1>(blank, time_ns),
-            Some((Payload::Medium, 2)) => self.write_udp::<MEDIUM, 2>(blank, time_ns),
-            _ => (self.writer)(self, &mut [blank], time_ns),
+            _ => frames.each(|blank| (self.writer)(self, blank, time_ns)),
         }
     }
 
     #[inline(always)]
-    fn write_udp<const PAYLOAD: u8, const SUMS: usize>(&self, blank: Blank<'_>, time_ns: u64) {
-        let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
-        self.write_one::<PAYLOAD, UDP, SUMS>(blank, &self.simple::<SUMS>(), fields, time_ns);
+    fn write_each<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+        // The shortest packets have loops apart, if no field varies or one: these hold no other.
+        match (&self.counters[..], &self.columns[..]) {
+            _ if !self.cycles.is_empty() => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
+            ([], []) if PAYLOAD == SHORT => self.write_with::<PAYLOAD, SUMS>(frames, |_, _| (), time_ns),
+            (&[counter], []) if PAYLOAD == SHORT => {
+                self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| counter.write(blank, sums), time_ns);
+            }
+            ([], [column]) if PAYLOAD == SHORT => {
+                let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| column.write(blank, self.flows, sums);
+                self.write_with::<PAYLOAD, SUMS>(frames, fields, time_ns);
+            }
+            _ => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
+        }
     }
 
+    /// Writes packets with any number of fields that vary.
     #[inline(always)]
-    fn write_each<'f, const PAYLOAD: u8, const SUMS: usize>(
+    fn write_varied<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+        self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| self.write_fields(blank, sums), time_ns);
+    }
+
+    /// Writes packets whose fields that vary are written by `fields`.
+    #[inline(always)]
+    fn write_with<const PAYLOAD: u8, const SUMS: usize>(
         &self,
-        frames: impl Iterator<Item = Blank<'f>>,
+        frames: impl Blanks,
+        fields: impl Fn(&mut Blank<'_>, &mut [Sum; SUMS]),
         time_ns: u64,
     ) {
         let simple = self.simple::<SUMS>();
-        match (&self.counters[..], &self.columns[..]) {
-            // With one field, as a port that varies, the loop over packets holds no other.
-            (&[counter], []) => {
-                for blank in frames {
-                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| counter.write(blank, sums);
-                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
-                }
-            }
-            ([], [column]) => {
-                for blank in frames {
-                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| column.write(blank, self.flows, sums);
-                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
-                }
-            }
-            _ => {
-                for blank in frames {
-                    let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
-                    self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, fields, time_ns);
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn write_bursts<'f>(&self, mut frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
-        let mut burst: [Blank<'f>; BURST] = core::array::from_fn(|_| Blank::empty());
-        loop {
-            let mut len = 0;
-            for (slot, blank) in burst.iter_mut().zip(&mut frames) {
-                *slot = blank;
-                len += 1;
-            }
-            (self.writer)(self, burst.get_mut(..len).unwrap_or_default(), time_ns);
-            if len < BURST {
-                return;
-            }
-        }
+        frames.each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
     }
 
     /// Returns the checksums, all of which are simple and `SUMS` in number.
@@ -517,20 +490,9 @@ impl Image {
         simple
     }
 
-    fn write_simple<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(
-        &self,
-        blanks: &mut [Blank<'_>],
-        time_ns: u64,
-    ) {
-        let simple = self.simple::<SUMS>();
-        for blank in blanks {
-            let blank = Blank {
-                bytes: blank.bytes,
-                ..*blank
-            };
-            let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
-            self.write_one::<PAYLOAD, HEADERS, SUMS>(blank, &simple, fields, time_ns);
-        }
+    fn write_simple<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(&self, blank: Blank<'_>, time_ns: u64) {
+        let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
+        self.write_one::<PAYLOAD, HEADERS, SUMS>(blank, &self.simple(), fields, time_ns);
     }
 
     /// Writes a packet whose checksums are these; `fields` writes the fields that vary.
@@ -551,22 +513,20 @@ impl Image {
         }
     }
 
-    /// Writes any packets.
-    fn write_any<const PAYLOAD: u8>(&self, blanks: &mut [Blank<'_>], time_ns: u64) {
-        for blank in blanks {
-            self.copy::<ANY>(blank.bytes);
-            let mut sums = [Sum::ZERO; MOST_SUMS];
-            for (sum, region) in sums.iter_mut().zip(&self.regions) {
-                *sum = region.constant;
-            }
-            self.write_fields(blank, &mut sums);
-            for wide in &self.wide {
-                wide.write(blank.bytes, blank.flow.into(), blank.seq, &mut sums);
-            }
-            let end = self.write_payload::<PAYLOAD, ANY>(blank, time_ns);
-            for (region, sum) in self.regions.iter().zip(sums) {
-                region.write(&self.regions, blank.bytes, sum, end);
-            }
+    /// Writes any packet.
+    fn write_any<const PAYLOAD: u8>(&self, mut blank: Blank<'_>, time_ns: u64) {
+        self.copy::<ANY>(blank.bytes);
+        let mut sums = [Sum::ZERO; MOST_SUMS];
+        for (sum, region) in sums.iter_mut().zip(&self.regions) {
+            *sum = region.constant;
+        }
+        self.write_fields(&mut blank, &mut sums);
+        for wide in &self.wide {
+            wide.write(blank.bytes, blank.flow.into(), blank.seq, &mut sums);
+        }
+        let end = self.write_payload::<PAYLOAD, ANY>(&mut blank, time_ns);
+        for (region, sum) in self.regions.iter().zip(sums) {
+            region.write(&self.regions, blank.bytes, sum, end);
         }
     }
 
@@ -575,6 +535,9 @@ impl Image {
     fn write_fields<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
         for counter in &self.counters {
             counter.write(blank, sums);
+        }
+        for cycle in &self.cycles {
+            cycle.write(blank, sums);
         }
         for column in &self.columns {
             column.write(blank, self.flows, sums);
@@ -619,12 +582,12 @@ impl Image {
                 let base = base(self.seed, u64::from(flow) << 32 | u64::from(number));
                 match PAYLOAD {
                     SHORT => {
-                        let word = base.wrapping_add(STEP);
+                        let word = base.wrapping_add(STEP) & self.head_mask;
                         // The tag is written over what is too much.
                         if let Some(out) = blank.bytes.get_mut(at..at + 8) {
-                            out.copy_from_slice(&head_word(word, self.data_len).to_le_bytes());
+                            out.copy_from_slice(&word.rotate_left(self.head_turn).to_le_bytes());
                         }
-                        Sum::ZERO.word(word & head_mask(self.data_len))
+                        Sum::ZERO.word(word)
                     }
                     _ => {
                         let data = blank.bytes.get_mut(at..at + self.data_len);

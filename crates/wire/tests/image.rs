@@ -136,6 +136,50 @@ fn any_spec(draw: &mut Draw) -> ImageSpec {
     }
 }
 
+/// Returns UDP over IPv4 with any of the fields that vary most.
+fn any_udp(draw: &mut Draw) -> ImageSpec {
+    let flows = [1, 3, 7, 300, 5000][draw.below(5)];
+    let mut headers: Vec<u8> = (0..42).map(|_| draw.word() as u8).collect();
+    let mut fields = Vec::new();
+    let sums = [(40, 34..42, true), (24, 14..34, false)].map(|(at, covers, rest)| SumOf {
+        at,
+        covers,
+        rest,
+        pseudo: rest.then_some((26..30, 30..34, 17)),
+        kind: if rest { SumKind::Udp } else { SumKind::Internet },
+        wrong: false,
+    });
+    let least = draw.below(4);
+    for bytes in [18..20, 26..30, 30..34, 34..36, 36..38] {
+        if draw.below(4) < least {
+            continue;
+        }
+        let width = 8 * bytes.len() as u32;
+        fields.push(Field {
+            bit: bytes.start * 8,
+            width,
+            every: [1, 1, 1, 5][draw.below(4)],
+            values: values_of(draw, width, flows, fields.len()),
+        });
+        headers[bytes].fill(0);
+    }
+    for sum in &sums {
+        headers[sum.at..sum.at + 2].fill(0);
+    }
+    ImageSpec {
+        frame_len: 42 + [2, draw.below(8), draw.below(200)][draw.below(3)] + TAG_LEN,
+        headers,
+        fields,
+        sums: sums.into(),
+        data: Data::Verified,
+        tagged: true,
+        seed: draw.word(),
+        run: draw.word() as u8,
+        flows,
+        first_flow: draw.below(1000) as u32,
+    }
+}
+
 fn fields_of(draw: &mut Draw, bytes: std::ops::Range<usize>, flows: u32, fields: &mut Vec<Field>) {
     let (mut bit, end) = (bytes.start * 8, bytes.end * 8);
     while draw.one_in(2) && bit < end {
@@ -313,9 +357,9 @@ fn same(one: &[u8], other: &[u8], spec: &ImageSpec) -> Result<(), TestCaseError>
 
 proptest! {
     #[test]
-    fn packets_are_those_made_bit_by_bit(seed: u64, number: u32, time_ns: u64, later: u64) {
+    fn packets_are_those_made_bit_by_bit(seed: u64, number: u32, time_ns: u64, later: u64, udp: bool) {
         let mut draw = Draw { seed, drawn: 0 };
-        let spec = any_spec(&mut draw);
+        let spec = if udp { any_udp(&mut draw) } else { any_spec(&mut draw) };
         let image = Image::new(spec.clone()).expect("an image");
         prop_assert_eq!(image.data_len(), spec.frame_len - spec.headers.len() - if spec.tagged { TAG_LEN } else { 0 });
         let number = u64::from(number) << draw.below(8);

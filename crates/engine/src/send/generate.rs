@@ -6,18 +6,15 @@ use crate::lane::Lane;
 use crate::lane::control::Control;
 use crate::outcome::departures::Departures;
 use crate::send::pacing::Pacer;
-use crate::send::sender::{Sender, Sent};
+use crate::send::sender::{Gaps, MISSED_ROWS, NEAR_NS, Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::streams::{Do, Orders};
 use crate::{FlowSet, TrafficPlan};
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Rate, Result};
-use mpps_stats::{Histogram, Moments, Recorder};
+use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::Blank;
-
-/// Time before the end of a run, ns, from which on the time is read again wherever it matters.
-const NEAR_NS: u64 = 100_000;
 
 /// Time after its stop from which on a lane that still caught up ends the run now, not at the stop, ns.
 const LATE_STOP_NS: u64 = 5_000_000;
@@ -87,30 +84,28 @@ impl LaneFlows {
     fn write_in_turn<F: Frame, C: Writer>(
         &mut self,
         codec: &C,
-        mut frames: &mut [F],
+        frames: &mut [F],
         now: u64,
         mut departs: impl FnMut(u32, u64),
     ) {
-        let len = codec.frame_len();
-        while !frames.is_empty() {
-            let at = self.cursor;
-            let stretch = frames.len().min(self.ports.len() - at);
-            let (these, rest) = std::mem::take(&mut frames).split_at_mut(stretch);
-            let (mut flow, seq) = (self.flow_at(at), self.round);
-            let blanks = these.iter_mut().zip(&self.ports[at..]).map(|(frame, &ports)| {
-                let this = flow;
-                flow = flow.wrapping_add(self.step);
-                departs(this, seq);
-                blank(frame, len, this, ports, seq)
+        let (len, all, step) = (codec.frame_len(), &self.ports[..], self.step);
+        let (first, written) = (self.first, frames.len());
+        let (mut flow, mut seq) = (self.flow_at(self.cursor), self.round);
+        let mut ports = all[self.cursor..].iter();
+        let blanks = frames.iter_mut().map(|frame| {
+            let ports = *ports.next().unwrap_or_else(|| {
+                (flow, seq, ports) = (first, seq + 1, all[1..].iter());
+                &all[0]
             });
-            codec.write_all(blanks, now);
-            self.cursor = at + stretch;
-            if self.cursor == self.ports.len() {
-                self.cursor = 0;
-                self.round = seq + 1;
-            }
-            frames = rest;
-        }
+            let this = flow;
+            flow = flow.wrapping_add(step);
+            departs(this, seq);
+            blank(frame, len, this, ports, seq)
+        });
+        codec.write_all(blanks, now);
+        let at = self.cursor + written;
+        self.cursor = at % all.len();
+        self.round += (at / all.len()) as u64;
     }
 }
 
@@ -137,8 +132,6 @@ pub(crate) struct Generator<'r> {
     orders: Option<Box<Ordered>>,
     /// Time in ns of the next look for orders; `u64::MAX`: nobody gives any.
     look_ns: u64,
-    /// Instant of a start, ns: the time since the departure before it is no gap. `u64::MAX`: none to come.
-    started_ns: u64,
     /// Instant of the stream's stop, ns; `u64::MAX`: none has come.
     stopped_ns: u64,
     /// An order may hold that the lane does not know yet.
@@ -154,7 +147,6 @@ pub(crate) struct Generator<'r> {
     left_of_count: u64,
     /// A burst is of one flow, because the path wants it or because there is one.
     by_burst: bool,
-    last_departure_ns: u64,
     /// Departure times of packets; `None` if a packet's number does not give its place among the lane's.
     departures: Option<Departures>,
     /// Packets that were written, and given up at the end.
@@ -162,8 +154,7 @@ pub(crate) struct Generator<'r> {
     /// Bursts written, and their packets.
     written_bursts: u64,
     written_packets: u64,
-    gaps: Histogram,
-    gap_moments: Moments,
+    gaps: Gaps,
     done: bool,
     /// Flow, sequence number and scheduled time of the frames written last, in their order.
     written: Box<[(u32, u64, u64); MAX_BURST]>,
@@ -237,7 +228,6 @@ impl<'r> Generator<'r> {
                 })
             }),
             look_ns,
-            started_ns: u64::MAX,
             stopped_ns: u64::MAX,
             holds: false,
             unpaced: plan.tx_burst,
@@ -247,9 +237,7 @@ impl<'r> Generator<'r> {
             burst: plan.tx_burst,
             left_of_count: plan.share(share.lane, share.lanes).unwrap_or(u64::MAX),
             by_burst,
-            last_departure_ns: 0,
-            gaps: Histogram::default(),
-            gap_moments: Moments::default(),
+            gaps: Gaps::default(),
             done: false,
             written: Box::new([(0, 0, 0); MAX_BURST]),
             left: 0,
@@ -297,7 +285,7 @@ impl<'r> Generator<'r> {
             log.note(place, end - frames..end, now);
         }
         if let Some(departures) = &mut self.departures {
-            departures.wrote(burst.len(), now, self.last_departure_ns);
+            departures.wrote(burst.len(), now, self.gaps.last_ns);
         }
         if self.pacer.as_mut().is_some_and(Pacer::turn)
             && let Some(departures) = &mut self.departures
@@ -317,25 +305,9 @@ impl<'r> Generator<'r> {
             Some(pacer) => self.done |= pacer.next_due().is_none(),
             None => {
                 self.done = true;
-                lane.control.sent_all(self.last_departure_ns);
+                lane.control.sent_all(self.gaps.last_ns);
             }
         }
-    }
-
-    #[inline]
-    fn departed(&mut self, now: u64, taken: u64) {
-        if now >= self.started_ns {
-            self.started_ns = u64::MAX;
-        } else if self.last_departure_ns != 0 {
-            let gap = now - self.last_departure_ns;
-            self.gaps.record(gap);
-            self.gap_moments.record(gap);
-        }
-        if taken > 1 {
-            self.gaps.record_n(0, taken - 1);
-            self.gap_moments.record_n(0, taken - 1);
-        }
-        self.last_departure_ns = now;
     }
 
     /// Follows the orders that hold by now.
@@ -355,7 +327,7 @@ impl<'r> Generator<'r> {
                 continue;
             }
             if sends && !sent {
-                self.started_ns = at_ns;
+                self.gaps.started_ns = at_ns;
             }
             self.unpaced = if sends { self.burst } else { 0 };
             let part_ns = self.pacer.as_ref().map_or(0, Pacer::part_ns);
@@ -372,7 +344,7 @@ impl<'r> Generator<'r> {
                 _ => true,
             };
             if let Some(departures) = self.departures.as_mut().filter(|_| turns) {
-                departures.turns(self.last_departure_ns);
+                departures.turns(self.gaps.last_ns);
             }
         }
         self.look_ns = of.orders.look_ns();
@@ -386,15 +358,11 @@ impl<'r> Generator<'r> {
         self.done = true;
         self.look_ns = u64::MAX;
         if let Some(of) = &self.orders {
-            of.orders.ended(self.last_departure_ns);
+            of.orders.ended(self.gaps.last_ns);
             if self.stopped_ns != u64::MAX {
                 // Rows up to now have closed if the lane caught up for long.
                 let late_ns = if now > self.stopped_ns + LATE_STOP_NS { now } else { 0 };
-                control.sent_all(
-                    (self.stopped_ns.saturating_sub(1))
-                        .max(self.last_departure_ns)
-                        .max(late_ns),
-                );
+                control.sent_all((self.stopped_ns.saturating_sub(1)).max(self.gaps.last_ns).max(late_ns));
             }
         }
     }
@@ -443,7 +411,7 @@ impl<'r> Generator<'r> {
                 let part_ns = pacer.part_ns();
                 skip_before(pacer, before_ns, recorder);
                 if let Some(departures) = self.departures.as_mut().filter(|_| pacer.part_ns() != part_ns) {
-                    departures.turns(self.last_departure_ns);
+                    departures.turns(self.gaps.last_ns);
                 }
             }
         }
@@ -567,7 +535,7 @@ impl<C: Writer> Sender<C> for Generator<'_> {
             log.take_back(place, end - pending.len() as u64);
         }
         if taken > 0 {
-            self.departed(now, taken);
+            self.gaps.departed(now, taken);
             recorder.sent(now, taken);
             counters.tx_packets.add(taken);
             counters.tx_bursts.add(1);
@@ -605,18 +573,15 @@ impl<C: Writer> Sender<C> for Generator<'_> {
     fn into_sent(self) -> Sent {
         let mut departures = self.departures;
         if let Some(departures) = &mut departures {
-            departures.end(self.unsent, self.last_departure_ns);
+            departures.end(self.unsent, self.gaps.last_ns);
         }
         Sent {
-            gaps: Some((self.gaps, self.gap_moments)),
+            gaps: Some(self.gaps.told()),
             departures,
             written: (self.written_bursts, self.written_packets),
         }
     }
 }
-
-/// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
-const MISSED_ROWS: u64 = 1_000;
 
 /// Gives up departures that were due before `before_ns`. Each is missed in the row in which it was due.
 #[cold]
@@ -632,4 +597,4 @@ fn skip_before(pacer: &mut Pacer, before_ns: u64, recorder: &mut Recorder<'_>) {
 
 #[cfg(test)]
 #[path = "generate_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -3,8 +3,9 @@ use crate::codec::PayloadCodec;
 use mpps_io::{Pacing, RateStep, Rates};
 use mpps_wire::{PayloadTemplate, Stamp};
 
+/// A frame in memory, and its flow.
 #[derive(Debug)]
-struct Packet(Vec<u8>, u32);
+pub(crate) struct Packet(pub(crate) Vec<u8>, pub(crate) u32);
 
 impl Frame for Packet {
     fn bytes(&self) -> &[u8] {
@@ -41,7 +42,6 @@ fn generator<'r>(flows: u32, by_burst: bool, slips: &'r Slips, log: &'r SentLog)
         pacer: Some(Pacer::new(1_000, None, rates, Pacing::Constant, (0, 1), 0)),
         orders: None,
         look_ns: u64::MAX,
-        started_ns: u64::MAX,
         stopped_ns: u64::MAX,
         holds: false,
         unpaced: 32,
@@ -51,13 +51,11 @@ fn generator<'r>(flows: u32, by_burst: bool, slips: &'r Slips, log: &'r SentLog)
         burst: 32,
         left_of_count: u64::MAX,
         by_burst: by_burst || flows == 1,
-        last_departure_ns: 0,
         departures: None,
         unsent: 0,
         written_bursts: 0,
         written_packets: 0,
-        gaps: Histogram::default(),
-        gap_moments: Moments::default(),
+        gaps: Gaps::default(),
         done: false,
         written: Box::new([(0, 0, 0); MAX_BURST]),
         left: 0,

@@ -12,19 +12,18 @@ use crate::plan::{Packets, StreamLoad, TrafficPlan};
 use crate::send::earliest::Earliest;
 use crate::send::pacing::Pacer;
 use crate::send::replayed::Replayed;
-use crate::send::sender::{Sender, Sent};
+use crate::send::sender::{Gaps, MISSED_ROWS, NEAR_NS, Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::send::turns::Turns;
 use mpps_io::{Burst, Frame, MAX_BURST, Pacing, Queue, Rate, Rates, Result};
-use mpps_stats::{Histogram, Moments, Recorder};
+use mpps_stats::Recorder;
 use mpps_trace::Stage;
-use mpps_wire::Blank;
+use mpps_wire::image::Sizes;
+use mpps_wire::{Blank, Blanks};
 
-/// Time before the end of a run, ns, from which on the time is read again wherever it matters.
-const NEAR_NS: u64 = 100_000;
-/// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
-const MISSED_ROWS: u64 = 1_000;
+/// In place of a frame or an image.
+const NONE: u32 = u32::MAX;
 
 /// Shares of a stream that lanes have in common, for one lane.
 #[derive(Debug)]
@@ -82,14 +81,19 @@ impl Clock {
 #[derive(Debug)]
 struct Part<'r> {
     stream: usize,
-    /// Flow of the first packet, distance to the next flow of the lane, and number of these flows.
+    /// Flow of the first packet, distance to the next flow of the lane, and number of the stream's flows.
     first: u32,
     step: u32,
     flows: u32,
-    /// Place of the next packet's flow among those of the lane, and the packet's number in it.
-    place: u32,
+    /// Flow of the next packet, and the packet's number in it.
+    flow: u32,
     number: u64,
-    /// Packets written so far, and before the burst at hand.
+    /// It sends frames of a capture, which have the images of their lengths.
+    captured: bool,
+    /// Order of the stream's sizes, and the number of the image of the first.
+    sizes: Sizes,
+    first_image: u32,
+    /// Packets written so far, and those of them that the log has.
     written: u64,
     noted: u64,
     clock: Option<Clock>,
@@ -116,8 +120,46 @@ struct Written {
     part: u32,
     image: u32,
     flow: u32,
+    /// Frame before this one of the same image; [`NONE`]: it is the first.
+    before: u32,
     number: u64,
     scheduled_ns: u64,
+}
+
+/// Frames of one image in a burst.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    image: u32,
+    packets: u32,
+}
+
+/// Frames of one image, from the last to the first.
+struct Chain<'b, F> {
+    frames: &'b mut [F],
+    written: &'b [Written],
+    last: u32,
+    len: usize,
+    packets: &'b mut u32,
+}
+
+impl<F: Frame> Blanks for Chain<'_, F> {
+    #[inline(always)]
+    fn each(self, mut write: impl FnMut(Blank<'_>)) {
+        let (mut at, mut packets) = (self.last, 0);
+        while let Some((frame, of)) = self.frames.get_mut(at as usize).zip(self.written.get(at as usize)) {
+            frame.set_len(self.len);
+            frame.set_flow(of.flow);
+            write(Blank {
+                bytes: frame.bytes_mut(),
+                flow: of.flow,
+                ports: (0, 0),
+                seq: of.number,
+            });
+            at = of.before;
+            packets += 1;
+        }
+        *self.packets = packets;
+    }
 }
 
 /// The sending half of a lane.
@@ -125,7 +167,10 @@ struct Written {
 pub(crate) struct Mix<'r> {
     parts: Vec<Part<'r>>,
     order: Order,
-    /// Parts that the burst at hand has packets of.
+    /// Images of the burst at hand, and by image the last frame of it; [`NONE`]: there is none.
+    groups: Vec<Group>,
+    last_of: Vec<u32>,
+    /// Parts that have pending packets.
     touched: Vec<u32>,
     catch_up_ns: u64,
     burst: usize,
@@ -133,11 +178,9 @@ pub(crate) struct Mix<'r> {
     written: Box<[Written; MAX_BURST]>,
     /// Number of these frames that have left.
     left: usize,
-    last_departure_ns: u64,
     written_bursts: u64,
     written_packets: u64,
-    gaps: Histogram,
-    gap_moments: Moments,
+    gaps: Gaps,
     done: bool,
     blocked: bool,
 }
@@ -145,13 +188,20 @@ pub(crate) struct Mix<'r> {
 impl<'r> Mix<'r> {
     /// Makes the part of a lane in the streams of a plan; `shares`: those that it sends. The run begins at `start_ns`.
     pub(crate) fn new(plan: &TrafficPlan, packets: &Packets, shares: Vec<MixShare<'r>>, start_ns: u64) -> Self {
-        let part = |share: MixShare<'r>| Part::new(plan, packets, share, start_ns);
+        let sizes = packets.streams.iter().map(|stream| stream.specs.len());
+        let lens = packets.streams.iter().map(|stream| stream.lens().len()).sum();
+        let part = |share: MixShare<'r>| {
+            let first_image = sizes.clone().take(share.stream).sum::<usize>() as u32;
+            Part::new(plan, packets, share, (first_image, start_ns))
+        };
         let parts: Vec<Part<'r>> = shares.into_iter().map(part).collect();
         let order = match parts.iter().any(|part| part.clock.is_some()) {
             true => Order::Paced(Earliest::new(parts.iter().map(Part::due))),
             false => turns(&parts, start_ns),
         };
         Self {
+            groups: Vec::with_capacity(MAX_BURST),
+            last_of: vec![NONE; lens],
             touched: Vec::with_capacity(parts.len()),
             parts,
             order,
@@ -159,11 +209,9 @@ impl<'r> Mix<'r> {
             burst: plan.tx_burst,
             written: Box::new([Written::default(); MAX_BURST]),
             left: 0,
-            last_departure_ns: 0,
             written_bursts: 0,
             written_packets: 0,
-            gaps: Histogram::default(),
-            gap_moments: Moments::default(),
+            gaps: Gaps::default(),
             done: false,
             blocked: false,
         }
@@ -200,69 +248,60 @@ impl<'r> Mix<'r> {
         }
     }
 
-    /// Takes the next departure: the part whose turn it is, and the scheduled time, ns.
-    #[inline]
-    fn take(&mut self) -> Option<(usize, u64)> {
-        match &mut self.order {
-            Order::Paced(earliest) => {
-                let (_, part) = earliest.first()?;
-                let clock = self.parts[part].clock.as_mut()?;
-                let scheduled = clock.pop();
-                earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
-                Some((part, scheduled))
-            }
-            Order::Turns(turns, _) => {
-                let part = turns.next()?;
-                let of = &mut self.parts[part];
-                of.left -= 1;
-                if of.left == 0 {
-                    turns.remove(part);
-                }
-                Some((part, 0))
-            }
-        }
-    }
-
-    /// Writes packets into the frames of a burst. Returns how many: a stream may end before.
+    /// Writes packets into the frames of a burst: which they are first, then those of each image together. Returns how
+    /// many: a stream may end before.
     #[inline]
     fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
         self.left = 0;
+        self.groups.clear();
         let mut count = 0;
-        for frame in burst.as_mut_slice() {
-            let Some((place, scheduled_ns)) = self.take() else {
+        for slot in self.written.iter_mut().take(burst.len()) {
+            let Some((part, place, scheduled_ns)) = take(&mut self.order, &mut self.parts) else {
                 break;
             };
-            let part = &mut self.parts[place];
-            let (flow, number) = part.next();
-            let (image, of_flow) = codec.image_and_number(part.stream, flow, number);
-            if let Some(number) = of_flow {
-                if part.written == part.noted {
-                    self.touched.push(place as u32);
+            let (flow, number, image) = match part.captured {
+                false => {
+                    let next = part.next();
+                    if let Some(slips) = part.slips {
+                        slips.note(next.0, next.1, now.saturating_sub(scheduled_ns));
+                    }
+                    next
                 }
-                part.written += 1;
-                if let Some(slips) = part.slips {
-                    slips.note(flow, number, now.saturating_sub(scheduled_ns));
-                }
+                true => part.next_captured(codec, now.saturating_sub(scheduled_ns)),
+            };
+            let before = std::mem::replace(&mut self.last_of[image as usize], count as u32);
+            if before == NONE {
+                self.groups.push(Group { image, packets: 0 });
             }
-            frame.set_len(codec.frame_len(part.stream, image));
-            frame.set_flow(flow);
-            self.written[count] = Written {
+            *slot = Written {
                 part: place as u32,
-                image: image as u32,
+                image,
                 flow,
+                before,
                 number,
                 scheduled_ns,
             };
             count += 1;
         }
-        let frames = &mut burst.as_mut_slice()[..count];
-        write_frames(codec, &self.parts, frames, &self.written[..count], now);
-        for place in self.touched.drain(..) {
-            let part = &mut self.parts[place as usize];
-            if let Some(log) = part.log {
-                log.note(0, part.noted..part.written, now);
+        let written = &self.written[..count];
+        for group in &mut self.groups {
+            let last = std::mem::replace(&mut self.last_of[group.image as usize], NONE);
+            let part = &mut self.parts[written[last as usize].part as usize];
+            let chain = Chain {
+                frames: burst.as_mut_slice(),
+                written,
+                last,
+                len: codec.frame_len(part.stream, group.image as usize),
+                packets: &mut group.packets,
+            };
+            match codec.captured(part.stream) {
+                None => codec.image(group.image as usize).write_all(chain, now),
+                Some(captured) => chain.each(|blank| captured.write(blank.bytes, blank.flow, blank.seq, now)),
             }
-            part.noted = part.written;
+            if let Some(log) = part.log.filter(|_| part.noted != part.written) {
+                log.note(0, part.noted..part.written, now);
+                part.noted = part.written;
+            }
         }
         self.written_bursts += 1;
         self.written_packets += count as u64;
@@ -276,7 +315,7 @@ impl<'r> Mix<'r> {
         for written in &self.written[self.left..self.left + pending] {
             let part = &mut self.parts[written.part as usize];
             let (_, number) = codec.image_and_number(part.stream, written.flow, written.number);
-            if number.is_none() {
+            if part.log.is_none() || number.is_none() {
                 continue;
             }
             if part.noted == part.written {
@@ -314,20 +353,6 @@ impl<'r> Mix<'r> {
         });
     }
 
-    #[inline]
-    fn departed(&mut self, now: u64, taken: u64) {
-        if self.last_departure_ns != 0 {
-            let gap = now - self.last_departure_ns;
-            self.gaps.record(gap);
-            self.gap_moments.record(gap);
-        }
-        if taken > 1 {
-            self.gaps.record_n(0, taken - 1);
-            self.gap_moments.record_n(0, taken - 1);
-        }
-        self.last_departure_ns = now;
-    }
-
     /// Notes that nothing is due: for now, or because all packets have left.
     fn rest(&mut self, lane: &Lane<'_>) {
         match &self.order {
@@ -335,7 +360,7 @@ impl<'r> Mix<'r> {
             Order::Turns(turns, joins_ns) => {
                 if turns.is_empty() && *joins_ns == u64::MAX {
                     self.done = true;
-                    lane.control.sent_all(self.last_departure_ns);
+                    lane.control.sent_all(self.gaps.last_ns);
                 }
             }
         }
@@ -398,7 +423,7 @@ impl<'r> Mix<'r> {
 }
 
 impl<'r> Part<'r> {
-    fn new(plan: &TrafficPlan, packets: &Packets, share: MixShare<'r>, start_ns: u64) -> Self {
+    fn new(plan: &TrafficPlan, packets: &Packets, share: MixShare<'r>, (first_image, start_ns): (u32, u64)) -> Self {
         let MixShare {
             stream,
             seat: (lane, lanes),
@@ -413,7 +438,6 @@ impl<'r> Part<'r> {
             start_ns: 0,
             packets: None,
         });
-        let flows = of.flows();
         let packets = load.packets.or(plan.common.count);
         let replay = of.replay.as_ref();
         let count = packets.map_or(u64::MAX, |packets| match replay {
@@ -445,9 +469,12 @@ impl<'r> Part<'r> {
             stream,
             first: lane,
             step: lanes,
-            flows: flows / lanes + u32::from(flows % lanes > lane),
-            place: 0,
+            flows: of.specs.first().map_or(1, |spec| spec.flows),
+            flow: lane,
             number: 0,
+            captured: replay.is_some(),
+            sizes: of.sizes.clone(),
+            first_image,
             written: 0,
             noted: 0,
             clock: match replayed {
@@ -467,16 +494,33 @@ impl<'r> Part<'r> {
         self.clock.as_ref().and_then(Clock::next_due).unwrap_or(u64::MAX)
     }
 
-    /// Returns flow and number of the next packet.
-    #[inline]
-    fn next(&mut self) -> (u32, u64) {
-        let next = (self.first + self.place * self.step, self.number);
-        self.place += 1;
-        if self.place == self.flows {
-            self.place = 0;
+    /// Returns flow and number of the next packet, and the number of its image.
+    #[inline(always)]
+    fn next(&mut self) -> (u32, u64, u32) {
+        let (flow, number) = (self.flow, self.number);
+        self.written += 1;
+        self.flow += self.step;
+        if self.flow >= self.flows {
+            self.flow = self.first;
             self.number += 1;
         }
-        next
+        let size = self.sizes.at(flow, number as u32, self.flows);
+        (flow, number, self.first_image + size as u32)
+    }
+
+    /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
+    #[inline(never)]
+    fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (u32, u64, u32) {
+        let (lane, n) = (self.first, self.number);
+        self.number += 1;
+        let (image, number) = codec.image_and_number(self.stream, lane, n);
+        if let Some(number) = number {
+            self.written += 1;
+            if let Some(slips) = self.slips {
+                slips.note(lane, number, slip);
+            }
+        }
+        (lane, n, image as u32)
     }
 }
 
@@ -529,6 +573,30 @@ fn phase_ns(rate: Rate, lasts: Option<u64>, stream: usize) -> u64 {
     ((u128::from(room_ns.saturating_sub(1)) * part) >> 64) as u64
 }
 
+/// Takes the next departure: the part whose turn it is, its place, and the scheduled time, ns.
+#[inline(always)]
+fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut Part<'r>, usize, u64)> {
+    match order {
+        Order::Paced(earliest) => {
+            let (_, place) = earliest.first()?;
+            let part = &mut parts[place];
+            let clock = part.clock.as_mut()?;
+            let scheduled = clock.pop();
+            earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
+            Some((part, place, scheduled))
+        }
+        Order::Turns(turns, _) => {
+            let place = turns.next()?;
+            let part = &mut parts[place];
+            part.left -= 1;
+            if part.left == 0 {
+                turns.remove(place);
+            }
+            Some((part, place, 0))
+        }
+    }
+}
+
 /// Returns the turns of the parts that have begun by `now` and still have packets.
 #[cold]
 fn turns(parts: &[Part<'_>], now: u64) -> Order {
@@ -541,34 +609,6 @@ fn turns(parts: &[Part<'_>], now: u64) -> Order {
     let begun: Vec<(usize, u32)> = begun.into_iter().map(|(place, part)| (place, part.weight)).collect();
     let joins_ns = later.iter().map(|(_, part)| part.start_ns).min();
     Order::Turns(Turns::new(&begun), joins_ns.unwrap_or(u64::MAX))
-}
-
-/// Returns the frame of a packet, to be written.
-#[inline(always)]
-fn blank<'f, F: Frame>(frame: &'f mut F, of: &Written) -> Blank<'f> {
-    Blank {
-        bytes: frame.bytes_mut(),
-        flow: of.flow,
-        ports: (0, 0),
-        seq: of.number,
-    }
-}
-
-/// Writes frames.
-#[inline]
-fn write_frames<F: Frame>(codec: &MixCodec, parts: &[Part<'_>], frames: &mut [F], written: &[Written], now: u64) {
-    let Some(first) = written.first() else { return };
-    let captured = |of: &Written| codec.captured(parts[of.part as usize].stream);
-    if captured(first).is_none() && written.iter().all(|of| of.image == first.image) {
-        let blanks = frames.iter_mut().zip(written).map(|(frame, of)| blank(frame, of));
-        return codec.image(first.image as usize).write_all(blanks, now);
-    }
-    for (frame, of) in frames.iter_mut().zip(written) {
-        match captured(of) {
-            None => codec.image(of.image as usize).write_blank(blank(frame, of), now),
-            Some(captured) => captured.write(frame.bytes_mut(), of.flow, of.number, now),
-        }
-    }
 }
 
 impl Sender<MixCodec> for Mix<'_> {
@@ -663,16 +703,19 @@ impl Sender<MixCodec> for Mix<'_> {
         let result = lane.transmit(lane.port, queue, pending);
         lane.mark(Stage::Transmit);
         let taken = offered - pending.len();
-        for written in &self.written[self.left..self.left + taken] {
-            books.sent(written.image);
+        match self.left == 0 && pending.is_empty() {
+            true => books.sent(self.groups.iter().map(|group| (group.image, group.packets)), now),
+            false => {
+                let taken = &self.written[self.left..self.left + taken];
+                books.sent(taken.iter().map(|written| (written.image, 1)), now);
+            }
         }
-        books.sent_at(now);
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(codec, pending.len(), |log, left, _| log.take_back(0, left));
         }
         if taken > 0 {
-            self.departed(now, taken as u64);
+            self.gaps.departed(now, taken as u64);
             recorder.sent(now, taken as u64);
             counters.tx_packets.add(taken as u64);
             counters.tx_bursts.add(1);
@@ -706,7 +749,7 @@ impl Sender<MixCodec> for Mix<'_> {
 
     fn into_sent(self) -> Sent {
         Sent {
-            gaps: Some((self.gaps, self.gap_moments)),
+            gaps: Some(self.gaps.told()),
             departures: None,
             written: (self.written_bursts, self.written_packets),
         }
@@ -716,7 +759,144 @@ impl Sender<MixCodec> for Mix<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::books::Layout;
+    use crate::plan::{Common, PacketStream};
+    use crate::send::generate::tests::Packet;
+    use mpps_io::FlowSet;
+    use mpps_stats::{Collector, Timing, Workload};
+    use mpps_wire::MacAddr;
+    use mpps_wire::image::Place;
     use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Three streams that take turns: of one flow, of sizes in turn, and of headers that no loop is made for.
+    const STREAMS: &str = "
+        [[stream]]
+        packet = 'eth / ipv4 / udp dst=9000'
+        size = 64
+        [[stream]]
+        packet = 'eth / ipv4 src=10.0.0.1*3 dst=10.1.0.1*5 / udp src=1..200 dst=9'
+        size = 'imix'
+        [[stream]]
+        packet = 'eth / vlan vid=5 / ipv6 / tcp src=1..7'
+        size = 130
+    ";
+
+    fn packets() -> Packets {
+        let forms = mpps_traffic::Traffic::parse(STREAMS, &[])
+            .and_then(|traffic| traffic.forms(7))
+            .expect("streams");
+        let stream = |(form, weight): (&mpps_traffic::Form, u32)| {
+            let (sizes, order) = form.size_order();
+            PacketStream {
+                replay: None,
+                name: weight.to_string(),
+                group: None,
+                tracked: false,
+                specs: sizes
+                    .iter()
+                    .map(|size| Arc::new(form.spec(*size).expect("a spec")))
+                    .collect(),
+                sizes: order,
+                mean_size: form.mean_size(),
+                to_next_hop: None,
+                from_port: false,
+                packet_len: 0,
+                ends: Default::default(),
+                fields: Arc::default(),
+                load: Some(StreamLoad {
+                    rate: None,
+                    pacing: Pacing::Constant,
+                    weight,
+                    start_ns: 0,
+                    packets: None,
+                }),
+                lanes: Vec::new(),
+            }
+        };
+        Packets {
+            streams: forms.iter().zip([3, 2, 1]).map(stream).collect(),
+            stripped: false,
+            hops: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_burst_has_the_packets_of_each_stream_in_their_order_and_all_are_booked() {
+        let packets = packets();
+        let plan = TrafficPlan {
+            common: Common::default(),
+            receive: false,
+            src: [10, 99, 0, 1].into(),
+            dst: [10, 99, 0, 2].into(),
+            flows: FlowSet::new(1..=1, 9..=9, None),
+            packets: None,
+            payload_len: 64,
+            frame_size: 110,
+            rate: None,
+            then: None,
+            pacing: Pacing::Constant,
+            tx_burst: 32,
+            catch_up: Duration::ZERO,
+            tolerance: 1.0,
+            ttl: 64,
+            dscp: 0,
+            link: None,
+            far: None,
+            back: None,
+            beside: Vec::new(),
+        };
+        let share = |stream| MixShare {
+            stream,
+            seat: (0, 1),
+            slips: None,
+            log: None,
+        };
+        let mut mix = Mix::new(&plan, &packets, (0..3).map(share).collect(), 0);
+        let codec = MixCodec::new(&packets, 3, (&[], MacAddr::BROADCAST), false, &[]);
+        let layout = Arc::new(Layout::of(&packets));
+        let timing = Timing {
+            start_ns: 0,
+            interval_ns: 100_000_000,
+            settle_ns: 0,
+        };
+        let series = layout.series(timing, false);
+        let mut books = Books::new(Arc::clone(&layout), &series);
+        let mut sent = [0u64; 3];
+        for round in 0..200 {
+            // In 20 rows.
+            let now = round * 10_000_000;
+            let mut burst = Burst::new(32);
+            burst
+                .array_mut()
+                .extend((0..1 + round % 32).map(|_| Packet(Vec::new(), 0)));
+            assert_eq!(mix.write(&codec, &mut burst, now), burst.len());
+            for (frame, written) in burst.as_slice().iter().zip(&mix.written[..]) {
+                let stream = mix.parts[written.part as usize].stream;
+                let flows = u64::from(packets.streams[stream].flows());
+                let (flow, number) = ((sent[stream] % flows) as u32, sent[stream] / flows);
+                sent[stream] += 1;
+                let (_, image) = codec.size_and_image(stream, flow, number);
+                let mut right = vec![0; codec.image(image).frame_len()];
+                codec.image(image).write(&mut right, Place { flow, number }, now);
+                assert_eq!((&frame.0, frame.1), (&right, flow), "round {round}");
+            }
+            books.sent(mix.groups.iter().map(|group| (group.image, group.packets)), now);
+            books.flush();
+            books.advance(now);
+        }
+        books.end();
+        let booked = |track: usize| {
+            let mut collector = Collector::new(vec![&series[track]], Workload::Send, false);
+            collector.set_end(2_000_000_000);
+            collector.finish(&mut []).tally.tx
+        };
+        assert_eq!([0, 1, 2].map(booked), sent);
+        let all: u64 = sent.iter().sum();
+        assert_eq!((3..series.len()).map(booked).sum::<u64>(), all, "by size");
+        assert_eq!(all, (0..200).map(|round| 1 + round % 32).sum::<u64>());
+    }
 
     proptest! {
         #[test]

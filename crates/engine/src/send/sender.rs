@@ -7,6 +7,57 @@ use crate::outcome::departures::Departures;
 use mpps_io::{Burst, Frame, Queue, Result};
 use mpps_stats::{Histogram, Moments, Recorder};
 
+/// Time before the end of a run, ns, from which on the time is read again wherever it matters.
+pub(crate) const NEAR_NS: u64 = 100_000;
+/// Rows that missed departures of one stretch are booked in, at the most: the stretch may be hours.
+pub(crate) const MISSED_ROWS: u64 = 1_000;
+
+/// Gaps between departures.
+#[derive(Debug)]
+pub(crate) struct Gaps {
+    gaps: Histogram,
+    moments: Moments,
+    /// Time of the last departure, ns; 0: there was none.
+    pub(crate) last_ns: u64,
+    /// Instant of a start, ns: the time since the departure before it is no gap. `u64::MAX`: none to come.
+    pub(crate) started_ns: u64,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Self {
+            gaps: Histogram::default(),
+            moments: Moments::default(),
+            last_ns: 0,
+            started_ns: u64::MAX,
+        }
+    }
+}
+
+impl Gaps {
+    /// Notes packets that departed together.
+    #[inline]
+    pub(crate) fn departed(&mut self, now: u64, packets: u64) {
+        if now >= self.started_ns {
+            self.started_ns = u64::MAX;
+        } else if self.last_ns != 0 {
+            let gap = now - self.last_ns;
+            self.gaps.record(gap);
+            self.moments.record(gap);
+        }
+        if packets > 1 {
+            self.gaps.record_n(0, packets - 1);
+            self.moments.record_n(0, packets - 1);
+        }
+        self.last_ns = now;
+    }
+
+    /// Returns the gaps.
+    pub(crate) fn told(self) -> (Histogram, Moments) {
+        (self.gaps, self.moments)
+    }
+}
+
 /// Results of a generator, read after it has stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {

@@ -2,7 +2,8 @@
 //!
 //! A field is written with the bytes behind it, eight in all, which is one store without a load, whatever the field's
 //! width. So fields are written from the first to the last: what one writes over the next is written again. Counters
-//! go before all others, if none of these is written over them, because a loop over counters alone holds no choice.
+//! go before all others, and those that come again before the rest, if none of these is written over them, because a
+//! loop over counters alone holds no choice.
 
 use super::region::Region;
 use super::value::{Random, Range, Value};
@@ -10,6 +11,7 @@ use super::wide::Wide;
 use super::{Field, ImageSpec, MOST_SUMS, SumOf, ones};
 use crate::checksum::Sum;
 use crate::template::Blank;
+use crate::vary::Divisor;
 
 /// Most flows whose values are computed once and kept. 4096 values lie in the L1 cache.
 const MOST_KEPT: u32 = 4096;
@@ -35,6 +37,14 @@ pub(super) struct Counter {
     window: Window,
 }
 
+/// Counter that comes again: it goes on with the flow divided by the first, modulo the second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cycle {
+    counter: Counter,
+    every: Divisor,
+    period: Divisor,
+}
+
 /// Any field of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -49,6 +59,13 @@ pub(super) struct Column {
 enum Source {
     /// Values that are the same distance apart, by flow.
     Counter { start: u64, step: u64 },
+    /// Values that are the same distance apart and come again: by the flow divided by the first, modulo the second.
+    Cycle {
+        start: u64,
+        step: u64,
+        every: Divisor,
+        period: Divisor,
+    },
     /// Values by flow.
     Table(Vec<u64>),
     /// Random values by packet, and the number of places to the field's place.
@@ -121,22 +138,48 @@ impl Column {
         }
     }
 
-    /// Takes those counters from `columns`, which are in their order in the frame, that no other column is written
-    /// over.
-    pub(super) fn take_counters(columns: &mut Vec<Column>) -> Vec<Counter> {
-        let (mut counters, mut written) = (Vec::new(), 0);
-        columns.retain(|column| match column.source {
-            Source::Counter { start, step } if column.window.at >= written => {
-                let window = column.window;
-                counters.push(Counter { start, step, window });
+    /// Takes those from `columns`, which are in their order in the frame, that `made` makes something of and no other
+    /// column is written over.
+    pub(super) fn take<T>(columns: &mut Vec<Column>, made: impl Fn(&Column) -> Option<T>) -> Vec<T> {
+        let (mut taken, mut written) = (Vec::new(), 0);
+        columns.retain(|column| match made(column).filter(|_| column.window.at >= written) {
+            Some(made) => {
+                taken.push(made);
                 false
             }
-            _ => {
+            None => {
                 written = column.window.at + 8;
                 true
             }
         });
-        counters
+        taken
+    }
+
+    /// Returns the field as a counter that goes on with each flow.
+    pub(super) fn counter(&self) -> Option<Counter> {
+        let window = self.window;
+        match self.source {
+            Source::Counter { start, step } => Some(Counter { start, step, window }),
+            _ => None,
+        }
+    }
+
+    /// Returns the field as a counter that comes again.
+    pub(super) fn cycle(&self) -> Option<Cycle> {
+        let window = self.window;
+        match self.source {
+            Source::Cycle {
+                start,
+                step,
+                every,
+                period,
+            } => Some(Cycle {
+                counter: Counter { start, step, window },
+                every,
+                period,
+            }),
+            _ => None,
+        }
     }
 
     /// Writes the field of a packet, and adds it to the sums.
@@ -145,6 +188,12 @@ impl Column {
         let (flow, number) = (u64::from(blank.flow), blank.seq);
         let word = match &self.source {
             Source::Counter { start, step } => start.wrapping_add(step.wrapping_mul(flow)),
+            Source::Cycle {
+                start,
+                step,
+                every,
+                period,
+            } => start.wrapping_add(step.wrapping_mul(place(flow, *every, *period))),
             Source::Table(words) => words.get(flow as usize).copied().unwrap_or_default(),
             Source::Random(random, shift) => random.number(number.wrapping_mul(flows).wrapping_add(flow)) << shift,
             Source::Any(value, shift) => value.of_packet(flow, number, flows) << shift,
@@ -157,9 +206,29 @@ impl Counter {
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
-        let word = self.start.wrapping_add(self.step.wrapping_mul(blank.flow.into()));
-        self.window.write(blank.bytes, word, sums);
+        self.write_at(blank.bytes, blank.flow.into(), sums);
     }
+
+    #[inline(always)]
+    fn write_at<const SUMS: usize>(&self, frame: &mut [u8], place: u64, sums: &mut [Sum; SUMS]) {
+        let word = self.start.wrapping_add(self.step.wrapping_mul(place));
+        self.window.write(frame, word, sums);
+    }
+}
+
+impl Cycle {
+    /// Writes the field of a packet, and adds it to the sums.
+    #[inline(always)]
+    pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
+        let place = place(blank.flow.into(), self.every, self.period);
+        self.counter.write_at(blank.bytes, place, sums);
+    }
+}
+
+/// Returns the place of a flow's value among those that come again.
+#[inline(always)]
+fn place(flow: u64, every: Divisor, period: Divisor) -> u64 {
+    period.remainder(every.quotient(flow))
 }
 
 impl Window {
@@ -182,6 +251,14 @@ impl Source {
             return Self::Counter {
                 start: start << shift,
                 step: step << shift,
+            };
+        }
+        if let Some((start, step, every, period)) = value.cycle() {
+            return Self::Cycle {
+                start: start << shift,
+                step: step << shift,
+                every,
+                period,
             };
         }
         if let Some(random) = value.random() {

@@ -130,6 +130,14 @@ impl Value {
         }
     }
 
+    /// Returns start and step of a counter that does not, and the divisors that give the place of a flow's value.
+    pub(super) fn cycle(&self) -> Option<(u64, u64, Divisor, Divisor)> {
+        match (&self.low, self.index) {
+            (Low::Counter { start, step }, Index::Divided(every, period)) => Some((*start, *step, every, period)),
+            _ => None,
+        }
+    }
+
     /// Returns the random numbers that the values are, by packet.
     pub(super) fn random(&self) -> Option<Random> {
         match self.low {

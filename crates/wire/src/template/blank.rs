@@ -15,18 +15,20 @@ pub struct Blank<'f> {
     pub seq: u64,
 }
 
-impl Blank<'_> {
-    /// Returns a frame of no bytes.
-    #[inline(always)]
-    pub fn empty() -> Self {
-        Self {
-            bytes: &mut [],
-            flow: 0,
-            ports: (0, 0),
-            seq: 0,
-        }
-    }
+/// Frames that an image is to write, one after another: any iterator of them, or frames that are lent in any order.
+pub trait Blanks {
+    /// Calls `write` with each frame.
+    fn each(self, write: impl FnMut(Blank<'_>));
+}
 
+impl<'f, I: Iterator<Item = Blank<'f>>> Blanks for I {
+    #[inline(always)]
+    fn each(self, write: impl FnMut(Blank<'_>)) {
+        self.for_each(write);
+    }
+}
+
+impl Blank<'_> {
     /// Returns the frame's stamp, with this time.
     #[inline(always)]
     pub fn stamp(&self, time_ns: u64) -> Stamp {
