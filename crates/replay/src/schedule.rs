@@ -60,12 +60,15 @@ impl Schedule {
 
     /// Returns the mean rate, packets per second, as numerator and denominator; `None` if the capture takes no time.
     pub fn rate(&self) -> Option<(u64, u64)> {
+        if self.period_ns() == 0 {
+            return None;
+        }
         let (takes, took) = self.scale;
         let (num, den) = reduced(
             u128::from(self.packets).saturating_mul(SECOND).saturating_mul(took),
             self.period_ns().saturating_mul(takes),
         );
-        (num > 0 && den > 0).then_some((num as u64, den as u64))
+        (num > 0).then_some((num as u64, den as u64))
     }
 
     /// Returns the time of a lap in the capture, ns.
