@@ -143,8 +143,8 @@ def gaps(ctx, section):
     section.text(f"Sender on host a, core {ctx.core_a}, over veth; `tcpdump` on host b, core {ctx.core_b}, for both, "
                  "with the kernel's times in ns. The error of a gap is how much longer or shorter it is than in the "
                  "capture; a packet is late against the earliest one. All packets arrived, in order, or the run does "
-                 "not count. The target is about the better one of tcpreplay's ways. With `--timer=nano` it sleeps, for "
-                 "longer than the gaps of higher rates.")
+                 "not count. The target is about the better one of tcpreplay's ways. With `--timer=nano` it sleeps, "
+                 "for longer than the gaps of higher rates.")
 
 
 def flat_out(ctx, section):
