@@ -2,7 +2,7 @@
 # Measures mpps side by side with other programs and writes bench/RESULTS.md. `make bench` builds first, then runs this.
 #
 #   bench/run.sh [SECTION…]      engine udp io_uring af_packet af_xdp xdp dpdk latency stats growth ndr l2fwd_study
-#                                pairs bursts two_links long views isolation streams
+#                                pairs bursts two_links long views isolation streams replay
 #                                (nothing given: all)
 #   bench/run.sh --mark          measures nothing; says below each section whether the code has changed since
 #
@@ -13,7 +13,7 @@
 # BENCH_STEADY_SECONDS=60  length of the paced no-loss and no-dip runs
 # BENCH_LONG=1             adds the 10 min runs; long: 20 min instead of BENCH_STEADY_SECONDS
 # BENCH_QUICK=1            ndr, l2fwd_study, pairs, bursts, two_links: coarser bounds, three frame sizes, three sizes
-#                          of bursts
+#                          of bursts; replay: a drift of 20 s in place of 10 min
 # BENCH_RIGS=veth,memif    ndr: on what
 # BENCH_DEVICES='mpps forward,C l2fwd,testpmd io,testpmd macswap,testpmd 5tswap,Linux bridge,Linux router'
 #                          ndr: of which devices

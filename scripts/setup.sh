@@ -69,6 +69,7 @@ all   | systemd-analyze | systemd
 all   | zsh          | zsh
 all   | fish         | fish
 bench | sockperf     | sockperf
+bench | tcpreplay    | tcpreplay
 bench | iperf3       | iperf3
 bench | valgrind     | valgrind
 bench | perf         | linux-perf

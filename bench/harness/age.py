@@ -23,6 +23,7 @@ CODE = {
     "two_links": ("crates/methods", "crates/af-xdp", "crates/xsk", "crates/af-packet"),
     "long": ("crates/report", "crates/dpdk", "crates/af-packet"),
     "isolation": ("crates/host", "crates/af-packet", "crates/dpdk-sys/peer"),
+    "replay": ("crates/replay", "crates/af-packet", "crates/af-xdp", "crates/xsk"),
     "views": ("crates/serve", "crates/watch", "crates/report"),
 }
 # What changes there changes no measured program.

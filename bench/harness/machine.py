@@ -74,6 +74,7 @@ def peers():
         "sockperf": lambda: package("sockperf"),
         "iperf3": lambda: ask("iperf3", "--version"),
         "trafgen": lambda: package("netsniff-ng"),
+        "tcpreplay": lambda: package("tcpreplay"),
         "xdp-trafficgen": lambda: "xdp-tools " + package("xdp-tools"),
         "perf": lambda: ask("perf", "--version"),
         "valgrind": lambda: ask("valgrind", "--version"),

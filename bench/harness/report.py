@@ -9,7 +9,7 @@ from harness.stat import percent, rate, times
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ORDER = ("engine", "udp", "io_uring", "af_packet", "af_xdp", "xdp", "dpdk", "latency", "stats", "growth", "ndr",
-         "l2fwd_study", "pairs", "bursts", "two_links", "long", "views", "isolation", "streams")
+         "l2fwd_study", "pairs", "bursts", "two_links", "long", "views", "isolation", "streams", "replay")
 # And what scripts/two-hosts.sh puts into the file.
 PARTS = ORDER + ("two_hosts",)
 
@@ -80,15 +80,15 @@ class Section:
                         + ([times(found[0]), f"{found[1]:.3g} to {found[2]:.3g}"] if found else ["–", "–"]))
         self.table(["ratio", "of medians", "paired rounds"], rows)
 
-    def target(self, what, least, found, missing=""):
-        """`found`: (value, low, high) or None with the reason in `missing`."""
+    def target(self, what, bound, found, missing="", most=False):
+        """`found`: (value, low, high) or None with the reason in `missing`; `most`: smaller is better."""
         if found is None:
             verdict = f"not measured ({missing})"
         else:
             value, low, high = found
-            met = "met" if value >= least else "not met"
+            met = "met" if (value <= bound if most else value >= bound) else "not met"
             verdict = f"**{met}** (measured {value:.3g}; rounds {low:.3g} to {high:.3g})"
-        self.verdict(f"target ≥ {least:g} {what}: {verdict}")
+        self.verdict(f"target {'≤' if most else '≥'} {bound:g} {what}: {verdict}")
 
     def verdict(self, line):
         self.targets.append(line)

@@ -31,13 +31,13 @@ def faster_memory(ctx, section):
     if len(choices) == 1:
         section.text("No hugepages could be had: testpmd runs with `--no-huge`.")
         return choices[0]
-    tried = {}
+    tried, noted = {}, dict(section.commands)
     for memory in choices:
         try:
             tried[memory] = testpmd.on_null(ctx, "flowgen", memory, min(ctx.seconds, 2))["rate"]
         except BenchError as error:
             section.text(f"testpmd with {memory}: {error}")
-    section.commands.clear()
+    section.commands = noted
     if not tried:
         return "no-huge"
     best = max(tried, key=tried.get)

@@ -55,7 +55,8 @@ const MIXES: &str = concat!(
     bridge!(),
     "; awk '/^```toml/ {n++; f = 1; next} /^```/ {f = 0} f {print > (\"block\" n)}' ",
     env!("CARGO_MANIFEST_DIR"),
-    "/../docs/use/traffic.md && mv block2 mix.toml && mv block3 classes.toml && mv block4 bursts.toml && mv block5 office.toml"
+    "/../docs/use/traffic.md && mv block2 mix.toml && mv block3 classes.toml && mv block4 bursts.toml && \
+     mv block5 office.toml"
 );
 
 /// A router between two links.

@@ -68,7 +68,7 @@ impl Schedule {
             u128::from(self.packets).saturating_mul(SECOND).saturating_mul(took),
             self.period_ns().saturating_mul(takes),
         );
-        (num > 0 && den > 0).then_some((num as u64, den as u64))
+        (num > 0).then_some((num as u64, den as u64))
     }
 
     /// Returns the time of a lap in the capture, ns.

@@ -145,6 +145,8 @@ fn captures_of_one_packet_or_none() {
     let without_end = Schedule::new(&facts(2, 10), None, Speed::ONE);
     assert_eq!((without_end.packets(), without_end.last_ns()), (None, None));
     assert_eq!(without_end.due_ns(1, 0), 20);
+    let rates = [one, one.with_gap(5), without_end].map(|schedule| schedule.rate());
+    assert_eq!(rates, [None, Some((200_000_000, 1)), Some((100_000_000, 1))]);
 }
 
 #[test]

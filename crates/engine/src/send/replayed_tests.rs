@@ -176,8 +176,8 @@ proptest! {
 
     #[test]
     fn due_and_skip_count_what_pop_would_give(
-        case in case(), lane in 0usize..5, popped in 0usize..100, at in any::<prop::sample::Index>(), most in 0usize..70,
-        (less, more) in (0u64..2, 0u64..2),
+        case in case(), lane in 0usize..5, popped in 0usize..100, most in 0usize..70,
+        at in any::<prop::sample::Index>(), (less, more) in (0u64..2, 0u64..2),
     ) {
         let mut lane = case.lane(lane % case.lanes());
         for _ in 0..popped.min(rest(lane.clone()).len()) {
