@@ -8,6 +8,7 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
+#include "walk.h"
 #include "taps.h"
 
 enum {
@@ -331,6 +332,146 @@ INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 	return examine(ctx, source, key, &p);
 }
 
+/* Send times of tags begin again after so many ns, and numbers after so many. The first number of a flow is counted
+ * from there, so that there are numbers below it for packets that it has overtaken. */
+#define TIMES (1ULL << 36)
+#define NUMBERS (1ULL << 32)
+
+/* The send time that a tag names: at most MAX_ONE_WAY before `now`, or else after it, by a clock that is ahead. */
+INLINE u64 sent_at(u64 time, u64 now)
+{
+	u64 ago = (now - time) & (TIMES - 1);
+
+	return ago < MAX_ONE_WAY && ago <= now ? now - ago : now + (TIMES - ago);
+}
+
+/* The number of a tagged packet's flow, by source, run and flow number; `max_flows`: the table is full. The source is
+ * that of the outermost IP header, or the MAC address if there is none. */
+INLINE u32 flow_of_tag(struct xdp_md *ctx, const struct tag *tag)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx), *ip = data + (tag->l3 & 127);
+	u64 number = (u64)tag->run << 22 | tag->flow, mac;
+
+	OPAQUE(ip);
+	if (tag->l3 && ip + 20 <= end && *(u8 *)ip >> 4 == 4)
+		return flow_of_key((u64)U32(ip + 12) | number << 32, 4);
+	if (tag->l3 && ip + 24 <= end && *(u8 *)ip >> 4 == 6)
+		return flow_of_key(mix(mix(PLAN.key, U64(ip + 8)), U64(ip + 16) ^ number),
+				   mix(mix(~PLAN.key, U64(ip + 16)), U64(ip + 8) ^ number << 32) | 1);
+	if (data + 14 > end)
+		return PLAN.max_flows;
+	mac = U64(data + 6) & 0xffffffffffff;
+	return flow_of_key(mac | number << 48, number >> 16 << 32 | 6);
+}
+
+/* Whether the data in front of a tag are those that were sent. Data whose beginning is not known pass. */
+INLINE int data_right(struct xdp_md *ctx, const struct tag *tag)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx), *at;
+	u64 base, differs = 0, word = 0, here;
+	u32 words, head;
+	int start;
+
+	/* UDP over IPv4, and nothing out of the ordinary: what most packets are. */
+	if (data + PLAIN4_PAYLOAD <= end && looks_plain4(data) && (U32(data + 20) & 0xff00ff3f) == PROTOCOL_UDP << 24 &&
+	    !is_tunnel(swap16(U16(data + PLAIN4_L4))) && !is_tunnel(swap16(U16(data + PLAIN4_L4 + 2))))
+		start = PLAIN4_PAYLOAD;
+	else
+		start = payload_start(ctx);
+	if (start < 0)
+		return 1;
+	/* Behind what nobody knows the data begin later than the headers seem to end. */
+	if ((u32)start < PLAN.l4)
+		start = PLAN.l4;
+	if ((u32)start > tag->at)
+		return 1;
+	words = (tag->at - start) / 8;
+	head = (tag->at - start) & 7;
+	base = data_base(PLAN.seed, (u64)tag->flow << 32 | tag->number) + DATA_STEP * (words + 1);
+	end = frame_end(ctx);
+	at = frame_data(ctx) + (start & OFFSET);
+	/* The first bytes are the high ones of a word. */
+	for (u32 i = 0; i < 7; i++) {
+		if (i >= head)
+			break;
+		OPAQUE(at);
+		if (at + 1 > end)
+			return 0;
+		differs |= *(u8 *)at ^ (base >> (64 - 8 * head) >> 8 * i & 0xff);
+		at++;
+	}
+	here = span(frame_data(ctx), at);
+	FORGET(here, ctx->rx_queue_index);
+	FORGET(differs, here);
+	OPAQUE(ctx);
+	at = frame_data(ctx) + (here & OFFSET);
+	end = frame_end(ctx);
+	for (u32 i = 0; i < BATCHES; i++) {
+		if ((i + 1) * BATCH > words)
+			break;
+		OPAQUE(at);
+		if (at + BATCH * 8 > end)
+			return 0;
+#pragma unroll
+		for (u32 k = 0; k < BATCH; k++) {
+			base -= DATA_STEP;
+			differs |= U64(at + k * 8) ^ base;
+		}
+		at += BATCH * 8;
+	}
+	here = span(frame_data(ctx), at);
+	FORGET(here, ctx->rx_queue_index);
+	OPAQUE(ctx);
+	at = frame_data(ctx) + (here & OFFSET);
+	end = frame_end(ctx);
+	for (u32 i = 0; i < BATCH - 1; i++) {
+		if (i >= words % BATCH)
+			break;
+		OPAQUE(at);
+		if (at + 8 > end)
+			return 0;
+		base -= DATA_STEP;
+		word = U64(at);
+		differs |= word ^ base;
+		at += 8;
+	}
+	return !differs;
+}
+
+/* Counts a packet that is known by its tag: crates/engine/src/workload/drop/verifier/tagged.rs. */
+INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
+{
+	struct drop_flow *flow;
+	struct tag tag = {};
+	struct row *row;
+	u32 number;
+	u64 seq;
+
+	if (!find_tag(ctx, &tag) || is_icmp_error(ctx, tag.l3))
+		return left_over(ctx, source, LEFT_NOT_TAGGED);
+	if (!arrival(source, key))
+		return XDP_DROP;
+	row = current_row(source);
+	if (!row)
+		return XDP_DROP;
+	if (PLAN.flags & CHECK_DATA && !data_right(ctx, &tag))
+		return corrupt(source, row);
+	number = flow_of_tag(ctx, &tag);
+	flow = number < PLAN.max_flows ? bpf_map_lookup_elem(&FLOWS, &number) : 0;
+	if (!flow) {
+		source->reasons[UNTRACKED_FLOW_PACKETS]++;
+		return count(source, row, 1);
+	}
+	seq = NUMBERS + tag.number;
+	if (flow->known) {
+		u64 next = flow->window.next;
+
+		/* The nearest to the one that is expected next. */
+		seq = next + (long)(int)(tag.number - (u32)next);
+	}
+	return stamped(source, key, flow, number, seq, sent_at(tag.time, source->now_ns));
+}
+
 SEC("xdp") int drop(struct xdp_md *ctx)
 {
 	u32 key = source_key(ctx);
@@ -340,6 +481,21 @@ SEC("xdp") int drop(struct xdp_md *ctx)
 	if (!source)
 		return XDP_PASS;
 	verdict = take(ctx, source, key);
+	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
+		end_burst(source);
+	return verdict;
+}
+
+/* The same for packets that are known by their tags. */
+SEC("xdp") int drop_tagged(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	int verdict;
+
+	if (!source)
+		return XDP_PASS;
+	verdict = take_tagged(ctx, source, key);
 	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
 		end_burst(source);
 	return verdict;

@@ -138,16 +138,17 @@ NOINLINE u64 mark_of(const struct sender *sender)
 
 /*
  * Whether a source is an address that packets are taken for, and so our own: its answer would be a packet for us again.
- * The destination is one of those, and the only one if no range was named.
+ * The destination is one of those, and the only one if no range was named; a tagged packet is taken whatever its is.
  */
 INLINE int is_ours4(be32 source, be32 destination)
 {
-	return source == destination || is_within(&PLAN.own, &source, 0);
+	return (source == destination && !(PLAN.flags & TAGGED && PLAN.own.count)) || is_within(&PLAN.own, &source, 0);
 }
 
 INLINE int is_ours6(void *at)
 {
-	return (U64(at) == U64(at + 16) && U64(at + 8) == U64(at + 24)) || is_within(&PLAN.own, at, 1);
+	return (U64(at) == U64(at + 16) && U64(at + 8) == U64(at + 24) && !(PLAN.flags & TAGGED && PLAN.own.count)) ||
+	       is_within(&PLAN.own, at, 1);
 }
 
 /* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or the reason + 1. */

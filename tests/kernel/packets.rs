@@ -183,8 +183,18 @@ fn what_a_bridge_passes_on_and_a_reflector_returns_is_not_changed() {
 fn a_reflector_that_knows_of_tags_returns_packets_of_any_headers() {
     let Some(net) = net_of(1) else { return };
     let words = "--rate 5kpps --catch-up 5ms";
-    for (there, here) in [("af_packet", "af_xdp"), ("af_xdp", "af_packet")] {
-        let reflect = with_packet(net.b(&format!("reflect {there}:eth1 --ip 10.99.0.88")), PACKETS[0]);
+    for (there, here) in [
+        ("af_packet", "af_xdp"),
+        ("af_xdp", "af_packet"),
+        ("xdp", "af_packet"),
+        ("xdp:eth1,mode=skb", "af_packet"),
+    ] {
+        let there = if there.contains(':') {
+            there.to_owned()
+        } else {
+            format!("{there}:eth1")
+        };
+        let reflect = with_packet(net.b(&format!("reflect {there} --ip 10.99.0.88")), PACKETS[0]);
         let send = |packet| with_packet(net.a(&format!("sendrecv {here}:eth1 {words}")), packet);
         let packets = [
             // The peer's own address, and one that only mpps answers for.
@@ -229,6 +239,8 @@ fn drop_knows_packets_by_their_tags() {
             "af_xdp",
             "eth / ipv4 dst=10.99.0.2 / udp dst=4789 / vxlan vni=5..8 / eth / ipv6 / udp",
         ),
+        ("xdp", "eth / ipv4 dst=10.99.0.2 / tcp src=1024..1031 dst=80"),
+        ("xdp", "eth / ipv6 dst=fd99::2 / udp dst=9000..9009"),
     ] {
         let drop = with_packet(net.b(&format!("drop {there}:eth1")), packet);
         let send = with_packet(net.a("send af_packet:eth1 --rate 5kpps --catch-up 5ms"), packet);

@@ -448,7 +448,7 @@ pub static FIELDS: &[Field] = &[
         Kind::Streams,
         LISTENERS,
         "Packet of any headers that a sender has as its --packet: packets are taken by the tag at their end (--seed), \
-         whatever their addresses and ports (af_packet, af_xdp, dpdk, null, loop)",
+         whatever their addresses and ports (af_packet, af_xdp, xdp, dpdk, null, loop)",
         Access {
             read: |plan, text| {
                 plan.selection.streams = Some(values::streams(text)?);

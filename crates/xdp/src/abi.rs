@@ -33,6 +33,7 @@ pub(crate) mod flag {
     pub(crate) const TURNED: u32 = 1 << 15;
     pub(crate) const LIMITED: u32 = 1 << 16;
     pub(crate) const MOVED: u32 = 1 << 17;
+    pub(crate) const TAGGED: u32 = 1 << 18;
 }
 
 /// Addresses in a list of [`Loops`].

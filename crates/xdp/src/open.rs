@@ -23,7 +23,7 @@ const MAX_LINEAR_FRAME: usize = 4096 - 256 - 320;
 /// Bytes of a frame that the kernel can make: less what it keeps beside each (`struct xdp_page_head`).
 const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
 /// Programs of which there is one for frames in several buffers, too: by the same name and `_frags`.
-const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
+const FRAGS: [&str; 4] = ["reflect", "reflect_tagged", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time if nothing is paced: more gain nothing, fewer cost.
 pub(crate) const BATCH: u32 = 64;
 

@@ -145,7 +145,7 @@ impl XdpPort {
                 let from = self.sending.as_ref().map_or("", |sending| sending.from.name.as_str());
                 (lanes.sum(), from)
             }
-            "receive" | "reflect" | "drop" => (seen(all), name(0)),
+            "receive" | "reflect" | "reflect_tagged" | "drop" | "drop_tagged" => (seen(all), name(0)),
             "forward_a" => (seen(self.sources_of(0)), name(0)),
             "forward_b" => (seen(self.sources_of(1)), name(1)),
             _ => (0, name(0)),

@@ -7,7 +7,7 @@ use mpps_io::Reason;
 /// Lists of places and names.
 pub(crate) type Names = &'static [&'static [(usize, Reason)]];
 
-const LISTENER: [(usize, Reason); 14] = [
+const LISTENER: [(usize, Reason); 15] = [
     (0, Reason::TooShort),
     (1, Reason::NotIp),
     (2, Reason::BadIpHeader),
@@ -22,6 +22,7 @@ const LISTENER: [(usize, Reason); 14] = [
     (11, Reason::WrongPort),
     (12, Reason::HostPort),
     (13, Reason::NeighborService),
+    (14, Reason::NotTagged),
 ];
 
 const REFLECTOR: [(usize, Reason); 4] = [

@@ -203,10 +203,17 @@ impl XdpDevice {
             complete: &|plan, _| {
                 let mut constants = encode::taken(plan, &spec.taken)?;
                 constants.push(encode::unanswered(&spec.unanswered));
+                if let Some(seed) = spec.tagged {
+                    encode::tagged(plan, seed);
+                }
                 Ok(constants)
             },
             entries: &|plan| vec![("SEEN", plan.sources * SETS), ("RETURNED", plan.sources)],
-            programs: &["reflect"],
+            programs: if spec.tagged.is_some() {
+                &["reflect_tagged"]
+            } else {
+                &["reflect"]
+            },
             lanes: 0,
             kinds: 0,
             answers: false,
@@ -236,9 +243,13 @@ impl XdpDevice {
                     ("WINDOWS", plan.max_flows * plan.window_words),
                 ]
             },
-            programs: &["drop"],
+            programs: if spec.tagged.is_some() {
+                &["drop_tagged"]
+            } else {
+                &["drop"]
+            },
             lanes: 0,
-            kinds: u32::from(spec.verify),
+            kinds: u32::from(spec.followed()),
             answers: false,
         };
         let mut port = load(vec![self], &order)?;

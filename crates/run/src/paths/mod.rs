@@ -540,11 +540,11 @@ pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
 }
 
 /// Refuses a port for packets of any headers (`--packet`) if it can't have them.
-pub(crate) fn check_headers(port: &Checked) -> Result<()> {
+pub(crate) fn check_headers(port: &Checked, task: Task) -> Result<()> {
     let why = match (port.traits.layer, port.traits.in_kernel) {
         (Layer::Payload, _) => "the kernel writes the headers",
-        (_, true) => "its programs know UDP alone",
-        (Layer::Ethernet, false) => return Ok(()),
+        (Layer::Ethernet, true) if task.generates() => "the programs make UDP alone",
+        (Layer::Ethernet, _) => return Ok(()),
     };
     Err(usage(format!(
         "--packet: on port '{}' {why}: want af_packet, af_xdp, dpdk, null or loop",

@@ -131,7 +131,6 @@ impl Path for Xdp {
 
     fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
-            refuse_tagged(request)?;
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
@@ -226,18 +225,6 @@ impl KernelDevices for Devices<'_> {
 
     fn ports(&self) -> Vec<&dyn KernelPort> {
         self.programs.iter().map(|port| port as _).collect()
-    }
-}
-
-/// Refuses to select packets by their tags, which the programs in the kernel do not read.
-fn refuse_tagged(request: &Request<'_>) -> Result<()> {
-    match request.selection {
-        Selection::Tagged { .. } => Err(usage(format!(
-            "port '{}': the xdp path does not know packets by the tag at their end yet: want af_xdp:{1} or \
-             af_packet:{1}",
-            request.spec, request.spec.device
-        ))),
-        _ => Ok(()),
     }
 }
 
@@ -374,8 +361,13 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Resu
 }
 
 /// Describes the program of `reflect`.
-fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
+fn reflect_spec(plan: &ReflectPlan, mut taken: Taken) -> ReflectSpec {
+    if plan.filter.tagged.is_some() {
+        // They choose no packets there, but no packet comes from one.
+        taken.addresses.range.clone_from(&plan.filter.ip);
+    }
     ReflectSpec {
+        tagged: plan.filter.tagged,
         series: series(&plan.common),
         taken,
         unanswered: Unanswered {
@@ -394,6 +386,7 @@ fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
         verify: plan.verify,
         seed: plan.common.seed,
         max_flows: plan.max_flows,
+        tagged: plan.tagged,
     }
 }
 

@@ -50,26 +50,6 @@ fn traffic_plan(line: &str) -> TrafficPlan {
 }
 
 #[test]
-fn packets_are_not_selected_by_their_tags() {
-    let spec: PortSpec = "xdp:eth7".parse().expect("port");
-    let request = |selection| Request {
-        spec: &spec,
-        task: Task::Collect,
-        roles: &[],
-        cores: Vec::new(),
-        selection,
-        answer: Vec::new(),
-        ends: None,
-        seed: 1,
-    };
-    let Err(Failure::Usage(text)) = refuse_tagged(&request(Selection::Tagged { seed: 1 })) else {
-        panic!("not refused");
-    };
-    assert!(text.contains("xdp:eth7") && text.contains("want af_xdp:eth7"), "{text}");
-    assert!(refuse_tagged(&request(Selection::All)).is_ok());
-}
-
-#[test]
 fn options_that_mean_nothing_in_the_kernel_are_refused_with_what_would_be_right() {
     let sending = format!("sendrecv xdp:none0 {ENDS}");
     let cases = [

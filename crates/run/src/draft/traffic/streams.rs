@@ -7,7 +7,7 @@ use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked};
 use crate::request::Run;
 use mpps_engine::{FlowSet, Link, PacketStream, Packets};
-use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
+use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, Task, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_traffic::{Form, Ranges, Size, Source, Stream, Traffic, Vary};
 use mpps_wire::{FrameSize, MacAddr};
@@ -321,7 +321,7 @@ impl Streamed {
             return Ok(None);
         };
         for port in std::iter::once(port).chain(far) {
-            paths::check_headers(port)?;
+            paths::check_headers(port, Task::Send)?;
         }
         let option = option_of(streams);
         refused::options(args, streams, option)?;
