@@ -8,15 +8,12 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
-#include "walk.h"
+#include "tagged_data.h"
 #include "taps.h"
 
 enum {
 	/* Places of the table that are looked at: it is half empty, so nobody is ever so far from where he should be. */
 	PROBES = 128,
-	/* Words of data that are compared at a time, and how often. */
-	BATCH = 4,
-	BATCHES = 112,
 };
 
 enum { FREE, CLAIMED, TAKEN };
@@ -367,9 +364,7 @@ INLINE u32 flow_of_tag(struct xdp_md *ctx, const struct tag *tag)
 /* Whether the data in front of a tag are those that were sent. Data whose beginning is not known pass. */
 INLINE int data_right(struct xdp_md *ctx, const struct tag *tag)
 {
-	void *data = frame_data(ctx), *end = frame_end(ctx), *at;
-	u64 base, differs = 0, word = 0, here;
-	u32 words, head;
+	void *data = frame_data(ctx), *end = frame_end(ctx);
 	int start;
 
 	/* UDP over IPv4, and nothing out of the ordinary: what most packets are. */
@@ -385,57 +380,7 @@ INLINE int data_right(struct xdp_md *ctx, const struct tag *tag)
 		start = PLAN.l4;
 	if ((u32)start > tag->at)
 		return 1;
-	words = (tag->at - start) / 8;
-	head = (tag->at - start) & 7;
-	base = data_base(PLAN.seed, (u64)tag->flow << 32 | tag->number) + DATA_STEP * (words + 1);
-	end = frame_end(ctx);
-	at = frame_data(ctx) + (start & OFFSET);
-	/* The first bytes are the high ones of a word. */
-	for (u32 i = 0; i < 7; i++) {
-		if (i >= head)
-			break;
-		OPAQUE(at);
-		if (at + 1 > end)
-			return 0;
-		differs |= *(u8 *)at ^ (base >> (64 - 8 * head) >> 8 * i & 0xff);
-		at++;
-	}
-	here = span(frame_data(ctx), at);
-	FORGET(here, ctx->rx_queue_index);
-	FORGET(differs, here);
-	OPAQUE(ctx);
-	at = frame_data(ctx) + (here & OFFSET);
-	end = frame_end(ctx);
-	for (u32 i = 0; i < BATCHES; i++) {
-		if ((i + 1) * BATCH > words)
-			break;
-		OPAQUE(at);
-		if (at + BATCH * 8 > end)
-			return 0;
-#pragma unroll
-		for (u32 k = 0; k < BATCH; k++) {
-			base -= DATA_STEP;
-			differs |= U64(at + k * 8) ^ base;
-		}
-		at += BATCH * 8;
-	}
-	here = span(frame_data(ctx), at);
-	FORGET(here, ctx->rx_queue_index);
-	OPAQUE(ctx);
-	at = frame_data(ctx) + (here & OFFSET);
-	end = frame_end(ctx);
-	for (u32 i = 0; i < BATCH - 1; i++) {
-		if (i >= words % BATCH)
-			break;
-		OPAQUE(at);
-		if (at + 8 > end)
-			return 0;
-		base -= DATA_STEP;
-		word = U64(at);
-		differs |= word ^ base;
-		at += 8;
-	}
-	return !differs;
+	return data_before_tag_right(ctx, tag, start);
 }
 
 /* Counts a packet that is known by its tag: crates/engine/src/workload/drop/verifier/tagged.rs. */

@@ -169,8 +169,8 @@ INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *plain)
 	return 1;
 }
 
-/* Counts a packet that was turned. */
-INLINE int count_and_send(struct xdp_md *ctx, struct source *source, u32 key)
+/* Counts a packet that was turned. `looks`: others are looked at for loops. */
+INLINE int count_and_send(struct xdp_md *ctx, struct source *source, u32 key, int looks)
 {
 	struct row *row;
 
@@ -180,7 +180,7 @@ INLINE int count_and_send(struct xdp_md *ctx, struct source *source, u32 key)
 		/* The run is over: what is not counted is not sent back. */
 		if (!arrival(source, key))
 			return XDP_DROP;
-		if (!(PLAN.flags & TAGGED))
+		if (looks)
 			look_in_time(source);
 	}
 	source->test++;
@@ -218,7 +218,7 @@ INLINE int turn(struct xdp_md *ctx)
 		if (left)
 			return left_over(ctx, source, left - 1);
 	}
-	return count_and_send(ctx, source, key);
+	return count_and_send(ctx, source, key, 1);
 }
 
 /* The same for packets that are known by their tags. */
@@ -235,7 +235,7 @@ INLINE int turn_by_tag(struct xdp_md *ctx)
 		return left_over(ctx, source, LEFT_NOT_TAGGED);
 	if (left)
 		return left_alone(source, left - 1);
-	return count_and_send(ctx, source, key);
+	return count_and_send(ctx, source, key, 0);
 }
 
 SEC("xdp") int reflect(struct xdp_md *ctx)

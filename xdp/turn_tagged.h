@@ -65,7 +65,7 @@ GLOBAL int change_bits(struct xdp_md *ctx, u64 at, u32 bits)
 GLOBAL int turn_outer(struct xdp_md *ctx, const struct ip_packet *p, u32 has_ports)
 {
 	void *data = frame_data(ctx), *end = frame_end(ctx), *addresses, *ports;
-	int group, host, left;
+	int group, host, ours, left;
 	/* Without ports none equals another. */
 	u32 both = 1;
 
@@ -90,7 +90,12 @@ GLOBAL int turn_outer(struct xdp_md *ctx, const struct ip_packet *p, u32 has_por
 		LEAVE(LEFT_MULTICAST);
 	if (!host || !(both & 0xffff))
 		LEAVE(LEFT_BAD_SOURCE);
-	left = p->v6 ? answerable6(addresses, both) : answerable4(U32(addresses), U32(addresses + 4), both);
+	/* Whatever the destination is: the reflector's own are a range, or none is known but this one. */
+	ours = PLAN.own.count ? is_within(&PLAN.own, addresses, !!p->v6) :
+	       p->v6	      ? is_ours6(addresses) :
+				U32(addresses) == U32(addresses + 4);
+	left = p->v6 ? answerable6_from(ours, addresses, both) :
+		       answerable4_from(ours, U32(addresses), U32(addresses + 4), both);
 	if (left)
 		return left;
 	/* Hop limit and time to live lie as far before the addresses: 1 and 4. */

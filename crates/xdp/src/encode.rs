@@ -1,8 +1,10 @@
 //! Computes the programs' constants from the specification of a run, and the sizes of their maps ([`sizes`]).
 
+mod image;
 mod sizes;
 mod traffic;
 
+pub(crate) use image::image;
 pub(crate) use sizes::{FlowSizes, Sizes, available_memory};
 pub(crate) use traffic::{exponential, sums, traffic};
 

@@ -71,6 +71,43 @@ fn ours() -> Vec<(&'static str, Layout)> {
             }),
         ),
         (
+            "writer",
+            layout_of!(Writer {
+                start,
+                step,
+                count,
+                mask,
+                constant,
+                at,
+                kind,
+                shift,
+                table,
+                factor
+            }),
+        ),
+        (
+            "sum_of",
+            layout_of!(PartOfSum {
+                at,
+                constant,
+                zero,
+                rest,
+                inner
+            }),
+        ),
+        (
+            "image",
+            layout_of!(Image {
+                word,
+                headers,
+                data,
+                writers,
+                sums,
+                writer,
+                sum
+            }),
+        ),
+        (
             "loops",
             layout_of!(Loops {
                 secret,
@@ -191,6 +228,7 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 flows,
                 number,
                 writer,
+                run,
                 unused,
                 headers,
                 room,

@@ -396,6 +396,9 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
             Check::Headers => "unchecked (check=headers)",
         };
         facts.push(Fact::shown("payload", payload));
+        if order.which == Which::Traffic && plan.flags & flag::TAGGED != 0 {
+            facts.push(Fact::shown("changes", "not compared: packets stay in the kernel"));
+        }
     }
     let veth = devices.iter().all(|d| d.device.driver == "veth");
     let two = devices.len() == 2;

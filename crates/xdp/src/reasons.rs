@@ -36,7 +36,7 @@ const FORWARDER: [(usize, Reason); 1] = [(15, Reason::NoPort)];
 
 const SERVICE: [(usize, Reason); 1] = [(13, Reason::NeighborService)];
 
-const RECEIVER: [(usize, Reason); 11] = [
+const RECEIVER: [(usize, Reason); 12] = [
     (16, Reason::ForeignNotStamped),
     (17, Reason::ForeignOtherRun),
     (18, Reason::ForeignWrongAddress),
@@ -48,6 +48,7 @@ const RECEIVER: [(usize, Reason); 11] = [
     (24, Reason::SenderRestarts),
     (25, Reason::LatencyNotMeasurable),
     (26, Reason::FlowContended),
+    (31, Reason::ForeignLooped),
 ];
 
 /// Counted up and down, by one source or another.

@@ -2,6 +2,7 @@
 
 use mpps_io::selection::Listed;
 use mpps_io::{FlowSet, Request, Selection};
+use mpps_wire::image::Parts;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -72,6 +73,10 @@ pub struct TrafficSpec {
     pub catch_up_ns: u64,
     /// Addresses answered for by the device that receives, and whose address is asked for there.
     pub answer: Answer,
+    /// Packets of any headers with a tag, in place of UDP between two ends. [`TrafficSpec::headers`] are theirs.
+    pub packet: Option<Parts>,
+    /// Run of the tags.
+    pub run: u8,
 }
 
 impl TrafficSpec {

@@ -111,6 +111,9 @@ impl Draft {
         let ports: Vec<_> = [&port].into_iter().chain(far.as_ref().map(|far| &far.port)).collect();
         if let Some(stream) = &stream {
             stream.check_receivers(&roles)?;
+            if port.traits.in_kernel {
+                stream.check_in_kernel(args.plan.port(), roles.iter().filter(|role| role.tx).count())?;
+            }
         }
         paths::check_run(&args, &ports)?;
         let rules = match &far {

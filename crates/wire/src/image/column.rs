@@ -4,6 +4,7 @@
 //! width. So fields are written from the first to the last: what one writes over the next is written again. Counters
 //! go before all others, if none of these is written over them, because a loop over counters alone holds no choice.
 
+use super::parts::{PartSource, PartWriter};
 use super::region::Region;
 use super::value::{Random, Range, Value};
 use super::wide::Wide;
@@ -46,7 +47,7 @@ pub(super) struct Column {
 /// numbers hidden in other values take six instructions.
 #[derive(Clone, Debug)]
 #[repr(u8)]
-enum Source {
+pub(super) enum Source {
     /// Values that are the same distance apart, by flow.
     Counter { start: u64, step: u64 },
     /// Values by flow.
@@ -139,6 +140,11 @@ impl Column {
         counters
     }
 
+    /// Returns the field as plain numbers, if it is plain.
+    pub(super) fn part(&self, flows: u32) -> Option<PartWriter> {
+        Some(self.window.part(self.source.part(flows)?))
+    }
+
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, flows: u64, sums: &mut [Sum; SUMS]) {
@@ -154,6 +160,12 @@ impl Column {
 }
 
 impl Counter {
+    /// Returns the field as plain numbers.
+    pub(super) fn part(&self) -> PartWriter {
+        let (start, step) = (self.start, self.step);
+        self.window.part(PartSource::Counter { start, step })
+    }
+
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
@@ -163,6 +175,16 @@ impl Counter {
 }
 
 impl Window {
+    fn part(&self, source: PartSource) -> PartWriter {
+        PartWriter {
+            at: self.at,
+            mask: self.mask,
+            constant: self.constant,
+            factors: self.factors,
+            source,
+        }
+    }
+
     #[inline(always)]
     fn write<const SUMS: usize>(&self, frame: &mut [u8], word: u64, sums: &mut [Sum; SUMS]) {
         let bits = (word & self.mask).swap_bytes();
