@@ -437,8 +437,8 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
         let command = with_packet(net.a("sendrecv af_packet:eth1"), packet);
         assert_refused(command, 2, parts);
     }
-    let many = "eth / ipv4 dst=10.99.0.2 ttl=1..9 id=1..9 / tcp src=1..9 dst=1..9 seq=1..9 ack=1..9 win=1..9 flags=1..9 \
-                urg=1..9";
+    let many = "eth / ipv4 dst=10.99.0.2 ttl=1..9 id=1..9 / tcp src=1..9 dst=1..9 seq=1..9 ack=1..9 win=1..9 \
+                flags=1..9 urg=1..9";
     for (words, packet, parts) in [
         (
             "xdp:eth1",

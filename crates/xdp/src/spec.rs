@@ -134,8 +134,8 @@ pub struct ReflectSpec {
     pub taken: Taken,
     /// Senders that get no answer.
     pub unanswered: Unanswered,
-    /// Seed of the tags by which packets are known, whatever they are addressed to; `taken` then has the reflector's own
-    /// addresses. `None`: UDP packets.
+    /// Seed of the tags by which packets are known, whatever they are addressed to; `taken` then has the reflector's
+    /// own addresses. `None`: UDP packets.
     pub tagged: Option<u64>,
 }
 

@@ -332,8 +332,8 @@ fn two_ways(plan: &TrafficPlan, trial: u8) -> Result<[TrafficSpec; 2]> {
     Ok([there, back])
 }
 
-/// Returns the headers of all packets; the sum of what is constant of UDP between two ends, or the packets of any headers
-/// in place of them.
+/// Returns the headers of all packets; the sum of what is constant of UDP between two ends, or the packets of any
+/// headers in place of them.
 fn packets(plan: &TrafficPlan) -> Result<(Vec<u8>, u16, Option<Parts>)> {
     let link = plan.link.as_ref();
     let macs = [

@@ -84,9 +84,9 @@ pub struct PartSum {
 }
 
 impl Image {
-    /// Returns the image as plain numbers; `None` if it has what they can't say: a payload of other bytes, no tag, CRC32c,
-    /// a wrong checksum, fields that share a byte or of which more than 64 bits vary, random values that others are made
-    /// of.
+    /// Returns the image as plain numbers; `None` if it has what they can't say: a payload of other bytes, no tag,
+    /// CRC32c, a wrong checksum, fields that share a byte or of which more than 64 bits vary, random values that others
+    /// are made of.
     pub fn parts(&self) -> Option<Parts> {
         let verified = self.tagged && self.payload != Payload::Constant;
         if !verified || !self.wide.is_empty() {
