@@ -322,7 +322,7 @@ GLOBAL int answer(struct xdp_md *ctx)
 /* What becomes of a frame that is no test packet: it is answered, or goes to the host, and is counted. */
 INLINE int left_over(struct xdp_md *ctx, struct source *source, u32 left)
 {
-	if (answers() && (left == LEFT_NOT_IP || left == LEFT_NOT_UDP)) {
+	if (answers() && (left == LEFT_NOT_IP || left == LEFT_NOT_UDP || left == LEFT_NOT_TAGGED)) {
 		int done = answer(ctx);
 
 		if (done)

@@ -80,5 +80,6 @@ static long (*const bpf_loop)(u32 times, void *body, void *of_body, u64 flags) =
 /* Since Linux 5.18. */
 static u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
 static long (*const bpf_xdp_load_bytes)(struct xdp_md *ctx, u32 offset, void *to, u32 length) = (void *)189;
+static long (*const bpf_xdp_store_bytes)(struct xdp_md *ctx, u32 offset, const void *from, u32 length) = (void *)190;
 
 #endif

@@ -8,14 +8,12 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
+#include "tagged_data.h"
 #include "taps.h"
 
 enum {
 	/* Places of the table that are looked at: it is half empty, so nobody is ever so far from where he should be. */
 	PROBES = 128,
-	/* Words of data that are compared at a time, and how often. */
-	BATCH = 4,
-	BATCHES = 112,
 };
 
 enum { FREE, CLAIMED, TAKEN };
@@ -331,6 +329,94 @@ INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 	return examine(ctx, source, key, &p);
 }
 
+/* Send times of tags begin again after so many ns, and numbers after so many. The first number of a flow is counted
+ * from there, so that there are numbers below it for packets that it has overtaken. */
+#define TIMES (1ULL << 36)
+#define NUMBERS (1ULL << 32)
+
+/* The send time that a tag names: at most MAX_ONE_WAY before `now`, or else after it, by a clock that is ahead. */
+INLINE u64 sent_at(u64 time, u64 now)
+{
+	u64 ago = (now - time) & (TIMES - 1);
+
+	return ago < MAX_ONE_WAY && ago <= now ? now - ago : now + (TIMES - ago);
+}
+
+/* The number of a tagged packet's flow, by source, run and flow number; `max_flows`: the table is full. The source is
+ * that of the outermost IP header, or the MAC address if there is none. */
+INLINE u32 flow_of_tag(struct xdp_md *ctx, const struct tag *tag)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx), *ip = data + (tag->l3 & 127);
+	u64 number = (u64)tag->run << 22 | tag->flow, mac;
+
+	OPAQUE(ip);
+	if (tag->l3 && ip + 20 <= end && *(u8 *)ip >> 4 == 4)
+		return flow_of_key((u64)U32(ip + 12) | number << 32, 4);
+	if (tag->l3 && ip + 24 <= end && *(u8 *)ip >> 4 == 6)
+		return flow_of_key(mix(mix(PLAN.key, U64(ip + 8)), U64(ip + 16) ^ number),
+				   mix(mix(~PLAN.key, U64(ip + 16)), U64(ip + 8) ^ number << 32) | 1);
+	if (data + 14 > end)
+		return PLAN.max_flows;
+	mac = U64(data + 6) & 0xffffffffffff;
+	return flow_of_key(mac | number << 48, number >> 16 << 32 | 6);
+}
+
+/* Whether the data in front of a tag are those that were sent. Data whose beginning is not known pass. */
+INLINE int data_right(struct xdp_md *ctx, const struct tag *tag)
+{
+	void *data = frame_data(ctx), *end = frame_end(ctx);
+	int start;
+
+	/* UDP over IPv4, and nothing out of the ordinary: what most packets are. */
+	if (data + PLAIN4_PAYLOAD <= end && looks_plain4(data) && (U32(data + 20) & 0xff00ff3f) == PROTOCOL_UDP << 24 &&
+	    !is_tunnel(swap16(U16(data + PLAIN4_L4))) && !is_tunnel(swap16(U16(data + PLAIN4_L4 + 2))))
+		start = PLAIN4_PAYLOAD;
+	else
+		start = payload_start(ctx);
+	if (start < 0)
+		return 1;
+	/* Behind what nobody knows the data begin later than the headers seem to end. */
+	if ((u32)start < PLAN.l4)
+		start = PLAN.l4;
+	if ((u32)start > tag->at)
+		return 1;
+	return data_before_tag_right(ctx, tag, start);
+}
+
+/* Counts a packet that is known by its tag: crates/engine/src/workload/drop/verifier/tagged.rs. */
+INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
+{
+	struct drop_flow *flow;
+	struct tag tag = {};
+	struct row *row;
+	u32 number;
+	u64 seq;
+
+	if (!find_tag(ctx, &tag) || is_icmp_error(ctx, tag.l3))
+		return left_over(ctx, source, LEFT_NOT_TAGGED);
+	if (!arrival(source, key))
+		return XDP_DROP;
+	row = current_row(source);
+	if (!row)
+		return XDP_DROP;
+	if (PLAN.flags & CHECK_DATA && !data_right(ctx, &tag))
+		return corrupt(source, row);
+	number = flow_of_tag(ctx, &tag);
+	flow = number < PLAN.max_flows ? bpf_map_lookup_elem(&FLOWS, &number) : 0;
+	if (!flow) {
+		source->reasons[UNTRACKED_FLOW_PACKETS]++;
+		return count(source, row, 1);
+	}
+	seq = NUMBERS + tag.number;
+	if (flow->known) {
+		u64 next = flow->window.next;
+
+		/* The nearest to the one that is expected next. */
+		seq = next + (long)(int)(tag.number - (u32)next);
+	}
+	return stamped(source, key, flow, number, seq, sent_at(tag.time, source->now_ns));
+}
+
 SEC("xdp") int drop(struct xdp_md *ctx)
 {
 	u32 key = source_key(ctx);
@@ -340,6 +426,21 @@ SEC("xdp") int drop(struct xdp_md *ctx)
 	if (!source)
 		return XDP_PASS;
 	verdict = take(ctx, source, key);
+	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
+		end_burst(source);
+	return verdict;
+}
+
+/* The same for packets that are known by their tags. */
+SEC("xdp") int drop_tagged(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	int verdict;
+
+	if (!source)
+		return XDP_PASS;
+	verdict = take_tagged(ctx, source, key);
 	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
 		end_burst(source);
 	return verdict;

@@ -29,7 +29,9 @@ struct lane {
 	/* Number of the lane, and of it as a writer of rows. */
 	u32 number;
 	u32 writer;
-	u32 unused[11];
+	/* Of the tags of this trial. */
+	u32 run;
+	u32 unused[10];
 
 	/* Ethernet, IP and UDP header. */
 	u64 headers[9];

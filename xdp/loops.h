@@ -150,10 +150,10 @@ INLINE int is_ours6(void *at)
 	return (U64(at) == U64(at + 16) && U64(at + 8) == U64(at + 24)) || is_within(&PLAN.own, at, 1);
 }
 
-/* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or the reason + 1. */
-INLINE int answerable4(be32 source, be32 destination, u32 ports)
+/* Whether a packet from one of our own (`ours`) or others can be answered. 0, or the reason + 1. */
+INLINE int answerable4_from(int ours, be32 source, be32 destination, u32 ports)
 {
-	if (is_ours4(source, destination) && (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
+	if (ours && (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
 		LEAVE(LEFT_OWN_SOURCE);
 	if (listed4(LOOPS.broadcasts, LOOPS.broadcasts_count, destination))
 		LEAVE(LEFT_MULTICAST);
@@ -168,10 +168,16 @@ INLINE int answerable4(be32 source, be32 destination, u32 ports)
 	return 0;
 }
 
-/* `at`: the source address. */
-INLINE int answerable6(void *at, u32 ports)
+/* Whether a packet that the filter takes can be answered: `answerable` of crates/wire. 0, or the reason + 1. */
+INLINE int answerable4(be32 source, be32 destination, u32 ports)
 {
-	if (is_ours6(at) &&
+	return answerable4_from(is_ours4(source, destination), source, destination, ports);
+}
+
+/* `at`: the source address. */
+INLINE int answerable6_from(int ours, void *at, u32 ports)
+{
+	if (ours &&
 	    (!LOOPS.loopback || (u16)ports == (u16)(ports >> 16)))
 		LEAVE(LEFT_OWN_SOURCE);
 	if (LOOPS.loopback)
@@ -181,6 +187,11 @@ INLINE int answerable6(void *at, u32 ports)
 	if (listed6(at))
 		LEAVE(LEFT_OWN_SOURCE);
 	return 0;
+}
+
+INLINE int answerable6(void *at, u32 ports)
+{
+	return answerable6_from(is_ours6(at), at, ports);
 }
 
 /* Whether the next look at a packet is due. */

@@ -9,6 +9,7 @@
 #include "swap.h"
 #include "answer.h"
 #include "loops.h"
+#include "turn_tagged.h"
 #include "taps.h"
 
 /* Turns a packet that is taken. Returns 0, or the reason + 1. `plain`: see `admit`. */
@@ -168,35 +169,19 @@ INLINE int turn_plain(struct xdp_md *ctx, struct source *source, u32 *plain)
 	return 1;
 }
 
-INLINE int turn(struct xdp_md *ctx)
+/* Counts a packet that was turned. `looks`: others are looked at for loops. */
+INLINE int count_and_send(struct xdp_md *ctx, struct source *source, u32 key, int looks)
 {
-	u32 key = source_key(ctx), plain = LOOKED;
-	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
 	struct row *row;
 
-	if (UNLIKELY(!source))
-		return XDP_PASS;
-	/* A packet that was looked at and is not turned yet goes the long way. */
-	if (UNLIKELY(!turn_known(ctx, source, &plain)) &&
-	    (plain != LOOKED || watch_of(source)->alert || !turn_plain(ctx, source, &plain))) {
-		int left = turn_anywhere(ctx, source, plain);
-
-		if (left > LEFT_OWN_SOURCE) {
-			/* The test's, and what the host would answer it has not asked for. */
-			source->others++;
-			source->reasons[(left - 1) & (REASONS - 1)]++;
-			return XDP_DROP;
-		}
-		if (left)
-			return left_over(ctx, source, left - 1);
-	}
 	if (LIKELY(source->left)) {
 		source->left--;
 	} else {
 		/* The run is over: what is not counted is not sent back. */
 		if (!arrival(source, key))
 			return XDP_DROP;
-		look_in_time(source);
+		if (looks)
+			look_in_time(source);
 	}
 	source->test++;
 	row = current_row(source);
@@ -205,6 +190,52 @@ INLINE int turn(struct xdp_md *ctx)
 		row->rx++;
 	/* Only on a veth, which `send_back` knows. */
 	return UNLIKELY(source->redirect) ? send_back(ctx, source) : XDP_TX;
+}
+
+/* What becomes of a packet of the test that is not turned: it would go round, or its sender is nobody's. */
+INLINE int left_alone(struct source *source, u32 left)
+{
+	source->others++;
+	source->reasons[left & (REASONS - 1)]++;
+	return XDP_DROP;
+}
+
+INLINE int turn(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx), plain = LOOKED;
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+
+	if (UNLIKELY(!source))
+		return XDP_PASS;
+	/* A packet that was looked at and is not turned yet goes the long way. */
+	if (UNLIKELY(!turn_known(ctx, source, &plain)) &&
+	    (plain != LOOKED || watch_of(source)->alert || !turn_plain(ctx, source, &plain))) {
+		int left = turn_anywhere(ctx, source, plain);
+
+		/* The test's, and what the host would answer it has not asked for. */
+		if (left > LEFT_OWN_SOURCE)
+			return left_alone(source, left - 1);
+		if (left)
+			return left_over(ctx, source, left - 1);
+	}
+	return count_and_send(ctx, source, key, 1);
+}
+
+/* The same for packets that are known by their tags. */
+INLINE int turn_by_tag(struct xdp_md *ctx)
+{
+	u32 key = source_key(ctx);
+	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
+	int left;
+
+	if (UNLIKELY(!source))
+		return XDP_PASS;
+	left = turn_tagged(ctx);
+	if (left == LEFT_NOT_TAGGED + 1)
+		return left_over(ctx, source, LEFT_NOT_TAGGED);
+	if (left)
+		return left_alone(source, left - 1);
+	return count_and_send(ctx, source, key, 0);
 }
 
 SEC("xdp") int reflect(struct xdp_md *ctx)
@@ -216,6 +247,16 @@ SEC("xdp") int reflect(struct xdp_md *ctx)
 SEC("xdp.frags") int reflect_frags(struct xdp_md *ctx)
 {
 	return turn(ctx);
+}
+
+SEC("xdp") int reflect_tagged(struct xdp_md *ctx)
+{
+	return turn_by_tag(ctx);
+}
+
+SEC("xdp.frags") int reflect_tagged_frags(struct xdp_md *ctx)
+{
+	return turn_by_tag(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

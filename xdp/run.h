@@ -20,7 +20,7 @@ enum { ANSWERS = 8, ADDRESSES = 8, LANES = 64, REASONS = 32, OCTAVES = 28, OCTAV
 enum {
 	/* Answered, or an answer to our own question. */
 	NEIGHBOR_SERVICE = 13,
-	/* `forward`: not what it is to take. */
+	/* `forward`: not what it is to take. Else, where packets are known by their tags: LEFT_NOT_TAGGED. */
 	NOT_TAKEN,
 	/* `forward`: there is no port to send it out of. */
 	NO_PORT,
@@ -64,6 +64,8 @@ enum {
 	LIMITED = 1 << 16,
 	/* The driver moves the start of frames that it is given: virtio_net, whose header goes in front of them. */
 	MOVED = 1 << 17,
+	/* Packets are known by their tags, whatever their headers. */
+	TAGGED = 1 << 18,
 };
 
 struct plan {

@@ -92,13 +92,15 @@ INLINE int is_mpls(be16 type)
 	return type == BE16(ETHERTYPE_MPLS) || type == BE16(ETHERTYPE_MPLS_UPSTREAM);
 }
 
-/* The end of the packet in a frame: by the outermost IP header, or that of the frame if there is none. */
-INLINE u64 packet_end(struct bytes from, u64 length)
+/* The end of the packet in a frame: by the outermost IP header, or that of the frame if there is none. `l3`: where that
+ * header lies; 0 if there is none. */
+INLINE u64 packet_end(struct bytes from, u64 length, u32 *l3)
 {
 	/* Where a type lies, and the eight bytes from there: the type, and the first six of what it is the type of. */
 	u64 at = 12, head;
 	be16 type = 0;
 
+	*l3 = 0;
 	for (u32 i = 0; i < MOST_SHIMS; i++) {
 		if (!copy_bytes(from, at, &head, 1))
 			return length;
@@ -106,30 +108,53 @@ INLINE u64 packet_end(struct bytes from, u64 length)
 		if (!is_mpls(type))
 			type = head;
 		if (type == BE16(ETHERTYPE_IPV4) || type == BE16(ETHERTYPE_IPV6))
-			return ip_end(at, head, length);
+			goto found;
 		if (type == BE16(ETHERTYPE_PPPOE)) {
 			at += 8;
 			if (!copy_bytes(from, at, &head, 1))
 				return length;
 			type = head;
-			return type == BE16(PPP_IPV4) || type == BE16(PPP_IPV6) ? ip_end(at, head, length) : length;
+			if (type == BE16(PPP_IPV4) || type == BE16(PPP_IPV6))
+				goto found;
+			return length;
 		}
 		if (is_mpls(type) && head >> 32 & 1) {
 			/* The last label. What follows has no type, either: IP shows its version (RFC 4928). */
 			at += 4;
-			return copy_bytes(from, at, &head, 1) ? ip_end(at, head, length) : length;
+			if (!copy_bytes(from, at, &head, 1))
+				return length;
+			if ((head >> 20 & 0xf) == 4 || (head >> 20 & 0xf) == 6)
+				goto found;
+			return length;
 		}
 		if (!is_mpls(type) && type != BE16(ETHERTYPE_VLAN) && type != BE16(ETHERTYPE_SERVICE_VLAN))
 			return length;
 		at += 4;
 	}
 	return length;
+found:
+	*l3 = at + 2;
+	return ip_end(at, head, length);
 }
 
-/* Whether a frame has a tag of this seed. */
-INLINE int is_tagged(struct bytes from, u64 seed)
+/* What a tag says, and where the packet lies that it ends. */
+struct tag {
+	u64 time;
+	u32 number;
+	u32 run;
+	u32 flow;
+	/* Marked as returned. */
+	u32 returned;
+	/* Offset of the outermost IP header; 0: there is none. */
+	u32 l3;
+	/* Offset of the tag. */
+	u32 at;
+};
+
+/* Reads the tag of a frame; 0 if it has none of this seed. */
+INLINE int read_tag(struct bytes from, u64 seed, struct tag *read)
 {
-	u64 end = packet_end(from, bytes_length(from)), tag[TAG / sizeof(u64)], first, last;
+	u64 end = packet_end(from, bytes_length(from), &read->l3), tag[TAG / sizeof(u64)], first, last;
 	u32 marks;
 
 	if (end < TAG || !copy_bytes(from, end - TAG, tag, TAG / sizeof(u64)))
@@ -141,8 +166,21 @@ INLINE int is_tagged(struct bytes from, u64 seed)
 	if (marks != 0x8000 && marks != 0x80000000)
 		return 0;
 	first = first >> 32 << 32 | (first >> 16 & 0x7fff) << 15 | (first & 0x7fff);
-	return data_base(seed ^ last >> TAG_CHECK_BITS, first) >> (64 - TAG_CHECK_BITS) ==
-	       (last & ((1 << TAG_CHECK_BITS) - 1));
+	read->time = last >> TAG_CHECK_BITS;
+	read->number = first >> 32;
+	read->run = (u32)first >> 22;
+	read->flow = first & 0x3fffff;
+	read->returned = marks != 0x8000;
+	read->at = end - TAG;
+	return data_base(seed ^ read->time, first) >> (64 - TAG_CHECK_BITS) == (last & ((1 << TAG_CHECK_BITS) - 1));
+}
+
+/* Whether a frame has a tag of this seed. */
+INLINE int is_tagged(struct bytes from, u64 seed)
+{
+	struct tag tag;
+
+	return read_tag(from, seed, &tag);
 }
 
 #endif

@@ -27,6 +27,8 @@ enum {
 	UNCONFIRMED_GAP,
 	GAP_AFTER_FIRST,
 	CONTESTED_GAP,
+	/* From the MAC address that the test sends from. */
+	FOREIGN_LOOPED,
 };
 
 enum { STAMP = 16, UDP_HEADER = 8 };

@@ -13,6 +13,7 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
+#include "image.h"
 
 /*
  * Whether what this CPU handed over last is an answer. Packets of the test are handed over at the end of their batch,
@@ -139,7 +140,8 @@ INLINE void write_packet(void *frame, struct lane *lane, u32 flow, u64 seq, u64 
 	*(u16 *)(frame + PLAN.l4 + 6) = check ? check : 0xffff;
 }
 
-SEC("xdp") int send(struct xdp_md *ctx)
+/* `tagged`: a packet of IMAGE. */
+INLINE int send_one(struct xdp_md *ctx, int tagged)
 {
 	void *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	u32 cpu = bpf_get_smp_processor_id(), flow, place, cursor;
@@ -179,7 +181,10 @@ SEC("xdp") int send(struct xdp_md *ctx)
 		*(volatile u64 *)&lane->seq = seq + 1;
 	}
 	*(volatile u32 *)&lane->cursor = cursor;
-	write_packet(frame, lane, flow, seq, now);
+	if (tagged)
+		write_image(frame, lane, flow, seq, now);
+	else
+		write_packet(frame, lane, flow, seq, now);
 
 	if (!lane->pending++) {
 		if (PLAN.flags & RECEIVE)
@@ -212,6 +217,17 @@ SEC("xdp") int send(struct xdp_md *ctx)
 	if (PLAN.flags & MOVED)
 		bpf_xdp_adjust_meta(ctx, -4);
 	return XDP_TX;
+}
+
+SEC("xdp") int send(struct xdp_md *ctx)
+{
+	return send_one(ctx, 0);
+}
+
+/* The same of packets of any headers, with a tag. */
+SEC("xdp") int send_tagged(struct xdp_md *ctx)
+{
+	return send_one(ctx, 1);
 }
 
 /* Sends a frame as it is. */
@@ -341,11 +357,35 @@ NOINLINE int sort_addresses(struct xdp_md *ctx, u32 *flow, u32 *reason, u64 *sum
 	return p.payload_len == PLAN.payload_len ? (int)p.l4 : CORRUPT;
 }
 
+/* A frame that is not of the test: it is answered, or the host's. */
+INLINE int leave(struct xdp_md *ctx, struct source *source, u32 key, u32 reason)
+{
+	struct lane *lane;
+
+	if (answers() && (reason == LEFT_NOT_IP || reason == LEFT_NOT_UDP || reason == LEFT_NOT_TAGGED)) {
+		switch (answer(ctx)) {
+		case ANSWERED:
+			source->reasons[NEIGHBOR_SERVICE]++;
+			arrival(source, key);
+			lane = lane_here();
+			if (lane) {
+				/* The next packet of the test reads the clock, and takes this back. */
+				lane->answering = 1;
+				lane->left = 0;
+			}
+			return send_back(ctx, source);
+		case UNDERSTOOD:
+			source->reasons[NEIGHBOR_SERVICE]++;
+		}
+	}
+	source->passed++;
+	return XDP_PASS;
+}
+
 INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 {
 	void *frame = frame_data(ctx), *end = frame_end(ctx);
 	u32 flow, reason = LEFT_NOT_IP;
-	struct lane *lane;
 	u64 addresses = 0;
 	int at;
 
@@ -372,27 +412,40 @@ INLINE int take(struct xdp_md *ctx, struct source *source, u32 key)
 			return examine(source, key, frame_data(ctx) + (at & OFFSET), frame_end(ctx), flow, addresses);
 		}
 	}
-	if (answers() && (reason == LEFT_NOT_IP || reason == LEFT_NOT_UDP)) {
-		switch (answer(ctx)) {
-		case ANSWERED:
-			source->reasons[NEIGHBOR_SERVICE]++;
-			arrival(source, key);
-			lane = lane_here();
-			if (lane) {
-				/* The next packet of the test reads the clock, and takes this back. */
-				lane->answering = 1;
-				lane->left = 0;
-			}
-			return send_back(ctx, source);
-		case UNDERSTOOD:
-			source->reasons[NEIGHBOR_SERVICE]++;
-		}
-	}
-	source->passed++;
-	return XDP_PASS;
+	return leave(ctx, source, key, reason);
 }
 
-SEC("xdp") int receive(struct xdp_md *ctx)
+/* Takes a packet by its tag: crates/engine/src/codec/tagged.rs. */
+INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
+{
+	void *data = frame_data(ctx);
+	struct tag tag = {};
+	struct lane *lane;
+	u64 now, next;
+
+	if (!(PLAN.flags & RECEIVE) || !find_tag(ctx, &tag) || is_icmp_error(ctx, tag.l3))
+		return leave(ctx, source, key, LEFT_NOT_TAGGED);
+	now = arrival(source, key);
+	if (!now)
+		return XDP_DROP;
+	if (tag.flow >= PLAN.flows)
+		return foreign(source, FOREIGN_OTHER_RUN);
+	lane = lane_of(tag.flow);
+	if (!lane || tag.run != lane->run)
+		return foreign(source, FOREIGN_OTHER_RUN);
+	if (!(PLAN.flags & ACROSS) && data + 14 <= frame_end(ctx) && !((U64(data + 6) ^ PLAN.mac) << 16))
+		return foreign(source, FOREIGN_LOOPED);
+	if (PLAN.flags & CHECK_DATA &&
+	    (tag.at < IMAGE.data || !data_before_tag_right(ctx, &tag, tag.at - IMAGE.data)))
+		return corrupt(source);
+	/* A tag has the lowest bits: the number is the nearest to that which is due, the time the latest. */
+	next = *(volatile u64 *)&lane->seq;
+	now += CLOCKS_DIFFER_NS;
+	return book(source, key, tag.flow, next + (long)(int)(tag.number - (u32)next),
+		    now - ((now - tag.time) & ((1ULL << 36) - 1)));
+}
+
+INLINE int receive_one(struct xdp_md *ctx, int tagged)
 {
 	u32 key = source_key(ctx);
 	struct source *source = bpf_map_lookup_elem(&SOURCES, &key);
@@ -400,10 +453,21 @@ SEC("xdp") int receive(struct xdp_md *ctx)
 
 	if (!source)
 		return XDP_PASS;
-	verdict = take(ctx, source, key);
+	verdict = tagged ? take_tagged(ctx, source, key) : take(ctx, source, key);
 	if (PLAN.flags & SEVERAL && !PLAN.clock_every)
 		end_burst(source);
 	return verdict;
+}
+
+SEC("xdp") int receive(struct xdp_md *ctx)
+{
+	return receive_one(ctx, 0);
+}
+
+/* The same of packets that are known by their tags. */
+SEC("xdp") int receive_tagged(struct xdp_md *ctx)
+{
+	return receive_one(ctx, 1);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

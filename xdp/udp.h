@@ -37,6 +37,8 @@ enum left {
 	LEFT_WRONG_ADDRESS,
 	LEFT_WRONG_PORT,
 	LEFT_HOST_PORT,
+	/* Where packets are known by their tags. Behind NEIGHBOR_SERVICE of run.h. */
+	LEFT_NOT_TAGGED = 14,
 	/* Behind those of the programs: what would go round. */
 	LEFT_OWN_SOURCE = 28,
 	LEFT_TTL_EXPIRED,
@@ -70,7 +72,8 @@ struct ip_packet {
 	/* Of what comes after the IP headers, as they have it. */
 	u32 room;
 	u16 protocol;
-	u16 v6;
+	u8 v6;
+	u8 fragment;
 };
 
 struct udp_packet {
@@ -196,7 +199,8 @@ GLOBAL int check_options(struct xdp_md *ctx, u64 from, u64 length)
 	return 0;
 }
 
-INLINE int find_ipv4(struct xdp_md *ctx, void *data, void *end, u32 there, u32 l3, struct ip_packet *p)
+/* `fragments`: whether fragments are wanted, too. */
+INLINE int find_ipv4(struct xdp_md *ctx, void *data, void *end, u32 there, u32 l3, struct ip_packet *p, int fragments)
 {
 	struct ipv4 *ip = data + l3;
 	u32 header, total, *word = (u32 *)ip;
@@ -226,7 +230,9 @@ INLINE int find_ipv4(struct xdp_md *ctx, void *data, void *end, u32 there, u32 l
 	if (total > there)
 		LEAVE(LEFT_TOO_SHORT);
 	/* More fragments, or an offset: RFC 791 section 3.1. */
-	if (ip->fragment & BE16(0x3fff))
+	if (fragments)
+		p->fragment = !!(ip->fragment & BE16(0x3fff));
+	else if (ip->fragment & BE16(0x3fff))
 		LEAVE(LEFT_FRAGMENT);
 	p->protocol = ip->protocol;
 	p->l4 = l3 + header;
@@ -247,8 +253,8 @@ INLINE u32 extension_length(u32 protocol, const u8 *head)
 	return protocol == PROTOCOL_AUTHENTICATION ? (head[1] + 2) * 4 : (head[1] + 1) * 8;
 }
 
-/* RFC 8200 section 4. */
-INLINE int find_ipv6(void *data, void *end, u32 there, u32 l3, struct ip_packet *p, u32 unknown)
+/* RFC 8200 section 4. With `fragments` the header of a fragment is the upper layer. */
+INLINE int find_ipv6(void *data, void *end, u32 there, u32 l3, struct ip_packet *p, u32 unknown, int fragments)
 {
 	struct ipv6 *ip = data + l3;
 	u64 at = sizeof(*ip), total, next;
@@ -268,12 +274,14 @@ INLINE int find_ipv6(void *data, void *end, u32 there, u32 l3, struct ip_packet 
 		FORGET(total, unknown);
 		FORGET(next, unknown);
 		at &= OFFSET;
-		if (next == PROTOCOL_FRAGMENT)
+		if (!fragments && next == PROTOCOL_FRAGMENT)
 			LEAVE(LEFT_FRAGMENT);
 		if (next == PROTOCOL_HOP_BY_HOP && place)
 			LEAVE(LEFT_BAD_IP_HEADER);
-		if (!is_extension(next)) {
+		if (!is_extension(next) || next == PROTOCOL_FRAGMENT) {
 			p->protocol = next;
+			if (fragments)
+				p->fragment = next == PROTOCOL_FRAGMENT;
 			p->l4 = l3 + at;
 			p->room = total - at;
 			return 0;
@@ -327,11 +335,11 @@ GLOBAL int find_ip(struct xdp_md *ctx, struct ip_packet *p)
 	p->l3 = l3;
 	if (type == BE16(ETHERTYPE_IPV4)) {
 		p->v6 = 0;
-		return find_ipv4(ctx, data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p);
+		return find_ipv4(ctx, data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p, 0);
 	}
 	if (type == BE16(ETHERTYPE_IPV6)) {
 		p->v6 = 1;
-		return find_ipv6(data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p, ctx->rx_queue_index);
+		return find_ipv6(data, end, bpf_xdp_get_buff_len(ctx) - l3, l3, p, ctx->rx_queue_index, 0);
 	}
 	LEAVE(LEFT_NOT_IP);
 }

@@ -62,6 +62,17 @@ fn packets_of_any_headers_arrive_through_a_bridge_by_af_xdp() {
 }
 
 #[test]
+fn packets_of_any_headers_arrive_through_a_bridge_by_xdp() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    for packet in PACKETS.into_iter().filter(|packet| !packet.contains("sctp")) {
+        let report = assert_all_arrive(&net, "xdp:eth1 xdp:eth2", packet);
+        let told = report.json["host"]["changes"].as_str().expect("a fact");
+        assert!(told.contains("not compared"), "{told}");
+    }
+}
+
+#[test]
 fn packets_of_any_headers_arrive_through_mpps_forward() {
     let Some(net) = joined_twice() else { return };
     let there = Scratch::new();
@@ -183,8 +194,20 @@ fn what_a_bridge_passes_on_and_a_reflector_returns_is_not_changed() {
 fn a_reflector_that_knows_of_tags_returns_packets_of_any_headers() {
     let Some(net) = net_of(1) else { return };
     let words = "--rate 5kpps --catch-up 5ms";
-    for (there, here) in [("af_packet", "af_xdp"), ("af_xdp", "af_packet")] {
-        let reflect = with_packet(net.b(&format!("reflect {there}:eth1 --ip 10.99.0.88")), PACKETS[0]);
+    for (there, here) in [
+        ("af_packet", "af_xdp"),
+        ("af_xdp", "af_packet"),
+        ("xdp", "af_packet"),
+        ("xdp:eth1,mode=skb", "af_packet"),
+        ("af_packet", "xdp"),
+        ("xdp", "xdp"),
+    ] {
+        let there = if there.contains(':') {
+            there.to_owned()
+        } else {
+            format!("{there}:eth1")
+        };
+        let reflect = with_packet(net.b(&format!("reflect {there} --ip 10.99.0.88")), PACKETS[0]);
         let send = |packet| with_packet(net.a(&format!("sendrecv {here}:eth1 {words}")), packet);
         let packets = [
             // The peer's own address, and one that only mpps answers for.
@@ -229,6 +252,8 @@ fn drop_knows_packets_by_their_tags() {
             "af_xdp",
             "eth / ipv4 dst=10.99.0.2 / udp dst=4789 / vxlan vni=5..8 / eth / ipv6 / udp",
         ),
+        ("xdp", "eth / ipv4 dst=10.99.0.2 / tcp src=1024..1031 dst=80"),
+        ("xdp", "eth / ipv6 dst=fd99::2 / udp dst=9000..9009"),
     ] {
         let drop = with_packet(net.b(&format!("drop {there}:eth1")), packet);
         let send = with_packet(net.a("send af_packet:eth1 --rate 5kpps --catch-up 5ms"), packet);
@@ -284,6 +309,28 @@ fn each_trial_of_a_search_has_its_packets_back() {
 }
 
 #[test]
+fn each_trial_of_a_search_in_the_kernel_has_its_packets_back() {
+    let Some(net) = net_of(1) else { return };
+    let (scratch, there) = (Scratch::new(), Scratch::new());
+    let packet = "eth / ipv4 dst=10.99.0.2 / tcp src=1024..1031 dst=80 flags=syn";
+    let _reflector = listen_by(&there, with_packet(net.b("reflect xdp:eth1"), packet));
+    let words = format!(
+        "ndr xdp:eth1 --min-rate 1kpps --max-rate 5kpps --catch-up 10s --goal \
+         loss=50%,initial=100ms,final=100ms,sum=200ms --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_packet(net.a(&words), packet));
+    let record = std::fs::read_to_string(scratch.file("out").join("trials.jsonl")).unwrap_or_default();
+    let trials = record.lines().filter(|line| line.contains("\"sent\":")).count();
+    let empty = record.lines().filter(|line| line.contains("\"received\":0,")).count();
+    assert!(
+        trials > 1 && empty == 0,
+        "{trials} {empty}: {} {record}",
+        finished.stderr
+    );
+}
+
+#[test]
 fn reports_of_lost_packets_are_no_test_packets() {
     let Some(net) = joined_twice() else { return };
     route(&net);
@@ -307,6 +354,19 @@ fn reports_of_lost_packets_are_no_test_packets() {
 fn packets_that_come_back_as_they_were_sent_are_no_answers() {
     let words = "sendrecv loop:reflect=off --rate 2kpps --duration 100ms --quiet --catch-up 10s";
     let report = Scratch::new().measure(with_packet(mpps(words), PACKETS[0]));
+    assert_eq!(report.count("rx_packets"), 0, "{:#}", report.json);
+    let looped = report.json["reasons"]["foreign_looped"].as_u64();
+    assert_eq!(looped, Some(report.count("tx_packets")), "{:#}", report.json);
+}
+
+#[test]
+fn packets_that_the_kernel_gets_back_as_they_were_sent_are_no_answers() {
+    let Some(net) = net_of(1) else { return };
+    let there = Scratch::new();
+    let _forwarder = listen_by(&there, net.b("forward xdp:eth1 --take all --mode io"));
+    let words = "sendrecv xdp:eth1,promisc=on --rate 2kpps --duration 300ms --settle 300ms --quiet --catch-up 10s";
+    let packet = "eth dst=02:00:00:00:00:09 / ipv4 dst=10.99.0.2 / udp src=1024..1055 dst=9000";
+    let report = Scratch::new().measure(with_packet(net.a(words), packet));
     assert_eq!(report.count("rx_packets"), 0, "{:#}", report.json);
     let looped = report.json["reasons"]["foreign_looped"].as_u64();
     assert_eq!(looped, Some(report.count("tx_packets")), "{:#}", report.json);
@@ -343,7 +403,6 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
         ("send null: --frame-size 32", packet, &["--frame-size"]),
         ("send null: --frame-size 64", "eth / ipv6 / tcp", &["94"]),
         ("send udp:", packet, &["--packet", "udp:", "af_packet"]),
-        ("send xdp:lo", packet, &["--packet", "xdp:lo", "af_xdp"]),
         ("drop udp:", packet, &["--packet", "udp:"]),
         ("reflect null: --port 9", packet, &["--port", "tags"]),
         (
@@ -377,5 +436,32 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
     ] {
         let command = with_packet(net.a("sendrecv af_packet:eth1"), packet);
         assert_refused(command, 2, parts);
+    }
+    let many = "eth / ipv4 dst=10.99.0.2 ttl=1..9 id=1..9 / tcp src=1..9 dst=1..9 seq=1..9 ack=1..9 win=1..9 \
+                flags=1..9 urg=1..9";
+    for (words, packet, parts) in [
+        (
+            "xdp:eth1",
+            "eth / ipv4 dst=10.99.0.2 / sctp",
+            &["CRC32c", "af_xdp:eth1"][..],
+        ),
+        (
+            "xdp:eth1",
+            "eth / ipv4 dst=10.99.0.2 / udp cksum=bad",
+            &["wrong checksum", "af_xdp:eth1"],
+        ),
+        (
+            "xdp:eth1",
+            "eth / ipv4 dst=10.99.0.2 / icmp type=11",
+            &["report of ICMP", "af_xdp:eth1"],
+        ),
+        ("xdp:eth1", many, &["8 fields", "not 9", "af_xdp:eth1"]),
+        (
+            "xdp:eth1 --lanes 2",
+            "eth / ipv4 dst=10.99.0.2 / udp",
+            &["--lanes", "2 lanes", "flows: 1"],
+        ),
+    ] {
+        assert_refused(with_packet(net.a(&format!("sendrecv {words}")), packet), 2, parts);
     }
 }

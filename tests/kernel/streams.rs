@@ -387,6 +387,12 @@ fn rows_of_what_drop_counts_by_stream_add_up_and_one_packet_has_none() {
         2,
         &["--streams-csv: the run has no streams", "drop with --traffic"],
     );
+    let in_kernel = with_traffic(mpps("drop xdp:lo"), &mix);
+    assert_refused(
+        in_kernel,
+        2,
+        &["--traffic: on port 'xdp:lo'", "want --packet, or af_xdp:lo"],
+    );
 }
 
 #[test]

@@ -231,7 +231,7 @@ pub static FIELDS: &[Field] = &[
         TRAFFIC,
         "Packet of any headers, in place of UDP between --src and --dest: 'eth / vlan vid=10 / ipv4 dst=10.0.0.2 / \
          tcp src=1024..2047 dst=80'; see docs/use/traffic.md. Each ends with a tag, by which it is known when it \
-         comes back (af_packet, af_xdp, dpdk, null, loop)",
+         comes back (af_packet, af_xdp, xdp, dpdk, null, loop)",
         Access {
             read: |plan, text| {
                 plan.traffic.streams = Some(values::streams(text)?);
@@ -448,7 +448,7 @@ pub static FIELDS: &[Field] = &[
         Kind::Streams,
         LISTENERS,
         "Packet of any headers that a sender has as its --packet: packets are taken by the tag at their end (--seed), \
-         whatever their addresses and ports (af_packet, af_xdp, dpdk, null, loop)",
+         whatever their addresses and ports (af_packet, af_xdp, xdp, dpdk, null, loop)",
         Access {
             read: |plan, text| {
                 plan.selection.streams = Some(values::streams(text)?);

@@ -7,6 +7,7 @@
 //! value is a pure function of flow and number: nothing is kept from one packet to the next.
 
 mod column;
+mod parts;
 mod region;
 mod sizes;
 mod value;
@@ -18,6 +19,7 @@ use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
 use crate::template::{Blank, Blanks};
 
 use column::{Column, Counter, Cycle, Written};
+pub use parts::{PartSource, PartSum, PartWriter, Parts};
 use region::{Region, Simple};
 pub use sizes::Sizes;
 use value::Range;

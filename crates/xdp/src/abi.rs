@@ -33,8 +33,12 @@ pub(crate) mod flag {
     pub(crate) const TURNED: u32 = 1 << 15;
     pub(crate) const LIMITED: u32 = 1 << 16;
     pub(crate) const MOVED: u32 = 1 << 17;
+    pub(crate) const TAGGED: u32 = 1 << 18;
 }
 
+/// Fields that vary, and checksums, of an [`Image`].
+pub(crate) const MOST_WRITERS: usize = 8;
+pub(crate) const MOST_SUMS: usize = 4;
 /// Addresses in a list of [`Loops`].
 pub(crate) const OWN: usize = 16;
 /// Sets of four packets that a source remembers.
@@ -127,6 +131,40 @@ plain! {
         axis: [Axis; 4],
         longest: u32,
         room: u32,
+    }
+    /// A field that varies: `xdp/image.h`.
+    #[derive(Default)]
+    Writer: 64 {
+        start: u64,
+        step: u64,
+        count: u64,
+        mask: u64,
+        constant: u64,
+        at: u32,
+        kind: u32,
+        shift: u32,
+        table: u32,
+        factor: [u16; MOST_SUMS],
+    }
+    /// A checksum.
+    #[derive(Default)]
+    PartOfSum: 24 {
+        at: u32,
+        constant: u32,
+        zero: u32,
+        rest: u32,
+        inner: [u16; MOST_SUMS],
+    }
+    /// Packets of any headers.
+    #[derive(Default)]
+    Image: 880 {
+        word: [u64; 32],
+        headers: u32,
+        data: u32,
+        writers: u32,
+        sums: u32,
+        writer: [Writer; MOST_WRITERS],
+        sum: [PartOfSum; MOST_SUMS],
     }
     /// Constants of `reflect`: `xdp/own.h`.
     #[derive(Default)]
@@ -279,7 +317,8 @@ shared! {
         flows: AtomicU32,
         number: AtomicU32,
         writer: AtomicU32,
-        unused: [AtomicU32; 11],
+        run: AtomicU32,
+        unused: [AtomicU32; 10],
         headers: [AtomicU64; 9],
         room: [AtomicU64; 7],
         now_ns: AtomicU64,

@@ -1,8 +1,10 @@
 //! Computes the programs' constants from the specification of a run, and the sizes of their maps ([`sizes`]).
 
+mod image;
 mod sizes;
 mod traffic;
 
+pub(crate) use image::image;
 pub(crate) use sizes::{FlowSizes, Sizes, available_memory};
 pub(crate) use traffic::{exponential, sums, traffic};
 
@@ -234,6 +236,12 @@ pub(crate) fn unanswered(spec: &Unanswered) -> Constant {
     ("LOOPS", bytes_of(&loops))
 }
 
+/// Packets are known by tags of this seed.
+pub(crate) fn tagged(plan: &mut Plan, seed: u64) {
+    plan.seed = seed;
+    plan.flags |= flag::TAGGED;
+}
+
 /// Appends to a list if there is room.
 fn put<T>(list: &mut [T], count: &mut u32, value: T) {
     if let Some(place) = list.get_mut(*count as usize) {
@@ -256,7 +264,14 @@ pub(crate) fn dropping(plan: &mut Plan, spec: &DropSpec, sizes: FlowSizes) {
     plan.window_words = sizes.words as u32;
     plan.seed = spec.seed;
     plan.key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-    if spec.verify {
+    if let Some(header_len) = spec.tagged {
+        tagged(plan, spec.seed);
+        plan.l4 = header_len as u32;
+        if !spec.verify {
+            plan.flags &= !flag::CHECK_DATA;
+        }
+    }
+    if spec.followed() {
         plan.flags |= flag::STAMPED;
         several_sources(plan);
     }

@@ -23,7 +23,7 @@ const MAX_LINEAR_FRAME: usize = 4096 - 256 - 320;
 /// Bytes of a frame that the kernel can make: less what it keeps beside each (`struct xdp_page_head`).
 const MAX_LIVE_FRAME: usize = MAX_LINEAR_FRAME - 112;
 /// Programs of which there is one for frames in several buffers, too: by the same name and `_frags`.
-const FRAGS: [&str; 3] = ["reflect", "forward_a", "forward_b"];
+const FRAGS: [&str; 4] = ["reflect", "reflect_tagged", "forward_a", "forward_b"];
 /// Frames that the kernel makes at a time if nothing is paced: more gain nothing, fewer cost.
 pub(crate) const BATCH: u32 = 64;
 
@@ -396,6 +396,9 @@ fn facts(devices: &[XdpDevice], order: &Order<'_>, plan: &Plan, refusals_told: b
             Check::Headers => "unchecked (check=headers)",
         };
         facts.push(Fact::shown("payload", payload));
+        if order.which == Which::Traffic && plan.flags & flag::TAGGED != 0 {
+            facts.push(Fact::shown("changes", "not compared: packets stay in the kernel"));
+        }
     }
     let veth = devices.iter().all(|d| d.device.driver == "veth");
     let two = devices.len() == 2;

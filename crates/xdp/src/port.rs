@@ -140,12 +140,14 @@ impl XdpPort {
             self.sites.get(port).map_or("", |site| site.name.as_str())
         });
         match program.trim_end_matches("_frags") {
-            "send" => {
+            "send" | "send_tagged" => {
                 let lanes = (0..self.lanes()).map(|lane| self.lane_totals(lane).packets);
                 let from = self.sending.as_ref().map_or("", |sending| sending.from.name.as_str());
                 (lanes.sum(), from)
             }
-            "receive" | "reflect" | "drop" => (seen(all), name(0)),
+            "receive" | "receive_tagged" | "reflect" | "reflect_tagged" | "drop" | "drop_tagged" => {
+                (seen(all), name(0))
+            }
             "forward_a" => (seen(self.sources_of(0)), name(0)),
             "forward_b" => (seen(self.sources_of(1)), name(1)),
             _ => (0, name(0)),

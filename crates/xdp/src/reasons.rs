@@ -7,7 +7,7 @@ use mpps_io::Reason;
 /// Lists of places and names.
 pub(crate) type Names = &'static [&'static [(usize, Reason)]];
 
-const LISTENER: [(usize, Reason); 14] = [
+const LISTENER: [(usize, Reason); 15] = [
     (0, Reason::TooShort),
     (1, Reason::NotIp),
     (2, Reason::BadIpHeader),
@@ -22,6 +22,7 @@ const LISTENER: [(usize, Reason); 14] = [
     (11, Reason::WrongPort),
     (12, Reason::HostPort),
     (13, Reason::NeighborService),
+    (14, Reason::NotTagged),
 ];
 
 const REFLECTOR: [(usize, Reason); 4] = [
@@ -35,7 +36,7 @@ const FORWARDER: [(usize, Reason); 1] = [(15, Reason::NoPort)];
 
 const SERVICE: [(usize, Reason); 1] = [(13, Reason::NeighborService)];
 
-const RECEIVER: [(usize, Reason); 11] = [
+const RECEIVER: [(usize, Reason); 12] = [
     (16, Reason::ForeignNotStamped),
     (17, Reason::ForeignOtherRun),
     (18, Reason::ForeignWrongAddress),
@@ -47,6 +48,7 @@ const RECEIVER: [(usize, Reason); 11] = [
     (24, Reason::SenderRestarts),
     (25, Reason::LatencyNotMeasurable),
     (26, Reason::FlowContended),
+    (31, Reason::ForeignLooped),
 ];
 
 /// Counted up and down, by one source or another.

@@ -2,6 +2,7 @@
 
 use mpps_io::selection::Listed;
 use mpps_io::{FlowSet, Request, Selection};
+use mpps_wire::image::Parts;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -72,6 +73,10 @@ pub struct TrafficSpec {
     pub catch_up_ns: u64,
     /// Addresses answered for by the device that receives, and whose address is asked for there.
     pub answer: Answer,
+    /// Packets of any headers with a tag, in place of UDP between two ends. [`TrafficSpec::headers`] are theirs.
+    pub packet: Option<Parts>,
+    /// Run of the tags.
+    pub run: u8,
 }
 
 impl TrafficSpec {
@@ -129,6 +134,9 @@ pub struct ReflectSpec {
     pub taken: Taken,
     /// Senders that get no answer.
     pub unanswered: Unanswered,
+    /// Seed of the tags by which packets are known, whatever they are addressed to; `taken` then has the reflector's
+    /// own addresses. `None`: UDP packets.
+    pub tagged: Option<u64>,
 }
 
 /// Sources of packets that a reflector takes and does not send back. Of each list the first 16 of a family count.
@@ -155,6 +163,16 @@ pub struct DropSpec {
     pub seed: u64,
     /// Number of flows to follow by sequence number.
     pub max_flows: u32,
+    /// Packets are known by tags of the seed, whatever they are addressed to, and followed also if they are not
+    /// verified. Bytes of headers that they have at least. `None`: UDP packets.
+    pub tagged: Option<usize>,
+}
+
+impl DropSpec {
+    /// Whether flows are followed by sequence number.
+    pub(crate) fn followed(&self) -> bool {
+        self.verify || self.tagged.is_some()
+    }
 }
 
 /// Which frames a forwarder takes.

@@ -1,16 +1,16 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::{FlowAddresses, FlowPorts, Plan, SETS, TIMES_KEPT};
+use crate::abi::{FlowAddresses, FlowPorts, MOST_WRITERS, Plan, SETS, TIMES_KEPT, bytes_of};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Departure, Sending, Windows, XdpPort};
 use crate::spec::{Arrival, DropSpec, ReflectSpec, TrafficSpec};
 use crate::{encode, sys};
 use mpps_io::kernel::KernelPort;
-use mpps_io::{Fact, Result, addresses};
+use mpps_io::{Error, ErrorKind, Fact, Result, addresses};
 use mpps_sys::map::{Mapping, Shared};
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Time that packets may wait for the others of their batch, s.
 const BATCH_S: f64 = 8e-6;
@@ -36,6 +36,12 @@ fn times(spec: &TrafficSpec) -> u32 {
     } else {
         1
     }
+}
+
+/// Returns the error if an image has more fields than the programs have room for.
+fn too_many() -> Error {
+    let cause = format!("want {MOST_WRITERS} fields that vary at the most, or af_xdp");
+    Error::new("set up", "xdp", cause, ErrorKind::Unsupported)
 }
 
 /// Gives each flow its ports.
@@ -81,8 +87,10 @@ fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
     let (flows, lanes) = (spec.flows.count(), spec.cores.len());
     // With the UDP header: its ports and checksum are each packet's own.
     let mut headers = spec.headers.clone();
-    headers.extend([0, 0, 0, 0]);
-    headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
+    if spec.packet.is_none() {
+        headers.extend([0, 0, 0, 0]);
+        headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
+    }
     headers.resize(72, 0);
     // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
     sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
@@ -96,6 +104,7 @@ fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
         lane.flow_step.store(1, Relaxed);
         lane.flows.store(first(number + 1) - first(number), Relaxed);
         lane.number.store(number, Relaxed);
+        lane.run.store(spec.run.into(), Relaxed);
         lane.writer.store(first_writer + number, Relaxed);
         for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
             word.store(u64::from_ne_bytes(*bytes), Relaxed);
@@ -125,13 +134,20 @@ impl XdpDevice {
         let cpus = possible_cpus();
         let lanes = spec.cores.len();
         let gaps = (lanes.max(1) * crate::abi::OCTAVES) as u32;
+        let image = spec
+            .packet
+            .as_ref()
+            .map(|packet| encode::image(packet).ok_or_else(too_many));
+        let image = image.transpose()?;
+        let tables = image.as_ref().map_or(&[][..], |(_, tables)| tables);
         let order = Order {
             which: Which::Traffic,
             series: spec.series,
             complete: &|plan, _| {
                 encode::traffic(plan, spec)?;
                 plan.device[0] = from.device.ifindex;
-                Ok(vec![("EXPONENTIAL", encode::exponential())])
+                let image = image.iter().map(|(image, _)| ("IMAGE", bytes_of(image)));
+                Ok(image.chain([("EXPONENTIAL", encode::exponential())]).collect())
             },
             entries: &|plan| {
                 vec![
@@ -143,9 +159,14 @@ impl XdpDevice {
                     ("SLIPS", slips(plan)),
                     ("TIMES", times(spec)),
                     ("GAPS", gaps),
+                    ("TABLES", tables.len().max(1) as u32),
                 ]
             },
-            programs: &["receive"],
+            programs: if image.is_some() {
+                &["receive_tagged"]
+            } else {
+                &["receive"]
+            },
             lanes,
             kinds: match (spec.receive, spec.rate_pps) {
                 (false, _) => 0,
@@ -163,7 +184,7 @@ impl XdpDevice {
         let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         sys::make_interruptible();
         let sending = Sending {
-            send: loaded.xdp("send")?,
+            send: loaded.xdp(if image.is_some() { "send_tagged" } else { "send" })?,
             inject: loaded.xdp("inject")?,
             cores: spec.cores.clone(),
             lanes: loaded.map("LANES_BY_CPU", cpus)?,
@@ -180,8 +201,16 @@ impl XdpDevice {
             spec: spec.clone(),
             from,
         };
-        set_ports(&sending.ports, flows, spec);
-        if !spec.flows.is_plain() {
+        if image.is_some() {
+            let places: Mapping<AtomicU64> = loaded.map("TABLES", tables.len().max(1) as u32)?;
+            places
+                .iter()
+                .zip(tables)
+                .for_each(|(place, word)| place.store(*word, Relaxed));
+        } else {
+            set_ports(&sending.ports, flows, spec);
+        }
+        if image.is_none() && !spec.flows.is_plain() {
             set_addresses(&loaded.map("FLOW_ADDRESSES", flows)?, &sending.ports, plan, spec);
         }
         aim(&sending, spec, first_writer);
@@ -203,10 +232,17 @@ impl XdpDevice {
             complete: &|plan, _| {
                 let mut constants = encode::taken(plan, &spec.taken)?;
                 constants.push(encode::unanswered(&spec.unanswered));
+                if let Some(seed) = spec.tagged {
+                    encode::tagged(plan, seed);
+                }
                 Ok(constants)
             },
             entries: &|plan| vec![("SEEN", plan.sources * SETS), ("RETURNED", plan.sources)],
-            programs: &["reflect"],
+            programs: if spec.tagged.is_some() {
+                &["reflect_tagged"]
+            } else {
+                &["reflect"]
+            },
             lanes: 0,
             kinds: 0,
             answers: false,
@@ -236,9 +272,13 @@ impl XdpDevice {
                     ("WINDOWS", plan.max_flows * plan.window_words),
                 ]
             },
-            programs: &["drop"],
+            programs: if spec.tagged.is_some() {
+                &["drop_tagged"]
+            } else {
+                &["drop"]
+            },
             lanes: 0,
-            kinds: u32::from(spec.verify),
+            kinds: u32::from(spec.followed()),
             answers: false,
         };
         let mut port = load(vec![self], &order)?;
@@ -301,6 +341,7 @@ impl XdpPort {
         };
         let like_it = TrafficSpec {
             rate_pps: made_for.rate_pps,
+            run: made_for.run,
             ..spec.clone()
         };
         if !slower || like_it != *made_for {

@@ -6,10 +6,11 @@ mod programs;
 #[path = "../src/sys.rs"]
 mod sys;
 
+use mpps_wire::tagged::packet_end;
 use mpps_wire::{
-    Left, MacAddr, ReflectFilter, SlowPath, answer_echo_in_place, build_arp_reply, build_neighbor_advert,
-    complete_udp_checksum, parse_slow_path, parse_udp, reflect_closing_in_place, reflect_in_place, udp_checksum_ok,
-    udp_checksum_open,
+    Left, MacAddr, Mark, ReflectFilter, SlowPath, TAG_LEN, Tag, answer_echo_in_place, build_arp_reply,
+    build_neighbor_advert, complete_udp_checksum, parse_slow_path, parse_udp, reflect_closing_in_place,
+    reflect_in_place, udp_checksum_ok, udp_checksum_open,
 };
 use programs::abi::{Loops, OWN, Within, flag};
 use programs::{Constant, DROP, OWN_MAC, Object, PASS, Program, TX, bytes_of, frames};
@@ -26,11 +27,10 @@ const MUTATIONS: usize = 20_000;
 /// Where the program counts a reason.
 fn place(left: Left) -> usize {
     // Behind the first ones come the programs' own.
-    let index = left.index();
-    if index <= Left::HostPort.index() {
-        index
-    } else {
-        index + 15
+    match left.index() {
+        _ if left == Left::NotTagged => 14,
+        index if index <= Left::HostPort.index() => index,
+        index => index + 15,
     }
 }
 
@@ -48,9 +48,20 @@ fn load_with(secret: [u64; 2], filter: &ReflectFilter, flags: u32, answer: &[IpA
     }
     let one = filter.ip.as_ref().filter(|ips| ips.start() == ips.end());
     let listed: Vec<_> = one.map(|ips| *ips.start()).into_iter().collect();
-    if let Some(ips) = filter.ip.as_ref().filter(|ips| ips.start() != ips.end()) {
+    if let Some(ips) = filter
+        .ip
+        .as_ref()
+        .filter(|ips| ips.start() != ips.end() || filter.tagged.is_some())
+    {
         plan.own = within(ips);
     }
+    let name = match filter.tagged {
+        Some(seed) => {
+            (plan.seed, plan.flags) = (seed, plan.flags | flag::TAGGED);
+            "reflect_tagged"
+        }
+        None => "reflect",
+    };
     (
         (plan.addresses4, plan.addresses4_count),
         (plan.addresses6, plan.addresses6_count),
@@ -77,7 +88,7 @@ fn load_with(secret: [u64; 2], filter: &ReflectFilter, flags: u32, answer: &[IpA
         Constant("HOST_PORTS", bytes_of(&host_ports)),
         Constant("LOOPS", &loops),
     ];
-    programs::load(&REFLECT.0, &plan, &constants, "reflect")
+    programs::load(&REFLECT.0, &plan, &constants, name)
 }
 
 fn same(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), Left>) {
@@ -88,6 +99,23 @@ fn same(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), 
         Err(Left::OwnSource | Left::TtlExpired | Left::Returned | Left::Probed) => DROP,
         Err(_) => PASS,
     };
+    compare(program, frame, (verdict, result, wanted));
+}
+
+/// Packets with a tag that are not turned are no packets of the host's.
+fn same_by_tag(program: &Program, frame: &[u8], turn: impl Fn(&mut [u8]) -> Result<(), Left>) -> Result<(), Left> {
+    let mut wanted = frame.to_vec();
+    let result = turn(&mut wanted);
+    let verdict = match result {
+        Ok(()) => TX,
+        Err(Left::NotTagged) => PASS,
+        Err(_) => DROP,
+    };
+    compare(program, frame, (verdict, result, wanted));
+    result
+}
+
+fn compare(program: &Program, frame: &[u8], (verdict, result, wanted): (u32, Result<(), Left>, Vec<u8>)) {
     let (got, bytes) = program.run(frame);
     let reason = program.reason();
     assert_eq!(
@@ -659,5 +687,174 @@ fn the_next_hops_first_answer_is_noted() {
         assert_eq!(program.heard(), Some([2, 0, 0, 0, 0, 6]));
         assert!(tell([2, 0, 0, 0, 0, 7], 1));
         assert_eq!(program.heard(), Some([2, 0, 0, 0, 0, 6]));
+    }
+}
+
+const SEED: u64 = 0x0123_4567_89ab_cdef;
+
+/// Puts a tag at the end of the packet in a frame, if there is room.
+fn put_tag(frame: &mut [u8], random: &mut programs::Random) {
+    let tag = Tag {
+        number: random.next() as u32,
+        run: random.next() as u8,
+        flow: random.next() as u32 & 0x3f_ffff,
+        time_ns: random.next() & 0xf_ffff_ffff,
+        mark: if random.below(8) == 0 {
+            Mark::Returned
+        } else {
+            Mark::Sent
+        },
+    };
+    let end = packet_end(frame);
+    if let Some(at) = end.checked_sub(TAG_LEN) {
+        frame[at..end].copy_from_slice(&tag.bytes(SEED));
+    }
+}
+
+/// Returns a packet from its IP header or EtherType on, with tunnels in it, and that type.
+fn stack(random: &mut programs::Random, depth: usize) -> (u16, Vec<u8>) {
+    let tail = |random: &mut programs::Random| vec![random.next() as u8; 16 + random.below(60)];
+    let (protocol, behind) = match random.below(if depth < 3 { 10 } else { 5 }) {
+        0 | 5 => (17, udp(random, 9000, tail)),
+        1 => (6, [&[1; 12][..], &[0x50; 8], &tail(random)].concat()),
+        2 => (132, [&[7; 12][..], &[0, 3, 0, 44], &[0; 12], &tail(random)].concat()),
+        3 => (
+            [1, 58][random.below(2)],
+            [&[random.below(12) as u8][..], &[0; 7], &tail(random)].concat(),
+        ),
+        4 => (random.next() as u8, tail(random)),
+        6 => {
+            let port = [4789, 6081, 2152, 6635][random.below(4)];
+            let (kind, inner) = stack(random, depth + 1);
+            let head = match port {
+                4789 => [&[8, 0, 0, 0, 0, 0, 0, 0][..], &[2; 12], &kind.to_be_bytes()].concat(),
+                6081 => [&[1, 0][..], &kind.to_be_bytes(), &[0; 8]].concat(),
+                2152 => vec![0x34, 255, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 5, 0],
+                _ => vec![0, 0, 0x11, 9],
+            };
+            (17, udp(random, port, |_| [&head[..], &inner].concat()))
+        }
+        7 => {
+            let (kind, inner) = stack(random, depth + 1);
+            (47, [&[0x20, 0][..], &kind.to_be_bytes(), &[0; 4], &inner].concat())
+        }
+        8 => (143, [&[2; 12][..], &[8, 0], &stack(random, depth + 1).1].concat()),
+        _ => (137, [&[0, 0, 0x11, 9][..], &stack(random, depth + 1).1].concat()),
+    };
+    if random.below(3) == 0 {
+        let extension: &[u8] = match random.below(5) {
+            0 => &[60, 0, 1, 4, 0, 0, 0, 0],
+            1 => &[44, 0, 0, 1, 0, 0, 0, 0],
+            _ => &[],
+        };
+        let mut ip = vec![0; 40];
+        (ip[0], ip[6], ip[7]) = (0x60, protocol, 1 + random.below(80) as u8);
+        (ip[8], ip[23], ip[24], ip[39]) = (0xfd, random.below(3) as u8, 0xfd, random.below(3) as u8);
+        let behind = match extension {
+            [kind, rest @ ..] => {
+                ip[6] = *kind;
+                [&[protocol][..], rest, &behind].concat()
+            }
+            [] => behind,
+        };
+        ip[4..6].copy_from_slice(&(behind.len() as u16).to_be_bytes());
+        return (0x86dd, [ip, behind].concat());
+    }
+    let mut ip = vec![0; 20];
+    (ip[0], ip[8], ip[9]) = (0x45, random.below(80) as u8, protocol);
+    ip[2..4].copy_from_slice(&(20 + behind.len() as u16).to_be_bytes());
+    ip[7] = u8::from(random.below(12) == 0);
+    ip[12..16].copy_from_slice(&[10, 99, 0, random.below(4) as u8]);
+    ip[16..20].copy_from_slice(&[
+        [10, 224][usize::from(random.below(20) == 0)],
+        99,
+        0,
+        random.below(4) as u8,
+    ]);
+    let sum = frames::naive_checksum(&[&ip]);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    (0x0800, [ip, behind].concat())
+}
+
+fn udp(random: &mut programs::Random, port: u16, behind: impl Fn(&mut programs::Random) -> Vec<u8>) -> Vec<u8> {
+    let mut ports = [random.below(3) as u16 * 4500, port];
+    if random.below(2) == 0 {
+        ports.reverse();
+    }
+    let behind = behind(random);
+    let length = (8 + behind.len() as u16).to_be_bytes();
+    [
+        &ports[0].to_be_bytes()[..],
+        &ports[1].to_be_bytes(),
+        &length,
+        &[0; 2],
+        &behind,
+    ]
+    .concat()
+}
+
+#[test]
+fn tagged_packets_of_any_headers_are_turned_as_in_user_space() {
+    if !programs::can_load() {
+        return;
+    }
+    for (filter, flags) in filters()
+        .into_iter()
+        .flat_map(|filter| [(filter.clone(), 0), (filter, flag::OPEN_CHECKSUMS)])
+    {
+        let filter = ReflectFilter {
+            mac: Some(MacAddr(OWN_MAC)),
+            tagged: Some(SEED),
+            ..filter
+        };
+        let program = load(&filter, flags, &[], None);
+        let (mut random, mut seen) = (programs::Random(flags.into()), std::collections::BTreeMap::new());
+        let mut check = |frame: &[u8]| {
+            let result = same_by_tag(&program, frame, |frame| match flags {
+                0 => reflect_in_place(frame, &filter, false),
+                _ => reflect_closing_in_place(frame, &filter),
+            });
+            *seen.entry(result.err().map_or("turned", Left::as_str)).or_insert(0) += 1;
+        };
+        programs::for_all(MUTATIONS / 4, |frame| {
+            check(frame);
+            let mut tagged = frame.to_vec();
+            put_tag(&mut tagged, &mut random);
+            check(&tagged);
+        });
+        for _ in 0..MUTATIONS / 2 {
+            let (kind, packet) = stack(&mut random, 0);
+            let shims: &[u8] = match random.below(5) {
+                0 => &[0x81, 0, 0, 5],
+                1 => &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6],
+                2 => &[0x88, 0x47, 0, 0, 0x10, 9, 0, 0, 0x11, 9],
+                _ => &[],
+            };
+            let kind = if shims.first() == Some(&0x88) && shims[1] == 0x47 {
+                vec![]
+            } else {
+                kind.to_be_bytes().to_vec()
+            };
+            let macs = [OWN_MAC, [2, 0, 0, 0, 9, 9]].concat();
+            let mut frame = [&macs[..], shims, &kind, &packet, &vec![0; random.below(6)]].concat();
+            if random.below(3) == 0 {
+                let at = random.below(frame.len().min(110));
+                frame[at] ^= 1 << random.below(8);
+            }
+            put_tag(&mut frame, &mut random);
+            check(&frame);
+        }
+        println!("{seen:?}");
+        for (reason, least) in [
+            ("turned", 1000),
+            ("returned", 100),
+            ("not_tagged", 1000),
+            ("ttl_expired", 10),
+        ] {
+            assert!(
+                seen.get(reason).is_some_and(|count| *count > least),
+                "{reason}: {seen:?}"
+            );
+        }
     }
 }

@@ -123,6 +123,13 @@ impl Listener {
         let tagged = tagged.transpose()?;
         if tagged.is_some() {
             paths::check_headers(&port)?;
+            if port.traits.in_kernel && task == Task::Drop && tagged.as_ref().is_some_and(|of| of.streams.is_some()) {
+                return Err(usage(format!(
+                    "--traffic: on port '{spec}' the programs count by flow, not by stream: want --packet, or \
+                     af_xdp:{}",
+                    spec.device
+                )));
+            }
             if ports.is_some() {
                 return Err(usage(
                     "--port: beside --packet, packets are known by their tags: want it left out",

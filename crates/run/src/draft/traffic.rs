@@ -120,6 +120,9 @@ impl Draft {
         if let Some(stream) = &stream {
             stream.check_receivers(&roles)?;
             stream.check_lanes(&roles)?;
+            if port.traits.in_kernel {
+                stream.check_in_kernel(args.plan.port(), roles.iter().filter(|role| role.tx).count())?;
+            }
         }
         paths::check_run(&args, &ports)?;
         let rules = match &far {

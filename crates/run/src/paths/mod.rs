@@ -544,15 +544,13 @@ pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
 
 /// Refuses a port for packets of any headers (`--packet`) if it can't have them.
 pub(crate) fn check_headers(port: &Checked) -> Result<()> {
-    let why = match (port.traits.layer, port.traits.in_kernel) {
-        (Layer::Payload, _) => "the kernel writes the headers",
-        (_, true) => "its programs know UDP alone",
-        (Layer::Ethernet, false) => return Ok(()),
-    };
-    Err(usage(format!(
-        "--packet: on port '{}' {why}: want af_packet, af_xdp, dpdk, null or loop",
-        port.spec
-    )))
+    match port.traits.layer {
+        Layer::Ethernet => Ok(()),
+        Layer::Payload => Err(usage(format!(
+            "--packet: on port '{}' the kernel writes the headers: want af_packet, af_xdp, xdp, dpdk, null or loop",
+            port.spec
+        ))),
+    }
 }
 
 /// Refuses ports that can't be in one run.

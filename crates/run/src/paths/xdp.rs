@@ -12,7 +12,8 @@ use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
 use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
 use mpps_netdev::NetDev;
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
-use mpps_wire::{ChecksumMode, MacAddr, Rewrite, Template, TemplateSpec};
+use mpps_wire::image::Parts;
+use mpps_wire::{ChecksumMode, Image, ImageSpec, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
     Answer, Arrival, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
     Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
@@ -131,7 +132,6 @@ impl Path for Xdp {
 
     fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
-            refuse_tagged(request)?;
             let device = mpps_xdp::open(config).map_err(unopened(request.spec))?;
             remark(device.remarks());
             Ok(device)
@@ -140,6 +140,7 @@ impl Path for Xdp {
             devices: ports.iter().map(open).collect::<Result<_>>()?,
             requests: ports.into_iter().map(|(_, request)| request).collect(),
             programs: Vec::new(),
+            trials: 0,
         })))
     }
 }
@@ -150,6 +151,8 @@ struct Devices<'a> {
     requests: Vec<Request<'a>>,
     /// The programs on them. Empty only while others are loaded, because a device has one program.
     programs: Vec<XdpPort>,
+    /// Trials that were begun: each has tags of another run.
+    trials: u8,
 }
 
 impl Devices<'_> {
@@ -163,8 +166,10 @@ impl Devices<'_> {
     fn traffic(&self, plan: &TrafficPlan) -> Result<Vec<XdpPort>> {
         let (device, unopened, _) = self.one()?;
         let ports = match (&self.devices[..], &plan.far) {
-            ([from, to], Some(_)) => mpps_xdp::across([from.clone(), to.clone()], &two_ways(plan)?).map(Vec::from),
-            _ => device.traffic(&one_way(plan)?).map(|port| vec![port]),
+            ([from, to], Some(_)) => {
+                mpps_xdp::across([from.clone(), to.clone()], &two_ways(plan, self.trials)?).map(Vec::from)
+            }
+            _ => device.traffic(&one_way(plan, self.trials)?).map(|port| vec![port]),
         };
         ports.map_err(unopened)
     }
@@ -172,8 +177,8 @@ impl Devices<'_> {
     /// Prepares the programs of a finished trial for another one. Returns false if they were not made for such a trial.
     fn renew(&mut self, plan: &TrafficPlan) -> Result<bool> {
         let specs = match &plan.far {
-            Some(_) => two_ways(plan)?.to_vec(),
-            None => vec![one_way(plan)?],
+            Some(_) => two_ways(plan, self.trials)?.to_vec(),
+            None => vec![one_way(plan, self.trials)?],
         };
         let mut programs = self.programs.iter_mut().zip(&specs);
         Ok(programs.all(|(port, spec)| port.renew(spec)))
@@ -200,6 +205,7 @@ impl KernelDevices for Devices<'_> {
     }
 
     fn load(&mut self, plan: KernelPlan<'_>) -> Result<Option<Duration>> {
+        self.trials = self.trials.wrapping_add(1);
         if let KernelPlan::Traffic(plan) = plan
             && !self.programs.is_empty()
             && self.renew(plan)?
@@ -226,18 +232,6 @@ impl KernelDevices for Devices<'_> {
 
     fn ports(&self) -> Vec<&dyn KernelPort> {
         self.programs.iter().map(|port| port as _).collect()
-    }
-}
-
-/// Refuses to select packets by their tags, which the programs in the kernel do not read.
-fn refuse_tagged(request: &Request<'_>) -> Result<()> {
-    match request.selection {
-        Selection::Tagged { .. } => Err(usage(format!(
-            "port '{}': the xdp path does not know packets by the tag at their end yet: want af_xdp:{1} or \
-             af_packet:{1}",
-            request.spec, request.spec.device
-        ))),
-        _ => Ok(()),
     }
 }
 
@@ -303,13 +297,13 @@ fn sending_cores(plan: &TrafficPlan) -> Vec<usize> {
 }
 
 /// Describes the programs of `sendrecv` and `send` on one device.
-fn one_way(plan: &TrafficPlan) -> Result<TrafficSpec> {
-    traffic_spec(plan, sending_cores(plan), Arrival::Back)
+fn one_way(plan: &TrafficPlan, trial: u8) -> Result<TrafficSpec> {
+    traffic_spec(plan, sending_cores(plan), Arrival::Back, trial)
 }
 
 /// Describes the programs of `sendrecv` from one device to another, and those of the way back. If packets go one way
 /// only, the latter only answer.
-fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
+fn two_ways(plan: &TrafficPlan, trial: u8) -> Result<[TrafficSpec; 2]> {
     let (mut cores, way_back) = (sending_cores(plan), plan.way_back());
     let of_back = match plan.back {
         Some(_) => cores.split_off(cores.len() / 2),
@@ -319,11 +313,11 @@ fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
     // direction leave.
     let there = TrafficSpec {
         answer: answer(plan.far.as_ref()),
-        ..traffic_spec(plan, cores, Arrival::Across)?
+        ..traffic_spec(plan, cores, Arrival::Across, trial)?
     };
     let back = TrafficSpec {
         answer: answer(plan.link.as_ref()),
-        ..traffic_spec(&way_back, of_back, Arrival::AcrossBack)?
+        ..traffic_spec(&way_back, of_back, Arrival::AcrossBack, trial)?
     };
     let back = match plan.back {
         Some(_) => back,
@@ -338,11 +332,32 @@ fn two_ways(plan: &TrafficPlan) -> Result<[TrafficSpec; 2]> {
     Ok([there, back])
 }
 
-fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Result<TrafficSpec> {
+/// Returns the headers of all packets; the sum of what is constant of UDP between two ends, or the packets of any
+/// headers in place of them.
+fn packets(plan: &TrafficPlan) -> Result<(Vec<u8>, u16, Option<Parts>)> {
     let link = plan.link.as_ref();
+    let macs = [
+        link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+        link.map(|link| link.mac).unwrap_or_default(),
+    ];
+    if let Some(packets) = &plan.packets {
+        let [stream] = &packets.streams[..] else {
+            return Err(usage("xdp: several streams"));
+        };
+        let mut spec = ImageSpec::clone(&stream.specs[0]);
+        for (at, takes) in [stream.to_next_hop.is_some(), stream.from_port].into_iter().enumerate() {
+            if takes {
+                spec.headers[at * 6..at * 6 + 6].copy_from_slice(&macs[at].0);
+            }
+        }
+        let parts = Image::new(spec).and_then(|image| image.parts());
+        // The plan was validated; packets that can't be made are a defect.
+        let parts = parts.expect("validated plan");
+        return Ok((parts.headers.clone(), 0, Some(parts)));
+    }
     let template = Template::new(&TemplateSpec {
-        src_mac: link.map(|link| link.mac).unwrap_or_default(),
-        dst_mac: link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+        src_mac: macs[1],
+        dst_mac: macs[0],
         vlan: link.and_then(|link| link.vlan),
         src: plan.src,
         dst: plan.dst,
@@ -353,10 +368,18 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Resu
         checksum: ChecksumMode::Software,
     })
     .map_err(usage)?;
+    Ok((template.headers().to_vec(), template.constant_sum(), None))
+}
+
+/// `trial`: number of the trial.
+fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival, trial: u8) -> Result<TrafficSpec> {
+    let (headers, sum, packet) = packets(plan)?;
     Ok(TrafficSpec {
         series: series(&plan.common),
-        headers: template.headers().to_vec(),
-        sum: template.constant_sum(),
+        headers,
+        sum,
+        packet,
+        run: (mpps_wire::random(plan.common.run_id, 0) as u8).wrapping_add(trial),
         src: plan.src,
         dst: plan.dst,
         payload_len: plan.payload_len,
@@ -369,13 +392,18 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival) -> Resu
         counted: plan.common.count.is_some(),
         random: plan.pacing == Pacing::Poisson,
         catch_up_ns: plan.catch_up.as_nanos() as u64,
-        answer: answer(link),
+        answer: answer(plan.link.as_ref()),
     })
 }
 
 /// Describes the program of `reflect`.
-fn reflect_spec(plan: &ReflectPlan, taken: Taken) -> ReflectSpec {
+fn reflect_spec(plan: &ReflectPlan, mut taken: Taken) -> ReflectSpec {
+    if plan.filter.tagged.is_some() {
+        // They choose no packets there, but no packet comes from one.
+        taken.addresses.range.clone_from(&plan.filter.ip);
+    }
     ReflectSpec {
+        tagged: plan.filter.tagged,
         series: series(&plan.common),
         taken,
         unanswered: Unanswered {
@@ -394,6 +422,7 @@ fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
         verify: plan.verify,
         seed: plan.common.seed,
         max_flows: plan.max_flows,
+        tagged: plan.tagged,
     }
 }
 

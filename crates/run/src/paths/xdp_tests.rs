@@ -50,26 +50,6 @@ fn traffic_plan(line: &str) -> TrafficPlan {
 }
 
 #[test]
-fn packets_are_not_selected_by_their_tags() {
-    let spec: PortSpec = "xdp:eth7".parse().expect("port");
-    let request = |selection| Request {
-        spec: &spec,
-        task: Task::Collect,
-        roles: &[],
-        cores: Vec::new(),
-        selection,
-        answer: Vec::new(),
-        ends: None,
-        seed: 1,
-    };
-    let Err(Failure::Usage(text)) = refuse_tagged(&request(Selection::Tagged { seed: 1 })) else {
-        panic!("not refused");
-    };
-    assert!(text.contains("xdp:eth7") && text.contains("want af_xdp:eth7"), "{text}");
-    assert!(refuse_tagged(&request(Selection::All)).is_ok());
-}
-
-#[test]
 fn options_that_mean_nothing_in_the_kernel_are_refused_with_what_would_be_right() {
     let sending = format!("sendrecv xdp:none0 {ENDS}");
     let cases = [
@@ -141,11 +121,11 @@ fn each_sending_lane_has_a_core_of_its_own_and_one_lane_reads() {
     let last = allowed.last().copied();
     let roles: Vec<_> = plan.common.lanes.iter().map(|l| (l.tx, l.rx, l.core)).collect();
     assert_eq!(roles, [(true, false, last), (false, true, None)]);
-    assert_eq!(one_way(&plan).unwrap().cores, Vec::from_iter(last));
+    assert_eq!(one_way(&plan, 0).unwrap().cores, Vec::from_iter(last));
 
     let core = allowed[0];
     let line = format!("send xdp:none0 {ENDS} --cores {core},{core} --dest-mac 02:00:00:00:00:09");
-    assert_eq!(one_way(&traffic_plan(&line)).unwrap().cores, [core]);
+    assert_eq!(one_way(&traffic_plan(&line), 0).unwrap().cores, [core]);
     let unplanned = |line: String| {
         let draft = traffic::Draft::new(run_of(&line));
         match draft.and_then(|d| d.plan(&capabilities(), &Asked::new(&|| 0))) {
@@ -166,7 +146,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
                 --dest-mac 02:00:00:00:00:09 --vlan 5 --ttl 3 --payload-size 100 --seed 8 --rate 250kpps --settle 2s \
                 --interval 10ms --catch-up 2ms";
     let plan = traffic_plan(line);
-    let spec = one_way(&plan).unwrap();
+    let spec = one_way(&plan, 0).unwrap();
     assert_eq!(spec.headers.len(), 14 + 4 + 20);
     assert_eq!(spec.headers[..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 7]);
     assert_eq!((spec.headers[15], spec.headers[26]), (5, 3));
@@ -184,7 +164,7 @@ fn the_programs_of_a_sender_get_what_the_plan_says() {
     // The MAC address is known: nobody is asked.
     assert_eq!(spec.answer.next_hop, None);
     // The engine closes rows after the settle time, whether anything comes back or not.
-    let send = one_way(&traffic_plan(&line.replace("sendrecv", "send"))).unwrap();
+    let send = one_way(&traffic_plan(&line.replace("sendrecv", "send")), 0).unwrap();
     assert_eq!(send.series, series);
 }
 

@@ -5,6 +5,7 @@
 //! go before all others, and those that come again before the rest, if none of these is written over them, because a
 //! loop over counters alone holds no choice.
 
+use super::parts::{PartSource, PartWriter};
 use super::region::Region;
 use super::value::{Random, Range, Value};
 use super::wide::Wide;
@@ -56,7 +57,7 @@ pub(super) struct Column {
 /// numbers hidden in other values take six instructions.
 #[derive(Clone, Debug)]
 #[repr(u8)]
-enum Source {
+pub(super) enum Source {
     /// Values that are the same distance apart, by flow.
     Counter { start: u64, step: u64 },
     /// Values that are the same distance apart and come again: by the flow divided by the first, modulo the second.
@@ -182,6 +183,11 @@ impl Column {
         }
     }
 
+    /// Returns the field as plain numbers, if it is plain.
+    pub(super) fn part(&self, flows: u32) -> Option<PartWriter> {
+        Some(self.window.part(self.source.part(flows)?))
+    }
+
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, flows: u64, sums: &mut [Sum; SUMS]) {
@@ -203,6 +209,12 @@ impl Column {
 }
 
 impl Counter {
+    /// Returns the field as plain numbers.
+    pub(super) fn part(&self) -> PartWriter {
+        let (start, step) = (self.start, self.step);
+        self.window.part(PartSource::Counter { start, step })
+    }
+
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
@@ -217,6 +229,13 @@ impl Counter {
 }
 
 impl Cycle {
+    /// Returns the field as plain numbers, a word for each of so many flows.
+    pub(super) fn part(&self, flows: u32) -> PartWriter {
+        let Counter { start, step, window } = self.counter;
+        let word = |flow: u32| start.wrapping_add(step.wrapping_mul(place(flow.into(), self.every, self.period)));
+        window.part(PartSource::Table((0..flows).map(word).collect()))
+    }
+
     /// Writes the field of a packet, and adds it to the sums.
     #[inline(always)]
     pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
@@ -227,11 +246,21 @@ impl Cycle {
 
 /// Returns the place of a flow's value among those that come again.
 #[inline(always)]
-fn place(flow: u64, every: Divisor, period: Divisor) -> u64 {
+pub(super) fn place(flow: u64, every: Divisor, period: Divisor) -> u64 {
     period.remainder(every.quotient(flow))
 }
 
 impl Window {
+    fn part(&self, source: PartSource) -> PartWriter {
+        PartWriter {
+            at: self.at,
+            mask: self.mask,
+            constant: self.constant,
+            factors: self.factors,
+            source,
+        }
+    }
+
     #[inline(always)]
     fn write<const SUMS: usize>(&self, frame: &mut [u8], word: u64, sums: &mut [Sum; SUMS]) {
         let bits = (word & self.mask).swap_bytes();

@@ -1,5 +1,6 @@
 //! Checksums of an image, with all that is constant summed before.
 
+use super::parts::PartSum;
 use super::{ImageSpec, MOST_SUMS, SumKind, SumOf};
 use crate::bytes::chunk_mut;
 use crate::checksum::Sum;
@@ -142,6 +143,18 @@ impl Region {
     /// Returns whether the checksum is the same in all packets if no field that varies counts in it.
     pub(super) fn is_constant(&self) -> bool {
         !self.of.rest && self.of.kind != SumKind::Crc32c
+    }
+
+    /// Returns the checksum as plain numbers; `None` if it is CRC32c, or wrong.
+    pub(super) fn part(&self) -> Option<PartSum> {
+        let plain = !self.of.wrong && self.of.kind != SumKind::Crc32c;
+        plain.then(|| PartSum {
+            at: self.of.at as u32,
+            constant: self.constant.fold(),
+            rest: self.rest.factor(),
+            inner: self.inner.map(Weight::factor),
+            zero: if self.of.kind == SumKind::Udp { 0xffff } else { 0 },
+        })
     }
 
     /// Returns the checksum as a simple one, if it is.

@@ -1,6 +1,7 @@
 //! Values of up to 64 bits, and of more bits of which only the low 64 vary: all but random numbers of more bits,
 //! and the like.
 
+use super::parts::PartSource;
 use super::{Field, ImageSpec, Values, ones};
 use crate::data::base;
 use crate::vary::{Divisor, shuffled};
@@ -50,6 +51,17 @@ pub(super) struct Random {
 }
 
 impl Random {
+    /// Returns the numbers, moved to the left, as plain numbers.
+    pub(super) fn part(self, shift: u32) -> PartSource {
+        let Self { low, count, seed } = self;
+        PartSource::Random {
+            low,
+            count,
+            seed,
+            shift,
+        }
+    }
+
     /// Returns number `i` of the sequence. Out of line: inlined, it would cost the loop over fields its registers.
     #[inline(never)]
     pub(super) fn number(&self, i: u64) -> u64 {

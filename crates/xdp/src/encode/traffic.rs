@@ -1,7 +1,7 @@
 //! Constants of programs that send.
 
 use super::sizes::{WINDOW_BYTES, WORD_BYTES};
-use super::{answer, several_sources, within, words};
+use super::{answer, several_sources, tagged, within, words};
 use crate::abi::{Axis, LANES, Plan, flag};
 use crate::spec::{Arrival, TrafficSpec};
 use mpps_io::{Error, ErrorKind, Result, Step, addresses};
@@ -32,11 +32,17 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     };
     plan.seed = spec.seed;
     plan.catch_up_ns = spec.catch_up_ns;
+    lanes(plan, spec)?;
+    answer(plan, &spec.answer)?;
+    if let Some(packet) = &spec.packet {
+        tagged(plan, packet.seed);
+        plan.frame_len = packet.frame_len as u32;
+        plan.flows = spec.flows.count();
+        return Ok(());
+    }
     frame(plan, spec);
     header_back(plan, spec);
     flows(plan, spec);
-    lanes(plan, spec)?;
-    answer(plan, &spec.answer)?;
     if !spec.flows.is_plain() {
         varying(plan, spec);
     }

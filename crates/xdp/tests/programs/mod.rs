@@ -186,7 +186,7 @@ pub fn load_sized(
     }
     let rows = plan.sources * plan.rows;
     let mut sizes = vec![("SOURCES", plan.sources), ("ROWS", rows)];
-    if name == "reflect" {
+    if name.starts_with("reflect") {
         sizes.extend([("SEEN", plan.sources * abi::SETS), ("RETURNED", plan.sources)]);
     }
     for (name, entries) in sizes.iter().chain(entries) {

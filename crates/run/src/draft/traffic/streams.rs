@@ -14,13 +14,16 @@ use mpps_netdev::NetDev;
 use mpps_stats::{Remark, RemarkName, count};
 use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Speed, Stream, Tag, Traffic, Vary, VlanTag};
 use mpps_wire::image::Sizes;
-use mpps_wire::{FrameSize, MacAddr};
+use mpps_wire::tagged::icmp_error;
+use mpps_wire::{FrameSize, Image, ImageSpec, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 pub(super) use refused::options;
 pub(crate) use refused::{Taken, of_listener};
 
+/// Most fields that vary of a packet that programs in the kernel make.
+const MOST_FIELDS: usize = 8;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
@@ -637,6 +640,47 @@ impl Streamed {
     /// Returns whether streams have a spacing of their own, that of a capture.
     pub(in crate::draft) fn has_schedules(&self) -> bool {
         self.all.iter().any(|one| one.stream.is_timed())
+    }
+
+    /// Refuses what the programs in the kernel can't make.
+    pub(in crate::draft) fn check_in_kernel(&self, port: &PortSpec, senders: usize) -> Result<()> {
+        let refused = |option: &str, why: &str, want: &str| {
+            let device = &port.device;
+            Err(usage(format!(
+                "{option}: on port '{port}' {why}: want {want}, or af_xdp:{device}"
+            )))
+        };
+        if self.option != "--packet" {
+            return refused(
+                self.option,
+                "the programs make one packet, and count no streams",
+                "--packet",
+            );
+        }
+        let Some(spec) = self.all.first().and_then(|one| one.made(0)?.specs.first().cloned()) else {
+            return Ok(());
+        };
+        if (spec.flows as usize) < senders {
+            let why = format!("{senders} lanes send, each flow by one (flows: {})", spec.flows);
+            return refused("--lanes", &why, "fewer lanes");
+        }
+        if icmp_error(&spec.headers).is_some() {
+            let why = "the programs take no report of ICMP for a packet of the test";
+            return refused(self.option, why, "another type");
+        }
+        let Some(parts) = Image::new(ImageSpec::clone(&spec)).and_then(|image| image.parts()) else {
+            let why = "the programs make no CRC32c (SCTP), no wrong checksum, and no field of random values that \
+                       shares a byte with another, has more than 64 bits, or is a part of others";
+            return refused(self.option, why, "a packet without");
+        };
+        if parts.writers.len() > MOST_FIELDS {
+            let why = format!(
+                "the programs have room for {MOST_FIELDS} fields that vary, not {}",
+                parts.writers.len()
+            );
+            return refused(self.option, &why, "fewer");
+        }
+        Ok(())
     }
 
     /// Refuses several receive lanes for values at random.
