@@ -223,8 +223,8 @@ fn fill_many_back(base: u64, words: &mut [[u8; 8]]) -> Sum {
     sum_of_series(base, words.len(), high)
 }
 
-/// True when the last `len` bytes of `before`, which ends where a tag begins, are what [`fill_back`] writes; false if it
-/// has fewer.
+/// True when the last `len` bytes of `before`, which ends where a tag begins, are what [`fill_back`] writes; false if
+/// it has fewer.
 #[inline(always)]
 pub fn verify_back(seed: u64, seq: u64, before: &[u8], len: usize) -> bool {
     let base = base(seed, seq);

@@ -202,7 +202,7 @@ impl One {
         }
         if stream.is_timed() && replayed.rate().is_none() {
             return Err(wrong(
-                &"its packets have no time between them, or too little: want speed = max, a rate, or a gap between loops",
+                &"its packets have no time between them, or too little: want speed = max, a rate, or a gap",
             ));
         }
         Ok(Self {

@@ -102,8 +102,8 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
         keys(stream, &named, args.plan.workload)?;
         if stream.pcap.is_some() {
             return Err(usage(format!(
-                "{named}: pcap: its flows are the sender's lanes: want --packet eth in place of the file, which takes all \
-                 packets with a tag"
+                "{named}: pcap: its flows are the sender's lanes: want --packet eth in place of the file, which takes \
+                 all packets with a tag"
             )));
         }
         if stream.fill != Fill::Data {
