@@ -168,7 +168,9 @@ fn drop_takes_tagged_packets_of_any_headers_if_each_byte_of_their_data_is_what_w
                 let wanted = match tag_of(&frame, SEED) {
                     None => Counted::Left,
                     Some(_) => match payload_start(&frame) {
-                        Some(start) if !verify_back(SEED, 5 << 32 | u64::from(number), &frame[start..tag_at]) => {
+                        Some(start)
+                            if !verify_back(SEED, 5 << 32 | u64::from(number), &frame[..tag_at], tag_at - start) =>
+                        {
                             Counted::Corrupt
                         }
                         // The same number again is a copy.
