@@ -402,7 +402,11 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
         ),
         ("send null: --frame-size 32", packet, &["--frame-size"]),
         ("send null: --frame-size 64", "eth / ipv6 / tcp", &["94"]),
-        ("send udp:", packet, &["--packet", "udp:", "af_packet"]),
+        (
+            "send udp:",
+            "eth / vlan / ipv4 / udp",
+            &["--packet", "udp:", "af_packet"],
+        ),
         ("drop udp:", packet, &["--packet", "udp:"]),
         ("reflect null: --port 9", packet, &["--port", "tags"]),
         (

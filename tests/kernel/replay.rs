@@ -304,10 +304,16 @@ fn a_search_keeps_the_spacing_of_a_capture_at_each_rate() {
     let scratch = Scratch::new();
     let file = capture(&scratch, CAPTURED, PACKETS);
     let set = ["loops=0", "tag=tail", "only=eth / ipv4 / udp"];
-    let words = "ndr loop:,loss=0 --max-rate 2kpps --quick --duration 200ms --quiet";
+    let words = "ndr loop: --max-rate 2kpps --goal loss=0,initial=100ms,final=200ms,sum=200ms,width=30% \
+                 --catch-up 10s";
     let found = run_command(with_capture(mpps(words), &file, &set));
     assert!(!found.stderr.contains("not complete"), "{}", found.stderr);
-    assert!(found.stdout.contains("kpps"), "{} {}", found.stdout, found.stderr);
+    assert!(
+        found.stdout.contains("highest rate"),
+        "{} {}",
+        found.stdout,
+        found.stderr
+    );
     assert_refused(with_capture(mpps(words), &file, &set[1..]), 2, &["want loops = 0"]);
 }
 
@@ -359,7 +365,7 @@ fn captures_that_cannot_be_sent_are_refused_before_anything_is_opened() {
         ("send null: --rate 1kpps", &file, "speed=2", "speed: beside --rate"),
         ("send null:", &file, "pacing=poisson", "want a rate as well"),
         (
-            "send null: --dest 10.0.0.1",
+            "send null: --dest 10.0.0.1:9",
             &file,
             "speed=2",
             "--dest: beside --pcap: want --set rewrite=PACKET",

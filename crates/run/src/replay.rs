@@ -4,6 +4,7 @@ use mpps_io::Rate;
 use mpps_replay::{Capture, Facts, Frames, Matcher, NotSent, Preparation, Rewrite, Schedule, Selection};
 use mpps_sys::memory::available;
 use mpps_traffic::{Pcap, Wrong};
+use mpps_wire::{Mark, Tag};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
@@ -181,6 +182,27 @@ impl Replayed {
             let due = self.dues.get(at as usize).copied().unwrap_or(0);
             schedule.due_ns(lap, due).saturating_add(1)
         })
+    }
+
+    /// Returns packet `n` of the replay as one lane sends it, and when it is due after the first, ns; `None` behind the
+    /// last. Its tag has this run and the time at which it is due.
+    pub fn packet(&self, n: u64, run: u8) -> Option<(u64, Vec<u8>)> {
+        let (lap, at) = self.schedule.place(n)?;
+        let due_ns = self.schedule.due_ns(lap, self.dues.get(at as usize).copied()?);
+        let sent = self.frames.sent(0, n);
+        let mut frame = vec![0; self.frames.lens()[self.frames.size(sent)]];
+        self.frames.write(sent, &mut frame);
+        if let Some((number, end)) = self.frames.tag_number(0, sent).zip(self.frames.tag_end(sent)) {
+            let tag = Tag {
+                number: number as u32,
+                run,
+                flow: 0,
+                time_ns: due_ns,
+                mark: Mark::Sent,
+            };
+            Frames::write_tag(&mut frame, end, &tag.bytes(self.key.3));
+        }
+        Some((due_ns, frame))
     }
 
     /// Returns the number of packets of all loops; `None`: they have no end.

@@ -675,6 +675,9 @@ impl Traffic {
             if stream.repeat > 1 && stream.packets.is_none() && stream.burst.is_none_or(|burst| burst.count.is_none()) {
                 return wrong("repeat: want packets, or burst with a count, that end it".into());
             }
+            if stream.pacing.as_deref() == Some("burst") {
+                return wrong("pacing burst: want burst = { packets = N, gap = TIME } in its place".into());
+            }
             if stream.pcap.is_none() && stream.pacing.as_deref() == Some(CAPTURED) {
                 return wrong("pacing captured: want pcap, whose spacing it is".into());
             }

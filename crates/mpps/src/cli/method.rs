@@ -273,6 +273,7 @@ pub(super) fn chosen_by_rfc2544(arg: Arg) -> Arg {
 /// Reads `loss=0.5%,width=1%` or `rfc2544,final=10s,sum=10s`.
 fn goal(text: &str) -> Parsed<Goal> {
     let mut goal = Goal::csit(Ratio::ZERO);
+    let mut losses = 0;
     for (place, word) in text.split(',').enumerate() {
         let Some((key, value)) = word.split_once('=') else {
             goal = match word {
@@ -308,6 +309,12 @@ fn goal(text: &str) -> Parsed<Goal> {
         }
         match key {
             "loss" => {
+                losses += 1;
+                if losses > 1 {
+                    return Err(format!(
+                        "{word}: a second loss: want one in each --goal, and --goal again"
+                    ));
+                }
                 goal.loss = share()?;
                 goal.stream = stream.map(str::to_owned);
             }
@@ -352,6 +359,7 @@ mod tests {
     fn goals_that_can_t_be_are_refused_by_name() {
         for (text, part) in [
             ("loss", "'loss': want rfc2544"),
+            ("loss(a)=0,loss(b)=0", "loss(b)=0: a second loss"),
             ("loss()=0", "want a stream or a group, such as loss(gold)"),
             ("width(gold)=1%", "width(gold): want loss(gold)="),
             ("loss=100%", "loss=100%: want"),

@@ -12,6 +12,8 @@ use crate::fail::{Result, failed, say, usage};
 use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
 use mpps_run::Plan;
 use mpps_run::paths;
+use mpps_run::privilege::as_user;
+use mpps_run::replay::Replayed;
 use mpps_run::streams::check_expect;
 use mpps_sys::{sched, signal};
 use std::ffi::{OsStr, OsString};
@@ -118,6 +120,22 @@ fn check(args: &Traffic) -> Result<()> {
             "stream {}: pcap beside --lab, whose reflector returns packets by their tags: want tag = tail",
             stream.name
         )));
+    }
+    for stream in streams.into_iter().flat_map(|of| &of.streams) {
+        let Some(pcap) = stream.pcap.as_deref() else { continue };
+        let read = as_user(|| Ok(Replayed::read(pcap, true, 1, args.args.run.plan.seed)))?;
+        let frames = read
+            .map_err(|why| usage(format!("stream {}: {why}", stream.name)))?
+            .frames;
+        let untagged = frames.len() as u64 - frames.tagged();
+        if untagged > 0 {
+            return Err(usage(format!(
+                "stream {}: {untagged} of {} packets have no room for a tag, by which the reflector of --lab returns \
+                 packets: want only = packets that have",
+                stream.name,
+                frames.len()
+            )));
+        }
     }
     let device = lab::device(&args.args.run.plan.port().path, Host::A);
     if device != Some(&args.args.run.plan.port().device) {

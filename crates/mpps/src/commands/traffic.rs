@@ -138,7 +138,7 @@ fn made(traffic: &Traffic) -> Result<Traffic> {
     };
     if let (true, Some((stream, pcap))) = (made.streams.is_empty(), captured().next()) {
         return Err(usage(format!(
-            "stream {}: its packets are in {}: want tshark, or Wireshark",
+            "stream {}: its packets are in {}: want mpps traffic pcap, which has them as they are sent",
             stream.name,
             printable(&pcap.path)
         )));
@@ -172,6 +172,9 @@ fn show(of: &Looked, packets: u32) -> Result<()> {
 /// Writes the first packets to a file.
 fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
     let (traffic, forms) = read(of)?;
+    if let ([stream], true) = (&traffic.streams[..], forms.is_empty()) {
+        return pcap_of(stream, of, packets, output);
+    }
     let traffic = made(&traffic)?;
     let largest = forms.iter().map(|form| form.sizes().1).max().unwrap_or_default();
     if u64::from(packets) * largest > MOST_BYTES {
@@ -200,7 +203,36 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
             forms[due.stream].packet(due.n, moment),
         )
     });
-    let header = CaptureHeader {
+    let file = pcapng_of(header_of(of), made);
+    Ok(target.write_bytes(&file)?)
+}
+
+/// Writes the first packets of a capture, as they are sent.
+fn pcap_of(stream: &Stream, of: &Looked, packets: u32, output: &Path) -> Result<()> {
+    let pcap = stream.pcap.clone().unwrap_or_default();
+    let read = Replayed::read(&pcap, stream.tag == Tag::Tail, 1, of.seed);
+    let replayed = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
+    if same_file(Path::new(&pcap.path), output) {
+        return Err(usage(format!(
+            "-o {}: it is the capture of stream {}",
+            output.display(),
+            stream.name
+        )));
+    }
+    let target = JsonTarget::prepare(output).map_err(|error| unwritable("-o", &error))?;
+    let mut bytes = 0;
+    let made = (0..u64::from(packets))
+        .map_while(|n| replayed.packet(n, 0))
+        .take_while(|(_, frame)| {
+            bytes += frame.len() as u64;
+            bytes <= MOST_BYTES
+        });
+    let file = pcapng_of(header_of(of), made);
+    Ok(target.write_bytes(&file)?)
+}
+
+fn header_of(of: &Looked) -> CaptureHeader {
+    CaptureHeader {
         interface: "traffic".into(),
         description: of
             .file
@@ -209,7 +241,5 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
         snap_len: u32::from(u16::MAX) + 18,
         application: format!("mpps {}", env!("CARGO_PKG_VERSION")),
         ..CaptureHeader::default()
-    };
-    let file = pcapng_of(header, made);
-    Ok(target.write_bytes(&file)?)
+    }
 }
