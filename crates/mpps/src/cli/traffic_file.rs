@@ -246,12 +246,12 @@ rate = "2kpps"
             (
                 "--set a=1",
                 MIX,
-                "the following required arguments were not provided: --traffic <FILE>",
+                "the following required arguments were not provided: <--traffic <FILE>|--pcap <FILE>>",
             ),
             (
                 "--scale 50%",
                 MIX,
-                "required arguments were not provided: <--packet <PACKET>|--traffic <FILE>>",
+                "required arguments were not provided: <--packet <PACKET>|--traffic <FILE>|--pcap <FILE>>",
             ),
             (
                 "--traffic FILE --scale 50",
