@@ -139,7 +139,7 @@ fn keys_show_the_other_tabs_and_help() {
         ("\t", "notes"),
         ("\x1b[D", "rx rings"),
         ("?", "end the run, with its results"),
-        ("1", "intended"),
+        ("1", "received"),
     ] {
         let after = terminal.seen().len();
         terminal.press(key.as_bytes());
