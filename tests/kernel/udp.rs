@@ -83,6 +83,31 @@ fn a_packet_of_what_a_socket_can_say_makes_a_round_trip() {
 
 #[test]
 fn what_a_socket_cannot_say_is_refused_by_its_name() {
+    for (words, needle) in [
+        ("--scale 50% --rate 1kpps", "--scale 50%: on port 'udp:': want --rate"),
+        ("--ttl 3", "--ttl: beside --packet"),
+    ] {
+        let mut command = mpps(&format!("sendrecv udp: {words}"));
+        command.args(["--packet", "eth / ipv4 dst=127.0.0.1 / udp dst=9"]);
+        assert_refused(command, 2, &[needle]);
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("one.toml");
+    for (keys, words, needle) in [
+        (
+            "rate = '2kpps'",
+            "--rate 5kpps",
+            "--rate: --traffic has 2kpps: want one of the two",
+        ),
+        ("track = true", "", "track: want it left out"),
+        ("weight = 2", "--rate 5kpps", "weight: want it left out"),
+    ] {
+        let text = format!("[[stream]]\npacket = 'eth / ipv4 dst=127.0.0.1 / udp dst=9'\n{keys}\n");
+        std::fs::write(&file, text).expect("a file");
+        let mut command = mpps(&format!("sendrecv udp: {words}"));
+        command.arg("--traffic").arg(&file);
+        assert_refused(command, 2, &[needle]);
+    }
     for (packet, needle) in [
         ("eth / vlan / ipv4 dst=127.0.0.1 / udp", "want eth / ipv4 / udp"),
         (
@@ -95,6 +120,7 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
             "udp src: want it left out",
         ),
         ("eth / ipv4 / udp", "want dst= in ip"),
+        ("eth / ipv4 dst=127.0.0.1 / udp", "want dst= in ip and in udp"),
     ] {
         let mut command = mpps("sendrecv udp:");
         command.args(["--packet", packet]);

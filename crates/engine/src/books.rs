@@ -211,12 +211,12 @@ pub(crate) struct Books<'r> {
     /// By image: packets sent that are not booked yet, and the images that have some.
     sent: Vec<u64>,
     of_sent: Vec<u32>,
-    /// By track: packets that came and wait for [`Books::came_at`], and the tracks that have some.
-    came: Vec<u32>,
-    of_came: Vec<u32>,
     /// Time of the last of them, and end of the row that they are booked in, ns.
     sent_ns: u64,
     row_end_ns: u64,
+    /// By track: packets that came and wait for [`Books::came_at`], and the tracks that have some.
+    came: Vec<u32>,
+    of_came: Vec<u32>,
     /// Time of the next look for rows that close, ns.
     look_ns: u64,
 }

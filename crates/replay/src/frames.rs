@@ -148,7 +148,8 @@ impl Frames {
             longest_untagged: 0,
         };
         let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
-        let mut lanes: Vec<OfLane> = (0..how.lanes.max(1)).map(|_| OfLane::default()).collect();
+        let mut lanes = Vec::new();
+        lanes.resize_with(how.lanes.max(1), OfLane::default);
         let mut room = Vec::new();
         for (at, packet) in capture.packets().enumerate() {
             let stored = padded(&packet, at + 1, how.pad)?;
@@ -171,7 +172,8 @@ impl Frames {
             frames.longest_untagged = frames
                 .longest_untagged
                 .max(len - if has_tag { eth::TAG_LEN } else { 0 });
-            let lane = &mut lanes[lane_of(sent, how.lanes.max(1))];
+            let lane = lane_of(sent, lanes.len());
+            let lane = &mut lanes[lane];
             let tags_before = lane.tagged.len() as u32;
             lane.all.push(at as u32);
             if tag_end > 0 {

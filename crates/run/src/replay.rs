@@ -4,7 +4,7 @@ use mpps_io::Rate;
 use mpps_replay::{Capture, Facts, Frames, Matcher, NotSent, Preparation, Rewrite, Schedule, Selection};
 use mpps_sys::memory::available;
 use mpps_traffic::{Pcap, Wrong};
-use mpps_wire::{Mark, Tag};
+use mpps_wire::{FrameSize, Mark, Tag};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek};
@@ -166,6 +166,18 @@ impl Replayed {
             most = most.max(to + 1 - from);
         }
         (most as f64 / (rate.pps() * settle)).max(1.0)
+    }
+
+    /// Returns its smallest and its largest frame, bytes with FCS.
+    pub fn sizes(&self) -> (usize, usize) {
+        let lens = self.frames.lens();
+        let with_fcs = |len: Option<&usize>| len.map_or(0, |len| len + FrameSize::FCS_LEN);
+        (with_fcs(lens.first()), with_fcs(lens.last()))
+    }
+
+    /// Returns the mean size of its frames, bytes with FCS.
+    pub fn mean_size(&self) -> f64 {
+        self.frames.mean_len() + FrameSize::FCS_LEN as f64
     }
 
     /// Returns the bytes of the longest frame, without one VLAN tag of each, which an MTU does not count.

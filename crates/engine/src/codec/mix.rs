@@ -111,17 +111,6 @@ impl MixCodec {
         }
     }
 
-    /// Returns the size of a packet of a stream by its flow and number, and the number of its image.
-    #[inline]
-    pub(crate) fn size_and_image(&self, stream: usize, flow: u32, seq: u64) -> (usize, usize) {
-        let of = &self.streams[stream];
-        let size = match &of.captured {
-            None => of.sizes.at(flow, seq as u32, of.known.flows),
-            Some(captured) => captured.size_of_tagged(flow, seq),
-        };
-        (size, of.first_image + size)
-    }
-
     /// Returns the number of the image of the packet that a stream sends after `n` others of the flow, and the packet's
     /// number in the flow; `None`: it has none, as it has no tag.
     #[inline]
@@ -228,7 +217,12 @@ impl Reader for MixCodec {
 
     #[inline]
     fn image_of(&self, stream: usize, flow: u32, seq: u64) -> usize {
-        self.size_and_image(stream, flow, seq).1
+        let of = &self.streams[stream];
+        let size = match &of.captured {
+            None => of.sizes.at(flow, seq as u32, of.known.flows),
+            Some(captured) => captured.size_of_tagged(flow, seq),
+        };
+        of.first_image + size
     }
 
     #[cold]
@@ -250,7 +244,7 @@ impl Reader for MixCodec {
 
     #[inline]
     fn compare<F: Frame>(&self, frame: &F, (stream, flow): (usize, u32), stamp: Stamp, compared: &mut Compared) {
-        let (_, image) = self.size_and_image(stream, flow, stamp.seq);
+        let image = self.image_of(stream, flow, stamp.seq);
         let Some(Some(headers)) = self.headers.get(image) else {
             return;
         };
@@ -289,7 +283,7 @@ impl Reader for MixCodec {
         let is_intact = match &self.streams[stream].captured {
             Some(captured) => captured.is_intact(&bytes[..outline.end], flow, tag.number),
             None => {
-                let (_, image) = self.size_and_image(stream, flow, tag.number.into());
+                let image = self.image_of(stream, flow, tag.number.into());
                 self.images[image].verify_payload(&bytes[..outline.end - TAG_LEN], tag.flow, tag.number)
             }
         };

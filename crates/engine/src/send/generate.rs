@@ -576,7 +576,7 @@ impl<C: Writer> Sender<C> for Generator<'_> {
             departures.end(self.unsent, self.gaps.last_ns);
         }
         Sent {
-            gaps: Some(self.gaps.told()),
+            gaps: Some(self.gaps.into_parts()),
             departures,
             written: (self.written_bursts, self.written_packets),
         }

@@ -749,7 +749,7 @@ impl Sender<MixCodec> for Mix<'_> {
 
     fn into_sent(self) -> Sent {
         Sent {
-            gaps: Some(self.gaps.told()),
+            gaps: Some(self.gaps.into_parts()),
             departures: None,
             written: (self.written_bursts, self.written_packets),
         }
@@ -760,6 +760,7 @@ impl Sender<MixCodec> for Mix<'_> {
 mod tests {
     use super::*;
     use crate::books::Layout;
+    use crate::codec::Reader;
     use crate::plan::{Common, PacketStream};
     use crate::send::generate::tests::Packet;
     use mpps_io::FlowSet;
@@ -877,7 +878,7 @@ mod tests {
                 let flows = u64::from(packets.streams[stream].flows());
                 let (flow, number) = ((sent[stream] % flows) as u32, sent[stream] / flows);
                 sent[stream] += 1;
-                let (_, image) = codec.size_and_image(stream, flow, number);
+                let image = codec.image_of(stream, flow, number);
                 let mut right = vec![0; codec.image(image).frame_len()];
                 codec.image(image).write(&mut right, Place { flow, number }, now);
                 assert_eq!((&frame.0, frame.1), (&right, flow), "round {round}");

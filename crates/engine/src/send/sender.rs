@@ -53,7 +53,7 @@ impl Gaps {
     }
 
     /// Returns the gaps.
-    pub(crate) fn told(self) -> (Histogram, Moments) {
+    pub(crate) fn into_parts(self) -> (Histogram, Moments) {
         (self.gaps, self.moments)
     }
 }

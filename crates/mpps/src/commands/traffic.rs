@@ -7,7 +7,7 @@ use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
 use mpps_run::replay::Replayed;
 use mpps_stats::count;
-use mpps_traffic::{Form, Moment, Packet, Stream, Tag, Traffic, Wrong, in_order, schema};
+use mpps_traffic::{Form, Moment, Packet, Pcap, Stream, Tag, Traffic, Wrong, in_order, schema};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -53,64 +53,48 @@ fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
 /// Prints a line for each stream.
 fn check(of: &Looked) -> Result<()> {
     let (traffic, forms) = read(of)?;
-    let mut lines = Vec::new();
     let mut forms = forms.iter();
+    let mut lines = Vec::new();
     for stream in &traffic.streams {
-        lines.push(match stream.pcap {
-            Some(_) => Line::Captured(captured(stream, of.seed)?),
-            None => Line::Made(stream, forms.next()),
-        });
-    }
-    print(|out| {
-        for line in &lines {
-            let (stream, form) = match line {
-                Line::Made(stream, Some(form)) => (stream, form),
-                Line::Made(_, None) => continue,
-                Line::Captured(text) => {
-                    writeln!(out, "{text}")?;
-                    continue;
-                }
-            };
-            let (smallest, largest) = form.sizes();
-            let sizes = match smallest == largest {
-                true => format!("{smallest} bytes"),
-                false => format!("{smallest} to {largest} bytes, {:.1} on average", form.mean_size()),
-            };
-            let varies: Vec<String> = form
-                .varies()
-                .iter()
-                .filter_map(|vary| vary.described(form.flows()))
-                .collect();
-            let varies = match varies.is_empty() {
-                true => "nothing varies".to_owned(),
-                false => format!("varying: {}", varies.join(", ")),
-            };
-            writeln!(
-                out,
-                "{}: {} flow{}, {sizes}, {} bytes of headers; {varies}",
-                stream.name,
-                form.flows(),
-                if form.flows() == 1 { "" } else { "s" },
-                form.header_len()
-            )?;
+        match &stream.pcap {
+            Some(pcap) => lines.push(captured(stream, pcap, of.seed)?),
+            None => lines.extend(forms.next().map(|form| made_line(stream, form))),
         }
-        Ok(())
-    })
+    }
+    print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
 }
 
-/// Line on a stream.
-enum Line<'t> {
-    Made(&'t Stream, Option<&'t Form>),
-    Captured(String),
+/// Returns a line on a stream whose packets are made.
+fn made_line(stream: &Stream, form: &Form) -> String {
+    let (smallest, largest) = form.sizes();
+    let sizes = match smallest == largest {
+        true => format!("{smallest} bytes"),
+        false => format!("{smallest} to {largest} bytes, {:.1} on average", form.mean_size()),
+    };
+    let varies: Vec<String> = form
+        .varies()
+        .iter()
+        .filter_map(|vary| vary.described(form.flows()))
+        .collect();
+    let varies = match varies.is_empty() {
+        true => "nothing varies".to_owned(),
+        false => format!("varying: {}", varies.join(", ")),
+    };
+    format!(
+        "{}: {} flow{}, {sizes}, {} bytes of headers; {varies}",
+        stream.name,
+        form.flows(),
+        if form.flows() == 1 { "" } else { "s" },
+        form.header_len()
+    )
 }
 
 /// Reads the capture of a stream, and returns a line on it.
-fn captured(stream: &Stream, seed: u64) -> Result<String> {
-    let pcap = stream.pcap.clone().unwrap_or_default();
-    let read = as_user(|| Ok(Replayed::read(&pcap, true, 1, seed)))?;
+fn captured(stream: &Stream, pcap: &Pcap, seed: u64) -> Result<String> {
+    let read = as_user(|| Ok(Replayed::read(pcap, true, 1, seed)))?;
     let read = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     let (facts, frames) = (&read.facts, &read.frames);
-    let [smallest, largest] = [frames.lens().first(), frames.lens().last()].map(|len| len.map_or(0, |len| len + 4));
+    let (smallest, largest) = read.sizes();
     let tagged = match stream.tag {
         Tag::Tail => "tagged",
         Tag::Tcp | Tag::None => "with room for a tag",
@@ -122,7 +106,7 @@ fn captured(stream: &Stream, seed: u64) -> Result<String> {
         count(facts.packets),
         count(facts.read),
         facts.span_ns as f64 / 1e9,
-        frames.mean_len() + 4.0,
+        read.mean_size(),
         count(frames.tagged()),
     ))
 }
@@ -172,8 +156,10 @@ fn show(of: &Looked, packets: u32) -> Result<()> {
 /// Writes the first packets to a file.
 fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
     let (traffic, forms) = read(of)?;
-    if let ([stream], true) = (&traffic.streams[..], forms.is_empty()) {
-        return pcap_of(stream, of, packets, output);
+    if let [stream] = &traffic.streams[..]
+        && let Some(pcap) = &stream.pcap
+    {
+        return pcap_of((stream, pcap), of, packets, output);
     }
     let traffic = made(&traffic)?;
     let largest = forms.iter().map(|form| form.sizes().1).max().unwrap_or_default();
@@ -208,9 +194,8 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
 }
 
 /// Writes the first packets of a capture, as they are sent.
-fn pcap_of(stream: &Stream, of: &Looked, packets: u32, output: &Path) -> Result<()> {
-    let pcap = stream.pcap.clone().unwrap_or_default();
-    let read = Replayed::read(&pcap, stream.tag == Tag::Tail, 1, of.seed);
+fn pcap_of((stream, pcap): (&Stream, &Pcap), of: &Looked, packets: u32, output: &Path) -> Result<()> {
+    let read = Replayed::read(pcap, stream.tag == Tag::Tail, 1, of.seed);
     let replayed = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     if same_file(Path::new(&pcap.path), output) {
         return Err(usage(format!(

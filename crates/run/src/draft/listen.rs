@@ -122,7 +122,7 @@ impl Listener {
         let tagged = of.streams.as_ref().map(|streams| of_listener(run, streams));
         let tagged = tagged.transpose()?;
         if tagged.is_some() {
-            paths::check_headers(&port)?;
+            paths::check_headers(&port, "--packet")?;
             if port.traits.in_kernel && task == Task::Drop && tagged.as_ref().is_some_and(|of| of.streams.is_some()) {
                 return Err(usage(format!(
                     "--traffic: on port '{spec}' the programs count by flow, not by stream: want --packet, or \

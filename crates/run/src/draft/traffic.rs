@@ -102,7 +102,7 @@ impl Draft {
         let roles = roles(&args, &port, far.as_ref(), receive)?;
         let known_streams = streams::Known {
             before: known.and_then(|known| known.stream.as_ref()),
-            senders: roles.iter().filter(|role| role.tx).count(),
+            senders: streams::senders(&roles).len(),
         };
         let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port), known_streams)?;
         let devices = (device.as_ref(), far_device);
@@ -121,7 +121,7 @@ impl Draft {
             stream.check_receivers(&roles)?;
             stream.check_lanes(&roles)?;
             if port.traits.in_kernel {
-                stream.check_in_kernel(args.plan.port(), roles.iter().filter(|role| role.tx).count())?;
+                stream.check_in_kernel(args.plan.port(), known_streams.senders)?;
             }
         }
         paths::check_run(&args, &ports)?;

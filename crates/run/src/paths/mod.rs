@@ -542,12 +542,12 @@ pub(crate) fn check_run(run: &Run, ports: &[&Checked]) -> Result<()> {
     })
 }
 
-/// Refuses a port for packets of any headers (`--packet`) if it can't have them.
-pub(crate) fn check_headers(port: &Checked) -> Result<()> {
+/// Refuses a port for packets of any headers, which `option` gives, if it can't have them.
+pub(crate) fn check_headers(port: &Checked, option: &str) -> Result<()> {
     match port.traits.layer {
         Layer::Ethernet => Ok(()),
         Layer::Payload => Err(usage(format!(
-            "--packet: on port '{}' the kernel writes the headers: want af_packet, af_xdp, xdp, dpdk, null or loop",
+            "{option}: on port '{}' the kernel writes the headers: want af_packet, af_xdp, xdp, dpdk, null or loop",
             port.spec
         ))),
     }

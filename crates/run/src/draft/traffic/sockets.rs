@@ -19,6 +19,9 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     };
     let option = option_of(&streams);
     options(args, &streams, option)?;
+    if let Some(scale) = &args.plan.load.scale {
+        return Err(usage(format!("--scale {scale}: on port '{}': want --rate", port.spec)));
+    }
     args.plan.traffic.streams = None;
     let on = &port.spec;
     let other = "af_packet, af_xdp, dpdk, null or loop";
@@ -33,17 +36,14 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     if let Some((key, _)) = keys(stream).iter().find(|(_, given)| *given) {
         return Err(wrong(&format!("{key}: want it left out, or {other}")));
     }
-    let [eth, ip, udp] = &stream.packet.headers[..] else {
-        return Err(wrong(&format!("want eth / ipv4 / udp or eth / ipv6 / udp, or {other}")));
+    let kinds: Vec<HeaderKind> = stream.packet.headers.iter().map(|header| header.kind).collect();
+    let v6 = match kinds[..] {
+        [HeaderKind::Eth, HeaderKind::Ipv4, HeaderKind::Udp] => Some(false),
+        [HeaderKind::Eth, HeaderKind::Ipv6, HeaderKind::Udp] => Some(true),
+        _ => None,
     };
-    let kinds = [eth.kind, ip.kind, udp.kind];
-    let v6 = match kinds {
-        [HeaderKind::Eth, HeaderKind::Ipv4, HeaderKind::Udp] => false,
-        [HeaderKind::Eth, HeaderKind::Ipv6, HeaderKind::Udp] => true,
-        _ => {
-            let want = format!("want eth / ipv4 / udp or eth / ipv6 / udp, or {other}");
-            return Err(wrong(&want));
-        }
+    let (Some(v6), [eth, ip, udp]) = (v6, &stream.packet.headers[..]) else {
+        return Err(wrong(&format!("want eth / ipv4 / udp or eth / ipv6 / udp, or {other}")));
     };
     let ends = |header: &Header, names: bool| -> Result<[Option<String>; 2]> {
         let mut ends = [None, None];
@@ -61,11 +61,10 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     };
     ends(eth, false)?;
     let ([src, dst], [src_ports, dst_ports]) = (ends(ip, true)?, ends(udp, true)?);
-    let Some(dst) = dst else {
-        return Err(wrong("want dst= in ip"));
+    let (Some(dst), Some(dst_ports)) = (dst, dst_ports) else {
+        return Err(wrong("want dst= in ip and in udp"));
     };
     let dst = if v6 { format!("[{dst}]") } else { dst };
-    let dst = dst_ports.map_or(dst.clone(), |ports| format!("{dst}:{ports}"));
     let step = match stream.step {
         Step::Together => "together",
         Step::Combine => "combine",
@@ -77,7 +76,7 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     let size = stream.size.as_ref().map(|size| size.text.clone());
     let fields = [
         ("src", src),
-        ("dest", Some(dst)),
+        ("dest", Some(format!("{dst}:{dst_ports}"))),
         ("src-port-range", src_ports),
         ("step", Some(step.to_owned())),
         ("frame-size", size),
@@ -87,15 +86,25 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     ];
     for (name, text) in fields {
         let Some(text) = text else { continue };
-        let field = FIELDS.iter().find(|field| field.option == name);
-        let Some(field) = field else { continue };
+        let Some(field) = FIELDS.iter().find(|field| field.option == name) else {
+            continue;
+        };
+        let is_given = match name {
+            "frame-size" => args.plan.traffic.frame_size.is_some(),
+            "rate" => args.plan.load.rate.is_some(),
+            "count" => args.plan.traffic.count.is_some(),
+            _ => false,
+        };
+        if is_given {
+            return Err(usage(format!("--{name}: {option} has {text}: want one of the two")));
+        }
         (field.access.read)(&mut args.plan, &text).map_err(|want| wrong(&format!("{text}: {want}")))?;
     }
     Ok(())
 }
 
 /// Returns the keys of a stream that a run of sockets does not follow, and whether they are given.
-fn keys(stream: &Stream) -> [(&'static str, bool); 12] {
+fn keys(stream: &Stream) -> [(&'static str, bool); 15] {
     [
         ("pcap", stream.pcap.is_some()),
         ("fill", stream.fill != Fill::Data),
@@ -105,6 +114,9 @@ fn keys(stream: &Stream) -> [(&'static str, bool); 12] {
         ("burst", stream.burst.is_some()),
         ("repeat", stream.repeat != 1),
         ("pacing", stream.pacing.is_some()),
+        ("weight", matches!(stream.load, Load::Weight(_))),
+        ("scale", !stream.scale),
+        ("track", stream.track),
         ("group", stream.group.is_some()),
         ("lanes", !stream.lanes.is_empty()),
         ("from", stream.from.is_some()),

@@ -176,13 +176,13 @@ impl One {
             lanes.min(stream.lanes.len())
         };
         let earlier = known.before.iter().flat_map(|before| &before.all);
-        let earlier = earlier.filter_map(|one| match &one.content {
+        let mut earlier = earlier.filter_map(|one| match &one.content {
             Content::Replayed(replayed, ..) if replayed.is_of(pcap, tag, lanes, seed) => {
                 Some(Replayed::clone(replayed))
             }
             _ => None,
         });
-        let replayed = match earlier.into_iter().next() {
+        let replayed = match earlier.next() {
             Some(replayed) => replayed,
             None => {
                 let read = as_user(|| Ok(Replayed::read(pcap, tag, lanes, seed)))?;
@@ -251,9 +251,8 @@ impl One {
         match &self.content {
             Content::Made(form) => form.sizes(),
             Content::Replayed(replayed, ..) => {
-                let with_fcs = |len: Option<&usize>| len.map_or(0, |len| (len + FrameSize::FCS_LEN) as u64);
-                let lens = replayed.frames.lens();
-                (with_fcs(lens.first()), with_fcs(lens.last()))
+                let (smallest, largest) = replayed.sizes();
+                (smallest as u64, largest as u64)
             }
         }
     }
@@ -262,7 +261,7 @@ impl One {
     fn mean_size(&self) -> f64 {
         match &self.content {
             Content::Made(form) => form.mean_size(),
-            Content::Replayed(replayed, ..) => replayed.frames.mean_len() + FrameSize::FCS_LEN as f64,
+            Content::Replayed(replayed, ..) => replayed.mean_size(),
         }
     }
 
@@ -534,10 +533,10 @@ impl Streamed {
         let Some(streams) = &args.plan.traffic.streams else {
             return Ok(None);
         };
-        for port in std::iter::once(port).chain(far) {
-            paths::check_headers(port)?;
-        }
         let option = option_of(streams);
+        for port in std::iter::once(port).chain(far) {
+            paths::check_headers(port, option)?;
+        }
         refused::options(args, streams, option)?;
         let all = all_of(args, streams, option, known)?;
         let asks_nobody = all.iter().any(|one| one.macs()[0].is_some());
