@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mpps_host::lab::Host;
 use mpps_tests::{
     Background, Bridge, Finished, Memif, Report, Scratch, inside, listen_by, missing, mpps, net_of, no_dpdk, program,
-    returning, run_command, silent, skip, wait_for_more, wait_until,
+    returning, run_command, silent, skip, skip_disturbed, wait_for_more, wait_until,
 };
 use rustix::process::Signal;
 
@@ -323,7 +323,7 @@ fn ten_starts_and_stops_leave_no_file_no_interface_no_socket_and_no_huge_page() 
                 "{} of {before} huge pages are free",
                 free_huge_pages()
             );
-            return skip("another program on this machine took huge pages meanwhile");
+            return skip_disturbed("another program took huge pages meanwhile");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

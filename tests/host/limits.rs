@@ -3,7 +3,7 @@
 
 use mpps_tests::{
     Answer, Background, Call, Finished, Group, Hierarchy, Scratch, Traced, answered, missing, mpps, program,
-    run_command, skip, wait_until,
+    run_command, skip, skip_disturbed, wait_until,
 };
 use rustix::process::Signal;
 use std::process::Command;
@@ -349,7 +349,7 @@ fn held(group: &Group, command: impl Fn(&Scratch) -> std::process::Command) -> O
             return Some(json);
         }
     }
-    skip("other programs take more of the cores than the quota withholds");
+    skip_disturbed("other programs take more of the cores than the quota withholds");
     None
 }
 

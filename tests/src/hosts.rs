@@ -13,6 +13,11 @@ pub fn skip(why: &str) {
     println!("SKIPPED: {why}");
 }
 
+/// Says that other programs of this machine disturbed every try of what only a quiet run shows, and how.
+pub fn skip_disturbed(how: &str) {
+    skip(&format!("a busy host: {how}"));
+}
+
 /// A lab of its own for one test, with `queues` queues an interface. `None`, and said, without the right to make one.
 ///
 /// # Panics

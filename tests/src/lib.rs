@@ -42,7 +42,7 @@ pub use ends::{
 pub use exchange::{End, Frames, Passed, Way, exchange};
 pub use groups::{Group, Hierarchy};
 pub use host_of_files::{HostOfFiles, last_core};
-pub use hosts::{Net, has, inside, lab, missing, net_of, skip};
+pub use hosts::{Net, has, inside, lab, missing, net_of, skip, skip_disturbed};
 pub use links::{NOBODY, STRANGER, bridge, joined_twice, mac_of, macs, route, way};
 pub use memif_peer::{MemifPeer, PASSED, REGION, add_region, add_ring, init, message, packed};
 pub use middlebox::{Middlebox, Treated};

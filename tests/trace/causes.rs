@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
-use mpps_tests::{Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, source_ports, wait_until};
+use mpps_tests::{
+    Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, skip_disturbed, source_ports, wait_until,
+};
 use rustix::process::Signal;
 
 /// Stops the program, keeps it so until `condition` holds, and has it go on.
@@ -148,7 +150,7 @@ fn two_ends_on_one_core_name_each_other() {
     });
     if !named {
         assert!(crowded >= 10, "the machine is idle, and the rival was never named");
-        skip("core 0 is busy with others than this test's two ends");
+        skip_disturbed("core 0 is busy with others than this test's two ends");
     }
     reflector.end(Signal::INT);
 }
