@@ -370,6 +370,21 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_of_streams_that_ended_within_a_trial_is_given_with_the_mean_that_was_sent() {
+        let mut trials = vec![passed(1000); 2];
+        trials[0].offered_pps = 520.4;
+        let found = found(trials);
+        let outcome = found.outcomes()[0];
+        let said = "1,000 pps while all streams send, 520 pps over a trial";
+        assert_eq!(
+            crate::outcome::in_short(&outcome, &found),
+            format!("{said} or more (--max-rate)")
+        );
+        let whole = crate::outcome::verdict(&outcome, &found);
+        assert!(whole.starts_with(&format!("{said} or more: ")), "{whole}");
+    }
+
+    #[test]
     fn a_rate_at_which_the_host_is_disturbed_is_given_up_for_a_lower_one() {
         let mut one = found(vec![void(1000, 900.0, false); 3]);
         assert!(one.lower_max());

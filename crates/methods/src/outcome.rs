@@ -14,6 +14,22 @@ pub(crate) fn bounds(bounds: &Bounds) -> String {
     format!("{} to {}", end(bounds.lower), end(bounds.upper))
 }
 
+/// Share of a load below which what was sent is given beside it: streams paused or ended within a trial, as the plan
+/// has it. A trial that missed departures by that much is void.
+const NEAR_LOAD: f64 = 0.99;
+
+/// The load in words, with the mean of a trial where streams did not send all the time.
+fn load_in_words(load: u64, found: &Found) -> String {
+    match found.offered_at(load) {
+        mean if mean < load as f64 * NEAR_LOAD => format!(
+            "{} pps while all streams send, {} pps over a trial",
+            count(load),
+            count(mean as u64)
+        ),
+        _ => format!("{} pps", count(load)),
+    }
+}
+
 /// The rate in words, and what is to be known of it. Where [`Found::hindered`] has something to say, it is said before.
 pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
     let Outcome { bounds: known, .. } = outcome;
@@ -25,9 +41,14 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
         ),
         // No rate of the device's: it is not to be taken for one.
         (Some(lower), None) if found.limited_by == LimitedBy::Host && lower <= found.limits().max => {
-            format!("not known: {} pps passed, and no more could be offered", count(lower))
+            format!(
+                "not known: {} passed, and no more could be offered",
+                load_in_words(lower, found)
+            )
         }
-        (Some(lower), _) if outcome.at_max => format!("{} pps or more: {limit} allows no higher rate", count(lower)),
+        (Some(lower), _) if outcome.at_max => {
+            format!("{} or more: {limit} allows no higher rate", load_in_words(lower, found))
+        }
         (Some(lower), Some(upper)) => {
             let through = outcome.conditional_throughput.map(|pps| count(pps as u64));
             let through = through.map_or_else(String::new, |pps| format!("; {pps} pps came through"));
@@ -36,13 +57,17 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
             } else {
                 "; not as close as asked for"
             };
-            format!("{} pps (not {} pps){through}{irregular}", count(lower), count(upper))
+            format!(
+                "{} (not {} pps){through}{irregular}",
+                load_in_words(lower, found),
+                count(upper)
+            )
         }
         // Another goal's void trials have lowered the highest rate below what this one has reached.
         (Some(lower), None) if lower > found.limits().max => {
-            format!("{} pps or more; no higher rate was tried", count(lower))
+            format!("{} or more; no higher rate was tried", load_in_words(lower, found))
         }
-        (Some(lower), None) => format!("{} pps or more; no upper bound was found", count(lower)),
+        (Some(lower), None) => format!("{} or more; no upper bound was found", load_in_words(lower, found)),
         (None, Some(upper)) => format!("below {} pps; no lower bound was found", count(upper)),
         (None, None) => match found.best_so_far() {
             Some((load, seconds)) => format!(
@@ -58,11 +83,11 @@ pub(crate) fn verdict(outcome: &Outcome, found: &Found) -> String {
 pub(crate) fn in_short(outcome: &Outcome, found: &Found) -> String {
     match (outcome.bounds.lower, outcome.bounds.upper) {
         _ if outcome.none_passes => format!("none from {} pps up", count(found.limits().min)),
-        (Some(lower), Some(_)) => format!("{} pps", count(lower)),
+        (Some(lower), Some(_)) => load_in_words(lower, found),
         (Some(lower), None) if outcome.at_max && found.limited_by == LimitedBy::MaxRate => {
-            format!("{} pps or more (--max-rate)", count(lower))
+            format!("{} or more (--max-rate)", load_in_words(lower, found))
         }
-        (Some(lower), None) => format!("{} pps or more", count(lower)),
+        (Some(lower), None) => format!("{} or more", load_in_words(lower, found)),
         (None, Some(upper)) => format!("below {} pps", count(upper)),
         (None, None) => "not known".to_owned(),
     }
