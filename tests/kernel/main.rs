@@ -15,6 +15,7 @@ mod packets;
 mod replay;
 mod sample;
 mod statistics;
+mod stream_faults;
 mod streams;
 mod two_ports;
 mod udp;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Slow and patient, as for UDP between two ports.
-const LOAD: &str = "--catch-up 10s --settle 1s --settle-early --quiet";
+pub(crate) const LOAD: &str = "--catch-up 10s --settle 1s --settle-early --quiet";
 
 /// Sizes over three VLANs, tenants in tunnels, a probe, bursts, and one that follows another.
 const MIX: &str = r#"
@@ -61,25 +61,25 @@ const SENT: [(&str, u64); 5] = [
 ];
 
 /// Writes a file of streams.
-fn file(scratch: &Scratch, text: &str) -> PathBuf {
+pub(crate) fn file(scratch: &Scratch, text: &str) -> PathBuf {
     let path = scratch.file("mix.toml");
     std::fs::write(&path, text).expect("a file");
     path
 }
 
-fn with_traffic(mut command: Command, file: &Path) -> Command {
+pub(crate) fn with_traffic(mut command: Command, file: &Path) -> Command {
     command.arg("--traffic").arg(file);
     command
 }
 
 /// Returns the entry of a name in one of the lists `streams`, `groups` and `sizes`.
-fn of<'r>(report: &'r Report, list: &str, name: &str) -> &'r Value {
+pub(crate) fn of<'r>(report: &'r Report, list: &str, name: &str) -> &'r Value {
     let all = report.json[list].as_array().expect("a list");
     let found = all.iter().find(|one| one["name"] == name);
     found.unwrap_or_else(|| panic!("{list} {name}: {:#}", report.json[list]))
 }
 
-fn count(of: &Value, key: &str) -> u64 {
+pub(crate) fn count(of: &Value, key: &str) -> u64 {
     of[key].as_u64().unwrap_or_else(|| panic!("{key}: {of:#}"))
 }
 
@@ -320,7 +320,7 @@ rate = "500pps"
 }
 
 /// Returns the report of streams on a path without a wire.
-fn alone(words: &str, text: &str) -> Report {
+pub(crate) fn alone(words: &str, text: &str) -> Report {
     let scratch = Scratch::new();
     let mix = file(&scratch, text);
     let report = scratch.measure(with_traffic(mpps(words), &mix));

@@ -54,6 +54,9 @@ fn a_file_is_checked_and_its_packets_are_shown_in_the_order_in_which_they_are_du
         checked.stdout
     );
     assert!(checked.stdout.contains("web: 30 flows, 94 bytes"), "{}", checked.stdout);
+    let memory = checked.stdout.lines().last().expect("a line");
+    assert!(memory.starts_with("memory of sendrecv with one lane: "), "{memory}");
+    assert!(memory.ends_with(" MB for the flows"), "{memory}");
 
     let shown = run_command(traffic("show -n 6 --set users=2", &file));
     let names: Vec<&str> = shown.stdout.lines().filter_map(|line| line.split(' ').next()).collect();

@@ -26,7 +26,7 @@ pub use host::Host;
 pub use measure::Drafted;
 pub use plan::Plan;
 pub use request::{Beside, Run, Trace};
-pub use session::{Session, on_session, session, session_beside, session_until};
+pub use session::{Session, memory_of, on_session, session, session_beside, session_until};
 pub use watchers::Watchers;
 
 /// Streams that the caller of [`Session::directed`] starts and stops.

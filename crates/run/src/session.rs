@@ -202,6 +202,15 @@ fn draft_of(plan: &Plan, beside: Option<&Draft>, known: Option<&Draft>) -> Resul
     }
 }
 
+/// Returns the memory, bytes, that a trial of a plan takes: of its flows, and in all. Nothing is opened.
+///
+/// # Errors
+/// If the plan is refused, as when it takes more memory than there is.
+pub fn memory_of(plan: &Plan) -> std::result::Result<(u64, u64), Error> {
+    let draft = draft_of(plan, None, None)?;
+    Ok((draft.flow_bytes, draft.memory_bytes))
+}
+
 /// Open ports on which one trial after another is run: see [`session`].
 pub struct Session<'s> {
     ports: &'s mut dyn Ports,

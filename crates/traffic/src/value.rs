@@ -292,6 +292,9 @@ impl Shape {
             };
             return Ok(Source::Shuffle { low, count });
         }
+        if let Some(name) = ["random", "shuffle"].into_iter().find(|name| text.starts_with(name)) {
+            return wrong(format!("{}: want {name}(FIRST..LAST)", quoted(text)));
+        }
         if let Some(list) = text.strip_prefix('{') {
             let Some(list) = list.strip_suffix('}') else {
                 return wrong(format!("{}: want a '}}' at its end", quoted(text)));
@@ -611,6 +614,8 @@ mod tests {
             (Kind::Decimal, 16, "{}"),
             (Kind::Decimal, 16, "random(5..4)"),
             (Kind::Decimal, 16, "shuffle(1..3)*2"),
+            (Kind::Decimal, 16, "random"),
+            (Kind::Decimal, 16, "shuffle(1..3"),
             (Kind::Flags, 8, "syn+nack"),
             (Kind::Hex, 16, "0800"),
             (Kind::Decimal, 64, "shuffle(0..18446744073709551615)"),

@@ -3,7 +3,9 @@
 use crate::cli::{Looked, TrafficAction};
 use crate::fail::{Result, print, print_words, printable, unwritable, usage};
 use crate::traffic_file::TrafficText;
+use mpps_plan::{Workload, Written};
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
+use mpps_run::memory_of;
 use mpps_run::privilege::as_user;
 use mpps_run::replay::Replayed;
 use mpps_stats::count;
@@ -61,7 +63,22 @@ fn check(of: &Looked) -> Result<()> {
             None => lines.extend(forms.next().map(|form| made_line(stream, form))),
         }
     }
+    lines.extend(memory_line(traffic, of.seed));
     print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))
+}
+
+/// Returns a line on the memory of a run. `None` where that depends on the port: captures, and shares of a link.
+fn memory_line(traffic: Traffic, seed: u64) -> Option<String> {
+    let mut plan = mpps_plan::Plan::new(Workload::Sendrecv);
+    plan.ports = vec![Written::new("loop:", "loop:".parse().ok()?)];
+    plan.seed = seed;
+    plan.traffic.streams = Some(Written::new(String::new(), traffic));
+    let (of_flows, all) = memory_of(&plan.into()).ok()?;
+    Some(format!(
+        "memory of sendrecv with one lane: {:.1} MB, of it {:.1} MB for the flows",
+        all as f64 / 1e6,
+        of_flows as f64 / 1e6
+    ))
 }
 
 /// Returns a line on a stream whose packets are made.

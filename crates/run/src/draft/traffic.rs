@@ -56,7 +56,7 @@ pub struct Draft {
     warnings: Vec<Remark>,
     device: Option<NetDev>,
     /// Memory that the flows take, bytes.
-    flow_bytes: u64,
+    pub(crate) flow_bytes: u64,
     /// Memory that the run takes, bytes.
     pub(crate) memory_bytes: u64,
     /// Random number of the run.

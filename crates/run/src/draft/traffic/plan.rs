@@ -247,6 +247,9 @@ impl Draft {
     ) -> Result<Link> {
         let mac = MacAddr(capabilities.mac.unwrap_or([2, 0, 0, 0, 0, 1]));
         let skip = match of {
+            Some(one) if self.stream.as_ref().is_some_and(|streams| streams.all.len() > 1) => {
+                &format!("dst=MAC in eth of stream {}", one.stream.name)
+            }
             Some(_) => "dst=MAC in eth",
             None => "--dest-mac MAC",
         };
