@@ -71,7 +71,7 @@ const fn choice(
 
 const TAGS: [&str; 3] = ["tail", "tcp", "none"];
 const STEPS: [&str; 2] = ["together", "combine"];
-const PACINGS: [&str; 4] = ["regular", "poisson", "burst", CAPTURED];
+const PACINGS: [&str; 4] = ["constant", "poisson", "burst", CAPTURED];
 const VLANS: [&str; 3] = ["set", "push", "replace"];
 
 /// Keys of a stream, in the order of the schema and the documentation.
@@ -794,7 +794,7 @@ fn stream(node: &Node, variables: &Variables, at: usize) -> Read<Stream> {
         return wrong("speed: beside rate, weight or pacing: want one of them");
     }
     if stream.pacing.as_deref() == Some("burst") {
-        return wrong("pacing burst: beside pcap: want regular, poisson or captured");
+        return wrong("pacing burst: beside pcap: want constant, poisson or captured");
     }
     if stream.tag == Tag::Tcp {
         return wrong("tag tcp: beside pcap: want tail, or none");

@@ -109,7 +109,7 @@ pub struct Stream {
     pub burst: Option<Burst>,
     /// Times that the stream runs.
     pub repeat: u32,
-    /// Spacing of the packets: `regular`, `poisson`, `burst`, or, of a capture, `captured`.
+    /// Spacing of the packets: `constant`, `poisson`, `burst`, or, of a capture, `captured`.
     pub pacing: Option<String>,
     /// Group whose results are added up.
     pub group: Option<String>,
