@@ -10,6 +10,7 @@ mod path {
 }
 use common::BOTH;
 use mpps_udp::{Mode, check, open};
+use std::net::SocketAddr;
 
 #[test]
 fn more_sockets_than_files_may_be_open_are_refused_with_the_limit() {
