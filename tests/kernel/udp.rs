@@ -1,9 +1,14 @@
 //! The udp path over the loopback interface: both ends are ours, each end's numbers must agree with the other's.
 
 use mpps_tests::{
-    Background, Report, Scratch, arrived, assert_refused, free_port, mpps, skip, source_ports, wait_until,
+    Background, Net, Report, Scratch, all_there_by, arrived, assert_refused, free_port, mpps, net_of, skip,
+    source_ports, wait_until,
 };
+use pcap_file::pcapng::{Block, PcapNgReader};
 use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
 
 /// A loopback address as it stands in a port or a destination, in front of the UDP port.
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "[::1]"];
@@ -86,6 +91,7 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
     for (words, needle) in [
         ("--scale 50% --rate 1kpps", "--scale 50%: on port 'udp:': want --rate"),
         ("--ttl 3", "--ttl: beside --packet"),
+        ("--vlan 3", "--vlan: beside --packet"),
     ] {
         let mut command = mpps(&format!("sendrecv udp: {words}"));
         command.args(["--packet", "eth / ipv4 dst=127.0.0.1 / udp dst=9"]);
@@ -94,15 +100,15 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
     let scratch = Scratch::new();
     let file = scratch.file("one.toml");
     for (keys, words, needle) in [
+        ("rate = '2kpps'", "--rate 5kpps", "--rate '5kpps': beside --traffic"),
         (
-            "rate = '2kpps'",
-            "--rate 5kpps",
-            "--rate: --traffic has 2kpps: want one of the two",
+            "step = 'combine'\nflows = 300",
+            "",
+            "each of 300 flows takes a socket: want 256 at most",
         ),
-        ("track = true", "", "track: want it left out"),
-        ("weight = 2", "--rate 5kpps", "weight: want it left out"),
+        ("lanes = [1]\nflows = 9", "", "lanes: 1 does not send: want 0"),
     ] {
-        let text = format!("[[stream]]\npacket = 'eth / ipv4 dst=127.0.0.1 / udp dst=9'\n{keys}\n");
+        let text = format!("[[stream]]\npacket = 'eth / ipv4 dst=127.0.0.1 / udp src=2000..2999 dst=9'\n{keys}\n");
         std::fs::write(&file, text).expect("a file");
         let mut command = mpps(&format!("sendrecv udp: {words}"));
         command.arg("--traffic").arg(&file);
@@ -114,10 +120,14 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
             "eth dst=02:00:00:00:00:01 / ipv4 dst=127.0.0.1 / udp",
             "eth dst: want it left out",
         ),
-        ("eth / ipv4 dst=127.0.0.1 ttl=3 / udp", "ipv4 ttl: want it left out"),
+        ("eth / ipv4 dst=127.0.0.1 id=3 / udp", "ipv4 id: want it left out"),
+        (
+            "eth / ipv4 dst=127.0.0.1 / udp dst=9 cksum=0",
+            "udp cksum: want it left out",
+        ),
         (
             "eth / ipv4 dst=127.0.0.1 / udp src=random(1..9)",
-            "udp src: want it left out",
+            "udp src: its values have no period, and each flow is a socket",
         ),
         ("eth / ipv4 / udp", "want dst= in ip"),
         ("eth / ipv4 dst=127.0.0.1 / udp", "want dst= in ip and in udp"),
@@ -125,6 +135,277 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
         let mut command = mpps("sendrecv udp:");
         command.args(["--packet", packet]);
         assert_refused(command, 2, &["--packet: on port 'udp:'", needle]);
+    }
+    for (port, packet, needle) in [
+        (
+            "udp:",
+            "eth / ipv4 dst=127.0.0.1 ttl={0,1} / udp dst=9",
+            "time to live 0: want 1 to 255",
+        ),
+        (
+            "udp:",
+            "eth / ipv4 dst=224.0.0.1 ecn=1 / udp dst=9",
+            "dst 224.0.0.1:9: want an address of one host",
+        ),
+        (
+            "udp:",
+            "eth / ipv4 dst=127.0.0.1 ecn=1 / udp src=9 dst=9",
+            "this run sends from there itself",
+        ),
+        (
+            "udp:",
+            "eth / ipv6 dst=fe80::7 hop=2 / udp dst=9",
+            "dst fe80::7: a link-local address",
+        ),
+        (
+            "udp:",
+            "eth / ipv4 src=192.0.2.1 dst=127.0.0.1 ecn=1 / udp dst=9",
+            "this host does not have 192.0.2.1",
+        ),
+        (
+            "udp:127.0.0.2",
+            "eth / ipv4 src=127.0.0.1 dst=127.0.0.1 ecn=1 / udp dst=9",
+            "ipv4 src 127.0.0.1: the port's address is 127.0.0.2",
+        ),
+        (
+            "udp:127.0.0.1:5000",
+            "eth / ipv4 dst=127.0.0.1 ecn=1 / udp src=5001 dst=9",
+            "udp src 5001: the port names source port 5000",
+        ),
+    ] {
+        let mut command = mpps(&format!("sendrecv {port}"));
+        command.args(["--packet", packet]);
+        assert_refused(command, 2, &["--packet", needle]);
+    }
+    let mut command = mpps("reflect udp:");
+    command.args(["--packet", "eth"]);
+    assert_refused(
+        command,
+        2,
+        &["--packet: on port 'udp:': a socket returns all that comes to it"],
+    );
+}
+
+/// Streams of all that sockets can send: sizes, classes, times to live, two with the same ends, and both families.
+const STREAMS: &str = r#"
+[[stream]]
+name = "imix"
+group = "load"
+packet = "eth / ipv4 dst=127.0.0.1 dscp={0,10,46} / udp dst=PORT"
+size = "imix"
+rate = "2kpps"
+
+[[stream]]
+name = "probe"
+packet = "eth / ipv4 dst=127.0.0.1 tos=0xb9 ttl=9 / udp src=SOURCE dst=PORT"
+size = "128"
+rate = "500pps"
+pacing = "poisson"
+
+[[stream]]
+name = "same"
+group = "load"
+packet = "eth / ipv4 dst=127.0.0.1 ttl={60,61} / udp src=SOURCE dst=PORT"
+size = "random(100..160)"
+burst = { packets = 20, gap = "20ms", count = 10 }
+
+[[stream]]
+name = "six"
+packet = "eth / ipv6 dst=::1 hop=3..5 / udp dst=PORT"
+fill = "text:six"
+rate = "1kpps"
+packets = 100
+start = "100ms"
+"#;
+
+/// Packets of each of [`STREAMS`] in a second.
+const SENT: [(&str, u64); 4] = [("imix", 2000), ("probe", 500), ("same", 200), ("six", 100)];
+
+/// Adds a file of streams to a command.
+fn with_streams(mut command: Command, scratch: &Scratch, text: &str) -> Command {
+    let file = scratch.file("streams.toml");
+    std::fs::write(&file, text).expect("a file");
+    command.arg("--traffic").arg(file);
+    command
+}
+
+/// Returns the entry of a stream, a group or a size.
+fn of<'r>(report: &'r Report, list: &str, name: &str) -> &'r Value {
+    let mut all = report.json[list].as_array().expect("a list").iter();
+    all.find(|one| one["name"] == name)
+        .unwrap_or_else(|| panic!("{list} {name}: {:#}", report.json[list]))
+}
+
+#[test]
+fn every_packet_of_every_stream_of_sockets_comes_back() {
+    for (path, lanes) in [("udp", 1), ("udp", 2), ("io_uring", 1), ("io_uring", 2)] {
+        let port = free_port();
+        let (here, there, file) = (Scratch::new(), Scratch::new(), Scratch::new());
+        let reflector = Background::start(there.results(mpps(&format!("reflect udp:[::]:{port} --quiet"))));
+        wait_until("a row of the reflector", || there.rows_so_far() > 0);
+        let text = STREAMS.replace("PORT", &port.to_string());
+        let text = text.replace("SOURCE", &free_port().to_string());
+        let words =
+            format!("sendrecv {path}: --lanes {lanes} --duration 1s --settle 1s --settle-early --catch-up 10s --quiet");
+        let sent = here.measure(with_streams(mpps(&words), &file, &text));
+        let reflected = there.read(reflector.end(Signal::INT));
+        sent.assert_accounted();
+        sent.assert_rows_add_up();
+        for (name, packets) in SENT {
+            let of = of(&sent, "streams", name);
+            let counts = ["tx_packets", "rx_packets", "lost", "duplicates", "reordered", "corrupt"].map(|key| &of[key]);
+            assert_eq!(
+                counts,
+                [packets, packets, 0, 0, 0, 0].map(Value::from).each_ref(),
+                "{path} {lanes}: {of:#}"
+            );
+            assert_eq!(of["latency_ns"]["count"], packets, "{path} {lanes}: {of:#}");
+        }
+        assert_eq!(of(&sent, "groups", "load")["rx_packets"], 2200, "{path} {lanes}");
+        let sizes = sent.json["sizes"].as_array().expect("a list").iter();
+        let sum: u64 = sizes.filter_map(|size| size["rx_packets"].as_u64()).sum();
+        assert_eq!(
+            sum,
+            sent.count("rx_packets"),
+            "{path} {lanes}: {:#}",
+            sent.json["sizes"]
+        );
+        assert_eq!(
+            reflected.count("tx_packets"),
+            sent.count("rx_packets"),
+            "{path} {lanes}"
+        );
+    }
+}
+
+#[test]
+fn streams_of_sockets_share_a_rate_by_their_weights() {
+    let port = free_port();
+    let (here, there, file) = (Scratch::new(), Scratch::new(), Scratch::new());
+    let reflector = Background::start(there.results(mpps(&format!("reflect udp:127.0.0.1:{port} --quiet"))));
+    wait_until("a row of the reflector", || there.rows_so_far() > 0);
+    let stream = |weight: u32, size: u32| {
+        format!("[[stream]]\npacket = 'eth / ipv4 dst=127.0.0.1 / udp dst={port}'\nweight = {weight}\nsize = {size}\n")
+    };
+    let text = format!("{}{}", stream(1, 1518), stream(3, 64));
+    let words = "sendrecv udp:,gso=on,gro=on --rate 4kpps --duration 500ms --settle-early --catch-up 10s --quiet";
+    let sent = here.measure(with_streams(mpps(words), &file, &text));
+    reflector.end(Signal::INT);
+    sent.assert_accounted();
+    for (list, name, packets) in [
+        ("streams", "1", 500),
+        ("streams", "2", 1500),
+        ("sizes", "64", 1500),
+        ("sizes", "1518", 500),
+    ] {
+        assert_eq!(
+            of(&sent, list, name)["rx_packets"],
+            packets,
+            "{list} {name}: {:#}",
+            sent.json
+        );
+    }
+}
+
+#[test]
+fn a_socket_without_a_sender_counts_each_packet_for_its_stream() {
+    let port = free_port();
+    for (path, there) in [("udp", "udp"), ("io_uring", "io_uring"), ("udp", "udp")] {
+        let file = Scratch::new();
+        let text = STREAMS.replace("PORT", &port.to_string());
+        let text = text
+            .replace("SOURCE", &free_port().to_string())
+            .replace("fill = \"text:six\"", "");
+        // The run may end before.
+        let text = text.replace("start = \"100ms\"", "");
+        let drop = with_streams(mpps(&format!("drop {there}:[::]:{port}")), &file, &text);
+        let send = with_streams(mpps(&format!("send {path}: --catch-up 10s")), &file, &text);
+        let (sent, received) = all_there_by(drop, send);
+        for (name, _) in SENT {
+            let tx = &of(&sent, "streams", name)["tx_packets"];
+            let came = of(&received, "streams", name);
+            assert_eq!((&came["rx_packets"], &came["tx_packets"]), (tx, tx), "{path}: {came:#}");
+            assert_eq!(
+                (&came["lost"], &came["corrupt"]),
+                (&0.into(), &0.into()),
+                "{path}: {came:#}"
+            );
+        }
+    }
+}
+
+/// Sends by sockets of host a to host b; the headers of the first packets that host b captured, as class, time to live
+/// and flow label (0 over IPv4).
+fn marks(net: &Net, packets: usize, send: Command) -> BTreeSet<(u8, u8, u32)> {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcapng");
+    let words = format!("capture af_packet:eth1 --port 9000 --count {packets} --quiet");
+    let mut command = scratch.results(net.b(&words));
+    command.arg("-o").arg(&file);
+    let capture = Background::start(command);
+    wait_until("a row of the capture", || scratch.rows_so_far() > 0);
+    let sent = mpps_tests::run_command(send);
+    assert!(matches!(sent.code, Some(0 | 3)), "{}", sent.stderr);
+    assert_eq!(capture.finish().code, Some(0));
+    let bytes = std::fs::read(file).expect("a file");
+    let mut reader = PcapNgReader::new(&bytes[..]).expect("a section header");
+    let mut marks = BTreeSet::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.expect("a whole block") else {
+            continue;
+        };
+        let frame = &packet.data;
+        let word = u32::from_be_bytes([frame[14], frame[15], frame[16], frame[17]]);
+        marks.insert(match word >> 28 {
+            4 => (frame[15], frame[22], 0),
+            _ => ((word >> 20) as u8, frame[21], word & 0xf_ffff),
+        });
+    }
+    marks
+}
+
+#[test]
+fn each_flow_of_a_socket_has_the_marks_of_its_packet() {
+    let Some(net) = net_of(1) else { return };
+    for path in ["udp", "io_uring"] {
+        for (packet, want) in [
+            (
+                "eth / ipv4 dst=10.99.0.2 dscp={10,46} ecn=1 ttl={9,200} / udp dst=9000",
+                vec![(41, 9, 0), (185, 200, 0)],
+            ),
+            // One pair of ends.
+            (
+                "eth / ipv4 dst=10.99.0.2 tos=0..3 / udp src=5000 dst=9000",
+                (0..4).map(|tos| (tos, 64, 0)).collect(),
+            ),
+            (
+                "eth / ipv6 dst=fd99::2 dscp=8 ecn=2 hop=7..9 flow=0x12345..0x12347 / udp dst=9000",
+                (0..3).map(|n| (34, 7 + n, 0x12345 + u32::from(n))).collect(),
+            ),
+            ("eth / ipv6 dst=fd99::2 tc=5 flow=0 / udp dst=9000", vec![(5, 64, 0)]),
+        ] {
+            let mut send = net.a(&format!("send {path}: --count 24 --rate 1kpps --catch-up 10s -q"));
+            send.args(["--packet", packet]);
+            assert_eq!(marks(&net, 24, send), want.into_iter().collect(), "{path}: {packet}");
+        }
+        let mut large = net.a(&format!("send {path}: --frame-size 1520"));
+        large.args(["--packet", "eth / ipv6 dst=fd99::2 tc=5 / udp dst=9000"]);
+        assert_refused(large, 2, &["--frame-size 1520: above the MTU", "want 1518 at the most"]);
+        // What the options say, and a packet of what they can say.
+        let mut packet = net.a(&format!("send {path}: --count 24 --rate 1kpps --catch-up 10s -q"));
+        packet.args(["--packet", "eth / ipv4 dst=10.99.0.2 ttl=7 dscp=46 / udp dst=9000"]);
+        let words =
+            format!("send {path}: --dest 10.99.0.2:9000 --dscp EF --ttl 7 --count 24 --rate 1kpps --catch-up 10s -q");
+        for send in [net.a(&words), packet] {
+            assert_eq!(marks(&net, 24, send), [(184, 7, 0)].into(), "{path}");
+        }
+        let words =
+            format!("send {path}: --dest [fd99::2]:9000 --dscp 1 --ttl 8 --count 24 --rate 1kpps --catch-up 10s -q");
+        let of_v6 = marks(&net, 24, net.a(&words));
+        assert!(
+            of_v6.iter().all(|(class, ttl, _)| (*class, *ttl) == (4, 8)),
+            "{of_v6:?}"
+        );
     }
 }
 

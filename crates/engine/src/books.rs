@@ -107,8 +107,10 @@ impl Layout {
     }
 
     fn add_sizes(&mut self, packets: &Packets) {
-        let sizes_of =
-            |stream: &crate::PacketStream| stream.lens().iter().map(|len| len + FrameSize::FCS_LEN).collect();
+        let sizes_of = |stream: &crate::PacketStream| {
+            let more = stream.kernel_headers + FrameSize::FCS_LEN;
+            stream.lens().iter().map(|len| len + more).collect()
+        };
         let by_stream: Vec<Vec<usize>> = packets.streams.iter().map(sizes_of).collect();
         let mut all: Vec<usize> = by_stream.concat();
         all.sort_unstable();

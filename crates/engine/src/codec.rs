@@ -129,8 +129,8 @@ pub(crate) trait Reader {
     fn image_of(&self, _stream: usize, _flow: u32, _seq: u64) -> usize {
         0
     }
-    /// Returns the stream that a damaged packet belongs to, by its tag or its headers.
-    fn damaged(&self, _frame: &[u8]) -> Option<usize> {
+    /// Returns the stream that a damaged packet belongs to, by its tag, its headers or its socket.
+    fn damaged<F: Frame>(&self, _frame: &F) -> Option<usize> {
         None
     }
     /// Counts a packet without a tag that came, by its stream and the number of its content.

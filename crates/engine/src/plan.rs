@@ -301,6 +301,8 @@ pub struct PacketStream {
     pub specs: Vec<Arc<ImageSpec>>,
     /// Frames of a capture that it sends, in place of packets that are made.
     pub replay: Option<Replay>,
+    /// Bytes of the headers that the kernel writes in front of each of its frames; 0 on Ethernet paths.
+    pub kernel_headers: usize,
     /// Order of these sizes.
     pub sizes: Sizes,
     /// Mean length of its frames with FCS, bytes.
@@ -415,8 +417,8 @@ impl PacketStream {
     }
 
     /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream.
-    /// Streams of few flows have different ones.
-    pub(crate) fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
+    /// Streams of few flows have different ones. Flow `f` is sent by the one at place `f` modulo their number.
+    pub fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
         let all: Vec<usize> = match self.lanes.is_empty() {
             true => (0..senders).collect(),
             false => self.lanes.iter().copied().filter(|lane| *lane < senders).collect(),
@@ -447,7 +449,8 @@ pub struct TrafficPlan {
     /// Ports, and how many addresses.
     pub flows: FlowSet,
     /// Packets of any headers, in place of UDP between these addresses and ports; [`TrafficPlan::flows`] then only
-    /// numbers the flows, and `payload_len`, `ttl` and `dscp` are not used. Ethernet paths have them.
+    /// numbers the flows, and `payload_len`, `ttl` and `dscp` are not used. On payload paths their images have no headers,
+    /// and each stream has a load; a frame's flow is then its number among those of all streams.
     pub packets: Option<Packets>,
     /// UDP payload, bytes; 16 or more.
     pub payload_len: usize,

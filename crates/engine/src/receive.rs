@@ -491,7 +491,7 @@ impl<'r> Receiver<'r> {
             Some(why) => self.foreign(why, now_ns, recorder),
             None => {
                 recorder.event(now_ns, |t| t.corrupt += 1);
-                if let Some(stream) = codec.damaged(frame.bytes()) {
+                if let Some(stream) = codec.damaged(frame) {
                     books.event(stream, now_ns, |t| t.corrupt += 1);
                 }
             }

@@ -350,21 +350,23 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
         0
     };
     let seed = plan.common.seed;
+    let run = || {
+        let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
+        run_of(plan.common.run_id, trial)
+    };
     match (&plan.link, &plan.packets, capabilities.layer) {
         (Some(link), Some(packets), Layer::Ethernet) if const { L::FRAMES } => {
             let to = dest_mac.or(link.dest_mac).unwrap_or(MacAddr::BROADCAST);
-            let trial = sent.traces.as_ref().map_or(1, |traces| traces.trials);
-            let run = run_of(plan.common.run_id, trial);
             let turned = plan.far.is_none();
             let Some(stream) = packets.plain(sent.tx_lanes) else {
                 let hops: Vec<MacAddr> = [to].into_iter().chain(lane.more_macs(&packets.hops)).collect();
-                let codec = MixCodec::new(packets, run, (&hops, link.mac), turned, &sent.flown);
+                let codec = MixCodec::new(packets, run(), (&hops, link.mac), turned, &sent.flown);
                 let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
                 let mix = sent.mix(index, packets, lane.start_ns);
                 let booked = (recorder, lane.books());
                 return traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns);
             };
-            let codec = TaggedCodec::new(stream, run, [to, link.mac], (turned, packets.stripped));
+            let codec = TaggedCodec::new(stream, run(), [to, link.mac], (turned, packets.stripped));
             let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
             let (generator, booked) = (generator(), (recorder, Books::default()));
             traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
@@ -407,6 +409,12 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             };
             let (generator, booked) = (generator(), (recorder, Books::default()));
             traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
+        }
+        (_, Some(packets), Layer::Payload) if const { L::PAYLOADS } => {
+            let none = MacAddr::BROADCAST;
+            let codec = MixCodec::new(packets, run(), (&[], none), false, &sent.flown).of_payloads();
+            let (mix, booked) = (sent.mix(index, packets, lane.start_ns), (recorder, lane.books()));
+            traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns)
         }
         _ if const { L::PAYLOADS } => {
             let template = PayloadTemplate::new(plan.payload_len, seed).expect("validated plan");

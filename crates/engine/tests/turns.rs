@@ -20,6 +20,7 @@ fn streams_that_take_turns_count_what_each_of_them_sent() {
     let text = [stream(1, "64"), stream(2, "64*2 128*1"), stream(3, "128")].concat();
     let forms = Traffic::parse(&text, &[]).expect("traffic").forms(SEED).expect("forms");
     let streams = forms.iter().map(|form| PacketStream {
+        kernel_headers: 0,
         to_next_hop: Some(0),
         from_port: true,
         ..plans::stream(form, "of three", Some("all"))

@@ -49,6 +49,6 @@ pub use port::{Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, RoomUnit, RxRoom, Wait};
 pub use rate::{Pacing, Rate, RateStep, Rates};
 pub use reason::Reason;
-pub use request::{Ends, Request, Task};
+pub use request::{Marks, Request, SocketFlow, Task};
 pub use selection::{Selection, To};
 pub use spec::{PortSpec, SpecError, SpecOptions, hide_secrets, path_name};

@@ -1,7 +1,7 @@
 //! Request of a workload to a port, in words that belong to no path. Each path translates it into its own settings.
 
-use crate::{AddressRange, FlowSet, PortSpec, Roles, Selection, addresses};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use crate::{AddressRange, PortSpec, Roles, Selection};
+use std::net::SocketAddr;
 
 /// Purpose of a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,29 +40,39 @@ impl Task {
     }
 }
 
-/// The two ends of the packets that a port generates, for paths on which the kernel writes the headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// First source address.
-    pub src: IpAddr,
-    /// First destination address.
-    pub dst: IpAddr,
-    /// The flows between them.
-    pub flows: FlowSet,
-    /// Index of the interface that link-local addresses of either end are on, if it was named; else 0.
-    pub scope: u32,
+/// Marks of a flow in the IP headers that the kernel writes. `None`: as the host has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// DSCP and ECN: type of service of IPv4, traffic class of IPv6.
+    pub class: Option<u8>,
+    /// Time to live or hop limit, 1 to 255.
+    pub ttl: Option<u8>,
+    /// Flow label of IPv6, 0 to 2^20 - 1.
+    pub label: Option<u32>,
 }
 
-impl Ends {
-    /// Source and destination of a flow.
-    pub fn of(&self, flow: u32) -> (SocketAddr, SocketAddr) {
-        let ((src_port, dst_port), (src, dst)) = (self.flows.ports(flow), self.flows.addresses(flow));
-        let (src, dst) = (addresses::at(self.src, src), addresses::at(self.dst, dst));
-        let dst = match dst {
-            IpAddr::V6(ip) => SocketAddrV6::new(ip, dst_port, 0, self.scope).into(),
-            ip => SocketAddr::new(ip, dst_port),
-        };
-        (SocketAddr::new(src, src_port), dst)
+/// Flow of the packets that a port generates, for paths on which the kernel writes the headers: a socket of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketFlow {
+    /// Source. Port 0: the kernel chooses one.
+    pub src: SocketAddr,
+    /// Destination, with the interface that a link-local address is on, if it was named.
+    pub dst: SocketAddr,
+    /// Marks of its packets.
+    pub marks: Marks,
+    /// Place of the lane that sends it, among those that send: the flow is of a stream, and its packets are known by
+    /// their tags, so several flows may have the same ends. `None`: flow `f` is sent by lane `f` modulo their number.
+    pub lane: Option<u32>,
+}
+
+impl From<(SocketAddr, SocketAddr)> for SocketFlow {
+    fn from((src, dst): (SocketAddr, SocketAddr)) -> Self {
+        Self {
+            src,
+            dst,
+            marks: Marks::default(),
+            lane: None,
+        }
     }
 }
 
@@ -81,8 +91,8 @@ pub struct Request<'a> {
     /// Addresses that the host does not have: the lanes answer for them (ARP, neighbour discovery, ping), so packets
     /// that ask for them are wanted, too.
     pub answer: Vec<AddressRange>,
-    /// The ends of what is generated; `None` for other tasks.
-    pub ends: Option<Ends>,
+    /// Flows that are generated, for a port with sockets; `None` for other tasks and ports.
+    pub flows: Option<Vec<SocketFlow>>,
     /// Seed of the payload data.
     pub seed: u64,
 }

@@ -373,7 +373,7 @@ pub static FIELDS: &[Field] = &[
         ("ttl", "N"),
         Kind::Count,
         TRAFFIC,
-        "TTL or hop limit (Ethernet paths)",
+        "TTL or hop limit",
         number!(traffic.ttl, |text| values::whole(text, 1..=u8::MAX)),
     )
     .default("64"),
@@ -382,7 +382,7 @@ pub static FIELDS: &[Field] = &[
         ("dscp", "N"),
         Kind::Count,
         TRAFFIC,
-        "DSCP: 0 to 63, or the name of a class, such as EF, AF41 or CS6 (Ethernet paths)",
+        "DSCP: 0 to 63, or the name of a class, such as EF, AF41 or CS6",
         number!(traffic.dscp, values::dscp),
     )
     .default("0"),

@@ -55,6 +55,14 @@ impl RawAddr {
         raw
     }
 
+    /// Returns an address of IPv6 with a flow label; IPv4 has none.
+    pub(crate) fn labelled(mut self, label: Option<u32>) -> Self {
+        if let Some(label) = label.filter(|_| self.len == size_of::<libc::sockaddr_in6>() as u32) {
+            self.storage.sin6_flowinfo = label.to_be();
+        }
+        self
+    }
+
     /// Whether it is an IPv4 address in the form that sockets of both families have it in (`::ffff:10.0.0.1`).
     #[inline]
     pub fn is_mapped(&self) -> bool {

@@ -5,9 +5,9 @@ use crate::config::{Config, DEFAULT_PORT, is_link_local};
 use crate::message::{Gso, Kind};
 use crate::socket::{Socket, UDP_GRO, descriptor_limit};
 use crate::sockets::{Endpoint, Got, Lane, Sockets};
-use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles};
+use mpps_io::{Capabilities, Error, ErrorKind, Layer, Result, Roles, SocketFlow};
 use mpps_netdev::{NetDev, Way, interface_names, owner, owners, way};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
@@ -31,12 +31,13 @@ const LAST_HELD: Duration = Duration::from_millis(500);
 /// How the sockets are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One connected socket per flow. Flow `f` is sent by transmitting lane `f % n` of `n` and received by receiving
-    /// lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its sockets both
-    /// ways.
+    /// One connected socket per flow, in flow order. Flow `f` is sent by transmitting lane `f % n` of `n` and received
+    /// by receiving lane `f % m` of `m`, each numbered in the order of the roles; a lane with both roles uses its
+    /// sockets both ways. A flow that names its lane ([`SocketFlow::lane`]) takes that number in place of `f`.
     ///
-    /// Source and destination of each flow, in flow order; no two have both in common.
-    Connected(Vec<(SocketAddr, SocketAddr)>),
+    /// No two flows have both ends in common, unless they name their lanes: the kernel gives all packets that come back
+    /// to such ends to one of their sockets, and one lane receives from all of these.
+    Connected(Vec<SocketFlow>),
     /// One socket a lane, all on the device's address and port: what comes in can be counted or sent back.
     Listening,
 }
@@ -61,20 +62,15 @@ fn unsupported(object: impl Into<String>, cause: impl Into<String>) -> Error {
     Error::new("open", object.into(), cause.into(), ErrorKind::Unsupported)
 }
 
-fn connected(
-    path: &'static str,
-    config: Config,
-    flows: &[(SocketAddr, SocketAddr)],
-    roles: &[Roles],
-) -> Result<Sockets> {
+fn connected(path: &'static str, config: Config, flows: &[SocketFlow], roles: &[Roles]) -> Result<Sockets> {
     check_flows(path, &config, flows)?;
-    let src = flows[0].0.ip();
-    let v6 = src.is_ipv6();
+    let src = flows[0].src.ip();
+    let v6 = flows.iter().any(|flow| flow.src.is_ipv6());
     let shared = shared_sources(flows);
-    let lanes = lanes(roles, flows.len());
+    let lanes = lanes(roles, flows);
     let receives = lanes.iter().any(|l| !l.rx.is_empty());
     // A link-local destination is on the link that was named with it, if one was, and a link-local source, too.
-    let named = flows.iter().find_map(|(_, peer)| match peer {
+    let named = flows.iter().find_map(|flow| match flow.dst {
         SocketAddr::V6(peer) => Some(peer.scope_id()).filter(|&scope| scope > 0),
         SocketAddr::V4(_) => None,
     });
@@ -87,10 +83,11 @@ fn connected(
     let mut endpoints = Vec::with_capacity(flows.len());
     for local in &shared {
         // Without SO_REUSEADDR, so that another program's socket at this end is an error even if it has set it.
-        bind(&new_socket(v6, flows.len())?, *local, scope)?;
+        bind(&new_socket(local.is_ipv6(), flows.len())?, *local, scope)?;
     }
-    for &(local, peer) in flows {
-        let socket = new_socket(v6, flows.len())?;
+    for flow in flows {
+        let (local, peer) = (flow.src, flow.dst);
+        let socket = new_socket(local.is_ipv6(), flows.len())?;
         setup.apply(&socket, local)?;
         if shared.contains(&local) {
             socket
@@ -99,15 +96,20 @@ fn connected(
         }
         bind(&socket, local, scope)?;
         socket
-            .connect(&RawAddr::new(peer.ip(), peer.port(), scope))
+            .mark(flow)
+            .map_err(|(what, e)| Error::os(what, format!("{local} to {peer}"), &e))?;
+        let to = RawAddr::new(peer.ip(), peer.port(), scope);
+        socket
+            .connect(&to.labelled(flow.marks.label))
             .map_err(|e| unconnected(&e, (local, peer), iface.as_ref()))?;
+        let chosen = socket.local().ok().and_then(|bound| bound.get());
         endpoints.push(Endpoint {
             socket,
-            local,
+            local: chosen.filter(|_| local.port() == 0).unwrap_or(local),
             peer: Some(peer),
         });
     }
-    let path_mtu = endpoints[0].socket.path_mtu(v6);
+    let path_mtu = endpoints[0].socket.path_mtu(src.is_ipv6());
     let mtu = [path_mtu, iface.as_ref().map(|i| i.mtu)].into_iter().flatten().min();
     finish(
         config,
@@ -127,32 +129,28 @@ fn connected(
 
 /// Refuses flows that no sockets can have: none, from an address that is not the port's, between two families, or two
 /// with the same ends.
-fn check_flows(path: &str, config: &Config, flows: &[(SocketAddr, SocketAddr)]) -> Result<()> {
-    let Some((first, _)) = flows.first() else {
+fn check_flows(path: &str, config: &Config, flows: &[SocketFlow]) -> Result<()> {
+    let Some(first) = flows.first() else {
         return Err(unsupported(format!("{path} port"), "no flows"));
     };
-    let src = first.ip();
     if config
         .address
-        .is_some_and(|a| flows.iter().any(|(local, _)| local.ip() != a))
+        .is_some_and(|a| flows.iter().any(|flow| flow.src.ip() != a))
     {
         return Err(unsupported(
-            src.to_string(),
+            first.src.ip().to_string(),
             format!("not the address that the {path} port names: want the same, or none there"),
         ));
     }
-    let v6 = src.is_ipv6();
-    if let Some((local, peer)) = flows
-        .iter()
-        .find(|(local, peer)| [local, peer].iter().any(|end| end.is_ipv6() != v6))
-    {
-        let what = format!("{} to {}", local.ip(), peer.ip());
+    if let Some(flow) = flows.iter().find(|flow| flow.src.is_ipv6() != flow.dst.is_ipv6()) {
+        let what = format!("{} to {}", flow.src.ip(), flow.dst.ip());
         return Err(unsupported(what, "one is IPv4, the other IPv6"));
     }
     let mut ends = HashSet::new();
-    if let Some((local, peer)) = flows.iter().find(|ends_of| !ends.insert(*ends_of)) {
+    let mut unnamed = flows.iter().filter(|flow| flow.lane.is_none());
+    if let Some(flow) = unnamed.find(|flow| !ends.insert((flow.src, flow.dst))) {
         return Err(unsupported(
-            format!("{local} to {peer}"),
+            format!("{} to {}", flow.src, flow.dst),
             "two flows between the same ends: a udp socket needs its own",
         ));
     }
@@ -177,12 +175,12 @@ fn unconnected(error: &io::Error, (local, peer): (SocketAddr, SocketAddr), iface
 }
 
 /// Returns the sources of more than one flow: their sockets are distinguished by the peers that they are connected to.
-fn shared_sources(flows: &[(SocketAddr, SocketAddr)]) -> HashSet<SocketAddr> {
+fn shared_sources(flows: &[SocketFlow]) -> HashSet<SocketAddr> {
     let mut seen = HashSet::new();
     flows
         .iter()
-        .map(|(local, _)| *local)
-        .filter(|local| !seen.insert(*local))
+        .map(|flow| flow.src)
+        .filter(|local| local.port() != 0 && !seen.insert(*local))
         .collect()
 }
 
@@ -359,18 +357,29 @@ fn lane(tx: Vec<u32>, rx: Vec<u32>) -> Lane {
 }
 
 /// Spreads the flows over the lanes with each role.
-fn lanes(roles: &[Roles], flows: usize) -> Vec<Lane> {
-    let share = |has: fn(&Roles) -> bool, i: usize| -> Vec<u32> {
+fn lanes(roles: &[Roles], flows: &[SocketFlow]) -> Vec<Lane> {
+    let number = |flow: usize| flows[flow].lane.map_or(flow, |lane| lane as usize);
+    // What comes back to the ends of several flows comes to any of their sockets, and all of these are one lane's.
+    let mut first = HashMap::new();
+    let received: Vec<usize> = (0..flows.len())
+        .map(|flow| match flows[flow].src.port() {
+            0 => number(flow),
+            _ => *first.entry((flows[flow].src, flows[flow].dst)).or_insert(number(flow)),
+        })
+        .collect();
+    let share = |has: fn(&Roles) -> bool, i: usize, number: &dyn Fn(usize) -> usize| -> Vec<u32> {
         let n = roles.iter().filter(|r| has(r)).count();
         let nth = roles[..i].iter().filter(|r| has(r)).count();
-        if has(&roles[i]) {
-            (nth..flows).step_by(n).map(|f| f as u32).collect()
-        } else {
-            Vec::new()
+        match has(&roles[i]) {
+            true => (0..flows.len())
+                .filter(|flow| number(*flow) % n == nth)
+                .map(|flow| flow as u32)
+                .collect(),
+            false => Vec::new(),
         }
     };
     (0..roles.len())
-        .map(|i| lane(share(|r| r.tx, i), share(|r| r.rx, i)))
+        .map(|i| lane(share(|r| r.tx, i, &number), share(|r| r.rx, i, &|flow| received[flow])))
         .collect()
 }
 
@@ -467,7 +476,7 @@ impl Setup {
             .set_buffer(false, self.sndbuf)
             .map_err(failed("set SO_SNDBUF on"))?;
         socket
-            .forbid_fragments(self.v6)
+            .forbid_fragments(address.is_ipv6())
             .map_err(failed("set IP_MTU_DISCOVER on"))?;
         if let Some(usecs) = self.busy_poll {
             socket.set_busy_poll(usecs).map_err(|e| match e.raw_os_error() {

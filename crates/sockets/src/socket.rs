@@ -1,7 +1,9 @@
 //! One UDP socket and the options that this path sets on it.
 
 use crate::address::RawAddr;
+use mpps_io::SocketFlow;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Indices of the memory that received datagrams take and of its limit in the answer of `SO_MEMINFO`
@@ -19,6 +21,35 @@ const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 /// `UDP_SEGMENT` and `UDP_GRO`, linux/udp.h.
 pub(crate) const UDP_SEGMENT: libc::c_int = 103;
 pub(crate) const UDP_GRO: libc::c_int = 104;
+
+/// `IPV6_FLOWLABEL_MGR` and `IPV6_FLOWINFO_SEND`, linux/in6.h; `IPV6_AUTOFLOWLABEL`, linux/in6.h (Linux 3.17).
+const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
+const IPV6_FLOWINFO_SEND: libc::c_int = 33;
+const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
+/// `IPV6_FL_A_GET`, `IPV6_FL_F_CREATE`, `IPV6_FL_S_ANY`, linux/in6.h: have a label, make it if it is not there, and
+/// share it with everybody.
+const FL_GET: u8 = 0;
+const FL_CREATE: u16 = 1;
+const FL_ANY: u8 = 255;
+
+/// Request for a flow label (`struct in6_flowlabel_req`, linux/in6.h).
+#[repr(C)]
+struct LabelRequest {
+    dst: [u8; 16],
+    /// Network byte order.
+    label: u32,
+    action: u8,
+    share: u8,
+    flags: u16,
+    expires: u16,
+    linger: u16,
+    pad: u32,
+}
+
+const _: () = {
+    assert!(size_of::<LabelRequest>() == 32 && std::mem::offset_of!(LabelRequest, label) == 16);
+    assert!(std::mem::offset_of!(LabelRequest, action) == 20 && std::mem::offset_of!(LabelRequest, flags) == 22);
+};
 
 /// A UDP socket; closed on drop.
 pub(crate) struct Socket(OwnedFd);
@@ -153,6 +184,67 @@ impl Socket {
         }
         // The same for IPv4 packets, which a socket of both families carries, too.
         self.set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+    }
+
+    /// Gives the packets of a flow their marks. A label also has to be in the address that the socket is connected to.
+    /// The error comes with the words for what was tried.
+    pub(crate) fn mark(&self, flow: &SocketFlow) -> Result<(), (&'static str, io::Error)> {
+        let marks = flow.marks;
+        let set = |level, name, value: u32, what| {
+            self.set(level, name, value as libc::c_int)
+                .map_err(|error| (what, error))
+        };
+        match flow.dst.ip() {
+            IpAddr::V4(_) => {
+                if let Some(class) = marks.class {
+                    set(libc::IPPROTO_IP, libc::IP_TOS, class.into(), "set IP_TOS on")?;
+                }
+                if let Some(ttl) = marks.ttl {
+                    set(libc::IPPROTO_IP, libc::IP_TTL, ttl.into(), "set IP_TTL on")?;
+                }
+            }
+            IpAddr::V6(ip) => {
+                const LEVEL: libc::c_int = libc::IPPROTO_IPV6;
+                if let Some(class) = marks.class {
+                    set(LEVEL, libc::IPV6_TCLASS, class.into(), "set IPV6_TCLASS on")?;
+                }
+                if let Some(ttl) = marks.ttl {
+                    set(LEVEL, libc::IPV6_UNICAST_HOPS, ttl.into(), "set IPV6_UNICAST_HOPS on")?;
+                }
+                match marks.label {
+                    None => {}
+                    Some(0) => set(LEVEL, IPV6_AUTOFLOWLABEL, 0, "set IPV6_AUTOFLOWLABEL on")?,
+                    Some(label) => {
+                        self.lease(label, ip.octets())
+                            .map_err(|error| ("have the kernel lend a flow label (IPV6_FLOWLABEL_MGR) to", error))?;
+                        set(LEVEL, IPV6_FLOWINFO_SEND, 1, "set IPV6_FLOWINFO_SEND on")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel lend a flow label for packets to an address, to be shared with all that want it as well.
+    fn lease(&self, label: u32, dst: [u8; 16]) -> io::Result<()> {
+        let request = LabelRequest {
+            dst,
+            label: label.to_be(),
+            action: FL_GET,
+            share: FL_ANY,
+            flags: FL_CREATE,
+            expires: 0,
+            linger: 0,
+            pad: 0,
+        };
+        let len = size_of_val(&request) as libc::socklen_t;
+        let value = (&raw const request).cast();
+        // SAFETY: the kernel reads `len` bytes of `request`, which outlives the call; it writes a label to it only if
+        // none was asked for, which is not so.
+        match unsafe { libc::setsockopt(self.fd(), libc::IPPROTO_IPV6, IPV6_FLOWLABEL_MGR, value, len) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Path MTU of a connected socket, bytes.

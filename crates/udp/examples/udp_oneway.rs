@@ -81,7 +81,9 @@ fn send(
 ) -> Result<(), Box<dyn Error>> {
     let config = check(&port.parse::<PortSpec>()?)?;
     let src = config.address.ok_or("send: the port needs an address")?;
-    let flows: Vec<_> = (0..flows).map(|i| (SocketAddr::new(src, 10_000 + i), to)).collect();
+    let flows: Vec<_> = (0..flows)
+        .map(|i| (SocketAddr::new(src, 10_000 + i), to).into())
+        .collect();
     let n_flows = flows.len() as u32;
     let mode = Mode::Connected(flows);
     let port = open(config, mode, &[Roles { rx: false, tx: true }])?;

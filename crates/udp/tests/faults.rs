@@ -10,6 +10,7 @@ mod path {
 }
 use common::BOTH;
 use mpps_udp::{Mode, check, open};
+use std::net::SocketAddr;
 
 #[test]
 fn more_sockets_than_files_may_be_open_are_refused_with_the_limit() {
@@ -30,7 +31,8 @@ fn more_sockets_than_files_may_be_open_are_refused_with_the_limit() {
     }
     let config = check(&"udp:127.0.0.1".parse().expect("spec")).expect("config");
     assert_eq!(config.max_flows(&[BOTH]), 1);
-    let flows = (0..100).map(|i| (([127, 0, 0, 9], 20_000 + i).into(), ([127, 0, 0, 1], 9).into()));
+    let end = |ip: [u8; 4], port: u16| SocketAddr::from((ip, port));
+    let flows = (0..100).map(|i| (end([127, 0, 0, 9], 20_000 + i), end([127, 0, 0, 1], 9)).into());
     let mode = Mode::Connected(flows.collect());
     let config = mpps_udp::Config {
         address: None,

@@ -8,10 +8,10 @@ use mpps_io::Frame;
 use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
 use mpps_wire::tagged::{Outline, icmp_error, tag_of};
-use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, parse_slow_path};
+use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, Tag, parse_slow_path};
 use std::sync::Arc;
 
-/// Codec of whole frames with a tag, of any streams and sizes.
+/// Codec of packets with a tag, of any streams and sizes: whole frames, or payloads whose headers are the kernel's.
 #[derive(Debug)]
 pub(crate) struct MixCodec {
     streams: Vec<Stream>,
@@ -23,6 +23,8 @@ pub(crate) struct MixCodec {
     run: u8,
     /// Flows of all streams.
     flows: u32,
+    /// Frames are payloads.
+    payloads: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,7 @@ impl MixCodec {
             seed: 0,
             run,
             flows: 0,
+            payloads: false,
         };
         let images: usize = packets.streams.iter().map(|stream| stream.specs.len()).sum();
         let mut lens = images;
@@ -95,6 +98,11 @@ impl MixCodec {
         codec
     }
 
+    /// Returns the codec for frames that are payloads.
+    pub(crate) fn of_payloads(self) -> Self {
+        Self { payloads: true, ..self }
+    }
+
     /// Makes room for changes of the headers.
     pub(crate) fn compared(&self) -> Compared {
         let longest = self.images.iter().map(Image::frame_len).max();
@@ -129,6 +137,12 @@ impl MixCodec {
     #[inline]
     pub(crate) fn captured(&self, stream: usize) -> Option<&Captured> {
         self.streams[stream].captured.as_ref()
+    }
+
+    /// Returns the number of a stream's first flow among those of all streams.
+    #[inline]
+    pub(crate) fn first_flow(&self, stream: usize) -> u32 {
+        self.streams[stream].known.first_flow
     }
 
     /// Returns the bytes of a frame by the number of its image.
@@ -187,6 +201,31 @@ impl MixCodec {
         found
     }
 
+    /// Classifies a payload. The kernel has checked its ends and its checksum, so without a right tag it is one of the
+    /// test's that was damaged.
+    fn of_payload<F: Frame>(&self, frame: &F) -> Class {
+        let bytes = frame.bytes();
+        // Longer than the buffer: cut, so its bytes alone would look right.
+        let tag = Tag::read(bytes, self.seed).filter(|_| frame.wire_len() == bytes.len());
+        let Some(tag) = tag else { return Class::Corrupt };
+        if tag.run != self.run || tag.flow >= self.flows {
+            return Class::Foreign(Foreign::OtherRun);
+        }
+        let (stream, flow) = self.stream_of(tag.flow);
+        let image = &self.images[self.image_of(stream, flow, tag.number.into())];
+        let before = &bytes[..bytes.len() - TAG_LEN];
+        match bytes.len() == image.frame_len() && image.verify_payload(before, tag.flow, tag.number) {
+            true => Class::Test {
+                flow: tag.flow,
+                stamp: Stamp {
+                    seq: tag.number.into(),
+                    time_ns: tag.time_ns,
+                },
+            },
+            false => Class::Corrupt,
+        }
+    }
+
     /// Returns the first stream whose packets have the ends of a frame.
     fn by_ends(&self, frame: &[u8]) -> Option<usize> {
         let seen = Seen::of(frame)?;
@@ -226,7 +265,11 @@ impl Reader for MixCodec {
     }
 
     #[cold]
-    fn damaged(&self, frame: &[u8]) -> Option<usize> {
+    fn damaged<F: Frame>(&self, frame: &F) -> Option<usize> {
+        if self.payloads {
+            return frame.flow().map(|flow| self.stream_at(flow));
+        }
+        let frame = frame.bytes();
         match tag_of(frame, self.seed) {
             Some((tag, _)) => Some(self.stream_at(tag.flow)),
             None => self.by_ends(frame),
@@ -263,6 +306,9 @@ impl Reader for MixCodec {
 
     #[inline]
     fn classify<F: Frame>(&self, frame: &F, _known: &mut Checker) -> Class {
+        if self.payloads {
+            return self.of_payload(frame);
+        }
         let bytes = frame.bytes();
         let outline = Outline::of(bytes);
         let Some(tag) = outline.tag(bytes, self.seed) else {

@@ -1,10 +1,102 @@
 use super::*;
 use crate::plan::{PacketStream, Replay};
 use mpps_replay::{Capture, Frames, Preparation, Selection};
-use mpps_wire::{Mark, Tag};
+use mpps_wire::image::Data;
+use mpps_wire::{ImageSpec, Mark, Tag};
 use std::io::Cursor;
 
 const SEED: u64 = 7;
+
+/// Payload that came to a socket, and its flow.
+struct Payload(Vec<u8>, u32);
+
+impl Frame for Payload {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn capacity(&self) -> usize {
+        self.0.len()
+    }
+
+    fn set_len(&mut self, _: usize) {}
+
+    fn flow(&self) -> Option<u32> {
+        Some(self.1)
+    }
+}
+
+#[test]
+fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket() {
+    let stream = |first_flow: u32, frame_len: usize| PacketStream {
+        kernel_headers: 42,
+        name: first_flow.to_string(),
+        group: None,
+        tracked: false,
+        specs: vec![Arc::new(ImageSpec {
+            headers: Vec::new(),
+            frame_len,
+            fields: Vec::new(),
+            sums: Vec::new(),
+            data: Data::Verified,
+            tagged: true,
+            seed: SEED,
+            run: 0,
+            flows: 2,
+            first_flow,
+        })],
+        replay: None,
+        sizes: Sizes::One,
+        mean_size: 64.0,
+        to_next_hop: None,
+        from_port: false,
+        packet_len: 46,
+        ends: Default::default(),
+        fields: Arc::default(),
+        load: None,
+        lanes: Vec::new(),
+    };
+    let packets = Packets {
+        streams: vec![stream(0, 18), stream(2, 200)],
+        stripped: false,
+        hops: Vec::new(),
+    };
+    let codec = |run| MixCodec::new(&packets, run, (&[], MacAddr::BROADCAST), false, &[]).of_payloads();
+    let own = codec(3);
+    let payload = |run, image: usize, flow| {
+        let codec = codec(run);
+        let mut bytes = vec![0; codec.image(image).frame_len()];
+        codec.image(image).write(&mut bytes, Place { flow, number: 5 }, 77);
+        bytes
+    };
+    let class = |bytes: Vec<u8>| own.classify(&Payload(bytes, 0), &mut Checker::default());
+    for (image, flow, number) in [(0, 1, 1), (1, 0, 2), (1, 1, 3)] {
+        let found = class(payload(3, image, flow));
+        assert!(
+            matches!(found, Class::Test { flow, stamp } if flow == number && (stamp.seq, stamp.time_ns) == (5, 77)),
+            "{found:?}"
+        );
+    }
+    assert!(matches!(class(payload(4, 0, 0)), Class::Foreign(Foreign::OtherRun)));
+    let mut wrong_data = payload(3, 1, 0);
+    wrong_data[100] ^= 1;
+    let longer = [&[0; 2], &payload(3, 0, 0)[..]].concat();
+    for bytes in [
+        wrong_data,
+        longer,
+        payload(3, 1, 0)[..199].to_vec(),
+        vec![0; 18],
+        Vec::new(),
+    ] {
+        assert!(matches!(class(bytes), Class::Corrupt));
+    }
+    let damaged = [0, 1, 2, 3].map(|flow| own.damaged(&Payload(Vec::new(), flow)));
+    assert_eq!(damaged, [0, 0, 1, 1].map(Some));
+}
 
 /// Frame of UDP with 26 bytes of payload, which ends with a tag of a run.
 fn tagged(run: u8) -> [u8; 68] {
@@ -56,6 +148,7 @@ fn a_capture_of_test_packets_is_known_by_content_whatever_runs_their_tags_have()
     let capture = Capture::read(&mut Cursor::new(file), &Selection::default(), 1 << 20).expect("a capture");
     let replayed = Arc::new(Frames::new(&capture, &Preparation::default()).expect("frames"));
     let stream = PacketStream {
+        kernel_headers: 0,
         name: "office".to_owned(),
         group: None,
         tracked: false,

@@ -12,7 +12,7 @@ use crate::lane::neighbor::Neighbor;
 use mpps_io::{Burst, Frame, Layer, MAX_BURST, Queue};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::tagged::tag_of;
-use mpps_wire::{STAMP_LEN, Stamp, check_udp, verify_data};
+use mpps_wire::{STAMP_LEN, Stamp, Tag, check_udp, verify_data};
 use std::net::IpAddr;
 
 /// Longest time for emptying a queue between two trials, ns: other hosts may send to it without end.
@@ -107,8 +107,12 @@ impl Traces {
     fn has_tag_of<F: Frame>(&self, frame: &F, run_id: u64, youngest: u32) -> bool {
         let age = |run: u8| u32::from(run_of(run_id, self.trials).wrapping_sub(run));
         let oldest = self.trials.saturating_sub(1).min(OLDEST);
-        let mut tags = self.seeds.iter().filter_map(|seed| tag_of(frame.bytes(), *seed));
-        tags.any(|(tag, _)| (youngest..=oldest).contains(&age(tag.run)))
+        let tag = |seed: &u64| match self.layer {
+            Layer::Ethernet => tag_of(frame.bytes(), *seed).map(|(tag, _)| tag),
+            Layer::Payload => Tag::read(frame.bytes(), *seed),
+        };
+        let mut tags = self.seeds.iter().filter_map(tag);
+        tags.any(|tag| (youngest..=oldest).contains(&age(tag.run)))
     }
 
     /// Returns whether a trial sent this packet before `before_ns`: it is intact, and its stamp shows the time.

@@ -139,6 +139,8 @@ struct Chain<'b, F> {
     written: &'b [Written],
     last: u32,
     len: usize,
+    /// Number of the stream's first flow among those of all streams.
+    first_flow: u32,
     packets: &'b mut u32,
 }
 
@@ -148,7 +150,7 @@ impl<F: Frame> Blanks for Chain<'_, F> {
         let (mut at, mut packets) = (self.last, 0);
         while let Some((frame, of)) = self.frames.get_mut(at as usize).zip(self.written.get(at as usize)) {
             frame.set_len(self.len);
-            frame.set_flow(of.flow);
+            frame.set_flow(self.first_flow + of.flow);
             write(Blank {
                 bytes: frame.bytes_mut(),
                 flow: of.flow,
@@ -292,6 +294,7 @@ impl<'r> Mix<'r> {
                 written,
                 last,
                 len: codec.frame_len(part.stream, group.image as usize),
+                first_flow: codec.first_flow(part.stream),
                 packets: &mut group.packets,
             };
             match codec.captured(part.stream) {
@@ -799,6 +802,7 @@ mod tests {
                     .iter()
                     .map(|size| Arc::new(form.spec(*size).expect("a spec")))
                     .collect(),
+                kernel_headers: 0,
                 sizes: order,
                 mean_size: form.mean_size(),
                 to_next_hop: None,
@@ -881,7 +885,8 @@ mod tests {
                 let image = codec.image_of(stream, flow, number);
                 let mut right = vec![0; codec.image(image).frame_len()];
                 codec.image(image).write(&mut right, Place { flow, number }, now);
-                assert_eq!((&frame.0, frame.1), (&right, flow), "round {round}");
+                let of_all = codec.first_flow(stream) + flow;
+                assert_eq!((&frame.0, frame.1), (&right, of_all), "round {round}");
             }
             books.sent(mix.groups.iter().map(|group| (group.image, group.packets)), now);
             books.flush();

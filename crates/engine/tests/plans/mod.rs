@@ -52,6 +52,7 @@ pub(crate) fn stream(form: &Form, name: &str, group: Option<&str>) -> PacketStre
     let (sizes, order) = form.size_order();
     let spec = |size: &u64| Arc::new(form.spec(*size).expect("a spec"));
     PacketStream {
+        kernel_headers: 0,
         name: name.to_owned(),
         group: group.map(str::to_owned),
         tracked: false,

@@ -56,7 +56,7 @@ impl Draft {
             cores: lanes::cores_of(&self.args, 0, self.roles.len()),
             selection: self.selection(),
             answer: Vec::new(),
-            ends: None,
+            flows: None,
             seed: self.args.plan.seed,
         }
     }

@@ -139,12 +139,20 @@ pub(super) fn of_stream(
             reach::check(args, port, (device, far), &dest)?;
         }
     }
-    let src = match stream.first_src() {
+    let of_port = port.traits.socket.and_then(|socket| socket.address);
+    if port.traits.socket.is_some() && is_link_local(dst) {
+        return Err(stream.wrong(format!(
+            "dst {dst}: a link-local address is known on one link only, which a packet's text does not name: want \
+             another address, or --dest [ADDRESS%INTERFACE]:PORT"
+        )));
+    }
+    let src = match stream.first_src().or(of_port) {
         Some(src) => src,
         None => default_source(args, port, device, &dest)?,
     };
     check_gateways(args, &ranges::one(src), &dest)?;
-    if stream.dest_mac().is_none() {
+    // Sockets are apart by their ports.
+    if stream.dest_mac().is_none() && port.traits.socket.is_none() {
         for (srcs, dests) in stream.sources().iter().flat_map(|srcs| {
             stream
                 .destinations()

@@ -153,7 +153,7 @@ impl Draft {
             cores: lanes::cores_of(&self.args, port.first_lane, port.roles.len()),
             selection: self.selection(),
             answer: Vec::new(),
-            ends: None,
+            flows: None,
             seed: self.args.plan.seed,
         }
     }

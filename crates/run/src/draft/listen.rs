@@ -122,7 +122,15 @@ impl Listener {
         let tagged = of.streams.as_ref().map(|streams| of_listener(run, streams));
         let tagged = tagged.transpose()?;
         if tagged.is_some() {
-            paths::check_headers(&port, "--packet")?;
+            match (port.traits.socket, task) {
+                (None, _) => paths::check_headers(&port, "--packet")?,
+                (Some(_), Task::Reflect) => {
+                    return Err(usage(format!(
+                        "--packet: on port '{spec}': a socket returns all that comes to it: want it left out"
+                    )));
+                }
+                (Some(_), _) => {}
+            }
             if port.traits.in_kernel && task == Task::Drop && tagged.as_ref().is_some_and(|of| of.streams.is_some()) {
                 return Err(usage(format!(
                     "--traffic: on port '{spec}' the programs count by flow, not by stream: want --packet, or \
@@ -305,7 +313,7 @@ impl Listener {
             cores: self.cores.clone(),
             selection: self.selection(),
             answer: self.answer_for(),
-            ends: None,
+            flows: None,
             seed: self.seed,
         }
     }

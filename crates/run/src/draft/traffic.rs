@@ -15,13 +15,13 @@ use crate::request::Run;
 use load::highest_pps;
 use mpps_engine::FlowSet;
 use mpps_io::selection::From;
-use mpps_io::{AddressRange, Ends, Layer, Request, Roles, Selection, Task, To, addresses as ranges};
+use mpps_io::{AddressRange, Layer, Marks, Request, Roles, Selection, SocketFlow, Task, To, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_plan::{DEFAULT_SRC_PORTS, Workload};
 use mpps_stats::Remark;
 use mpps_traffic::{Pcap, Traffic};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -103,6 +103,7 @@ impl Draft {
         let known_streams = streams::Known {
             before: known.and_then(|known| known.stream.as_ref()),
             senders: streams::senders(&roles).len(),
+            of_sockets: port.traits.socket.is_some(),
         };
         let mut stream = Streamed::of(&args, &port, far.as_ref().map(|far| &far.port), known_streams)?;
         let devices = (device.as_ref(), far_device);
@@ -110,6 +111,9 @@ impl Draft {
             Some(streams) => ends_of_all(&args, &port, devices, streams)?,
             None => addresses(&args, &port, devices, found)?,
         };
+        if let Some(streams) = stream.as_mut().filter(|_| known_streams.of_sockets) {
+            streams.sockets = Some(sockets::flows_of(streams, &port, &roles)?);
+        }
         let src = *srcs.start();
         let (payload_len, frame_size) = match &stream {
             Some(stream) => (stream.payload_len(), stream.frame_size),
@@ -305,7 +309,7 @@ impl Draft {
                 (self.destinations(), self.flows.dst_ports()),
             ),
             answer: far.answers(&self.all_destinations()),
-            ends: None,
+            flows: None,
             seed: self.args.plan.seed,
         };
         vec![(&self.port, near), (&far.port, arrives)]
@@ -331,14 +335,32 @@ impl Draft {
             cores: lanes::cores_of(&self.args, 0, self.roles.len()),
             selection,
             answer,
-            ends: self.port.traits.socket.map(|_| Ends {
-                src: self.src,
-                dst: self.dest.ip,
-                flows: self.flows.clone(),
-                scope: self.dest.scope,
-            }),
+            flows: self.port.traits.socket.map(|_| self.socket_flows()),
             seed: self.args.plan.seed,
         }
+    }
+
+    /// Returns the flows as sockets.
+    fn socket_flows(&self) -> Vec<SocketFlow> {
+        if let Some(sockets) = self.stream.as_ref().and_then(|streams| streams.sockets.as_ref()) {
+            return sockets.clone();
+        }
+        let of = &self.args.plan.traffic;
+        let marks = Marks {
+            class: Some(of.dscp << 2),
+            ttl: Some(of.ttl),
+            label: None,
+        };
+        let flow = |flow: u32| {
+            let ((src_port, dst_port), (src, dst)) = (self.flows.ports(flow), self.flows.addresses(flow));
+            let dst = match ranges::at(self.dest.ip, dst) {
+                IpAddr::V6(ip) => SocketAddrV6::new(ip, dst_port, 0, self.dest.scope).into(),
+                ip => SocketAddr::new(ip, dst_port),
+            };
+            let ends = (SocketAddr::new(ranges::at(self.src, src), src_port), dst);
+            SocketFlow { marks, ..ends.into() }
+        };
+        (0..self.flows.count()).map(flow).collect()
     }
 
     /// Returns whether all source addresses are assigned to the device, so that the host answers for them.
@@ -417,8 +439,8 @@ fn payload_path_options(args: &Run, port: &Checked) -> Result<()> {
         (args.plan.traffic.dest_mac.is_some(), "--dest-mac"),
         (args.plan.traffic.gateway.is_some(), "--gateway"),
         (args.plan.traffic.vlan.is_some(), "--vlan"),
-        (args.plan.traffic.ttl != 64, "--ttl"),
-        (args.plan.traffic.dscp != 0, "--dscp"),
+        (args.plan.traffic.ttl != 64 && port.traits.socket.is_none(), "--ttl"),
+        (args.plan.traffic.dscp != 0 && port.traits.socket.is_none(), "--dscp"),
     ];
     match given.iter().find(|(given, _)| *given) {
         Some((_, option)) => Err(usage(format!(

@@ -51,8 +51,8 @@ pub(super) fn socket_traits(config: &mpps_sockets::Config, steering: &'static st
 
 /// Returns the kind of sockets that a run needs.
 pub(super) fn mode(request: &Request<'_>) -> Mode {
-    match &request.ends {
-        Some(ends) => Mode::Connected((0..ends.flows.count()).map(|flow| ends.of(flow)).collect()),
+    match &request.flows {
+        Some(flows) => Mode::Connected(flows.clone()),
         None => Mode::Listening,
     }
 }

@@ -65,9 +65,12 @@ fn a_port_that_another_program_holds_is_refused_by_name() {
     let held = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let port_number = held.local_addr().expect("address").port();
     let end = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-    let connected = Mode::Connected(vec![(end(port_number), end(9))]);
+    let connected = Mode::Connected(vec![(end(port_number), end(9)).into()]);
     // So it is where flows to several peers share the source.
-    let shared = Mode::Connected(vec![(end(port_number), end(9)), (end(port_number), end(10))]);
+    let shared = Mode::Connected(vec![
+        (end(port_number), end(9)).into(),
+        (end(port_number), end(10)).into(),
+    ]);
     for (mode, device) in [
         (Mode::Listening, format!("127.0.0.1:{port_number}")),
         (connected, "127.0.0.1".to_owned()),

@@ -44,7 +44,11 @@ pub(crate) fn free_port(ip: &str) -> u16 {
 /// Flows from free ports of `ip` to `to`.
 pub(crate) fn connected(ip: &str, to: SocketAddr, flows: usize) -> Mode {
     let src: IpAddr = ip.parse().expect(ip);
-    Mode::Connected((0..flows).map(|_| (SocketAddr::new(src, free_port(ip)), to)).collect())
+    Mode::Connected(
+        (0..flows)
+            .map(|_| (SocketAddr::new(src, free_port(ip)), to).into())
+            .collect(),
+    )
 }
 
 /// Calls `step` until it is true; panics with `what` after the deadline.

@@ -49,7 +49,7 @@ pub(super) fn check(
     if args.plan.traffic.streams.is_none() {
         of_two(&used.0, &used.1)?;
     }
-    if port.traits.socket.is_some() {
+    if port.traits.socket.is_some() && args.plan.traffic.streams.is_none() {
         sockets_apart(&port.spec, (&used.0, &used.1), flows)?;
     }
     // Lanes that send in one direction.

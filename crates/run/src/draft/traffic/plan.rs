@@ -78,6 +78,9 @@ impl Draft {
         common.warnings.extend(self.warnings.iter().chain(&self.notes).cloned());
         let (link, packets) = match &self.stream {
             None => (self.link(capabilities, asked)?, None),
+            Some(streams) if capabilities.layer == Layer::Payload => {
+                (None, streams.packets(false, &vec![0; streams.all.len()]))
+            }
             Some(streams) => {
                 let (link, hops, numbers) = self.links(streams, capabilities, asked)?;
                 let arrives = self.far.as_ref().map_or(&self.port, |far| &far.port);
@@ -316,7 +319,7 @@ impl Draft {
     fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
         let args = &self.args;
         if let Some(stream) = &self.stream {
-            return stream.check_size(capabilities, device, spec);
+            return stream.check_size(capabilities, device, spec, self.path_mtu(capabilities).as_deref());
         }
         let headers = match capabilities.layer {
             Layer::Ethernet => FrameSize::header_len(self.src.is_ipv6(), args.plan.traffic.vlan.is_some()),
@@ -372,7 +375,7 @@ impl Draft {
     }
 
     fn facts(&self, link: Option<&Link>, packets: Option<&Packets>) -> Vec<HostFact> {
-        if let (Some(streams), Some(link), Some(packets)) = (&self.stream, link, packets) {
+        if let (Some(streams), Some(packets)) = (&self.stream, packets) {
             return self.facts_of(streams, link, packets);
         }
         let end = |ips, ports| format!("{} ports {}", ranges::text(&ips), dashed(ports));
@@ -406,7 +409,7 @@ impl Draft {
 
 impl Draft {
     /// Returns the facts of a run of streams.
-    fn facts_of(&self, streams: &Streamed, link: &Link, packets: &Packets) -> Vec<HostFact> {
+    fn facts_of(&self, streams: &Streamed, link: Option<&Link>, packets: &Packets) -> Vec<HostFact> {
         let what = if streams.all.len() == 1 { "packet" } else { "streams" };
         let mut facts = vec![
             HostFact::shown("port", self.args.plan.port().to_string()),
@@ -416,7 +419,7 @@ impl Draft {
             HostFact::shown("frame_bytes", self.frame_size.to_string()),
             HostFact::new("pacing", format!("{:?}", self.args.plan.load.pacing).to_lowercase()),
         ];
-        let hops = std::iter::once(link).chain(packets.hops.iter().map(|hop| &hop.link));
+        let hops = link.into_iter().chain(packets.hops.iter().map(|hop| &hop.link));
         let mut hops: Vec<String> = hops
             .enumerate()
             .filter_map(|(number, link)| {

@@ -9,7 +9,7 @@ use crate::privilege::as_user;
 use crate::replay::Replayed;
 use crate::request::Run;
 use mpps_engine::{FlowSet, Link, PacketStream, Packets, Replay};
-use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
+use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, SocketFlow, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_stats::{Remark, RemarkName, count};
 use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Speed, Stream, Tag, Traffic, Vary, VlanTag};
@@ -40,6 +40,8 @@ pub(crate) struct Streamed {
     pub(crate) frame_size: usize,
     /// Option that gave them.
     pub(in crate::draft) option: &'static str,
+    /// Flows of all streams as sockets, on a port that has these.
+    pub(super) sockets: Option<Vec<SocketFlow>>,
     /// By stream: the one that it begins after.
     before: Vec<Option<usize>>,
 }
@@ -52,6 +54,8 @@ pub(in crate::draft) struct One {
     /// Source and destination addresses of the outermost IP header; `None`: the packet's text has none.
     ends: Option<[Option<Ranges>; 2]>,
     v6: bool,
+    /// The kernel writes its headers, and its flows are sockets.
+    of_sockets: bool,
     /// How a message names it: `--packet`, or `--traffic: stream NAME`.
     pub(in crate::draft) named: String,
 }
@@ -80,6 +84,8 @@ pub(in crate::draft) struct Known<'k> {
     pub(in crate::draft) before: Option<&'k Streamed>,
     /// Number of lanes that send.
     pub(in crate::draft) senders: usize,
+    /// The port that packets leave by has sockets.
+    pub(in crate::draft) of_sockets: bool,
 }
 
 /// Works out each of the streams, whose flows are numbered over all of them.
@@ -88,7 +94,7 @@ fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Resu
     for stream in &streams.streams {
         refused::keys(stream, &named(option, stream), args.plan.workload)?;
         let one = match &stream.pcap {
-            None => One::new(stream.clone(), option, args, flows)?,
+            None => One::new(stream.clone(), option, args, flows, known.of_sockets)?,
             Some(pcap) => One::replayed(stream.clone(), pcap, (option, args), flows, known)?,
         };
         flows = flows.saturating_add(one.flows().max(1));
@@ -110,7 +116,7 @@ fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Resu
 }
 
 /// Returns how messages name a stream.
-fn named(option: &str, stream: &Stream) -> String {
+pub(super) fn named(option: &str, stream: &Stream) -> String {
     match option {
         "--packet" | "--pcap" => option.to_owned(),
         _ => format!("{option}: stream {}", stream.name),
@@ -123,7 +129,7 @@ fn are_several(ips: &[AddressRange]) -> bool {
 }
 
 impl One {
-    fn new(mut stream: Stream, option: &str, args: &Run, first_flow: u32) -> Result<Self> {
+    fn new(mut stream: Stream, option: &str, args: &Run, first_flow: u32, of_sockets: bool) -> Result<Self> {
         let named = named(option, &stream);
         let wrong = |why: &dyn std::fmt::Display| usage(format!("{named}: {why}"));
         if let Some(size) = args.plan.traffic.frame_size {
@@ -153,6 +159,7 @@ impl One {
         Ok(Self {
             v6: outer.as_ref().is_some_and(|outer| outer.v6),
             ends: outer.map(|outer| [outer.src, outer.dst]),
+            of_sockets,
             content: Content::Made(Box::new(form)),
             stream,
             named,
@@ -209,13 +216,14 @@ impl One {
             content: Content::Replayed(Box::new(replayed), first_flow, seed),
             ends: None,
             v6: false,
+            of_sockets: false,
             stream,
             named,
         })
     }
 
     /// Returns the form of packets that are made.
-    fn form(&self) -> Option<&Form> {
+    pub(super) fn form(&self) -> Option<&Form> {
         match &self.content {
             Content::Made(form) => Some(form),
             Content::Replayed(..) => None,
@@ -415,8 +423,15 @@ impl One {
         }
     }
 
-    /// Refuses frames that a port can't send.
-    fn check_size(&self, capabilities: &Capabilities, device: Option<&NetDev>, spec: &PortSpec) -> Result<()> {
+    /// Refuses frames that a port can't send. `room`: bytes that the headers of its family leave beyond what the port
+    /// says. `limit`: what limits sockets, if it is not the interface.
+    fn check_size(
+        &self,
+        (capabilities, room): (&Capabilities, usize),
+        device: Option<&NetDev>,
+        spec: &PortSpec,
+        limit: Option<&str>,
+    ) -> Result<()> {
         // The path's largest frame may be smaller than the device's. One VLAN tag does not count towards the MTU.
         let limited = device.is_some_and(|d| capabilities.max_frame < d.mtu + ETHERNET);
         let tags = match device.is_some() && !limited {
@@ -429,14 +444,16 @@ impl One {
             },
             false => 0,
         };
-        let most = capabilities.max_frame + tags + FrameSize::FCS_LEN;
+        let headers = if self.of_sockets { self.header_len() + room } else { 0 };
+        let most = capabilities.max_frame + headers + tags + FrameSize::FCS_LEN;
         let (_, largest) = self.sizes();
         if largest as usize <= most {
             return Ok(());
         }
-        let what = match limited {
-            true => format!("what the path can send on {spec}"),
-            false => format!("the MTU of {spec}"),
+        let what = match (limit, limited) {
+            (Some(limit), _) => limit.to_owned(),
+            (None, true) => format!("what the path can send on {spec}"),
+            (None, false) => format!("the MTU of {spec}"),
         };
         let named = match (self.named.as_str(), largest == self.sizes().0) {
             ("--packet", true) => format!("--frame-size {largest}"),
@@ -462,6 +479,18 @@ impl One {
         Ok(lanes)
     }
 
+    /// Returns the places of its lanes among those that send, as the engine has them. `number`: that of the stream.
+    pub(super) fn places(&self, number: usize, senders: &[usize]) -> Result<Vec<usize>> {
+        let lanes = self.lanes(senders)?;
+        let made = self.made(0).map(|made| PacketStream { lanes, ..made });
+        Ok(made.map(|made| made.senders(number, senders.len())).unwrap_or_default())
+    }
+
+    /// Returns the bytes of its headers; of captures, those of Ethernet.
+    fn header_len(&self) -> usize {
+        self.form().map_or(ETHERNET, Form::header_len)
+    }
+
     /// Returns the stream for the engine, without its load. `hop`: number of its next hop.
     fn made(&self, hop: usize) -> Option<PacketStream> {
         let Content::Made(form) = &self.content else {
@@ -474,7 +503,7 @@ impl One {
             .map(|size| form.spec(*size).map(Arc::new))
             .collect::<Option<Vec<_>>>()?;
         let longest = specs.iter().map(|spec| spec.frame_len).max()?;
-        Some(PacketStream {
+        let made = PacketStream {
             name: self.stream.name.clone(),
             group: self.stream.group.clone(),
             tracked: self.stream.track,
@@ -485,11 +514,13 @@ impl One {
             ends: [self.sources(), self.destinations()],
             fields: form.fields_at().into(),
             specs,
+            kernel_headers: 0,
             replay: None,
             sizes: order,
             load: None,
             lanes: Vec::new(),
-        })
+        };
+        Some(if self.of_sockets { payloads(made) } else { made })
     }
 
     /// Returns the stream of a capture for the engine, without its load.
@@ -508,6 +539,7 @@ impl One {
             ends: Default::default(),
             fields: Arc::default(),
             specs: Vec::new(),
+            kernel_headers: 0,
             replay: Some(Replay {
                 frames: Arc::clone(&replayed.frames),
                 schedule: self.stream.is_timed().then_some(replayed.schedule),
@@ -534,7 +566,7 @@ impl Streamed {
             return Ok(None);
         };
         let option = option_of(streams);
-        for port in std::iter::once(port).chain(far) {
+        for port in std::iter::once(port).chain(far).filter(|_| !known.of_sockets) {
             paths::check_headers(port, option)?;
         }
         refused::options(args, streams, option)?;
@@ -550,6 +582,7 @@ impl Streamed {
             all,
             frame_size,
             option,
+            sockets: None,
             before: streams.before(),
         };
         // Rates of the link's speed are known later; all else is checked before anything is opened.
@@ -713,20 +746,45 @@ impl Streamed {
     /// Returns the bytes behind the headers of the first stream's smallest frame.
     pub(in crate::draft) fn payload_len(&self) -> usize {
         let one = &self.all[0];
-        let headers = one.form().map_or(ETHERNET, Form::header_len);
-        (one.sizes().0 as usize).saturating_sub(FrameSize::FCS_LEN + headers)
+        (one.sizes().0 as usize).saturating_sub(FrameSize::FCS_LEN + one.header_len())
     }
 
-    /// Refuses frames that a port can't send.
+    /// Refuses frames that a port can't send. `limit`: what limits sockets, if it is not the interface.
     pub(in crate::draft) fn check_size(
         &self,
         capabilities: &Capabilities,
         device: Option<&NetDev>,
         spec: &PortSpec,
+        limit: Option<&str>,
     ) -> Result<()> {
-        self.all
-            .iter()
-            .try_for_each(|one| one.check_size(capabilities, device, spec))
+        // A port with sockets says how much fits behind the longest headers.
+        let longest = self.all.iter().map(One::header_len).max().unwrap_or(0);
+        self.all.iter().try_for_each(|one| {
+            let room = longest - one.header_len();
+            one.check_size((capabilities, room), device, spec, limit)
+        })
+    }
+}
+
+/// Returns a stream whose headers the kernel writes, so that its frames are payloads.
+fn payloads(made: PacketStream) -> PacketStream {
+    let kernel_headers = made.specs.first().map_or(0, |spec| spec.headers.len());
+    let payload = |spec: &Arc<ImageSpec>| {
+        Arc::new(ImageSpec {
+            headers: Vec::new(),
+            fields: Vec::new(),
+            sums: Vec::new(),
+            frame_len: spec.frame_len - kernel_headers,
+            ..ImageSpec::clone(spec)
+        })
+    };
+    PacketStream {
+        specs: made.specs.iter().map(payload).collect(),
+        kernel_headers,
+        to_next_hop: None,
+        from_port: false,
+        fields: Arc::default(),
+        ..made
     }
 }
 

@@ -215,7 +215,9 @@ impl Streamed {
         self.chain(&mut of, opened)?;
         let (ends, finite) = (ends(all, &of), of.iter().all(|load| load.packets.is_some()));
         let (first, only) = (&all[0], of[0]);
+        // Streams of sockets are all sent as those of a mix.
         let plain = all.len() == 1
+            && !first.of_sockets
             && only.start_ns == 0
             && first.stream.burst.is_none()
             && first.stream.lanes.is_empty()

@@ -64,6 +64,7 @@ fn packets_of(all: &[One]) -> Option<Packets> {
 const NOBODY: Known<'_> = Known {
     before: None,
     senders: 0,
+    of_sockets: false,
 };
 
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
