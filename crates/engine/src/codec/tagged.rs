@@ -2,7 +2,7 @@
 
 use super::{Class, Compared, Foreign, Reader, Writer};
 use crate::plan::{PacketStream, Replay};
-use mpps_io::{AddressRange, Frame};
+use mpps_io::{AddressRange, Frame, selection};
 use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
 use mpps_wire::image::{Field, Place};
@@ -252,6 +252,25 @@ impl Reader for TaggedCodec {
     }
 }
 
+/// Returns the outermost IP header of packets, as a guard knows it; `None`: they have none.
+pub(crate) fn headers_without_tag(stream: &PacketStream, spec: &ImageSpec) -> Option<selection::Headers> {
+    let seen = Seen::of(&spec.headers)?;
+    outer_ip(&spec.headers)?;
+    let shape = Shape::of(stream, spec, false)?;
+    let [from_ports, to_ports] = shape.ends.map(|end| match end {
+        Some(port) => port as u16..=port as u16,
+        None => 0..=u16::MAX,
+    });
+    let [from, to] = shape.ips;
+    Some(selection::Headers {
+        protocol: u8::try_from(seen.kind).ok()?,
+        from,
+        from_ports,
+        to,
+        to_ports,
+    })
+}
+
 impl Shape {
     fn of(stream: &PacketStream, spec: &ImageSpec, turned: bool) -> Option<Self> {
         let seen = Seen::of(&spec.headers)?;
@@ -286,10 +305,10 @@ impl Shape {
 /// Ends of a frame.
 pub(super) struct Seen {
     /// Type of the frame, or protocol of IP.
-    kind: u16,
-    ips: [Option<IpAddr>; 2],
+    pub(super) kind: u16,
+    pub(super) ips: [Option<IpAddr>; 2],
     /// Places and values: ports of UDP or TCP, source first, or MAC addresses without an IP header.
-    ends: [Option<(Range<usize>, u64)>; 2],
+    pub(super) ends: [Option<(Range<usize>, u64)>; 2],
 }
 
 impl Seen {

@@ -8,9 +8,11 @@ use crate::paths::{self, Checked};
 use crate::privilege::as_user;
 use crate::replay::Replayed;
 use crate::request::Run;
-use mpps_engine::{FlowSet, Link, PacketStream, Packets, Replay};
+use mpps_engine::{FlowSet, KnownBy, Link, Numbered, PacketStream, Packets, Replay};
+use mpps_io::selection::Headers;
 use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, addresses as ranges};
 use mpps_netdev::NetDev;
+use mpps_plan::Workload;
 use mpps_stats::{Remark, RemarkName, count};
 use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Speed, Stream, Tag, Traffic, Vary, VlanTag};
 use mpps_wire::image::Sizes;
@@ -52,6 +54,10 @@ pub(in crate::draft) struct One {
     /// Source and destination addresses of the outermost IP header; `None`: the packet's text has none.
     ends: Option<[Option<Ranges>; 2]>,
     v6: bool,
+    /// Packets of it come back to this run.
+    receives: bool,
+    /// How a receiver knows its packets.
+    known_by: KnownBy,
     /// How a message names it: `--packet`, or `--traffic: stream NAME`.
     pub(in crate::draft) named: String,
 }
@@ -153,6 +159,8 @@ impl One {
         Ok(Self {
             v6: outer.as_ref().is_some_and(|outer| outer.v6),
             ends: outer.map(|outer| [outer.src, outer.dst]),
+            receives: args.plan.workload == Workload::Sendrecv,
+            known_by: KnownBy::Tag,
             content: Content::Made(Box::new(form)),
             stream,
             named,
@@ -209,6 +217,8 @@ impl One {
             content: Content::Replayed(Box::new(replayed), first_flow, seed),
             ends: None,
             v6: false,
+            receives: args.plan.workload == Workload::Sendrecv,
+            known_by: KnownBy::Tag,
             stream,
             named,
         })
@@ -325,6 +335,26 @@ impl One {
             of_src.get_or_insert_with(|| vec![ranges::one(src)]);
             of_dst.get_or_insert_with(|| vec![ranges::one(dst)]);
         }
+    }
+
+    /// Works out how its packets are known, once their addresses are.
+    ///
+    /// # Errors
+    /// Says why packets that are numbered by TCP can't be known.
+    pub(in crate::draft) fn know(&mut self) -> Result<()> {
+        if !self.receives || self.capture().is_some() {
+            return Ok(());
+        }
+        self.known_by = match self.stream.tag {
+            Tag::Tail => KnownBy::Tag,
+            Tag::None => KnownBy::Headers,
+            Tag::Tcp => {
+                let specs = self.made(0).map(|made| made.specs).unwrap_or_default();
+                let numbered = Numbered::new(&specs).map_err(|why| self.wrong(format!("tag tcp: {why}")))?;
+                KnownBy::Number(Arc::new(numbered))
+            }
+        };
+        Ok(())
     }
 
     /// Returns the source addresses.
@@ -483,6 +513,7 @@ impl One {
             from_port: src.is_none(),
             packet_len: longest - form.link_len(),
             ends: [self.sources(), self.destinations()],
+            known_by: self.known_by.clone(),
             fields: form.fields_at().into(),
             specs,
             replay: None,
@@ -506,6 +537,7 @@ impl One {
             from_port: false,
             packet_len: replayed.longest_untagged().saturating_sub(ETHERNET),
             ends: Default::default(),
+            known_by: KnownBy::Tag,
             fields: Arc::default(),
             specs: Vec::new(),
             replay: Some(Replay {
@@ -557,6 +589,44 @@ impl Streamed {
         Ok(Some(streamed))
     }
 
+    /// Refuses streams that are numbered by TCP and whose packets could be each other's.
+    pub(in crate::draft) fn check_numbered(&self) -> Result<()> {
+        let numbered = |one: &One| match &one.known_by {
+            KnownBy::Number(numbered) => Some(Arc::clone(numbered)),
+            _ => None,
+        };
+        let all: Vec<_> = self.all.iter().filter_map(|one| Some((one, numbered(one)?))).collect();
+        for (at, (one, own)) in all.iter().enumerate() {
+            if let Some((other, _)) = all[..at].iter().find(|(_, other)| own.meets(other)) {
+                let name = &other.stream.name;
+                return Err(one.wrong(format!(
+                    "tag tcp: its packets can have the addresses and ports of stream {name}, by which a receiver knows \
+                     them: want others, or tail"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether it is known of no packet whether it comes, as [`super::Draft::counts_nothing_of`].
+    pub(in crate::draft) fn counts_nothing_of(&self, name: &str) -> bool {
+        let named = |one: &&One| {
+            let stream = &one.stream;
+            name.is_empty() || stream.name == name || stream.group.as_deref() == Some(name)
+        };
+        let mut of = self.all.iter().filter(named);
+        of.all(|one| one.known_by == KnownBy::Headers)
+    }
+
+    /// Returns the packets that arrive of streams without a tag. `turned`: with their ends exchanged.
+    pub(in crate::draft) fn untagged(&self, turned: bool) -> Vec<Headers> {
+        let streams = self.all.iter().filter(|one| one.known_by != KnownBy::Tag);
+        let headers = streams.filter_map(|one| one.made(0)?.headers());
+        headers
+            .map(|headers| if turned { headers.turned() } else { headers })
+            .collect()
+    }
+
     /// Returns the source addresses of all streams.
     pub(in crate::draft) fn sources(&self) -> Vec<AddressRange> {
         together(self.all.iter().flat_map(One::sources))
@@ -589,6 +659,19 @@ impl Streamed {
     /// Names the port whose programs take packets by their tags.
     pub(in crate::draft) fn check_untagged(&self, port: &Checked, far: Option<&Checked>) -> Result<Vec<Remark>> {
         let mut warnings = Vec::new();
+        for one in self.all.iter().filter(|one| one.known_by != KnownBy::Tag) {
+            if far.unwrap_or(port).traits.takes_from_host {
+                return Err(one.wrong(format!(
+                    "its packets have no tag, by which a program takes packets on {}: want tag = tail, or the path \
+                     af_packet",
+                    far.unwrap_or(port).spec
+                )));
+            }
+            if one.known_by == KnownBy::Headers {
+                let text = format!("{}: its packets have no tag: whether they come is not known", one.named);
+                warnings.push(Remark::new(RemarkName::Untagged, text).with("stream", one.stream.name.clone()));
+            }
+        }
         for (one, replayed) in self.all.iter().filter_map(|one| Some((one, one.capture()?))) {
             let all = replayed.frames.len() as u64;
             let untagged = all - replayed.frames.tagged();
