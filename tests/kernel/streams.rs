@@ -839,7 +839,14 @@ fn assert_numbered(report: &Report) {
     report.assert_accounted();
     for (name, packets) in [("syn", 1000), ("long", 500), ("tagged", 300)] {
         let of = of(report, "streams", name);
-        let counted = ["tx_packets", "rx_packets", "lost", "duplicates", "reordered", "untagged_came"];
+        let counted = [
+            "tx_packets",
+            "rx_packets",
+            "lost",
+            "duplicates",
+            "reordered",
+            "untagged_came",
+        ];
         assert_eq!(
             counted.map(|key| count(of, key)),
             [packets, packets, 0, 0, 0, 0],
@@ -854,7 +861,15 @@ fn assert_numbered(report: &Report) {
     let counted = ["tx_packets", "untagged_packets", "untagged_came"];
     assert_eq!(counted.map(|key| count(flood, key)), [700; 3], "{flood:#}");
     assert_eq!(
-        ["tx_packets", "rx_packets", "lost", "untagged_packets", "foreign", "corrupt"].map(|key| report.count(key)),
+        [
+            "tx_packets",
+            "rx_packets",
+            "lost",
+            "untagged_packets",
+            "foreign",
+            "corrupt"
+        ]
+        .map(|key| report.count(key)),
         [2500, 1800, 0, 700, 0, 0]
     );
     assert_eq!(report.json["valid"], true, "{:#}", report.json["invalid_reasons"]);
@@ -877,7 +892,10 @@ fn streams_without_a_tag_arrive_at_another_port_by_their_headers() {
     let scratch = Scratch::new();
     let mix = file(&scratch, NUMBERED);
     bridge(&net);
-    let command = with_traffic(net.a(&format!("sendrecv af_packet:eth1 af_packet:eth2 --duration 1s {LOAD}")), &mix);
+    let command = with_traffic(
+        net.a(&format!("sendrecv af_packet:eth1 af_packet:eth2 --duration 1s {LOAD}")),
+        &mix,
+    );
     assert_numbered(&scratch.measure(command));
 }
 
@@ -904,9 +922,13 @@ fn faults_of_numbered_tcp_are_counted_exactly() {
 #[test]
 fn a_reflector_returns_streams_without_a_tag_by_their_headers() {
     let Some(net) = net_of(1) else { return };
-    let text = NUMBERED.replace("198.18.0.2", "10.99.0.2").replace("2001:2::2", "fd99::2");
+    let text = NUMBERED
+        .replace("198.18.0.2", "10.99.0.2")
+        .replace("2001:2::2", "fd99::2");
     let text = text.replace("198.18.0.7", "10.99.0.7").replace("2001:2::1", "fd99::7");
-    let text = text.replace("198.18.0.1", "10.99.0.8").replace("random(10.0.0.0/16)", "10.99.0.9");
+    let text = text
+        .replace("198.18.0.1", "10.99.0.8")
+        .replace("random(10.0.0.0/16)", "10.99.0.9");
     let there = Scratch::new();
     let mix = file(&there, &text);
     let _reflector = listen_by(&there, with_traffic(net.b("reflect af_packet:eth1"), &mix));
@@ -966,8 +988,17 @@ rate = "300pps"
     }
     let flood = of(&report, "streams", "flood");
     assert_eq!(count(flood, "untagged_came"), 300, "{flood:#}");
-    assert_eq!((report.count("foreign"), report.count("corrupt")), (0, 0), "{:#}", report.json);
-    assert_eq!(net.snmp(Host::A, "Tcp", "OutRsts"), 0, "the guard keeps answers from the host");
+    assert_eq!(
+        (report.count("foreign"), report.count("corrupt")),
+        (0, 0),
+        "{:#}",
+        report.json
+    );
+    assert_eq!(
+        net.snmp(Host::A, "Tcp", "OutRsts"),
+        0,
+        "the guard keeps answers from the host"
+    );
 }
 
 #[test]
@@ -1009,6 +1040,70 @@ fn streams_without_a_tag_that_can_not_be_told_apart_are_refused() {
     }
     let scratch = Scratch::new();
     let mix = file(&scratch, &two("tcp src=1..9 dst=80", "tcp src=10 dst=80"));
-    let report = scratch.measure(with_traffic(mpps(&format!("sendrecv loop: --rate 1kpps --duration 100ms {LOAD}")), &mix));
+    let report = scratch.measure(with_traffic(
+        mpps(&format!("sendrecv loop: --rate 1kpps --duration 100ms {LOAD}")),
+        &mix,
+    ));
     report.assert_accounted();
+}
+
+#[test]
+fn bytes_of_the_payload_that_vary_are_sent_and_verified() {
+    let text = r#"
+[[stream]]
+name = "counted"
+packet = "eth / ipv4 dst=198.18.0.2 / udp src=1..3 dst=9 / payload @4:2=1..1000 @8:4=random(1..9999)"
+size = "90*2 300"
+rate = "1kpps"
+
+[[stream]]
+name = "zeros"
+packet = "eth / ipv6 / tcp dst=9 / payload @0:1={1,2*3}"
+fill = "zeros"
+rate = "500pps"
+
+[[stream]]
+name = "numbered"
+packet = "eth / ipv4 dst=198.18.0.2 / tcp dst=9 / payload @2:4=shuffle(1..100)"
+tag = "tcp"
+rate = "500pps"
+"#;
+    let of_all = |report: &Report, key: &str| {
+        ["counted", "zeros", "numbered"].map(|name| count(of(report, "streams", name), key))
+    };
+    let report = alone(&format!("sendrecv loop: --duration 1s {LOAD}"), text);
+    report.assert_accounted();
+    assert_eq!(of_all(&report, "rx_packets"), [1000, 500, 500], "{:#}", report.json);
+    assert_eq!(
+        (report.count("corrupt"), report.json["changes"].to_string()),
+        (0, "[]".to_owned())
+    );
+    let first = text.split("[[stream]]").nth(1).expect("a stream");
+    let report = alone(
+        &format!("sendrecv loop:corrupt=0.1 --duration 1s {LOAD}"),
+        &format!("[[stream]]{first}"),
+    );
+    report.assert_accounted();
+    assert!(report.count("corrupt") > 20, "{:#}", report.json);
+    let scratch = Scratch::new();
+    let mix = file(
+        &scratch,
+        text.split("[[stream]]\nname = \"numbered\"")
+            .next()
+            .expect("two streams"),
+    );
+    assert_refused(
+        with_traffic(mpps("drop null: --quiet"), &mix),
+        2,
+        &["payload: drop verifies the data"],
+    );
+    let small = file(
+        &scratch,
+        "[[stream]]\npacket = 'eth / ipv4 / udp / payload @9:9=1..3'\nsize = 64\n",
+    );
+    assert_refused(
+        with_traffic(mpps("sendrecv loop: --quiet"), &small),
+        2,
+        &["want sizes of 80 or more"],
+    );
 }

@@ -102,7 +102,7 @@ fn is_of_flow(fields: &[Field], field: &Field) -> bool {
         Values::Hash { fields: of, .. } => of
             .iter()
             .all(|of| fields.get(*of).is_some_and(|of| is_of_flow(fields, of))),
-        Values::Number => false,
+        Values::Number | Values::ByPacket(_) => false,
     }
 }
 
@@ -167,7 +167,7 @@ impl Numbered {
             constant: varying
                 .filter(|bit| *bit < 8)
                 .fold(TOLD_APART, |mask, bit| mask & !(0x80 >> bit)),
-            payload: (specs.len() == 1).then(|| (spec.frame_len - spec.headers.len()) as u32),
+            payload: (specs.len() == 1).then(|| (spec.frame_len + spec.varied - spec.headers.len()) as u32),
             spec: Arc::clone(spec),
         })
     }

@@ -107,10 +107,19 @@ impl Known {
     }
 }
 
+/// Returns what packets are made of, without the bytes of the payload that vary.
+fn without_payload(spec: &ImageSpec) -> ImageSpec {
+    let len = spec.headers.len() - spec.varied;
+    let mut spec = spec.clone();
+    spec.headers.truncate(len);
+    spec.fields.retain(|field| field.bit < len * 8);
+    ImageSpec { varied: 0, ..spec }
+}
+
 /// Returns the headers of packets as they should arrive; `None`: they are not compared.
 pub(super) fn headers_of(stream: &PacketStream, spec: &ImageSpec, (turned, stripped): (bool, bool)) -> Option<Headers> {
     (!stream.fields.is_empty()).then(|| {
-        let headers = Headers::new(spec, Arc::clone(&stream.fields), turned);
+        let headers = Headers::new(&without_payload(spec), Arc::clone(&stream.fields), turned);
         if stripped { headers.stripped() } else { headers }
     })
 }

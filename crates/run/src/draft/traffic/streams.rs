@@ -142,9 +142,6 @@ impl One {
             stream.size = Some(size.map_err(|why| usage(format!("--frame-size {}", why.line)))?);
         }
         let form = Form::of(&stream, args.plan.seed, first_flow).map_err(|why| wrong(&why.line))?;
-        if form.spec(form.sizes().0).is_none() {
-            return Err(wrong(&"bytes of the payload have values: want fields of headers alone"));
-        }
         let outer = form.outer_ip().map_err(|why| wrong(&why))?;
         let groups = |ips: &Ranges| {
             let group = |range: &AddressRange| range.start().is_multicast() || range.end().is_multicast();
@@ -745,6 +742,13 @@ impl Streamed {
         if (spec.flows as usize) < senders {
             let why = format!("{senders} lanes send, each flow by one (flows: {})", spec.flows);
             return refused("--lanes", &why, "fewer lanes");
+        }
+        if spec.varied > 0 {
+            return refused(
+                self.option,
+                "the programs write no payload that varies",
+                "fields of headers alone",
+            );
         }
         if icmp_error(&spec.headers).is_some() {
             let why = "the programs take no report of ICMP for a packet of the test";

@@ -114,6 +114,11 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
             )));
         }
         let form = Form::of(stream, args.plan.seed, 0).map_err(|why| usage(format!("{named}: {}", why.line)))?;
+        if args.plan.workload == Workload::Drop && form.has_payload() && !args.plan.checks.no_verify {
+            return Err(usage(format!(
+                "{named}: payload: drop verifies the data of a sender, and no bytes that vary: want --no-verify"
+            )));
+        }
         header_len = header_len.max(form.header_len());
         if stream.tag != Tag::Tail {
             let one = One::new(stream.clone(), option, args, 0)?;
