@@ -2,8 +2,8 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Net, Report, Scratch, Testpmd, all_there_by, assert_refused, bridge, joined_twice, listen_by, mac_of, missing,
-    mpps, net_of, no_testpmd, route, run_command, skip,
+    Background, Net, Report, Scratch, Testpmd, all_there_by, assert_refused, bridge, inside, joined_twice, listen_by,
+    mac_of, missing, mpps, net_of, no_testpmd, route, run_command, skip,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -733,7 +733,6 @@ fn what_streams_can_not_have_is_refused_in_one_line() {
         (rated("1kpps"), "--rate 5kpps", "--rate '5kpps': beside --traffic"),
         (rated("10%"), "", "does not tell its link speed"),
         (format!("{stream}size = '9000'\n"), "", "above the MTU"),
-        (format!("{stream}tag = 'none'\n"), "", "tag: want tail"),
         (format!("{stream}lanes = [3]\n"), "", "lanes: 3 does not send: want 0"),
         (
             format!("{stream}lanes = [3]\n").replace("eth /", "eth dst=02:00:00:00:00:01 /"),
@@ -804,10 +803,307 @@ packets = 50
         .map(|frame| u32::from_be_bytes([frame[38], frame[39], frame[40], frame[41]]))
         .collect();
     assert_eq!(numbers, (0..50).collect::<Vec<u32>>());
-    let mix = self::file(&scratch, text);
+}
+
+/// Two streams of TCP that are numbered, one of them with a tag, and one without either.
+const NUMBERED: &str = r#"
+[[stream]]
+name = "syn"
+group = "known"
+packet = "eth / ipv4 src=198.18.0.7 dst=198.18.0.2 / tcp src=1024..1087 dst=80 flags=syn"
+tag = "tcp"
+rate = "1kpps"
+
+[[stream]]
+name = "long"
+group = "known"
+packet = "eth / ipv6 src=2001:2::1 dst=2001:2::2 / tcp src=random(1024..65535) dst=81 flags=ack"
+tag = "tcp"
+size = "90*3 400*2"
+rate = "500pps"
+
+[[stream]]
+name = "flood"
+packet = "eth / ipv4 src=random(10.0.0.0/16) dst=198.18.0.2 / udp dst=9"
+tag = "none"
+rate = "700pps"
+
+[[stream]]
+name = "tagged"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / tcp src=1024..1087 dst=80 flags=syn"
+rate = "300pps"
+"#;
+
+/// Checks the counts of the streams of [`NUMBERED`], a second of them, all of which came back.
+fn assert_numbered(report: &Report) {
+    report.assert_accounted();
+    for (name, packets) in [("syn", 1000), ("long", 500), ("tagged", 300)] {
+        let of = of(report, "streams", name);
+        let counted = [
+            "tx_packets",
+            "rx_packets",
+            "lost",
+            "duplicates",
+            "reordered",
+            "untagged_came",
+        ];
+        assert_eq!(
+            counted.map(|key| count(of, key)),
+            [packets, packets, 0, 0, 0, 0],
+            "{of:#}"
+        );
+        assert_eq!(of["latency_ns"]["count"].as_u64(), Some(packets), "{of:#}");
+    }
+    let flood = of(report, "streams", "flood");
+    for key in ["rx_packets", "lost", "loss_ratio", "late", "received_pps"] {
+        assert!(flood[key].is_null(), "{key}: {flood:#}");
+    }
+    let counted = ["tx_packets", "untagged_packets", "untagged_came"];
+    assert_eq!(counted.map(|key| count(flood, key)), [700; 3], "{flood:#}");
+    assert_eq!(
+        [
+            "tx_packets",
+            "rx_packets",
+            "lost",
+            "untagged_packets",
+            "foreign",
+            "corrupt"
+        ]
+        .map(|key| report.count(key)),
+        [2500, 1800, 0, 700, 0, 0]
+    );
+    assert_eq!(report.json["valid"], true, "{:#}", report.json["invalid_reasons"]);
+}
+
+#[test]
+fn tcp_that_is_numbered_is_counted_as_if_it_were_tagged_and_what_has_no_tag_is_no_loss() {
+    let report = alone(&format!("sendrecv loop: --duration 1s {LOAD}"), NUMBERED);
+    assert_numbered(&report);
+    let told = report.json["warnings"].to_string();
+    assert!(
+        told.contains("stream flood: its packets have no tag: whether they come is not known"),
+        "{told}"
+    );
+}
+
+#[test]
+fn streams_without_a_tag_arrive_at_another_port_by_their_headers() {
+    let Some(net) = joined_twice() else { return };
+    let scratch = Scratch::new();
+    let mix = file(&scratch, NUMBERED);
+    bridge(&net);
+    let command = with_traffic(
+        net.a(&format!("sendrecv af_packet:eth1 af_packet:eth2 --duration 1s {LOAD}")),
+        &mix,
+    );
+    assert_numbered(&scratch.measure(command));
+}
+
+#[test]
+fn faults_of_numbered_tcp_are_counted_exactly() {
+    let report = alone(
+        &format!("sendrecv loop:loss=0.05,duplicate=0.03,reorder=0.02 --duration 1s {LOAD}"),
+        NUMBERED,
+    );
+    report.assert_accounted();
+    for (name, packets) in [("syn", 1000), ("long", 500)] {
+        let of = of(&report, "streams", name);
+        let [tx, rx, lost, late, copies] =
+            ["tx_packets", "rx_packets", "lost", "late", "duplicates"].map(|key| count(of, key));
+        assert_eq!(tx, packets);
+        assert_eq!(rx + lost + late, packets, "{of:#}");
+        assert!(lost > 0 && lost < packets / 5 && copies > 0, "{of:#}");
+    }
+    let flood = of(&report, "streams", "flood");
+    assert_eq!(count(flood, "untagged_packets"), 700, "{flood:#}");
+    assert_eq!(report.count("foreign"), 0);
+}
+
+#[test]
+fn a_reflector_returns_streams_without_a_tag_by_their_headers() {
+    let Some(net) = net_of(1) else { return };
+    let text = NUMBERED
+        .replace("198.18.0.2", "10.99.0.2")
+        .replace("2001:2::2", "fd99::2");
+    let text = text.replace("198.18.0.7", "10.99.0.7").replace("2001:2::1", "fd99::7");
+    let text = text
+        .replace("198.18.0.1", "10.99.0.8")
+        .replace("random(10.0.0.0/16)", "10.99.0.9");
+    let there = Scratch::new();
+    let mix = file(&there, &text);
+    let _reflector = listen_by(&there, with_traffic(net.b("reflect af_packet:eth1"), &mix));
+    let scratch = Scratch::new();
+    let command = with_traffic(net.a(&format!("sendrecv af_packet:eth1 --duration 1s {LOAD}")), &mix);
+    assert_numbered(&scratch.measure(command));
+}
+
+#[test]
+fn each_answer_of_a_host_to_a_syn_is_known_and_the_sender_s_host_does_not_answer() {
+    let Some(net) = net_of(1) else { return };
+    if missing("python3", "python3") {
+        return;
+    }
+    let script = "
+import socket, sys, time
+listener = socket.create_server(('10.99.0.2', 80), backlog=4096)
+print('listening', file=sys.stderr, flush=True)
+time.sleep(600)
+";
+    let mut python = inside(&net.lab, Host::B, "python3 -c");
+    python.arg(script);
+    let _listener = Background::start(python).wait_to_hear("listening");
+    // The host's own address, from open and from closed ports.
+    let text = r#"
+[[stream]]
+name = "open"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp src=2000..2999 dst=80 flags=syn"
+tag = "tcp"
+rate = "1kpps"
+
+[[stream]]
+name = "closed"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp src=2000..2009 dst=81 flags=syn"
+tag = "tcp"
+size = 90
+rate = "500pps"
+
+[[stream]]
+name = "flood"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp src=random(20000..30000) dst=82 flags=syn"
+tag = "none"
+rate = "300pps"
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let command = with_traffic(net.a(&format!("sendrecv af_packet:eth1 --duration 1s {LOAD}")), &mix);
+    let report = scratch.measure(command);
+    report.assert_accounted();
+    for (name, packets) in [("open", 1000), ("closed", 500)] {
+        let of = of(&report, "streams", name);
+        assert_eq!(
+            ["tx_packets", "rx_packets", "lost"].map(|key| count(of, key)),
+            [packets, packets, 0],
+            "{of:#}"
+        );
+    }
+    let flood = of(&report, "streams", "flood");
+    assert_eq!(count(flood, "untagged_came"), 300, "{flood:#}");
+    assert_eq!(
+        (report.count("foreign"), report.count("corrupt")),
+        (0, 0),
+        "{:#}",
+        report.json
+    );
+    assert_eq!(
+        net.snmp(Host::A, "Tcp", "OutRsts"),
+        0,
+        "the guard keeps answers from the host"
+    );
+}
+
+#[test]
+fn streams_without_a_tag_that_can_not_be_told_apart_are_refused() {
+    let stream = |packet: &str, tag: &str| format!("[[stream]]\npacket = 'eth / ipv4 / {packet}'\ntag = '{tag}'\n");
+    let two = |one: &str, other: &str| stream(one, "tcp") + &stream(other, "tcp");
+    for (text, words, want) in [
+        (
+            two("tcp src=1..9 dst=80", "tcp src=9 dst=80"),
+            "sendrecv loop:",
+            "stream 2: tag tcp: its packets can have the addresses and ports of stream 1",
+        ),
+        (
+            two("tcp src=random(1..9) dst=80", "tcp src=4 dst=80"),
+            "sendrecv loop:",
+            "can have the addresses and ports of stream 1",
+        ),
+        (
+            stream("tcp dst=80 win=1..2", "tcp"),
+            "sendrecv loop:",
+            "flows 0 and 1 have the same addresses and ports",
+        ),
+        (
+            stream("udp dst=4789 / vxlan / eth / ipv4 / tcp", "tcp"),
+            "sendrecv loop:",
+            "right behind the outermost IP header",
+        ),
+        (stream("udp", "none"), "drop null:", "tag: want tail"),
+        (stream("udp", "none"), "ndr loop:", "no stream has a tag"),
+        (
+            stream("udp", "none") + &stream("udp", "tail"),
+            "ndr loop: --goal loss(1)=0",
+            "1: its packets have no tag",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let mix = file(&scratch, &text);
+        assert_refused(with_traffic(mpps(&format!("{words} --quiet")), &mix), 2, &[want]);
+    }
+    let scratch = Scratch::new();
+    let mix = file(&scratch, &two("tcp src=1..9 dst=80", "tcp src=10 dst=80"));
+    let report = scratch.measure(with_traffic(
+        mpps(&format!("sendrecv loop: --rate 1kpps --duration 100ms {LOAD}")),
+        &mix,
+    ));
+    report.assert_accounted();
+}
+
+#[test]
+fn bytes_of_the_payload_that_vary_are_sent_and_verified() {
+    let text = r#"
+[[stream]]
+name = "counted"
+packet = "eth / ipv4 dst=198.18.0.2 / udp src=1..3 dst=9 / payload @4:2=1..1000 @8:4=random(1..9999)"
+size = "90*2 300"
+rate = "1kpps"
+
+[[stream]]
+name = "zeros"
+packet = "eth / ipv6 / tcp dst=9 / payload @0:1={1,2*3}"
+fill = "zeros"
+rate = "500pps"
+
+[[stream]]
+name = "numbered"
+packet = "eth / ipv4 dst=198.18.0.2 / tcp dst=9 / payload @2:4=shuffle(1..100)"
+tag = "tcp"
+rate = "500pps"
+"#;
+    let of_all = |report: &Report, key: &str| {
+        ["counted", "zeros", "numbered"].map(|name| count(of(report, "streams", name), key))
+    };
+    let report = alone(&format!("sendrecv loop: --duration 1s {LOAD}"), text);
+    report.assert_accounted();
+    assert_eq!(of_all(&report, "rx_packets"), [1000, 500, 500], "{:#}", report.json);
+    assert_eq!(
+        (report.count("corrupt"), report.json["changes"].to_string()),
+        (0, "[]".to_owned())
+    );
+    let first = text.split("[[stream]]").nth(1).expect("a stream");
+    let report = alone(
+        &format!("sendrecv loop:corrupt=0.1 --duration 1s {LOAD}"),
+        &format!("[[stream]]{first}"),
+    );
+    report.assert_accounted();
+    assert!(report.count("corrupt") > 20, "{:#}", report.json);
+    let scratch = Scratch::new();
+    let mix = file(
+        &scratch,
+        text.split("[[stream]]\nname = \"numbered\"")
+            .next()
+            .expect("two streams"),
+    );
     assert_refused(
-        with_traffic(mpps("sendrecv loop:"), &mix),
+        with_traffic(mpps("drop null: --quiet"), &mix),
         2,
-        &["stream flood: tag: want tail"],
+        &["payload: drop verifies the data"],
+    );
+    let small = file(
+        &scratch,
+        "[[stream]]\npacket = 'eth / ipv4 / udp / payload @9:9=1..3'\nsize = 64\n",
+    );
+    assert_refused(
+        with_traffic(mpps("sendrecv loop: --quiet"), &small),
+        2,
+        &["want sizes of 80 or more"],
     );
 }

@@ -309,7 +309,8 @@ impl Report {
         let (tx, rx) = (self.count("tx_packets"), self.count("rx_packets"));
         let (lost, late) = (self.count("lost"), self.count("late"));
         if self.json["workload"] != "send" {
-            assert_eq!(tx, rx + lost + late, "tx = rx + lost + late: {:#}", self.json);
+            let known = tx - self.count("untagged_packets");
+            assert_eq!(known, rx + lost + late, "known = rx + lost + late: {:#}", self.json);
         }
         assert_eq!(tx, self.lanes("tx_packets"), "the lanes' packets: {:#}", self.json);
     }
@@ -343,6 +344,7 @@ impl Report {
             ("corrupt_packets", "corrupt"),
             ("foreign_packets", "foreign"),
             ("missed_packets", "missed"),
+            ("untagged_packets", "untagged_packets"),
         ] {
             assert_eq!(
                 self.column(column),

@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// Packets that the host's stack must not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardFilter {
-    /// UDP to an end of the test.
-    Udp(UdpFilter),
+    /// Packets to an end of the test.
+    Ip(IpFilter),
     /// Frames that end with a tag of this seed, whatever their headers.
     Tagged {
         /// Key of the tag's check.
@@ -33,24 +33,46 @@ pub enum GuardFilter {
     },
 }
 
-/// Which packets are the test's: UDP, not a fragment, and all that is given here.
+/// Which packets are the test's: no fragment, and all that is given here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpFilter {
+pub struct IpFilter {
+    /// Protocol. Only UDP and TCP have ports.
+    pub protocol: u8,
     /// Destination addresses: ours. Empty: any.
     pub ips: Vec<AddressRange>,
-    /// UDP destination ports: ours.
+    /// Destination ports: ours.
     pub ports: RangeInclusive<u16>,
     /// Ports within `ports` that the host keeps.
     pub excluded_ports: Vec<u16>,
     /// Source addresses: the peer's. Empty: any.
     pub source_ips: Vec<AddressRange>,
-    /// UDP source ports: the peer's. Keeps replies to the host's own clients out of the guard.
+    /// Source ports: the peer's. Keeps replies to the host's own clients out of the guard.
     pub source_ports: RangeInclusive<u16>,
 }
 
 impl GuardFilter {
-    /// The test packets that the host's stack must not see. `None` if it is not known which packets these are.
-    pub fn of(selection: &Selection) -> Option<Self> {
+    /// The test packets that the host's stack must not see, a guard for each of these. None if it is not known which
+    /// packets these are.
+    pub fn all(selection: &Selection) -> Vec<Self> {
+        let headers = match selection {
+            Selection::Tagged { headers, .. } => &headers[..],
+            _ => &[],
+        };
+        let untagged = headers.iter().map(|of| {
+            Self::Ip(IpFilter {
+                protocol: of.protocol,
+                ips: of.to.clone(),
+                ports: of.to_ports.clone(),
+                excluded_ports: Vec::new(),
+                source_ips: of.from.clone(),
+                source_ports: of.from_ports.clone(),
+            })
+        });
+        Self::of(selection).into_iter().chain(untagged).collect()
+    }
+
+    /// The packets that are known without the headers of streams.
+    fn of(selection: &Selection) -> Option<Self> {
         let (to, ports, excluded, from) = match selection {
             Selection::Udp {
                 to,
@@ -58,41 +80,42 @@ impl GuardFilter {
                 excluded,
                 from,
             } => (to, ports, excluded, from),
-            Selection::Tagged { seed } => return Some(Self::Tagged { seed: *seed }),
+            Selection::Tagged { seed, .. } => return Some(Self::Tagged { seed: *seed }),
             Selection::Nothing | Selection::Either { .. } | Selection::Foreign | Selection::All => return None,
         };
         let addresses = to.addresses();
         if addresses.is_empty() {
             return None;
         }
-        let mut filter = UdpFilter::new(addresses, ports.clone().unwrap_or(1..=u16::MAX));
+        let mut filter = IpFilter::new(addresses, ports.clone().unwrap_or(1..=u16::MAX));
         filter.excluded_ports.clone_from(excluded);
         if let Some(from) = from {
             filter.source_ips = vec![from.ips.clone()];
             filter.source_ports = from.ports.clone();
         }
-        Some(Self::Udp(filter))
+        Some(Self::Ip(filter))
     }
 
     /// Our addresses, as far as the filter knows them.
-    pub(crate) fn ips(self) -> Vec<AddressRange> {
+    pub(crate) fn ips(&self) -> &[AddressRange] {
         match self {
-            Self::Udp(filter) => filter.ips,
-            Self::Tagged { .. } => Vec::new(),
+            Self::Ip(filter) => &filter.ips,
+            Self::Tagged { .. } => &[],
         }
     }
 }
 
-impl From<UdpFilter> for GuardFilter {
-    fn from(filter: UdpFilter) -> Self {
-        Self::Udp(filter)
+impl From<IpFilter> for GuardFilter {
+    fn from(filter: IpFilter) -> Self {
+        Self::Ip(filter)
     }
 }
 
-impl UdpFilter {
+impl IpFilter {
     /// All UDP packets to these addresses and ports.
     pub fn new(ips: Vec<AddressRange>, ports: RangeInclusive<u16>) -> Self {
         Self {
+            protocol: UDP,
             ips,
             ports,
             excluded_ports: Vec::new(),
@@ -124,6 +147,10 @@ impl fmt::Display for GuardStatus {
 pub struct Guard {
     _link: OwnedFd,
 }
+
+/// Protocol numbers.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 
 // include/uapi/linux/bpf.h
 const BPF_PROG_LOAD: libc::c_int = 5;
@@ -200,7 +227,7 @@ impl Guard {
         };
         let program = match filter {
             GuardFilter::Tagged { seed } => tagged::load(*seed),
-            GuardFilter::Udp(filter) => {
+            GuardFilter::Ip(filter) => {
                 let program = assemble(filter);
                 if program.len() > PROGRAM_MAX {
                     let cause =
@@ -255,7 +282,7 @@ unsafe fn bpf<T>(command: libc::c_int, attr: &T) -> io::Result<OwnedFd> {
 
 /// Assembles the program. At TCX ingress the packet's data begins at the Ethernet header and its VLAN tag is stripped.
 /// Nothing unreachable may be left in it: the verifier refuses that.
-fn assemble(filter: &UdpFilter) -> Vec<asm::Insn> {
+fn assemble(filter: &IpFilter) -> Vec<asm::Insn> {
     let mut a = Assembler::new();
     let next = a.label();
     let possible = |v6: bool| {
@@ -270,7 +297,7 @@ fn assemble(filter: &UdpFilter) -> Vec<asm::Insn> {
         if v4 {
             a.jump_if_ne(0x0800, if v6 { not_v4 } else { next });
             a.load_u8(23);
-            a.jump_if_ne(17, next);
+            a.jump_if_ne(filter.protocol.into(), next);
             a.load_u16(20);
             a.jump_if_set(0x3fff, next); // a fragment: offset, or more to come (RFC 791)
             match_addresses(&mut a, &filter.ips, false, 30, next);
@@ -282,18 +309,20 @@ fn assemble(filter: &UdpFilter) -> Vec<asm::Insn> {
         if v6 {
             a.jump_if_ne(0x86dd, next);
             a.load_u8(20);
-            a.jump_if_ne(17, next);
+            a.jump_if_ne(filter.protocol.into(), next);
             match_addresses(&mut a, &filter.ips, true, 38, next);
             match_addresses(&mut a, &filter.source_ips, true, 22, next);
             a.set_index(40);
         }
         a.bind(ports); // index: length of the IP header
-        a.load_u16_indexed(14);
-        a.jump_if_outside(&filter.source_ports, next);
-        a.load_u16_indexed(16);
-        a.jump_if_outside(&filter.ports, next);
-        for port in &filter.excluded_ports {
-            a.jump_if_eq(i32::from(*port), next);
+        if matches!(filter.protocol, TCP | UDP) {
+            a.load_u16_indexed(14);
+            a.jump_if_outside(&filter.source_ports, next);
+            a.load_u16_indexed(16);
+            a.jump_if_outside(&filter.ports, next);
+            for port in &filter.excluded_ports {
+                a.jump_if_eq(i32::from(*port), next);
+            }
         }
         a.exit(TCX_DROP);
     }

@@ -37,7 +37,7 @@ mod tx;
 
 pub use config::{Checksum, Config, Fanout, GuardMode, MergedFrames, check};
 pub use frame::AfPacketFrame;
-pub use guard::{GuardFilter, GuardStatus, UdpFilter};
+pub use guard::{GuardFilter, GuardStatus, IpFilter};
 pub use mpps_netdev as netdev;
 pub use mpps_netdev::NetDev;
 pub use pool::AfPacketPool;

@@ -84,11 +84,11 @@ pub struct AfPacketPort {
     lanes: Vec<Lane>,
     fanout: Option<Fanout>,
     guard: GuardStatus,
-    _guard: Option<Guard>,
+    _guards: Vec<Guard>,
 }
 
 impl AfPacketPort {
-    /// Opens the interface with one queue for each entry of `roles`, and keeps the packets of `guard` from the
+    /// Opens the interface with one queue for each entry of `roles`, and keeps the packets of `guards` from the
     /// host's stack. No packet is received before [`Port::queue`] is called for the queue.
     ///
     /// A queue without the receive role receives nothing, unless no queue has it: then queue 0 receives ARP and
@@ -97,7 +97,7 @@ impl AfPacketPort {
     /// # Errors
     /// When the interface does not exist, the privilege is missing, memory for rings can't be had, or `guard=on`
     /// and the guard can't be attached.
-    pub fn open(config: &Config, roles: &[Roles], guard: Option<GuardFilter>) -> Result<Self> {
+    pub fn open(config: &Config, roles: &[Roles], guards: &[GuardFilter]) -> Result<Self> {
         let name: Arc<str> = config.device.as_str().into();
         let device = NetDev::of_port(&config.device, "af_packet")?;
         let receivers = roles.iter().filter(|r| r.rx).count();
@@ -105,13 +105,13 @@ impl AfPacketPort {
             let cause = format!("{} queues asked for: want 1 to {FANOUT_MAX}", roles.len());
             return Err(Error::new("open", name, cause, ErrorKind::Unsupported));
         }
-        let (attached, guard_status) = attach_guard(config, &device, guard.as_ref())?;
+        let (attached, guard_status) = attach_guards(config, &device, guards)?;
         let device_checksum = match config.checksum {
             Checksum::Software => false,
             Checksum::Device => true,
             Checksum::Auto => !device.is_virtual && device.tx_checksum,
         };
-        let solicited = guard.map(GuardFilter::ips).unwrap_or_default();
+        let solicited = guards.iter().flat_map(GuardFilter::ips).cloned().collect();
         let mut opener = Opener {
             config,
             device: &device,
@@ -154,7 +154,7 @@ impl AfPacketPort {
             lanes,
             fanout,
             guard: guard_status,
-            _guard: attached,
+            _guards: attached,
             device,
         })
     }
@@ -182,20 +182,18 @@ impl AfPacketPort {
     }
 }
 
-fn attach_guard(
-    config: &Config,
-    device: &NetDev,
-    filter: Option<&GuardFilter>,
-) -> Result<(Option<Guard>, GuardStatus)> {
-    let filter = match (config.guard, filter) {
-        (GuardMode::Off, _) => return Ok((None, GuardStatus::Off("guard=off".into()))),
-        (_, None) => return Ok((None, GuardStatus::Off("no test addresses given".into()))),
-        (_, Some(filter)) => filter,
-    };
-    match Guard::attach(device.ifindex, &config.device, filter) {
-        Ok(guard) => Ok((Some(guard), GuardStatus::On)),
+fn attach_guards(config: &Config, device: &NetDev, filters: &[GuardFilter]) -> Result<(Vec<Guard>, GuardStatus)> {
+    let off = |why: &str| Ok((Vec::new(), GuardStatus::Off(why.into())));
+    match (config.guard, filters) {
+        (GuardMode::Off, _) => return off("guard=off"),
+        (_, []) => return off("no test addresses given"),
+        _ => {}
+    }
+    let attach = |filter| Guard::attach(device.ifindex, &config.device, filter);
+    match filters.iter().map(attach).collect::<Result<Vec<_>>>() {
+        Ok(guards) => Ok((guards, GuardStatus::On)),
         Err(error) if config.guard == GuardMode::On => Err(error),
-        Err(error) => Ok((None, GuardStatus::Off(error.cause.to_string()))),
+        Err(error) => off(&error.cause),
     }
 }
 

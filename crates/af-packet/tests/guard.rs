@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BOTH, IP_B, Lab, MAC_B, receive, send, udp};
-use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus, UdpFilter};
+use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus, IpFilter};
 use mpps_io::{AddressRange, Frame, Port, Selection, addresses};
 use mpps_traffic::{Form, Moment, Packet, Stream};
 use mpps_wire::{Mark, Tag};
@@ -13,9 +13,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 fn filter() -> GuardFilter {
-    let filter = UdpFilter {
+    let filter = IpFilter {
         excluded_ports: vec![2500],
-        ..UdpFilter::new(vec![addresses::one(IP_B.into())], 2000..=3000)
+        ..IpFilter::new(vec![addresses::one(IP_B.into())], 2000..=3000)
     };
     filter.into()
 }
@@ -150,10 +150,10 @@ fn two_guards_on_one_interface_coexist_and_each_goes_with_its_port() {
     let pool_a = a.pool(0).expect("pool");
     let mut qa = a.queue(0, &pool_a).expect("queue");
     let ip = || vec![addresses::one(IP_B.into())];
-    let Some(first) = guarded(&lab, UdpFilter::new(ip(), 2000..=2000)) else {
+    let Some(first) = guarded(&lab, IpFilter::new(ip(), 2000..=2000)) else {
         return;
     };
-    let Some(second) = guarded(&lab, UdpFilter::new(ip(), 3000..=3000)) else {
+    let Some(second) = guarded(&lab, IpFilter::new(ip(), 3000..=3000)) else {
         return;
     };
     let mut seen = |port| stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, port, 18, 0));
@@ -180,7 +180,7 @@ fn a_range_of_addresses_is_guarded_from_its_first_to_its_last() {
         (1, 9, false),
         (-9, -1, false),
     ] {
-        let filter = UdpFilter::new(vec![at(first)..=at(last)], 2000..=2000);
+        let filter = IpFilter::new(vec![at(first)..=at(last)], 2000..=2000);
         let Some(_guard) = guarded(&lab, filter) else { return };
         let seen = stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, 2000, 18, 0));
         assert_eq!(seen, !hidden, "{first} to {last}");
@@ -193,10 +193,10 @@ fn source_addresses_and_ports_narrow_the_guard() {
     let a = lab.a.open("af_packet:va", &[BOTH], None).expect("open");
     let pool_a = a.pool(0).expect("pool");
     let mut qa = a.queue(0, &pool_a).expect("queue");
-    let narrow = UdpFilter {
+    let narrow = IpFilter {
         source_ports: 100..=200,
         source_ips: vec![addresses::one(common::IP_A.into())],
-        ..UdpFilter::new(Vec::new(), 2000..=2000)
+        ..IpFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, narrow) else { return };
     assert_eq!(
@@ -204,9 +204,9 @@ fn source_addresses_and_ports_narrow_the_guard() {
         [true, false, false, true]
     );
     drop(_guard);
-    let elsewhere = UdpFilter {
+    let elsewhere = IpFilter {
         source_ips: vec![addresses::one([10, 88, 0, 77].into())],
-        ..UdpFilter::new(Vec::new(), 2000..=2000)
+        ..IpFilter::new(Vec::new(), 2000..=2000)
     };
     let Some(_guard) = guarded(&lab, elsewhere) else { return };
     assert!(stack_sees(&lab, &mut qa, udp(MAC_B, IP_B, 1, 2000, 18, 0)));
@@ -222,7 +222,7 @@ fn ipv6_is_guarded_by_address_and_port() {
     lab.b.ip("neigh add fd88::1 lladdr 02:00:00:00:00:0a dev vb");
     let Some(guard) = guarded(
         &lab,
-        UdpFilter::new(vec![addresses::one("fd88::2".parse().expect("ip"))], 2000..=2000),
+        IpFilter::new(vec![addresses::one("fd88::2".parse().expect("ip"))], 2000..=2000),
     ) else {
         return;
     };
@@ -250,7 +250,7 @@ fn a_killed_process_leaves_no_guard_behind() {
     const CHILD: &str = "MPPS_TEST_GUARD_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let config = mpps_af_packet::check(&"af_packet:vb,guard=on".parse().expect("spec")).expect("config");
-        let _port = AfPacketPort::open(&config, &[BOTH], Some(filter())).expect("open");
+        let _port = AfPacketPort::open(&config, &[BOTH], &[filter()]).expect("open");
         println!("guard stands");
         loop {
             std::thread::park();
@@ -374,7 +374,7 @@ fn frames_with_a_tag_reach_the_socket_and_not_the_stack() {
     assert!(stack_sees(&lab, &mut qa, vxlan(SEED)), "without a guard");
     assert!(stack_sees(&lab, &mut qa, padded(SEED)), "without a guard");
 
-    let filter = GuardFilter::of(&Selection::Tagged { seed: SEED }).expect("a guard");
+    let filter = GuardFilter::Tagged { seed: SEED };
     let Some(b) = guarded(&lab, filter) else { return };
     let pool_b = b.pool(0).expect("pool");
     let mut qb = b.queue(0, &pool_b).expect("queue");
@@ -439,7 +439,7 @@ fn a_guard_needs_no_more_than_the_capabilities_that_are_documented() {
                 };
                 set_capabilities(None, sets).expect("less is always granted");
                 let config = mpps_af_packet::check(&"af_packet:vb,guard=on".parse().expect("spec")).expect("config");
-                AfPacketPort::open(&config, &[BOTH], Some(filter)).map(drop)
+                AfPacketPort::open(&config, &[BOTH], &[filter]).map(drop)
             })
         });
         thread.join().expect("the thread").expect("open");
@@ -476,8 +476,8 @@ fn the_kernel_takes_the_program_of_every_shape_of_filter() {
     for ips in &lists {
         for source_ips in &lists {
             for excluded_ports in [vec![], (0..200).collect()] {
-                let rest = UdpFilter::new(ips.clone(), 0..=u16::MAX);
-                let filter = UdpFilter {
+                let rest = IpFilter::new(ips.clone(), 0..=u16::MAX);
+                let filter = IpFilter {
                     source_ips: source_ips.clone(),
                     excluded_ports,
                     ..rest
@@ -488,9 +488,9 @@ fn the_kernel_takes_the_program_of_every_shape_of_filter() {
             }
         }
     }
-    let endless = UdpFilter {
+    let endless = IpFilter {
         excluded_ports: (0..5000).collect(),
-        ..UdpFilter::new(vec![], 0..=u16::MAX)
+        ..IpFilter::new(vec![], 0..=u16::MAX)
     };
     assert!(
         lab.b

@@ -266,7 +266,8 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
     let take = match &request.selection {
         Selection::Nothing => xsk::Take::Nothing,
         Selection::All => xsk::Take::All,
-        Selection::Tagged { seed } => xsk::Take::Tagged { seed: *seed },
+        // Runs whose streams have no tag are refused on this path.
+        Selection::Tagged { seed, .. } => xsk::Take::Tagged { seed: *seed },
         Selection::Foreign => {
             let (own, more) = left_to_host(mpps_netdev::host_addresses(device), device.addresses.len());
             if more > 0 {

@@ -3,7 +3,7 @@
 //! Each stream is a track of its own, and so is each size of frames. A group adds up the tracks of its streams. Among
 //! many streams, only groups have percentiles; a group is then a track as well, and its packets are entered twice.
 
-use crate::plan::Packets;
+use crate::plan::{KnownBy, Packets};
 use mpps_stats::{LaneSeries, Recorder, StreamBook, StreamKind, Tally, Timing};
 use mpps_wire::FrameSize;
 use std::ops::RangeInclusive;
@@ -44,6 +44,8 @@ pub(crate) struct Layout {
     sizes: Vec<Vec<usize>>,
     /// By stream: number of the lengths of its frames, and whether they are those of a capture.
     lens: Vec<(usize, bool)>,
+    /// By stream: nobody knows whether its packets come.
+    untagged: Vec<bool>,
 }
 
 impl Layout {
@@ -63,6 +65,10 @@ impl Layout {
             lens: streams
                 .iter()
                 .map(|stream| (stream.lens().len(), stream.replay.is_some()))
+                .collect(),
+            untagged: streams
+                .iter()
+                .map(|stream| stream.known_by == KnownBy::Headers)
                 .collect(),
             ..Self::default()
         };
@@ -292,6 +298,14 @@ impl<'r> Books<'r> {
         self.sent_ns = at_ns;
     }
 
+    /// Returns whether nobody knows whether packets of an image come. The first track of each is its stream's.
+    fn is_untagged(&self, image: usize) -> bool {
+        let stream = self.of_image[image][0] as usize;
+        self.layout
+            .as_ref()
+            .is_some_and(|layout| layout.untagged.get(stream) == Some(&true))
+    }
+
     /// Books the packets that were sent before the row of `at_ns`.
     #[cold]
     fn book_sent(&mut self, at_ns: u64) {
@@ -299,7 +313,13 @@ impl<'r> Books<'r> {
             let packets = std::mem::take(&mut self.sent[image as usize]);
             for track in self.of_image[image as usize] {
                 let sent_ns = self.sent_ns;
-                self.enter(track as usize, |recorder| recorder.sent_now(sent_ns, packets));
+                let untagged = self.is_untagged(image as usize);
+                self.enter(track as usize, |recorder| {
+                    recorder.sent_now(sent_ns, packets);
+                    if untagged {
+                        recorder.sent_untagged(sent_ns, packets);
+                    }
+                });
             }
         }
         self.row_end_ns = self.recorders.first().map_or(u64::MAX, |first| first.row_end_ns(at_ns));

@@ -2,6 +2,7 @@
 
 pub(crate) mod captured;
 pub(crate) mod mix;
+pub(crate) mod numbered;
 pub(crate) mod tagged;
 
 use crate::FlowSet;
@@ -66,6 +67,8 @@ pub(crate) enum Class {
     Test { flow: u32, stamp: Stamp },
     /// A packet without a tag, by its stream and the number of its content.
     Content { stream: usize, content: u32 },
+    /// A packet with the headers of a stream without a tag, of which nobody knows which it is.
+    Untagged { stream: usize },
     /// A packet of the test by its addresses, but its checksum, length or data is wrong.
     Corrupt,
     /// A packet that is none of the test's.
@@ -132,6 +135,11 @@ pub(crate) trait Reader {
     /// Returns the stream that a damaged packet belongs to, by its tag, its headers or its socket.
     fn damaged<F: Frame>(&self, _frame: &F) -> Option<usize> {
         None
+    }
+    /// Whether packets of a stream say when they were sent. Else the sender's log does.
+    #[inline(always)]
+    fn is_timed(&self, _stream: usize) -> bool {
+        true
     }
     /// Counts a packet without a tag that came, by its stream and the number of its content.
     fn came(&self, _stream: usize, _content: u32) -> Option<Came> {

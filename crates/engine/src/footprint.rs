@@ -4,7 +4,8 @@
 //! computes its size.
 
 use crate::books::Layout;
-use crate::plan::{PacketStream, Packets};
+use crate::codec::numbered::Numbered;
+use crate::plan::{KnownBy, PacketStream, Packets};
 use crate::receive::window_bytes;
 use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
@@ -76,7 +77,12 @@ pub fn streams(
     let (keep_ns, all) = (settle.as_nanos() as u64, packets.streams.len() as u64);
     let times = |(stream, pps): (&PacketStream, &Option<f64>)| {
         let slips = pps.map_or(0, |pps| Slips::bytes(stream.flows().into(), pps, keep_ns));
-        slips.saturating_add(SentLog::bytes_of_stream(*pps, keep_ns, (lanes.all as u64, all)))
+        let log = |each: bool| SentLog::bytes_of_stream(*pps, keep_ns, (lanes.all as u64, all), each);
+        slips.saturating_add(match stream.known_by {
+            KnownBy::Tag => log(false),
+            KnownBy::Number(_) => log(true).saturating_add(Numbered::bytes(stream.flows())),
+            KnownBy::Headers => 0,
+        })
     };
     let times: u64 = match receive {
         true => packets.streams.iter().zip(pps).map(times).sum(),

@@ -32,13 +32,14 @@ mod sync {
 }
 
 pub use books::MOST_RANKED;
+pub use codec::numbered::Numbered;
 pub use error::RunError;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use lane::control::Control;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};
 pub use plan::{
-    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, Hop, LEFT_TO_HOST_PORTS, LanePlan, Link,
-    MOST_BESIDE, Nobody, Opened, Owner, PacketStream, Packets, ReflectPlan, Replay, SampleOptions, StreamLoad,
+    CapturePlan, Common, DropPlan, ForwardPlan, ForwardPort, ForwardSeat, Hop, KnownBy, LEFT_TO_HOST_PORTS, LanePlan,
+    Link, MOST_BESIDE, Nobody, Opened, Owner, PacketStream, Packets, ReflectPlan, Replay, SampleOptions, StreamLoad,
     TraceOptions, TrafficPlan,
 };
 pub use run::any_port::{AnyPort, LaneStart, Only, Start, pair};

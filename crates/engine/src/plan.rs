@@ -1,8 +1,11 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
+use crate::codec::numbered::Numbered;
+use crate::codec::tagged::headers_without_tag;
 use crate::stamped::StampMemory;
 use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
+use mpps_io::selection::Headers;
 use mpps_io::{AddressRange, Error, FlowSet, Pacing, Rate, RateStep, Rates, Result};
 use mpps_io::{OnFull, Work};
 use mpps_replay::{Frames, Schedule};
@@ -316,6 +319,8 @@ pub struct PacketStream {
     pub packet_len: usize,
     /// Source and destination addresses of the outermost IP header.
     pub ends: [Vec<AddressRange>; 2],
+    /// How a receiver knows its packets.
+    pub known_by: KnownBy,
     /// Fields of the headers that are compared in packets that arrive.
     pub fields: Arc<[FieldAt]>,
     /// When its packets leave; `None`: as the plan says ([`TrafficPlan::rate`]).
@@ -323,6 +328,18 @@ pub struct PacketStream {
     /// Places among the lanes that send, in ascending order: those that send it. Empty: all. No more are used than it
     /// has flows.
     pub lanes: Vec<usize>,
+}
+
+/// How a receiver knows the packets of a stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum KnownBy {
+    /// By the tag at their end; packets of a capture also by their content.
+    #[default]
+    Tag,
+    /// By addresses, ports and sequence number of TCP.
+    Number(Arc<Numbered>),
+    /// By headers alone: that some came, and not which.
+    Headers,
 }
 
 /// Frames of a capture, as a stream. Each lane that sends has a flow of its own, in the order of the capture.
@@ -367,7 +384,8 @@ impl Packets {
     /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
     pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
         let simple = |one: &PacketStream| {
-            one.specs.len() == 1 && one.replay.is_none() && one.load.is_none() && one.lanes.is_empty()
+            let bare = one.replay.is_none() && one.load.is_none() && one.lanes.is_empty();
+            bare && one.specs.len() == 1 && one.known_by == KnownBy::Tag
         };
         match &self.streams[..] {
             [one] if simple(one) && one.flows() as usize >= senders => Some(one),
@@ -406,6 +424,11 @@ impl PacketStream {
             Some(replay) => replay.frames.lens().to_vec(),
             None => self.specs.iter().map(|spec| spec.frame_len).collect(),
         }
+    }
+
+    /// Returns the headers by which its packets are known without a tag; `None`: they have no IP header.
+    pub fn headers(&self) -> Option<Headers> {
+        headers_without_tag(self, self.specs.first()?)
     }
 
     /// Returns the number of its first flow among those of all streams.

@@ -245,7 +245,15 @@ impl<'r> Receiver<'r> {
                 Class::Test { flow, stamp } => {
                     let at = frame.rx_time_ns().unwrap_or(now_ns);
                     let own = codec.stream_of(flow);
-                    let stamp = codec.whole(stamp, || self.due(&order, own), now_ns);
+                    let mut stamp = codec.whole(stamp, || self.due(&order, own), now_ns);
+                    let mut measured = true;
+                    if C::MIXED && !codec.is_timed(own.0) {
+                        let Some((time_ns, exact)) = self.part(own.0).senders.left_at(own.1, stamp.seq, now_ns) else {
+                            self.untagged(own.0, now_ns, recorder, books);
+                            continue;
+                        };
+                        (stamp.time_ns, measured) = (time_ns, exact);
+                    }
                     let Some(arrival) = self.arrival(&mut order, own, stamp, (at, now_ns)) else {
                         self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
                         continue;
@@ -267,6 +275,13 @@ impl<'r> Receiver<'r> {
                         }
                     };
                     codec.compare(frame, own, stamp, &mut self.compared);
+                    if C::MIXED && !measured {
+                        let in_time = u64::from(recorder.counted(stamp.time_ns, at));
+                        books.counted(of, stamp.time_ns, at);
+                        arrived.add(at, in_time, recorder);
+                        received += in_time;
+                        continue;
+                    }
                     let slip = self.part(own.0).slips.and_then(|slips| slips.of(own.1, stamp.seq));
                     if distance != 0 {
                         if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
@@ -316,6 +331,7 @@ impl<'r> Receiver<'r> {
                     arrived.add(at, in_time, recorder);
                     (received, by_content) = (received + in_time, by_content + in_time);
                 }
+                Class::Untagged { stream } => self.untagged(stream, now_ns, recorder, books),
                 Class::Corrupt => self.stranger((frame, codec), None, now_ns, recorder, books),
                 Class::Foreign(why) => self.stranger((frame, codec), Some(why), now_ns, recorder, books),
                 Class::SlowPath => slow += 1,
@@ -496,6 +512,13 @@ impl<'r> Receiver<'r> {
                 }
             }
         }
+    }
+
+    /// Counts a packet of a stream that does not say which it is.
+    #[cold]
+    fn untagged(&mut self, stream: usize, now_ns: u64, recorder: &mut Recorder<'_>, books: &mut Books<'_>) {
+        recorder.event(now_ns, |t| t.untagged_came += 1);
+        books.event(stream, now_ns, |t| t.untagged_came += 1);
     }
 
     #[cold]

@@ -22,6 +22,8 @@ use checks::CHECKS;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {
     pub(crate) tx: u64,
+    /// Packets among them of which nobody knows whether they came.
+    pub(crate) untagged: u64,
     pub(crate) rx: u64,
     /// Packets that came more than once.
     pub(crate) duplicates: u64,

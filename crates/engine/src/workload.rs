@@ -16,7 +16,7 @@ use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::lane::Lane;
 use crate::outcome::LaneOutcome;
-use crate::plan::{CapturePlan, DropPlan, ForwardPlan, Link, Packets, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, DropPlan, ForwardPlan, KnownBy, Link, Packets, ReflectPlan, TrafficPlan};
 use crate::receive::traces::Traces;
 use crate::receive::{Part, Receiver, WINDOW_BYTES};
 use crate::send::generate::{Generator, SendShare};
@@ -155,6 +155,16 @@ fn sent_logs(
     (0..lanes).map(log).collect()
 }
 
+/// Makes logs as [`sent_logs`] does, with the time of each packet.
+fn logs_of_each(plan: &TrafficPlan, flows: u32, pps: Option<f64>, (lanes, streams): (u32, u64)) -> Vec<SentLog> {
+    let keep_ns = (plan.common.settle.as_nanos() as u64).saturating_add(LATE_NS);
+    let log = |lane: u32| {
+        let flows = u64::from(flows / lanes + u32::from(flows % lanes > lane));
+        SentLog::of_each(flows, (u64::from(lanes), streams), pps, keep_ns)
+    };
+    (0..lanes).map(log).collect()
+}
+
 /// Returns the packets of a plan with several streams, or several sizes.
 pub(crate) fn mixed(plan: &TrafficPlan) -> Option<&Packets> {
     let senders = plan.common.lanes.iter().filter(|lane| lane.tx).count();
@@ -191,7 +201,12 @@ impl TrafficTrial {
             let slips = pps.filter(|_| plan.receive);
             let slips = slips.map(|pps| Slips::new(stream.flows(), pps, settle_ns + LATE_NS));
             let shares = (lanes.max(1), packets.streams.len() as u64);
-            trial.logs.push(sent_logs(plan, stream.flows(), pps, shares, false));
+            trial.logs.push(match stream.known_by {
+                // Nobody asks what was sent.
+                KnownBy::Headers => Vec::new(),
+                KnownBy::Number(_) => logs_of_each(plan, stream.flows(), pps, shares),
+                KnownBy::Tag => sent_logs(plan, stream.flows(), pps, shares, false),
+            });
             trial.slips.push(slips);
             trial.senders.push(senders);
             let replay = stream.replay.as_ref().filter(|_| plan.receive);

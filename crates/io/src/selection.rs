@@ -34,11 +34,41 @@ pub enum Selection {
     Tagged {
         /// Seed of the run, which keys the tag's check.
         seed: u64,
+        /// Packets of streams without a tag, which are the test's as well.
+        headers: Vec<Headers>,
     },
     /// Every frame but those for the host's own addresses.
     Foreign,
     /// Every frame.
     All,
+}
+
+/// Packets of a stream without a tag, by what follows Ethernet and VLAN tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// Protocol of IP.
+    pub protocol: u8,
+    /// Source addresses. Empty: any.
+    pub from: Vec<AddressRange>,
+    /// Source ports; of other protocols than UDP and TCP all.
+    pub from_ports: RangeInclusive<u16>,
+    /// Destination addresses. Empty: any.
+    pub to: Vec<AddressRange>,
+    /// Destination ports.
+    pub to_ports: RangeInclusive<u16>,
+}
+
+impl Headers {
+    /// Returns the same with the ends exchanged.
+    pub fn turned(self) -> Self {
+        Self {
+            protocol: self.protocol,
+            from: self.to,
+            from_ports: self.to_ports,
+            to: self.from,
+            to_ports: self.from_ports,
+        }
+    }
 }
 
 /// Destination addresses of a [`Selection`].

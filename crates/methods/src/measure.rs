@@ -281,7 +281,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>, 
         let refused = if refused > 0 { stream.missed } else { 0 };
         StreamLoss {
             name: stream.name.clone(),
-            due: stream.tx + refused,
+            due: stream.tx.saturating_sub(stream.untagged) + refused,
             missing: stream.lost + stream.late + refused,
         }
     };
@@ -292,7 +292,7 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>, 
     };
     let verdict = match counted {
         true => Verdict::Counted {
-            due: summary.tx + refused,
+            due: summary.tx.saturating_sub(summary.untagged) + refused,
             missing: summary.lost + summary.late + refused,
         },
         false => Verdict::Void,
@@ -314,7 +314,8 @@ pub(crate) fn measured(ask: Ask, summary: &Summary, quantiles: Vec<(f64, u64)>, 
             verdict,
             streams: subject.of(summary).into_iter().map(loss_of).collect(),
         },
-        sent: summary.tx,
+        // Of others nobody knows whether they came.
+        sent: summary.tx.saturating_sub(summary.untagged),
         received: summary.rx,
         lost: summary.lost,
         late: summary.late,

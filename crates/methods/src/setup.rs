@@ -141,6 +141,12 @@ impl<'a> Setup<'a> {
                 pcap.path
             )));
         }
+        if draft.counts_nothing_of("") {
+            return Err(usage(
+                "--traffic: no stream has a tag: nobody knows what comes, by which a method searches: want tag = tail or \
+                 tcp in one",
+            ));
+        }
         let link = draft.port.interface().filter(|device| !device.is_virtual);
         Ok(Self {
             common,
@@ -157,7 +163,13 @@ impl<'a> Setup<'a> {
 
     /// Refuses a stream or group that trials have no results of.
     pub(crate) fn check_stream(&self, name: &str) -> std::result::Result<(), String> {
-        check_stream(&self.common.run.plan, name, false)
+        check_stream(&self.common.run.plan, name, false)?;
+        match self.draft.counts_nothing_of(name) {
+            true => Err(format!(
+                "{name}: its packets have no tag: nobody knows which of them come: want tag = tail or tcp"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Returns the streams of a trial with a rate for those that may be scaled together, or (`all`) without one;

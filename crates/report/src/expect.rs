@@ -295,14 +295,16 @@ impl Expect {
 
     fn measured(&self, s: &Summary, frame_size: f64) -> Option<f64> {
         // Other workloads send without receiving, or pass on the packets that they get.
-        let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && s.tx + s.rx > 0 && verifies(s);
+        // Nobody knows whether packets without a tag came.
+        let known = s.tx.saturating_sub(s.untagged);
+        let judges = matches!(s.workload, Workload::SendRecv | Workload::Drop) && known + s.rx > 0 && verifies(s);
         let judged = |n: u64| judges.then_some(n as f64);
         // Only a packet that arrived can be a copy, late, damaged or out of order: without any arrival nothing is
         // known.
         let came = s.rx + s.late + s.duplicates + s.corrupt + s.foreign;
         let of_those_that_came = |n: u64, least: u64| judged(n).filter(|_| came >= least);
         // A receiver knows from the sequence numbers how many packets were sent.
-        let sent = if s.tx > 0 { s.tx } else { s.rx + s.lost };
+        let sent = if s.tx > 0 { known } else { s.rx + s.lost };
         let amount = |n: u64, rate: f64, all: Option<u64>| match self.unit {
             Unit::Packets => Some(n as f64),
             Unit::Ratio => all.filter(|all| *all > 0).map(|all| n as f64 / all as f64),

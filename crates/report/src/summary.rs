@@ -260,6 +260,12 @@ fn packets(s: &Summary, detail: Detail, colour: Colour, out: &mut Page<'_>) -> i
         parts.push(format!("reordered {}{how_far}", count(s.reordered)));
         parts.push(format!("corrupt {}", count(s.corrupt)));
     }
+    if s.untagged > 0 {
+        parts.push(format!("not known of {} without a tag", count(s.untagged)));
+    }
+    if s.untagged_came > 0 {
+        parts.push(format!("came without a tag {}", count(s.untagged_came)));
+    }
     if let Some(c) = &s.capture {
         parts.extend(captured(c, colour));
     } else if !matches!(s.workload, Workload::Send | Workload::Forward) {

@@ -202,7 +202,10 @@ impl Book {
         let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
         let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
         let (tx, lost) = match self.workload {
-            Workload::SendRecv => (tally.tx, tally.tx as i64 - tally.rx as i64 - tally.late as i64),
+            Workload::SendRecv => (
+                tally.tx,
+                (tally.tx as i64 - tally.untagged as i64) - tally.rx as i64 - tally.late as i64,
+            ),
             Workload::Send => (tally.tx, 0),
             Workload::Drop | Workload::Capture => {
                 let expected = tally.expected - self.owed.cast_signed();
@@ -232,6 +235,7 @@ impl Book {
             reordered: tally.reordered,
             corrupt: tally.corrupt,
             foreign: tally.foreign,
+            untagged: tally.untagged,
             missed: tally.missed,
             latency: histogram(of_latency, &self.latency_period, &tally.latency),
             latency_scheduled: self

@@ -106,15 +106,15 @@ fn scheduled(row: &Row) -> Latency {
 }
 
 fn loss_ratio(row: &Row) -> Option<i64> {
-    let ratio = match row.tx {
+    let ratio = match row.tx.saturating_sub(row.untagged) {
         0 => 0.0,
-        tx => row.lost.max(0) as f64 / tx as f64,
+        known => row.lost.max(0) as f64 / known as f64,
     };
     Some((ratio * 1e9).round() as i64)
 }
 
 /// Fields of a row, in the order of the CSV. New fields are added at the end.
-pub const ROW: [Field<Row>; 35] = [
+pub const ROW: [Field<Row>; 36] = [
     Field::new(
         "time_s",
         Unit::Seconds,
@@ -134,7 +134,7 @@ pub const ROW: [Field<Row>; 35] = [
         "loss_ratio",
         Unit::One,
         9,
-        "`lost_packets ÷ tx_packets`, not below 0; 0 where nothing was sent",
+        "`lost_packets ÷ (tx_packets − untagged_packets)`, not below 0; 0 where nothing else was sent",
         |row, _| loss_ratio(row),
     ),
     Field::us("latency_avg_us", "mean latency from the send time", |row, _| {
@@ -274,6 +274,12 @@ pub const ROW: [Field<Row>; 35] = [
          JavaScript and columns of floating-point numbers round them to some 200 ns. Where a program does that, use \
          the text",
         |row, zero| time_of_day(zero, row.start_ns),
+    ),
+    Field::packets(
+        "untagged_packets",
+        "packets sent [without a tag](traffic.md#without-a-tag), of which nobody knows whether they came; in \
+         `tx_packets`, and in no other count",
+        |row, _| whole(row.untagged),
     ),
 ];
 

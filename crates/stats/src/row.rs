@@ -94,6 +94,9 @@ pub struct Row {
     pub corrupt: u64,
     /// Packets that are not of this test. By the interval of arrival.
     pub foreign: u64,
+    /// Packets sent of which nobody can know whether they came: those of streams without a tag. They are in `tx`, and
+    /// in no other count.
+    pub untagged: u64,
     /// Departures that were due but not sent, because the generator had fallen too far behind.
     pub missed: u64,
     /// Latency from the actual send time.

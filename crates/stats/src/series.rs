@@ -279,6 +279,12 @@ impl Recorder<'_> {
         self.dirty = true;
     }
 
+    /// Books `n` packets, which are among those of [`Recorder::sent`], as ones that have no tag.
+    #[cold]
+    pub fn sent_untagged(&mut self, at_ns: u64, n: u64) {
+        self.event(at_ns, |tally| tally.untagged += n);
+    }
+
     /// Books `n` packets sent at `at_ns` in the ring at once: for one of many recorders, each of which has few packets
     /// of a burst.
     #[inline]

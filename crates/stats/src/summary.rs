@@ -266,9 +266,13 @@ pub struct StreamSummary {
     pub frame_size: f64,
     /// Packets sent.
     pub tx: u64,
+    /// Packets among them of which nobody can know whether they came: those of streams without a tag.
+    pub untagged: u64,
+    /// Packets that came with the headers of such streams, or of no number that was sent.
+    pub untagged_came: u64,
     /// Packets received: each once, intact, within the settle time.
     pub rx: u64,
-    /// Packets lost: `tx - rx - late`.
+    /// Packets lost: `tx - untagged - rx - late`.
     pub lost: u64,
     /// Packets that came back after the settle time.
     pub late: u64,
@@ -290,7 +294,7 @@ pub struct StreamSummary {
     pub offered_pps: f64,
     /// Rate received (rx over the same duration), packets/s.
     pub received_pps: f64,
-    /// lost / tx; 0 when nothing was sent.
+    /// lost / (tx - untagged); 0 when nothing else was sent.
     pub loss_ratio: f64,
     /// Times when packets were lost, by rows of 100 ms or longer.
     pub loss_stretches: Stretches,
@@ -303,6 +307,13 @@ pub struct StreamSummary {
     pub valid: bool,
     /// Reasons why the stream is not valid by itself; those of the run are in [`Summary::invalid_reasons`].
     pub invalid_reasons: Vec<Remark>,
+}
+
+impl StreamSummary {
+    /// Returns whether nobody knows which packets came: none that was sent had a tag.
+    pub fn is_untagged(&self) -> bool {
+        self.untagged > 0 && self.untagged >= self.tx
+    }
 }
 
 /// Results of a run.
@@ -324,9 +335,11 @@ pub struct Summary {
     pub duration_ns: u64,
     /// Packets sent.
     pub tx: u64,
+    /// Packets among them of which nobody can know whether they came: those of streams without a tag.
+    pub untagged: u64,
     /// Packets received: each once, intact, within the settle time.
     pub rx: u64,
-    /// Packets lost: `tx - rx - late`.
+    /// Packets lost: `tx - untagged - rx - late`.
     pub lost: u64,
     /// Times when packets were lost, by rows.
     pub loss_stretches: Stretches,
@@ -354,6 +367,8 @@ pub struct Summary {
     pub corrupt: u64,
     /// Packets that are not of this test.
     pub foreign: u64,
+    /// Packets that came with the headers of streams without a tag, or of no number that was sent.
+    pub untagged_came: u64,
     /// Departures that were due but not sent.
     pub missed: u64,
     /// Times when departures were missed, by rows. A departure is missed when the lane comes back to its schedule.
@@ -368,7 +383,7 @@ pub struct Summary {
     pub offered_pps: f64,
     /// Rate received (rx over the same duration), packets/s.
     pub received_pps: f64,
-    /// lost / tx; 0 when nothing was sent.
+    /// lost / (tx - untagged); 0 when nothing else was sent.
     pub loss_ratio: f64,
     /// Latency from the actual send time.
     pub latency: Latency,

@@ -26,6 +26,10 @@ pub struct Tally {
     pub corrupt: u64,
     /// Packets that are not of this test.
     pub foreign: u64,
+    /// Packets sent of which nobody can know whether they came: those of streams without a tag.
+    pub untagged: u64,
+    /// Packets that came with the headers of such a stream, or of no number that was sent.
+    pub untagged_came: u64,
     /// Packets that the sequence numbers say were sent (receivers without a sender). Negative if a gap that was counted
     /// in an earlier row is no longer believed.
     pub expected: i64,
@@ -56,6 +60,8 @@ impl Tally {
         self.distance_sum += other.distance_sum;
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
+        self.untagged += other.untagged;
+        self.untagged_came += other.untagged_came;
         self.expected += other.expected;
         self.blocked_ns += other.blocked_ns;
         self.fill_looks += other.fill_looks;
@@ -103,7 +109,7 @@ impl MomentCells {
 }
 
 /// Number of plain counters in a row.
-const PLAIN: usize = 10;
+const PLAIN: usize = 12;
 
 /// One row of the ring: a [`Tally`] in counters.
 #[derive(Debug, Default)]
@@ -135,6 +141,8 @@ impl Slot {
             t.corrupt,
             t.foreign,
             t.expected.cast_unsigned(),
+            t.untagged,
+            t.untagged_came,
         ];
         for (cell, value) in self.plain.iter().zip(values) {
             if value != 0 {
@@ -181,6 +189,8 @@ impl Slot {
             corrupt,
             foreign,
             expected,
+            untagged,
+            untagged_came,
         ] = self.plain.each_ref().map(|cell| {
             let n = cell.get();
             if n != 0 {
@@ -217,6 +227,8 @@ impl Slot {
             distance_sum,
             corrupt,
             foreign,
+            untagged,
+            untagged_came,
             expected: expected.cast_signed(),
             latency: self.latency.take(),
             scheduled: self.scheduled.take(),

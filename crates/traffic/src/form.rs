@@ -296,6 +296,11 @@ impl Form {
         &self.varies
     }
 
+    /// Returns whether bytes of the payload have values of their own.
+    pub fn has_payload(&self) -> bool {
+        self.varies.iter().any(|vary| vary.in_payload)
+    }
+
     /// Returns the bytes of headers.
     pub fn header_len(&self) -> usize {
         self.image.len()
@@ -321,7 +326,7 @@ impl Form {
         let mut frame = vec![0; size.max(self.image.len())];
         frame[..self.image.len()].copy_from_slice(&self.image);
         let payload = self.image.len();
-        self.fill_payload(&mut frame[payload..], n, flow, number, moment);
+        self.fill_payload(&mut frame[payload..], n_low, flow, number, moment);
         self.write_fields(&mut frame, n, flow);
         for length in &self.lengths {
             let bytes = (frame.len() - length.from) as u16;
@@ -375,14 +380,11 @@ impl Form {
         }
     }
 
-    /// Returns all that packets of one size, bytes with FCS, are made of; `None` if bytes of the payload vary.
+    /// Returns all that packets of one size, bytes with FCS, are made of; `None` if it is less than their headers.
     pub fn spec(&self, size: u64) -> Option<ImageSpec> {
         let frame_len = usize::try_from(size).ok()?.checked_sub(FCS)?;
-        if self.varies.iter().any(|vary| vary.in_payload) {
-            return None;
-        }
         let mut headers = self.image.clone();
-        for vary in &self.varies {
+        for vary in self.varies.iter().filter(|vary| !vary.in_payload) {
             set_bits(&mut headers, vary.bit, vary.width, 0);
         }
         for length in &self.lengths {
@@ -406,15 +408,33 @@ impl Form {
                 values: image::Values::Number,
             });
         }
+        let mut sums: Vec<_> = self.checks.iter().map(Check::sum).collect();
+        // The payload up to the last byte that varies is written with the headers.
+        let varied = self.payload_least();
+        for sum in sums.iter_mut().filter(|sum| sum.rest) {
+            sum.covers.end += varied;
+        }
+        let data = match &self.fill {
+            Fill::Data => {
+                headers.resize(headers.len() + varied, 0);
+                image::Data::Verified
+            }
+            Fill::Pattern(pattern) => {
+                let mut bytes = pattern.iter().copied().cycle();
+                headers.extend(bytes.by_ref().take(varied));
+                image::Data::Pattern(bytes.take(pattern.len()).collect())
+            }
+        };
+        for vary in self.varies.iter().filter(|vary| vary.in_payload) {
+            set_bits(&mut headers, self.image.len() * 8 + vary.bit, vary.width, 0);
+        }
         Some(ImageSpec {
             headers,
+            varied,
             frame_len,
             fields,
-            sums: self.checks.iter().map(Check::sum).collect(),
-            data: match &self.fill {
-                Fill::Data => image::Data::Verified,
-                Fill::Pattern(pattern) => image::Data::Pattern(pattern.clone()),
-            },
+            sums,
+            data,
             tagged: self.tag == Tag::Tail,
             seed: self.seed,
             run: 0,
@@ -423,7 +443,7 @@ impl Form {
         })
     }
 
-    /// Returns what writes the packets of one size and run fast; `None` if bytes of the payload vary.
+    /// Returns what writes the packets of one size and run fast; `None` as of [`Form::spec`].
     pub fn image(&self, size: u64, run: u8) -> Option<Image> {
         Image::new(ImageSpec {
             run,
@@ -478,10 +498,13 @@ impl Form {
                 (Source::Same { .. } | Source::Bad, _) => image::Values::Table(vec![0]),
             };
             image::Field {
-                bit: vary.bit,
+                bit: if vary.in_payload { self.image.len() * 8 } else { 0 } + vary.bit,
                 width: vary.width,
                 every: vary.every,
-                values,
+                values: match (vary.in_payload, &vary.source) {
+                    (false, _) | (true, Source::Constant(_)) => values,
+                    (true, _) => image::Values::ByPacket(Box::new(values)),
+                },
             }
         };
         order.iter().map(field).collect()
@@ -491,12 +514,13 @@ impl Form {
     fn fill_payload(&self, payload: &mut [u8], n: u64, flow: u32, number: u64, moment: Moment) {
         let tag = if self.tag == Tag::Tail { TAG_LEN } else { 0 };
         let (data, end) = payload.split_at_mut(payload.len().saturating_sub(tag));
-        let tag_flow = self.first_flow + flow;
+        let (tag_flow, low) = (self.first_flow + flow, number & u64::from(u32::MAX));
         match &self.fill {
+            // Those before it are as the others of a packet's text.
             Fill::Data => fill_back(
                 self.seed,
-                u64::from(tag_flow) << 32 | number & u64::from(u32::MAX),
-                data,
+                u64::from(tag_flow) << 32 | low,
+                &mut data[self.payload_least()..],
             ),
             Fill::Pattern(pattern) => {
                 for (byte, pattern) in data.iter_mut().zip(pattern.iter().cycle()) {
@@ -506,7 +530,7 @@ impl Form {
         }
         for vary in self.varies.iter().filter(|vary| vary.in_payload) {
             let i = if vary.source.period().is_some() {
-                turn(flow, number)
+                turn(flow, low)
             } else {
                 n
             };

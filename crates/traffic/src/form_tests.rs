@@ -463,9 +463,18 @@ proptest! {
 
     #[test]
     fn an_image_writes_what_the_form_makes(
-        text in any_packet(), n: u32, size in 204u32..1518, combine: bool, tag in 0..2, zeros: bool, bad: bool,
+        text in any_packet(), n: u32, size in 224u32..1518, combine: bool, (tag, payload) in (0..2, 0usize..5),
+        zeros: bool, bad: bool,
     ) {
         let text = if bad { text.replacen("ipv4 ", "ipv4 cksum=bad ", 1) } else { text };
+        let payloads = [
+            "",
+            " / payload @4:2=1..1000",
+            " / payload @0:1={3*2,4} @3:8=random(0..999999999)",
+            " / payload @1:16=random(1..9)*100 @17:1=shuffle(1..9) @18:1=7",
+            "",
+        ];
+        let text = format!("{text}{}", payloads[payload]);
         let form = with(&text, |stream| {
             stream.size = Some(Size::parse(&size.to_string()).unwrap());
             stream.step = if combine { Step::Combine } else { Step::Together };
@@ -480,6 +489,15 @@ proptest! {
         let made = form.packet(n.into(), Moment { run: 7, time_ns: 123_456 });
         let differs = frame.iter().zip(&made).position(|(one, other)| one != other);
         prop_assert!(differs.is_none() && frame.len() == made.len(), "byte {differs:?} of {text}");
+        // A receiver finds each byte of the payload that is another.
+        let end = frame.len() - if tag == 0 { TAG_LEN } else { 0 };
+        let is_right = |bytes: &[u8]| image.verify_payload(bytes, form.first_flow + flow, number as u32);
+        prop_assert!(is_right(&frame[..end]), "{}", text);
+        for byte in form.image.len()..end {
+            frame[byte] ^= 1 << (byte % 8);
+            prop_assert!(!is_right(&frame[..end]), "byte {} of {}", byte, text);
+            frame[byte] ^= 1 << (byte % 8);
+        }
     }
 
     #[test]

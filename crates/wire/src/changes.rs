@@ -466,6 +466,7 @@ mod tests {
         ];
         let spec = ImageSpec {
             headers: sent()[..42].to_vec(),
+            varied: 0,
             frame_len: 60,
             fields: vec![],
             sums: vec![],

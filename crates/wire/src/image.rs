@@ -11,6 +11,7 @@ mod parts;
 mod region;
 mod sizes;
 mod value;
+mod varied;
 mod wide;
 
 use crate::checksum::Sum;
@@ -23,6 +24,7 @@ pub use parts::{PartSource, PartSum, PartWriter, Parts};
 use region::{Region, Simple};
 pub use sizes::Sizes;
 use value::Range;
+use varied::Varied;
 use wide::Wide;
 
 /// Bytes that are copied at once. A copy of the headers may go over the end of them, into the tag's place.
@@ -81,6 +83,8 @@ pub enum Values {
     },
     /// Number of the packet in its flow.
     Number,
+    /// These values in turn, by packet: from one of a flow to its next, and from one flow to the next.
+    ByPacket(Box<Values>),
 }
 
 /// Field that varies.
@@ -138,6 +142,8 @@ pub enum Data {
 pub struct ImageSpec {
     /// Headers, with 0 where fields vary and in checksum fields; lengths are those of the frame.
     pub headers: Vec<u8>,
+    /// Bytes at their end that are the beginning of the payload, some of which vary.
+    pub varied: usize,
     /// Bytes of a frame, without FCS.
     pub frame_len: usize,
     /// Fields of the headers that vary; one takes the value of those before it only.
@@ -174,7 +180,7 @@ impl Values {
             Self::Counter { count, .. } | Self::Shuffle { count, .. } => Some(*count),
             Self::Table(values) => Some(values.len() as u64),
             Self::Random { period, .. } => *period,
-            Self::Same { .. } | Self::Hash { .. } | Self::Number => None,
+            Self::Same { .. } | Self::Hash { .. } | Self::Number | Self::ByPacket(_) => None,
         }
     }
 }
@@ -195,6 +201,8 @@ pub struct Image {
     headers_len: u32,
     frame_len: usize,
     data_len: usize,
+    /// Beginning of the payload, if bytes of it vary.
+    varied: Option<Box<Varied>>,
     /// Fields that vary, as they are written: in four parts, each of which is in its order in the frame.
     counters: Vec<Counter>,
     cycles: Vec<Cycle>,
@@ -290,6 +298,7 @@ impl Image {
             && spec.fields.iter().all(inside)
             && spec.fields.iter().enumerate().all(before)
             && spec.frame_len >= len + tag
+            && spec.varied <= len
             && spec.flows <= TAG_FLOWS;
         whole.then(|| Self::of(&spec))
     }
@@ -373,6 +382,7 @@ impl Image {
             headers_len: headers_len as u32,
             frame_len: spec.frame_len,
             data_len,
+            varied: Varied::of(spec, &bytes).map(Box::new),
             counters,
             cycles,
             columns,
@@ -646,6 +656,14 @@ impl Image {
     /// other headers before them do not matter. Flow and number are those of the tag.
     #[inline]
     pub fn verify_payload(&self, before_tag: &[u8], flow: u32, number: u32) -> bool {
+        if let Some(varied) = &self.varied {
+            let before_data = before_tag.len().checked_sub(self.data_len);
+            let before_data = before_data.and_then(|end| before_tag.get(..end));
+            let place = (u64::from(flow.wrapping_sub(self.first_flow)), number.into());
+            if !before_data.is_some_and(|bytes| varied.is_in(bytes, place, self.flows)) {
+                return false;
+            }
+        }
         match self.payload {
             Payload::Constant => {
                 let at = self.headers_len as usize;

@@ -62,7 +62,7 @@ pub use mac::{MacAddr, MacParseError};
 pub use ndp::{build_neighbor_advert, build_neighbor_solicit, solicited_node_multicast};
 pub use packet::{Reject, UdpPacket, parse_udp};
 pub use quoted::{IcmpError, Quoted, parse_quoted};
-pub use reflect::{Left, ReflectFilter, reflect_closing_in_place, reflect_in_place};
+pub use reflect::{Left, ReflectFilter, Untagged, reflect_closing_in_place, reflect_in_place};
 pub use reflector::{Finish, Reflector};
 pub use segment::Merged;
 pub use size::FrameSize;

@@ -41,6 +41,19 @@ pub struct ReflectFilter {
     /// it is sent to. Here `ip`, `own` and `mac` are addresses of the reflector itself, and no packet comes from one.
     /// `None`: UDP packets, tagged or not.
     pub tagged: Option<u64>,
+    /// Packets without a tag that are taken beside tagged ones.
+    pub untagged: Box<[Untagged]>,
+}
+
+/// Packets without a tag, by their outermost IP header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untagged {
+    /// Protocol of IP.
+    pub protocol: u8,
+    /// Destination addresses. Empty: any.
+    pub ips: Vec<RangeInclusive<IpAddr>>,
+    /// Destination ports of UDP and TCP; others have none.
+    pub ports: RangeInclusive<u16>,
 }
 
 /// Declares [`Left`] with its list and its names from one table, so that they can't differ.

@@ -89,7 +89,7 @@ impl Namespace {
 
     pub fn open(&self, spec: &str, roles: &[Roles], guard: Option<GuardFilter>) -> mpps_io::Result<AfPacketPort> {
         let config = check(&spec.parse::<PortSpec>().expect("spec")).expect("config");
-        self.run(|| AfPacketPort::open(&config, roles, guard))
+        self.run(|| AfPacketPort::open(&config, roles, guard.as_slice()))
     }
 }
 

@@ -3,12 +3,13 @@
 use super::captured::{Came, Captured, Flown};
 use super::tagged::{Known, Seen, headers_of, of_trial, whole};
 use super::{Class, Compared, Foreign, Reader};
-use crate::plan::Packets;
+use crate::codec::numbered::Segment;
+use crate::plan::{KnownBy, Packets};
 use mpps_io::Frame;
 use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
 use mpps_wire::tagged::{Outline, icmp_error, tag_of};
-use mpps_wire::{Checker, IcmpError, Image, MacAddr, Stamp, TAG_LEN, Tag, parse_slow_path};
+use mpps_wire::{Checker, IcmpError, Image, MacAddr, SlowPath, Stamp, TAG_LEN, Tag, parse_slow_path};
 use std::sync::Arc;
 
 /// Codec of packets with a tag, of any streams and sizes: whole frames, or payloads whose headers are the kernel's.
@@ -25,11 +26,16 @@ pub(crate) struct MixCodec {
     flows: u32,
     /// Frames are payloads.
     payloads: bool,
+    /// Packets come back with their ends exchanged.
+    turned: bool,
+    /// Some streams have no tag.
+    untagged: bool,
 }
 
 #[derive(Debug)]
 struct Stream {
     known: Known,
+    known_by: KnownBy,
     sizes: Sizes,
     /// Number of its first image, or of its first length.
     first_image: usize,
@@ -56,6 +62,8 @@ impl MixCodec {
             run,
             flows: 0,
             payloads: false,
+            turned,
+            untagged: packets.streams.iter().any(|stream| stream.known_by != KnownBy::Tag),
         };
         let images: usize = packets.streams.iter().map(|stream| stream.specs.len()).sum();
         let mut lens = images;
@@ -65,6 +73,7 @@ impl MixCodec {
                 codec.flows = codec.flows.max(replay.first_flow + stream.flows());
                 codec.streams.push(Stream {
                     known: Known::of_capture(replay, stream.flows(), run),
+                    known_by: KnownBy::Tag,
                     sizes: stream.sizes.clone(),
                     first_image: lens,
                     captured: Some(Captured::new(replay, flown.get(number).cloned().flatten(), run)),
@@ -90,6 +99,7 @@ impl MixCodec {
             codec.flows = codec.flows.max(known.first_flow + known.flows);
             codec.streams.push(Stream {
                 known,
+                known_by: stream.known_by.clone(),
                 sizes: stream.sizes.clone(),
                 first_image,
                 captured: None,
@@ -175,7 +185,16 @@ impl MixCodec {
         if let Some(content) = self.by_content(frame) {
             return content;
         }
-        if parse_slow_path(frame).is_some() {
+        let slow_path = parse_slow_path(frame);
+        // A ping may be a packet of a stream that came back.
+        let asks = slow_path.is_some_and(|question| !matches!(question, SlowPath::EchoRequest { .. }));
+        if self.untagged
+            && !asks
+            && let Some(class) = self.by_headers(frame)
+        {
+            return class;
+        }
+        if slow_path.is_some() {
             return Class::SlowPath;
         }
         match self.by_ends(frame) {
@@ -226,11 +245,62 @@ impl MixCodec {
         }
     }
 
+    /// Returns whether a packet of a stream is no answer to one.
+    #[cold]
+    fn is_as_sent(&self, stream: usize, frame: &[u8]) -> bool {
+        let KnownBy::Number(numbered) = &self.streams[stream].known_by else {
+            return true;
+        };
+        let segment = Seen::of(frame).and_then(|seen| numbered.read(frame, &seen, self.turned));
+        !matches!(segment, Some(Segment::Answer { .. }))
+    }
+
+    /// Returns the class of a frame with the headers of a stream without a tag.
+    fn by_headers(&self, frame: &[u8]) -> Option<Class> {
+        let seen = Seen::of(frame)?;
+        let mut found = None;
+        for (stream, of) in self.streams.iter().enumerate() {
+            let segment = match &of.known_by {
+                KnownBy::Tag => continue,
+                KnownBy::Headers if !of.known.fits(&seen) => continue,
+                KnownBy::Headers => None,
+                KnownBy::Number(numbered) => match numbered.read(frame, &seen, self.turned) {
+                    Some(segment) => Some(segment),
+                    None => continue,
+                },
+            };
+            match segment {
+                Some(Segment::Sent { flow, number }) => {
+                    let image = self.image_of(stream, flow, number.into());
+                    let flow = of.known.first_flow + flow;
+                    let packet = &frame[..Outline::of(frame).end];
+                    return Some(match self.images[image].verify_payload(packet, flow, number) {
+                        true => numbered(flow, number),
+                        false => Class::Corrupt,
+                    });
+                }
+                Some(Segment::Answer { flow, number }) => return Some(numbered(of.known.first_flow + flow, number)),
+                // A stream that is numbered knows more of it.
+                Some(Segment::Other) | None => _ = found.get_or_insert(Class::Untagged { stream }),
+            }
+        }
+        found
+    }
+
     /// Returns the first stream whose packets have the ends of a frame.
     fn by_ends(&self, frame: &[u8]) -> Option<usize> {
         let seen = Seen::of(frame)?;
         self.streams.iter().position(|of| of.known.fits(&seen))
     }
+}
+
+/// Returns the class of a segment with this number. Its send time is in the sender's log.
+fn numbered(flow: u32, number: u32) -> Class {
+    let stamp = Stamp {
+        seq: number.into(),
+        time_ns: 0,
+    };
+    Class::Test { flow, stamp }
 }
 
 impl Reader for MixCodec {
@@ -246,6 +316,11 @@ impl Reader for MixCodec {
     #[inline(always)]
     fn whole(&self, stamp: Stamp, next: impl FnOnce() -> u64, now_ns: u64) -> Stamp {
         whole(stamp, next, now_ns)
+    }
+
+    #[inline]
+    fn is_timed(&self, stream: usize) -> bool {
+        !self.untagged || self.streams[stream].known_by == KnownBy::Tag
     }
 
     #[inline]
@@ -291,7 +366,7 @@ impl Reader for MixCodec {
         let Some(Some(headers)) = self.headers.get(image) else {
             return;
         };
-        if headers.are_in(frame.bytes()) {
+        if headers.are_in(frame.bytes()) || !self.is_as_sent(stream, frame.bytes()) {
             return;
         }
         let place = Place {

@@ -2,7 +2,7 @@
 
 use super::{Class, Compared, Foreign, Reader, Writer};
 use crate::plan::{PacketStream, Replay};
-use mpps_io::{AddressRange, Frame};
+use mpps_io::{AddressRange, Frame, selection};
 use mpps_sys::clock::SPREAD_NS;
 use mpps_wire::changes::{Changes, Headers, ports_at};
 use mpps_wire::image::{Field, Place};
@@ -107,10 +107,19 @@ impl Known {
     }
 }
 
+/// Returns what packets are made of, without the bytes of the payload that vary.
+fn without_payload(spec: &ImageSpec) -> ImageSpec {
+    let len = spec.headers.len() - spec.varied;
+    let mut spec = spec.clone();
+    spec.headers.truncate(len);
+    spec.fields.retain(|field| field.bit < len * 8);
+    ImageSpec { varied: 0, ..spec }
+}
+
 /// Returns the headers of packets as they should arrive; `None`: they are not compared.
 pub(super) fn headers_of(stream: &PacketStream, spec: &ImageSpec, (turned, stripped): (bool, bool)) -> Option<Headers> {
     (!stream.fields.is_empty()).then(|| {
-        let headers = Headers::new(spec, Arc::clone(&stream.fields), turned);
+        let headers = Headers::new(&without_payload(spec), Arc::clone(&stream.fields), turned);
         if stripped { headers.stripped() } else { headers }
     })
 }
@@ -252,6 +261,25 @@ impl Reader for TaggedCodec {
     }
 }
 
+/// Returns the outermost IP header of packets, as a guard knows it; `None`: they have none.
+pub(crate) fn headers_without_tag(stream: &PacketStream, spec: &ImageSpec) -> Option<selection::Headers> {
+    let seen = Seen::of(&spec.headers)?;
+    outer_ip(&spec.headers)?;
+    let shape = Shape::of(stream, spec, false)?;
+    let [from_ports, to_ports] = shape.ends.map(|end| match end {
+        Some(port) => port as u16..=port as u16,
+        None => 0..=u16::MAX,
+    });
+    let [from, to] = shape.ips;
+    Some(selection::Headers {
+        protocol: u8::try_from(seen.kind).ok()?,
+        from,
+        from_ports,
+        to,
+        to_ports,
+    })
+}
+
 impl Shape {
     fn of(stream: &PacketStream, spec: &ImageSpec, turned: bool) -> Option<Self> {
         let seen = Seen::of(&spec.headers)?;
@@ -286,10 +314,10 @@ impl Shape {
 /// Ends of a frame.
 pub(super) struct Seen {
     /// Type of the frame, or protocol of IP.
-    kind: u16,
-    ips: [Option<IpAddr>; 2],
+    pub(super) kind: u16,
+    pub(super) ips: [Option<IpAddr>; 2],
     /// Places and values: ports of UDP or TCP, source first, or MAC addresses without an IP header.
-    ends: [Option<(Range<usize>, u64)>; 2],
+    pub(super) ends: [Option<(Range<usize>, u64)>; 2],
 }
 
 impl Seen {

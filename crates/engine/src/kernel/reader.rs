@@ -426,6 +426,8 @@ fn tally(row: &KernelRow) -> Tally {
         distance_sum: row.distance_sum,
         corrupt: row.corrupt,
         foreign: row.foreign,
+        untagged: 0,
+        untagged_came: 0,
         expected: row.expected,
         blocked_ns: 0,
         fill_looks: 0,

@@ -85,6 +85,8 @@ fn whole(summary: &Summary, stream: &PacketStream, senders: usize) -> StreamSumm
         lanes: stream.senders(0, senders).len(),
         frame_size: stream.mean_size,
         tx: summary.tx,
+        untagged: summary.untagged,
+        untagged_came: summary.untagged_came,
         rx: summary.rx,
         lost: summary.lost,
         late: summary.late,
@@ -115,6 +117,8 @@ fn counted(summary: &Summary, totals: &Totals) -> StreamSummary {
     StreamSummary {
         streams: 1,
         tx: tally.tx,
+        untagged: tally.untagged,
+        untagged_came: tally.untagged_came,
         rx: tally.rx,
         lost,
         late: tally.late,
@@ -133,10 +137,9 @@ fn counted(summary: &Summary, totals: &Totals) -> StreamSummary {
         intended_pps: due.map(|due| due as f64 / seconds),
         offered_pps: tally.tx as f64 / seconds,
         received_pps: tally.rx as f64 / seconds,
-        loss_ratio: if tally.tx == 0 {
-            0.0
-        } else {
-            lost as f64 / tally.tx as f64
+        loss_ratio: match tally.tx.saturating_sub(tally.untagged) {
+            0 => 0.0,
+            known => lost as f64 / known as f64,
         },
         loss_stretches: totals.loss.clone(),
         latency: totals.latency,

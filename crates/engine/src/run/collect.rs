@@ -34,7 +34,8 @@ fn settled_early(common: &Common, counters: &[LaneCounters], end_ns: u64) -> Opt
         return None;
     }
     let sum = |of: fn(&LaneCounters) -> u64| counters.iter().map(of).sum::<u64>();
-    if sum(|lane| lane.rx_test.get()) < sum(|lane| lane.tx_packets.get()) {
+    let awaited = sum(|lane| lane.tx_packets.get()).saturating_sub(sum(|lane| lane.tx_untagged.get()));
+    if sum(|lane| lane.rx_test.get()) < awaited {
         return None;
     }
     let last_ns = counters.iter().map(|lane| lane.last_rx_ns.get()).max();

@@ -189,10 +189,12 @@ fn counted(m: &Measured<'_>) -> Summary {
     let (run_ns, duration_ns, tally) = (m.run_ns(), m.duration_ns(), m.totals.tally);
     let seconds = duration_ns as f64 / 1e9;
     let lost = m.totals.lost.max(0) as u64;
-    let base = if m.workload.passes_on() { tally.rx } else { tally.tx };
+    let known = tally.tx.saturating_sub(tally.untagged);
+    let base = if m.workload.passes_on() { tally.rx } else { known };
     Summary {
         duration_ns,
         tx: tally.tx,
+        untagged: tally.untagged,
         rx: tally.rx,
         lost,
         loss_stretches: m.totals.loss.clone(),
@@ -215,6 +217,7 @@ fn counted(m: &Measured<'_>) -> Summary {
         },
         corrupt: tally.corrupt,
         foreign: tally.foreign,
+        untagged_came: tally.untagged_came,
         missed: tally.missed,
         frame_size: m.work.frame_size,
         intended_pps: m.intended_pps(),

@@ -8,7 +8,7 @@ use crate::books::Books;
 use crate::codec::mix::MixCodec;
 use crate::lane::Lane;
 use crate::lane::control::Control;
-use crate::plan::{Packets, StreamLoad, TrafficPlan};
+use crate::plan::{KnownBy, Packets, StreamLoad, TrafficPlan};
 use crate::send::earliest::Earliest;
 use crate::send::pacing::Pacer;
 use crate::send::replayed::Replayed;
@@ -90,6 +90,8 @@ struct Part<'r> {
     number: u64,
     /// It sends frames of a capture, which have the images of their lengths.
     captured: bool,
+    /// Nobody knows whether its packets come.
+    untagged: bool,
     /// Order of the stream's sizes, and the number of the image of the first.
     sizes: Sizes,
     first_image: u32,
@@ -180,6 +182,8 @@ pub(crate) struct Mix<'r> {
     written: Box<[Written; MAX_BURST]>,
     /// Number of these frames that have left.
     left: usize,
+    /// Some parts have packets of which nobody knows whether they come.
+    untagged: bool,
     written_bursts: u64,
     written_packets: u64,
     gaps: Gaps,
@@ -205,6 +209,7 @@ impl<'r> Mix<'r> {
             groups: Vec::with_capacity(MAX_BURST),
             last_of: vec![NONE; lens],
             touched: Vec::with_capacity(parts.len()),
+            untagged: parts.iter().any(|part| part.untagged),
             parts,
             order,
             catch_up_ns: plan.catch_up.as_nanos() as u64,
@@ -309,6 +314,18 @@ impl<'r> Mix<'r> {
         self.written_bursts += 1;
         self.written_packets += count as u64;
         count
+    }
+
+    /// Counts those of the next `taken` frames of which nobody knows whether they come. They left at `now`.
+    #[cold]
+    fn note_untagged(&self, taken: usize, (now, lane): (u64, &Lane<'_>), recorder: &mut Recorder<'_>) {
+        let taken = &self.written[self.left..self.left + taken];
+        let untagged = taken
+            .iter()
+            .filter(|written| self.parts[written.part as usize].untagged);
+        let untagged = untagged.count() as u64;
+        lane.counters.tx_untagged.add(untagged);
+        recorder.sent_untagged(now, untagged);
     }
 
     /// Counts the frames that are pending, by part. For each, calls `each` with the part and the number of its packets
@@ -476,6 +493,7 @@ impl<'r> Part<'r> {
             flow: lane,
             number: 0,
             captured: replay.is_some(),
+            untagged: of.known_by == KnownBy::Headers,
             sizes: of.sizes.clone(),
             first_image,
             written: 0,
@@ -713,6 +731,9 @@ impl Sender<MixCodec> for Mix<'_> {
                 books.sent(taken.iter().map(|written| (written.image, 1)), now);
             }
         }
+        if self.untagged {
+            self.note_untagged(taken, (now, lane), recorder);
+        }
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(codec, pending.len(), |log, left, _| log.take_back(0, left));
@@ -809,6 +830,7 @@ mod tests {
                 from_port: false,
                 packet_len: 0,
                 ends: Default::default(),
+                known_by: KnownBy::Tag,
                 fields: Arc::default(),
                 load: Some(StreamLoad {
                     rate: None,

@@ -56,10 +56,10 @@ struct Shape {
 
 impl Shape {
     /// Returns the shape for one of `lanes` logs with `counts` counts; `pps`: packets per second of each count, if
-    /// known.
-    fn of(counts: u64, lanes: u64, pps: Option<f64>, keep_ns: u64) -> Self {
-        let shift = pps.map_or(MOST_SHIFT, |pps| {
-            ((pps * BLOCK_S) as u64).max(1).ilog2().min(MOST_SHIFT)
+    /// known. A block has `2^most_shift` packets at most, unless there are too few blocks for that.
+    fn of(counts: u64, lanes: u64, pps: Option<f64>, keep_ns: u64, most_shift: u32) -> Self {
+        let shift = pps.map_or(most_shift, |pps| {
+            ((pps * BLOCK_S) as u64).max(1).ilog2().min(most_shift)
         });
         let burst = MAX_BURST as u64;
         let in_flight = pps.map_or(u64::MAX >> 1, |pps| (pps * keep_ns as f64 / 1e9) as u64 + 2 * burst);
@@ -115,7 +115,17 @@ impl SentLog {
         let flows = flows.max(1);
         let counts = if by_burst { flows } else { 1 };
         let pps = pps.map(|pps| pps / (lanes * counts) as f64);
-        Self::shaped(flows, Shape::of(counts, lanes.saturating_mul(streams), pps, keep_ns))
+        let shape = Shape::of(counts, lanes.saturating_mul(streams), pps, keep_ns, MOST_SHIFT);
+        Self::shaped(flows, shape)
+    }
+
+    /// As [`SentLog::new`] with flows in turn, and with the time of each packet, if there is room.
+    pub(crate) fn of_each(flows: u64, (lanes, streams): (u64, u64), pps: Option<f64>, keep_ns: u64) -> Self {
+        let pps = pps.map(|pps| pps / lanes as f64);
+        Self::shaped(
+            flows.max(1),
+            Shape::of(1, lanes.saturating_mul(streams), pps, keep_ns, 0),
+        )
     }
 
     /// Makes a log for tests: one count in blocks of `2^shift` packets, as few blocks as there may be.
@@ -140,10 +150,12 @@ impl SentLog {
         }
     }
 
-    /// Returns bytes of the logs of a stream, one of `streams`, that is sent by `lanes` lanes.
-    pub(crate) fn bytes_of_stream(pps: Option<f64>, keep_ns: u64, (lanes, streams): (u64, u64)) -> u64 {
+    /// Returns bytes of the logs of a stream, one of `streams`, that is sent by `lanes` lanes. `each`: they are those of
+    /// [`SentLog::of_each`].
+    pub(crate) fn bytes_of_stream(pps: Option<f64>, keep_ns: u64, (lanes, streams): (u64, u64), each: bool) -> u64 {
         let pps = pps.map(|pps| pps / lanes.max(1) as f64);
-        Shape::of(1, lanes.saturating_mul(streams), pps, keep_ns)
+        let most_shift = if each { 0 } else { MOST_SHIFT };
+        Shape::of(1, lanes.saturating_mul(streams), pps, keep_ns, most_shift)
             .bytes()
             .saturating_mul(lanes)
     }
@@ -153,7 +165,9 @@ impl SentLog {
         let lanes = lanes.max(1);
         let of = |counts: u64| {
             let pps = pps.map(|pps| pps / lanes.saturating_mul(counts) as f64);
-            Shape::of(counts, lanes, pps, keep_ns).bytes().saturating_mul(lanes)
+            Shape::of(counts, lanes, pps, keep_ns, MOST_SHIFT)
+                .bytes()
+                .saturating_mul(lanes)
         };
         of(1).max(of((flows / lanes).min(MOST_SOCKETS) + 1))
     }
@@ -325,6 +339,16 @@ impl<'r> Senders<'r> {
             .map_or((0, 0), |sender| (sender.of_seq, sender.of_place));
         let key = seq.wrapping_mul(step).wrapping_add(place.wrapping_mul(of_place));
         Seat { lane, key, step }
+    }
+
+    /// Returns when a packet left, ns, by the log alone; false: it left then or before. `None`: no lane has sent it.
+    #[cold]
+    pub(crate) fn left_at(&self, flow: u32, seq: u64, now_ns: u64) -> Option<(u64, bool)> {
+        let (lane, place) = self.seat(flow);
+        let log = self.lanes.get(lane)?.log;
+        let near = log.around(place, seq, self.start_ns, now_ns)?;
+        let exact = near.within_ns == 0 && log.shift == 0;
+        Some(((near.from_ns + near.within_ns).min(now_ns).max(near.from_ns), exact))
     }
 
     /// Returns whether the packet in this seat was sent: its number by its flow, at about its time.

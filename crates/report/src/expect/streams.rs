@@ -63,6 +63,7 @@ pub(super) fn as_run(of: &StreamSummary, run: &Summary) -> Summary {
         duration_ns: run.duration_ns,
         interrupted: run.interrupted,
         tx: of.tx,
+        untagged: of.untagged,
         rx: of.rx,
         lost: of.lost,
         late: of.late,

@@ -11,7 +11,7 @@ use mpps_stats::{FieldChange, Summary, sentences};
 use serde_json::{Map, Value, json};
 
 /// Keys of a run, in the order of the output. New keys are added beside those of their subject.
-pub const RUN: [Key<Summary>; 66] = [
+pub const RUN: [Key<Summary>; 68] = [
     Key::new(
         "workload",
         Kind::Text,
@@ -40,7 +40,7 @@ pub const RUN: [Key<Summary>; 66] = [
     Key::new(
         "lost",
         Kind::Count,
-        "packets lost: `tx_packets − rx_packets − late`",
+        "packets lost: `tx_packets − untagged_packets − rx_packets − late`",
         |s| s.lost.into(),
     ),
     Key::new(
@@ -120,6 +120,19 @@ pub const RUN: [Key<Summary>; 66] = [
     Key::new("foreign", Kind::Count, "packets that are none of this test's", |s| {
         s.foreign.into()
     }),
+    Key::new(
+        "untagged_packets",
+        Kind::Count,
+        "packets sent [without a tag](traffic.md#without-a-tag), of which nobody knows whether they came; in no other \
+         count but `tx_packets`",
+        |s| s.untagged.into(),
+    ),
+    Key::new(
+        "untagged_came",
+        Kind::Count,
+        "packets that came with the headers of streams without a tag, and do not say which they are",
+        |s| s.untagged_came.into(),
+    ),
     Key::new("missed", Kind::Count, "departures that were due and not sent", |s| {
         s.missed.into()
     }),

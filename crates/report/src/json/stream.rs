@@ -11,7 +11,7 @@ pub(super) fn streams(all: &[StreamSummary]) -> Value {
 }
 
 /// Keys of a stream, in the order of the output. Where a run has the same, it has the same name there.
-pub const STREAM: [Key<StreamSummary>; 27] = [
+pub const STREAM: [Key<StreamSummary>; 29] = [
     Key::new(
         "name",
         Kind::Text,
@@ -38,21 +38,25 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         |s| s.frame_size.into(),
     ),
     Key::new("tx_packets", Kind::Count, "packets sent", |s| s.tx.into()),
-    Key::new(
+    Key::or_null(
         "rx_packets",
         Kind::Count,
-        "packets received: each once, intact, within the settle time",
-        |s| s.rx.into(),
+        "packets received: each once, intact, within the settle time; `null`, as `lost`, `loss_ratio`, `late` and \
+         `received_pps`, where all are sent without a tag",
+        |s| known(s, s.rx.into()),
     ),
-    Key::new(
+    Key::or_null(
         "lost",
         Kind::Count,
-        "packets lost: `tx_packets − rx_packets − late`",
-        |s| s.lost.into(),
+        "packets lost: `tx_packets − untagged_packets − rx_packets − late`",
+        |s| known(s, s.lost.into()),
     ),
-    Key::new("loss_ratio", Kind::Number, "`lost ÷ tx_packets`", |s| {
-        s.loss_ratio.into()
-    }),
+    Key::or_null(
+        "loss_ratio",
+        Kind::Number,
+        "`lost ÷ (tx_packets − untagged_packets)`",
+        |s| known(s, s.loss_ratio.into()),
+    ),
     Key::new(
         "loss_stretches",
         Kind::List,
@@ -66,8 +70,8 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         "the other ones: `stretches lost`, and `found_later`",
         |s| outside(&s.loss_stretches, "lost"),
     ),
-    Key::new("late", Kind::Count, "packets that came after the settle time", |s| {
-        s.late.into()
+    Key::or_null("late", Kind::Count, "packets that came after the settle time", |s| {
+        known(s, s.late.into())
     }),
     Key::new("duplicates", Kind::Count, "further copies of packets", |s| {
         s.duplicates.into()
@@ -111,8 +115,8 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         "rate sent, over the time of sending of the run",
         |s| s.offered_pps.into(),
     ),
-    Key::new("received_pps", Kind::Number, "rate received, over the same time", |s| {
-        s.received_pps.into()
+    Key::or_null("received_pps", Kind::Number, "rate received, over the same time", |s| {
+        known(s, s.received_pps.into())
     }),
     Key::new(
         "latency_ns",
@@ -146,7 +150,24 @@ pub const STREAM: [Key<StreamSummary>; 27] = [
         "why they can't, a sentence each; reasons of the whole run are the run's alone",
         |s| json!(sentences(&s.invalid_reasons)),
     ),
+    Key::new(
+        "untagged_packets",
+        Kind::Count,
+        "packets sent [without a tag](traffic.md#without-a-tag), of which nobody knows whether they came",
+        |s| s.untagged.into(),
+    ),
+    Key::new(
+        "untagged_came",
+        Kind::Count,
+        "packets that came with the headers of the stream and do not say which of it they are",
+        |s| s.untagged_came.into(),
+    ),
 ];
+
+/// Returns a number on packets that came, if that is known.
+fn known(of: &StreamSummary, number: Value) -> Value {
+    if of.is_untagged() { Value::Null } else { number }
+}
 
 /// Returns the variation of a delay by RFC 8219, ns; `None` without percentiles.
 pub(crate) fn delay_variation(of: &Latency) -> Option<u64> {

@@ -65,8 +65,8 @@ fn part(
             second(of),
             cell(!is_size, &|| bytes(of.frame_size)),
             cell(sends, &|| rate(of.offered_pps)),
-            cell(receives, &|| rate(of.received_pps)),
-            cell(receives, &|| lost(of)),
+            cell(receives, &|| known(of, rate(of.received_pps))),
+            cell(receives, &|| known(of, lost(of))),
             cell(receives, &|| percentile(of, |p| p.p50)),
             cell(receives, &|| percentile(of, |p| p.p99)),
         ]);
@@ -134,6 +134,11 @@ fn short(name: &str) -> String {
         None => name.to_owned(),
         Some(_) => name.chars().take(LONGEST_NAME - 1).chain(['…']).collect(),
     }
+}
+
+/// Returns a cell on packets that came, if that is known.
+fn known(of: &StreamSummary, cell: String) -> String {
+    if of.is_untagged() { "not known".to_owned() } else { cell }
 }
 
 /// Returns a mean length of frames, bytes.

@@ -8,6 +8,7 @@ use crate::paths::{self, Checked, Rules, Socket};
 use crate::request::Run;
 use mpps_engine::footprint;
 use mpps_engine::{Common, DropPlan, LEFT_TO_HOST_PORTS, Link, OnFull, ReflectPlan};
+use mpps_io::selection::Headers;
 use mpps_io::{AddressRange, Capabilities, Layer, PortSpec, Request, Roles, Selection, Task, To, addresses as ranges};
 use mpps_netdev::NetDev;
 use mpps_plan::values::on_full_name;
@@ -160,6 +161,12 @@ impl Listener {
         } else {
             lanes::listening(run, task == Task::Reflect)
         };
+        if port.traits.takes_from_host && tagged.as_ref().is_some_and(|taken: &Taken| !taken.untagged.is_empty()) {
+            return Err(usage(format!(
+                "--traffic: streams have no tag, by which a program takes packets on {spec}: want tag = tail, or the \
+                 path af_packet"
+            )));
+        }
         paths::check_run(run, &[&port])?;
         let rules = Rules::of(run, [(&port, &roles[..])])?;
         let device = port.interface();
@@ -286,10 +293,26 @@ impl Listener {
             .is_some_and(|d| d.addresses.iter().any(|(ip, _)| ip.is_loopback()))
     }
 
+    /// Returns the packets of streams without a tag, to the port's own addresses where the packets' text has none.
+    fn untagged(&self) -> Vec<Headers> {
+        let taken = self.tagged.iter().flat_map(|taken| &taken.untagged).cloned();
+        let to = |headers: Headers| match (&self.ip, headers.to.is_empty()) {
+            (Some(ips), true) => Headers {
+                to: vec![ips.clone()],
+                ..headers
+            },
+            _ => headers,
+        };
+        taken.map(to).collect()
+    }
+
     /// Returns the selection of the test's packets: by their tags, or UDP to these addresses and ports.
     fn selection(&self) -> Selection {
         if self.tagged.is_some() {
-            return Selection::Tagged { seed: self.seed };
+            return Selection::Tagged {
+                seed: self.seed,
+                headers: self.untagged(),
+            };
         }
         let to = match &self.ip {
             Some(ips) => To::Only(ips.clone()),
@@ -390,6 +413,7 @@ impl Listener {
             loopback: self.within_host(),
             keep_ttl: self.port.traits.repeats_frames,
             tagged: self.tagged.as_ref().map(|_| self.seed),
+            untagged: paths::untagged(self.untagged().into_iter()),
         };
         let filter = match self.port.traits.socket {
             Some(socket) => of_socket(socket, filter),

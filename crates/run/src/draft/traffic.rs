@@ -196,6 +196,13 @@ impl Draft {
         self.stream.as_ref().map(Streamed::text)
     }
 
+    /// Returns whether packets come back and nobody knows which: of all streams of a name or group, or of all (`""`).
+    pub fn counts_nothing_of(&self, name: &str) -> bool {
+        self.stream
+            .as_ref()
+            .is_some_and(|streams| streams.counts_nothing_of(name))
+    }
+
     /// Returns the captures that are sent, and whether their frames get tags.
     pub fn captures(&self) -> impl Iterator<Item = (&Pcap, bool)> {
         self.stream.iter().flat_map(Streamed::captures)
@@ -267,9 +274,10 @@ impl Draft {
 
     /// Returns the packets of the test that arrive, from and to these addresses and ports.
     fn arriving(&self, from: From, to: (AddressRange, RangeInclusive<u16>)) -> Selection {
-        match self.stream {
-            Some(_) => Selection::Tagged {
+        match &self.stream {
+            Some(streams) => Selection::Tagged {
                 seed: self.args.plan.seed,
+                headers: streams.untagged(self.far.is_none()),
             },
             None => Selection::Udp {
                 to: To::Only(to.0),
@@ -391,11 +399,13 @@ fn ends_of_all(
     for one in &mut streams.all {
         let (srcs, dest) = ends::of_stream(args, port, devices, one)?;
         one.set_addresses(*srcs.start(), dest.ip);
+        one.know()?;
         match &first {
             Some((_, has_ip)) if *has_ip || !one.has_ip() => {}
             _ => first = Some(((srcs, dest), one.has_ip())),
         }
     }
+    streams.check_numbered()?;
     let first = first.map(|(ends, _)| ends);
     Ok(first.expect("a run has a stream"))
 }

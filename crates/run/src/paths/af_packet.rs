@@ -92,11 +92,11 @@ impl Path for AfPacket {
 
     fn open<'r>(ports: Vec<(&'r Config, Request<'r>)>, _opening: &Opening<'_>) -> Result<Opened<'r>> {
         let open = |(config, request): &(&Config, Request<'_>)| {
-            let guard = GuardFilter::of(&request.selection);
+            let guards = GuardFilter::all(&request.selection);
             // The kernel allocates the rings at once, so this thread runs on the first lane's core to place them on its
             // memory node.
             let _kept = keep_on(request.cores.first().copied().flatten());
-            AfPacketPort::open(config, request.roles, guard).map_err(unopened(request.spec))
+            AfPacketPort::open(config, request.roles, &guards).map_err(unopened(request.spec))
         };
         let ports = ports.iter().map(open).collect::<Result<_>>()?;
         Ok(Opened::lanes::<FrameLoops, AfPacketPort>(ports))

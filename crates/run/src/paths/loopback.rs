@@ -1,10 +1,11 @@
 //! `loop`: a device with known faults, whose far end is in this process.
 
 use super::help::{Help, LAYER, MTU, SWITCH, option};
-use super::{Buffers, Neighbors, Opened, Opening, Path, Traits};
+use super::{Buffers, Neighbors, Opened, Opening, Path, Traits, untagged};
 use crate::fail::Result;
 use mpps_engine::{GeneratorLoops, ListenerLoops};
 use mpps_io::loopback::{LoopConfig, LoopPort, Now, Turn, check};
+use mpps_io::selection::Headers;
 use mpps_io::{PortSpec, Request, Selection, Task};
 use mpps_sys::clock::monotonic_ns;
 use mpps_wire::{ReflectFilter, Reflector};
@@ -105,7 +106,7 @@ impl Path for Loop {
         Ok(match generates {
             true => Opened::lanes::<GeneratorLoops, _>(
                 ports
-                    .map(|(config, request)| port(config, &request, Reflecting::new(tags_of(&request))))
+                    .map(|(config, request)| port(config, &request, Reflecting::new(&request)))
                     .collect(),
             ),
             false => Opened::lanes::<ListenerLoops, Returner>(
@@ -120,7 +121,7 @@ impl Path for Loop {
 /// Returns the seed of the tags that packets have, if they are known by them.
 fn tags_of(request: &Request<'_>) -> Option<u64> {
     match request.selection {
-        Selection::Tagged { seed } => Some(seed),
+        Selection::Tagged { seed, .. } => Some(seed),
         _ => None,
     }
 }
@@ -167,10 +168,16 @@ impl Turn for Returning {
 pub(super) struct Reflecting(ReflectFilter);
 
 impl Reflecting {
-    /// Returns a far end that turns UDP packets or, given the seed of their tags, test packets of any headers.
-    pub(super) fn new(tagged: Option<u64>) -> Self {
+    /// Returns a far end that turns UDP packets or, if they are known by their tags, test packets of any headers.
+    pub(super) fn new(request: &Request<'_>) -> Self {
+        let headers = match &request.selection {
+            Selection::Tagged { headers, .. } => headers.clone(),
+            _ => Vec::new(),
+        };
         Self(ReflectFilter {
-            tagged,
+            tagged: tags_of(request),
+            // What comes back is what was sent, turned.
+            untagged: untagged(headers.into_iter().map(Headers::turned)),
             ..ReflectFilter::default()
         })
     }

@@ -29,9 +29,11 @@ use crate::request::Run;
 use help::Help;
 use mpps_engine::{AnyPort, DropPlan, ForwardPlan, LaneStart, Loops, Only, ReflectPlan, TrafficPlan, pair};
 use mpps_io::kernel::KernelPort;
+use mpps_io::selection::Headers;
 use mpps_io::{Capabilities, Layer, Port, PortSpec, Request, Roles, Task};
 use mpps_netdev::NetDev;
 use mpps_sys::privilege::CapabilitySet;
+use mpps_wire::Untagged;
 use rules::Steering;
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -600,6 +602,17 @@ fn remark(remarks: &[String]) {
     for line in remarks {
         say!("{line}");
     }
+}
+
+/// Returns packets without a tag as a reflector takes them.
+pub(crate) fn untagged(headers: impl Iterator<Item = Headers>) -> Box<[Untagged]> {
+    headers
+        .map(|of| Untagged {
+            protocol: of.protocol,
+            ips: of.to,
+            ports: of.to_ports,
+        })
+        .collect()
 }
 
 #[cfg(test)]

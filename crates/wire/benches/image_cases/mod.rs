@@ -154,6 +154,7 @@ fn spec(tunnel: usize, frame_len: usize, fields: Vec<Field>) -> ImageSpec {
     }
     ImageSpec {
         headers,
+        varied: 0,
         frame_len,
         fields,
         sums,

@@ -119,6 +119,7 @@ impl Value {
                 seed: *seed,
             },
             Values::Number => Low::Number,
+            Values::ByPacket(_) => return None,
         };
         let index = match field.values.period() {
             Some(period) if field.every > 1 || period < spec.flows.into() => {
@@ -215,6 +216,7 @@ pub(super) fn range(field: &Field, flows: u32, before: &[Range]) -> Range {
         }
         Values::Hash { .. } => Some((0xc000, 0xffff)),
         Values::Number => Some((0, u64::MAX.into())),
+        Values::ByPacket(_) => None,
     };
     known
         .filter(|(low, high)| low <= high && *high <= most)

@@ -22,7 +22,7 @@ pub(super) struct Wide {
 
 /// Value of a field, and those that it is made of.
 #[derive(Clone, Debug)]
-struct Value {
+pub(super) struct Value {
     width: u32,
     every: Divisor,
     period: Divisor,
@@ -75,12 +75,19 @@ impl Wide {
 }
 
 impl Value {
-    fn of(fields: &[Field], at: usize) -> Self {
+    pub(super) fn of(fields: &[Field], at: usize) -> Self {
         let field = &fields[at];
         let of = |other: &usize| Self::of(fields, *other);
         let others = match &field.values {
             Values::Same { field, .. } => vec![of(field)],
             Values::Hash { fields, .. } => fields.iter().map(of).collect(),
+            Values::ByPacket(values) => vec![Self {
+                width: field.width,
+                every: Divisor::new(1),
+                period: Divisor::new(values.period().unwrap_or(1)),
+                values: Values::clone(values),
+                others: Vec::new(),
+            }],
             _ => Vec::new(),
         };
         Self {
@@ -92,7 +99,15 @@ impl Value {
         }
     }
 
-    fn of_packet(&self, flow: u64, number: u64, flows: u64) -> u128 {
+    pub(super) fn of_packet(&self, flow: u64, number: u64, flows: u64) -> u128 {
+        if let (Values::ByPacket(values), [of]) = (&self.values, &self.others[..]) {
+            // A tag, and so a receiver, has the lowest bits.
+            let number = number & u64::from(u32::MAX);
+            return match values.period() {
+                Some(_) => of.of_packet(flow + number, 0, flows),
+                None => of.of_packet(flow, number, flows),
+            };
+        }
         let by_flow = || self.period.remainder(self.every.quotient(flow));
         let mut others = self.others.iter().map(|other| other.of_packet(flow, number, flows));
         let value = match &self.values {
@@ -117,6 +132,7 @@ impl Value {
                 0xc000 | u128::from(hash & 0x3fff)
             }
             Values::Number => number.into(),
+            Values::ByPacket(_) => 0,
         };
         value & ones(self.width)
     }

@@ -9,6 +9,8 @@
 //! - The tag is marked as returned. A packet with that mark is never returned again, so none goes round between two
 //!   reflectors, and no probe is needed. A frame without IP has no other limit.
 //!
+//! Packets of streams without a tag are turned likewise, by their headers ([`ReflectFilter::untagged`]), unmarked.
+//!
 //! The mark changes no Internet checksum. It changes a CRC32c always in the same bits, if the tag ends the bytes that
 //! the CRC covers. So it is mended in SCTP behind the outermost IP header. A CRC32c deeper inside is covered by sums
 //! around it. A packet with one is not marked, and goes round until its time to live is used up.
@@ -21,8 +23,9 @@ use crate::extensions::FRAGMENT;
 use crate::ipv4::PROTOCOL_UDP;
 use crate::packet::parse_udp;
 use crate::tag::mark_returned;
-use crate::tagged::{PROTOCOL_SCTP, PROTOCOL_TCP, carries_sctp, icmp_error, is_tunnel, outer_ip, tag_of};
+use crate::tagged::{PROTOCOL_SCTP, PROTOCOL_TCP, carries_sctp, icmp_error, is_tunnel, outer_ip, packet_end, tag_of};
 use crate::{Finish, Left, Mark, ReflectFilter, TAG_LEN, eth, ipv4, ipv6, udp_checksum_open};
+use core::net::IpAddr;
 
 /// Offset of the CRC32c in an SCTP header.
 const CRC_OFFSET: usize = 8;
@@ -54,9 +57,9 @@ struct Outer {
 }
 
 impl Outer {
-    /// Reads the header at `l3`. The header must be valid and end before the tag.
+    /// Reads the header at `l3`. The header must be valid and end before the tag, which has `tag` bytes.
     #[inline]
-    fn read(frame: &[u8], l3: usize) -> Result<Self, Left> {
+    fn read(frame: &[u8], l3: usize, tag: usize) -> Result<Self, Left> {
         let packet = frame.get(l3..).ok_or(Left::TooShort)?;
         let v6 = packet.first().is_some_and(|first| first >> 4 == 6);
         let (header_len, total_len, protocol, fragment) = if v6 {
@@ -66,7 +69,7 @@ impl Outer {
             let ip = ipv4::parse_also_fragment(packet)?;
             (ip.header_len, ip.total_len, ip.protocol, ipv4::is_fragment(packet))
         };
-        if header_len + TAG_LEN > total_len {
+        if header_len + tag > total_len {
             return Err(Left::TooShort);
         }
         let l4 = l3 + header_len;
@@ -112,6 +115,28 @@ enum Marking {
 }
 
 impl ReflectFilter {
+    /// Returns whether a frame is one of those without a tag that are taken.
+    #[cold]
+    fn has_untagged(&self, frame: &[u8]) -> bool {
+        let Some(ip) = outer_ip(frame).and_then(|l3| Outer::read(frame, l3, 0).ok()) else {
+            return false;
+        };
+        let octets = |at: usize, len: usize| frame.get(at..at + len);
+        let dst = match ip.v6 {
+            true => octets(ip.l3 + 24, 16)
+                .and_then(|dst| <[u8; 16]>::try_from(dst).ok())
+                .map(IpAddr::from),
+            false => octets(ip.l3 + 16, 4)
+                .and_then(|dst| <[u8; 4]>::try_from(dst).ok())
+                .map(IpAddr::from),
+        };
+        let port = ip.ports(frame, packet_end(frame)).map(|(_, to)| to);
+        self.untagged.iter().any(|of| {
+            let ours = of.ips.is_empty() || dst.is_some_and(|dst| of.ips.iter().any(|ips| ips.contains(&dst)));
+            of.protocol == ip.protocol && ours && port.is_none_or(|port| of.ports.contains(&port))
+        })
+    }
+
     /// Checks the MAC addresses of a tagged frame.
     #[inline]
     fn check_macs(&self, frame: &[u8]) -> Result<(), Left> {
@@ -148,13 +173,16 @@ impl ReflectFilter {
 /// Why the frame was left; it is then unchanged.
 #[inline(never)]
 pub(crate) fn turn_tagged(frame: &mut [u8], filter: &ReflectFilter, seed: u64, finish: Finish) -> Result<(), Left> {
-    let (tag, end) = tag_of(frame, seed).ok_or(Left::NotTagged)?;
+    let (tag, tag_at) = match tag_of(frame, seed) {
+        Some((tag, end)) => (Some(tag), end - TAG_LEN),
+        None if filter.has_untagged(frame) => (None, packet_end(frame)),
+        None => return Err(Left::NotTagged),
+    };
     // A device that makes up its packets may give the same buffer again, and with it the mark.
-    let marks = !filter.keep_ttl;
-    if marks && tag.mark == Mark::Returned {
+    let marks = tag.is_some() && !filter.keep_ttl;
+    if marks && tag.is_some_and(|tag| tag.mark == Mark::Returned) {
         return Err(Left::Returned);
     }
-    let tag_at = end - TAG_LEN;
     if tag_at < eth::HEADER_LEN {
         return Err(Left::TooShort);
     }
@@ -165,7 +193,7 @@ pub(crate) fn turn_tagged(frame: &mut [u8], filter: &ReflectFilter, seed: u64, f
     }
     let mut marking = Marking::Plain;
     if let Some(l3) = outer_ip(frame) {
-        let ip = Outer::read(frame, l3)?;
+        let ip = Outer::read(frame, l3, if tag.is_some() { TAG_LEN } else { 0 })?;
         let ports = ip.ports(frame, tag_at);
         filter.check_ends(frame, &ip, ports)?;
         marking = ip.marking(frame, tag_at, ports);

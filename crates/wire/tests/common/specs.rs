@@ -120,6 +120,7 @@ pub fn any_spec(draw: &mut Draw) -> ImageSpec {
     };
     ImageSpec {
         frame_len: at + data_len + if tagged { TAG_LEN } else { 0 },
+        varied: 0,
         headers,
         fields,
         sums,

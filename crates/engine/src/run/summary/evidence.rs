@@ -22,6 +22,7 @@ pub(super) fn evidence(
     let reason = |reason: Reason| reason.of(reasons);
     Evidence {
         tx: tally.tx,
+        untagged: tally.untagged,
         rx: tally.rx,
         duplicates: tally.duplicates,
         late: tally.late,

@@ -62,7 +62,7 @@ impl Case<'_> {
     /// Warns of a run that lost everything, and names what may explain that.
     pub(super) fn nothing_came_back(&self) -> Option<Finding> {
         let e = self.e;
-        if self.workload != Workload::SendRecv || e.tx == 0 || e.rx > 0 || e.late > 0 {
+        if self.workload != Workload::SendRecv || e.tx <= e.untagged || e.rx > 0 || e.late > 0 {
             return None;
         }
         // An outage of half of the run may be why; a shorter one is only mentioned.

@@ -8,9 +8,11 @@ use crate::paths::{self, Checked};
 use crate::privilege::as_user;
 use crate::replay::Replayed;
 use crate::request::Run;
-use mpps_engine::{FlowSet, Link, PacketStream, Packets, Replay};
+use mpps_engine::{FlowSet, KnownBy, Link, Numbered, PacketStream, Packets, Replay};
+use mpps_io::selection::Headers;
 use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, SocketFlow, addresses as ranges};
 use mpps_netdev::NetDev;
+use mpps_plan::Workload;
 use mpps_stats::{Remark, RemarkName, count};
 use mpps_traffic::{Form, Load, Pcap, Ranges, Size, Source, Speed, Stream, Tag, Traffic, Vary, VlanTag};
 use mpps_wire::image::Sizes;
@@ -56,6 +58,10 @@ pub(in crate::draft) struct One {
     v6: bool,
     /// The kernel writes its headers, and its flows are sockets.
     of_sockets: bool,
+    /// Packets of it come back to this run.
+    receives: bool,
+    /// How a receiver knows its packets.
+    known_by: KnownBy,
     /// How a message names it: `--packet`, or `--traffic: stream NAME`.
     pub(in crate::draft) named: String,
 }
@@ -142,9 +148,6 @@ impl One {
             stream.size = Some(size.map_err(|why| usage(format!("--frame-size {}", why.line)))?);
         }
         let form = Form::of(&stream, args.plan.seed, first_flow).map_err(|why| wrong(&why.line))?;
-        if form.spec(form.sizes().0).is_none() {
-            return Err(wrong(&"bytes of the payload have values: want fields of headers alone"));
-        }
         let outer = form.outer_ip().map_err(|why| wrong(&why))?;
         let groups = |ips: &Ranges| {
             let group = |range: &AddressRange| range.start().is_multicast() || range.end().is_multicast();
@@ -160,6 +163,8 @@ impl One {
             v6: outer.as_ref().is_some_and(|outer| outer.v6),
             ends: outer.map(|outer| [outer.src, outer.dst]),
             of_sockets,
+            receives: args.plan.workload == Workload::Sendrecv,
+            known_by: KnownBy::Tag,
             content: Content::Made(Box::new(form)),
             stream,
             named,
@@ -217,6 +222,8 @@ impl One {
             ends: None,
             v6: false,
             of_sockets: false,
+            receives: args.plan.workload == Workload::Sendrecv,
+            known_by: KnownBy::Tag,
             stream,
             named,
         })
@@ -333,6 +340,26 @@ impl One {
             of_src.get_or_insert_with(|| vec![ranges::one(src)]);
             of_dst.get_or_insert_with(|| vec![ranges::one(dst)]);
         }
+    }
+
+    /// Works out how its packets are known, once their addresses are.
+    ///
+    /// # Errors
+    /// Says why packets that are numbered by TCP can't be known.
+    pub(in crate::draft) fn know(&mut self) -> Result<()> {
+        if !self.receives || self.capture().is_some() {
+            return Ok(());
+        }
+        self.known_by = match self.stream.tag {
+            Tag::Tail => KnownBy::Tag,
+            Tag::None => KnownBy::Headers,
+            Tag::Tcp => {
+                let specs = self.made(0).map(|made| made.specs).unwrap_or_default();
+                let numbered = Numbered::new(&specs).map_err(|why| self.wrong(format!("tag tcp: {why}")))?;
+                KnownBy::Number(Arc::new(numbered))
+            }
+        };
+        Ok(())
     }
 
     /// Returns the source addresses.
@@ -512,6 +539,7 @@ impl One {
             from_port: src.is_none(),
             packet_len: longest - form.link_len(),
             ends: [self.sources(), self.destinations()],
+            known_by: self.known_by.clone(),
             fields: form.fields_at().into(),
             specs,
             kernel_headers: 0,
@@ -537,6 +565,7 @@ impl One {
             from_port: false,
             packet_len: replayed.longest_untagged().saturating_sub(ETHERNET),
             ends: Default::default(),
+            known_by: KnownBy::Tag,
             fields: Arc::default(),
             specs: Vec::new(),
             kernel_headers: 0,
@@ -590,6 +619,44 @@ impl Streamed {
         Ok(Some(streamed))
     }
 
+    /// Refuses streams that are numbered by TCP and whose packets could be each other's.
+    pub(in crate::draft) fn check_numbered(&self) -> Result<()> {
+        let numbered = |one: &One| match &one.known_by {
+            KnownBy::Number(numbered) => Some(Arc::clone(numbered)),
+            _ => None,
+        };
+        let all: Vec<_> = self.all.iter().filter_map(|one| Some((one, numbered(one)?))).collect();
+        for (at, (one, own)) in all.iter().enumerate() {
+            if let Some((other, _)) = all[..at].iter().find(|(_, other)| own.meets(other)) {
+                let name = &other.stream.name;
+                return Err(one.wrong(format!(
+                    "tag tcp: its packets can have the addresses and ports of stream {name}, by which a receiver knows \
+                     them: want others, or tail"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether it is known of no packet whether it comes, as [`super::Draft::counts_nothing_of`].
+    pub(in crate::draft) fn counts_nothing_of(&self, name: &str) -> bool {
+        let named = |one: &&One| {
+            let stream = &one.stream;
+            name.is_empty() || stream.name == name || stream.group.as_deref() == Some(name)
+        };
+        let mut of = self.all.iter().filter(named);
+        of.all(|one| one.known_by == KnownBy::Headers)
+    }
+
+    /// Returns the packets that arrive of streams without a tag. `turned`: with their ends exchanged.
+    pub(in crate::draft) fn untagged(&self, turned: bool) -> Vec<Headers> {
+        let streams = self.all.iter().filter(|one| one.known_by != KnownBy::Tag);
+        let headers = streams.filter_map(|one| one.made(0)?.headers());
+        headers
+            .map(|headers| if turned { headers.turned() } else { headers })
+            .collect()
+    }
+
     /// Returns the source addresses of all streams.
     pub(in crate::draft) fn sources(&self) -> Vec<AddressRange> {
         together(self.all.iter().flat_map(One::sources))
@@ -622,6 +689,19 @@ impl Streamed {
     /// Names the port whose programs take packets by their tags.
     pub(in crate::draft) fn check_untagged(&self, port: &Checked, far: Option<&Checked>) -> Result<Vec<Remark>> {
         let mut warnings = Vec::new();
+        for one in self.all.iter().filter(|one| one.known_by != KnownBy::Tag) {
+            if far.unwrap_or(port).traits.takes_from_host {
+                return Err(one.wrong(format!(
+                    "its packets have no tag, by which a program takes packets on {}: want tag = tail, or the path \
+                     af_packet",
+                    far.unwrap_or(port).spec
+                )));
+            }
+            if one.known_by == KnownBy::Headers {
+                let text = format!("{}: its packets have no tag: whether they come is not known", one.named);
+                warnings.push(Remark::new(RemarkName::Untagged, text).with("stream", one.stream.name.clone()));
+            }
+        }
         for (one, replayed) in self.all.iter().filter_map(|one| Some((one, one.capture()?))) {
             let all = replayed.frames.len() as u64;
             let untagged = all - replayed.frames.tagged();
@@ -695,6 +775,13 @@ impl Streamed {
         if (spec.flows as usize) < senders {
             let why = format!("{senders} lanes send, each flow by one (flows: {})", spec.flows);
             return refused("--lanes", &why, "fewer lanes");
+        }
+        if spec.varied > 0 {
+            return refused(
+                self.option,
+                "the programs write no payload that varies",
+                "fields of headers alone",
+            );
         }
         if icmp_error(&spec.headers).is_some() {
             let why = "the programs take no report of ICMP for a packet of the test";

@@ -5,6 +5,7 @@ use crate::fail::{Result, usage};
 use crate::request::Run;
 use mpps_engine::Packets;
 use mpps_io::Step;
+use mpps_io::selection::Headers;
 use mpps_plan::Workload;
 use mpps_traffic::{Fill, Form, Stream, Tag, Traffic};
 use std::sync::Arc;
@@ -69,13 +70,12 @@ const NOBODY: Known<'_> = Known {
 
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
 pub(super) fn keys(stream: &Stream, named: &str, workload: Workload) -> Result<()> {
-    // A sender alone counts what it sends.
-    let known = stream.tag == Tag::Tail || stream.pcap.is_some() || workload == Workload::Send;
+    let known = stream.tag == Tag::Tail || stream.pcap.is_some() || workload != Workload::Drop;
     let keys = [
         (
             !known,
             "tag",
-            "tail, by which a receiver knows its packets, or send in place of sendrecv",
+            "tail, by which a receiver without a sender knows its packets",
         ),
         (stream.from.is_some() || stream.to.is_some(), "from, to", "it left out"),
     ];
@@ -92,12 +92,14 @@ pub(crate) struct Taken {
     pub(crate) header_len: usize,
     /// Streams, for results of each: those of a file, which `drop` has.
     pub(crate) streams: Option<Arc<Packets>>,
+    /// Packets of streams without a tag, which `reflect` takes by their headers.
+    pub(crate) untagged: Vec<Headers>,
 }
 
 /// Checks the packets of a listener.
 pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     let option = option_of(streams);
-    let mut header_len = 0;
+    let (mut header_len, mut untagged) = (0, Vec::new());
     for stream in &streams.streams {
         let named = named(option, stream);
         keys(stream, &named, args.plan.workload)?;
@@ -113,7 +115,19 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
             )));
         }
         let form = Form::of(stream, args.plan.seed, 0).map_err(|why| usage(format!("{named}: {}", why.line)))?;
+        if args.plan.workload == Workload::Drop && form.has_payload() && !args.plan.checks.no_verify {
+            return Err(usage(format!(
+                "{named}: payload: drop verifies the data of a sender, and no bytes that vary: want --no-verify"
+            )));
+        }
         header_len = header_len.max(form.header_len());
+        if stream.tag != Tag::Tail {
+            let one = One::new(stream.clone(), option, args, 0, false)?;
+            let headers = one.made(0).and_then(|made| made.headers());
+            untagged.push(headers.ok_or_else(|| {
+                one.wrong("its packets have no tag and no IP header by which they could be taken: want tag = tail")
+            })?);
+        }
     }
     let streams = match args.plan.workload == Workload::Drop && !streams.is_one_packet() {
         true => packets_of(&all_of(args, streams, option, NOBODY)?),
@@ -122,5 +136,6 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     Ok(Taken {
         header_len,
         streams: streams.map(Arc::new),
+        untagged,
     })
 }
