@@ -345,6 +345,12 @@ fn captures_that_cannot_be_sent_are_refused_before_anything_is_opened() {
         (
             "send null:",
             &file,
+            "rewrite=eth dst=02:00:00:00:00:09 / ipv6 hop=9 / tcp dst=7",
+            "rewrite: none of its 1000 packets has tcp dst: want fields that they have",
+        ),
+        (
+            "send null:",
+            &file,
             &format!("sha256={zeros}"),
             "another file than it was",
         ),

@@ -34,7 +34,7 @@ impl FromStr for PortSpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let Some((path, rest)) = text.split_once(':').filter(|(path, _)| !path.is_empty()) else {
             return Err(SpecError(format!(
-                "port '{text}': want PATH:DEVICE[,key=value…], such as udp:127.0.0.1:9000 or af_packet:eth1"
+                "port '{text}': want PATH:DEVICE[,key=value…], such as udp:127.0.0.1:9000, af_packet:eth1 or loop:"
             )));
         };
         let mut parts = rest.split(',');

@@ -42,13 +42,14 @@ impl TrafficText {
     }
 
     /// Returns the streams as a plan has them, as JSON, with each variable's value in its place. Their packets are
-    /// checked.
+    /// checked. `receives`: the run knows its packets by their tags.
     ///
     /// # Errors
     /// As [`TrafficText::traffic`].
-    pub(crate) fn streams(&self, set: &[String], seed: u64) -> Result<String> {
+    pub(crate) fn streams(&self, set: &[String], seed: u64, receives: bool) -> Result<String> {
         let mut traffic = self.traffic(set)?;
         traffic.forms(seed).map_err(|wrong| self.refused(&wrong))?;
+        traffic.check_run(receives).map_err(|wrong| self.refused(&wrong))?;
         self.check_captures(&traffic)?;
         identify(&mut traffic).map_err(|why| usage(format!("{}: {why}", self.name)))?;
         let streams = traffic.json().to_string();

@@ -109,6 +109,9 @@ pub enum NotSent {
     /// Packet whose headers can't be changed, or that has none.
     #[error("packet {0}: {1}")]
     Headers(usize, NotRewritten),
+    /// Field that is to be changed, which none of so many packets has.
+    #[error("rewrite: none of its {1} packets has {0}: want fields that they have")]
+    Unchanged(String, usize),
     /// Packet that is longer, filled up, than packets are.
     #[error("packet {0} has {1} bytes, filled up: want {LARGEST} at most")]
     Long(usize, u32),
@@ -150,7 +153,7 @@ impl Frames {
         let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
         let mut lanes = Vec::new();
         lanes.resize_with(how.lanes.max(1), OfLane::default);
-        let mut room = Vec::new();
+        let (mut room, mut reached) = (Vec::new(), 0);
         for (at, packet) in capture.packets().enumerate() {
             let stored = padded(&packet, at + 1, how.pad)?;
             room.clear();
@@ -160,6 +163,7 @@ impl Frames {
             let len = how.rewrite.apply_tags(&mut room, stored.len()).map_err(refused)?;
             let start = bytes.len();
             bytes.extend_from_slice(&room[..len]);
+            reached |= fields.reaches(&room[..len]);
             fields.apply(&mut room, len, 0).map_err(refused)?;
             let sent = &room[..len];
             if frames.by_lap.is_none() {
@@ -189,6 +193,9 @@ impl Frames {
                 payload: payload as u32,
                 tags_before,
             });
+        }
+        if let Some(name) = fields.unreached(reached) {
+            return Err(NotSent::Unchanged(name.to_owned(), all.len()));
         }
         let mut lens = all.clone();
         lens.sort_unstable();

@@ -29,6 +29,8 @@ pub struct Rewrite {
 /// Field that is set.
 #[derive(Clone, Debug)]
 struct Set {
+    /// Names of its header and of the field.
+    name: String,
     header: Where,
     /// First bit in the header, and bits.
     bit: usize,
@@ -103,6 +105,20 @@ impl Rewrite {
             true => Err(NotRewritten::Short),
             false => tags::apply(buffer, len, &self.tags, self.tagging),
         }
+    }
+
+    /// Returns which of the fields a frame has, each as a bit.
+    pub(crate) fn reaches(&self, frame: &[u8]) -> u32 {
+        let found = Found::of(frame);
+        let bit = |(at, set): (usize, &Set)| u32::from(found.bit(set.header, set.bit, set.width).is_some()) << at;
+        self.sets.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+    }
+
+    /// Returns the name of the first field without its bit.
+    pub(crate) fn unreached(&self, reached: u32) -> Option<&str> {
+        let mut sets = self.sets.iter().enumerate();
+        let (_, set) = sets.find(|(at, _)| reached >> at & 1 == 0)?;
+        Some(&set.name)
     }
 
     /// Returns by how many bytes a frame may become longer.

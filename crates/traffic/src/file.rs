@@ -1,6 +1,5 @@
 //! Traffic: variables and streams, read from TOML or JSON.
 
-use crate::form::Form;
 use crate::grammar::{Packet, Variables, substituted};
 use crate::node::{Any, Node, read};
 use crate::pcap::{Pcap, Speed, Vlans};
@@ -9,9 +8,7 @@ use crate::size::{SMALLEST, Size};
 use crate::stream::{After, Burst, CAPTURE, CAPTURED, Fill, Load, PACKET, Step, Stream, Tag};
 use crate::text::{Read, Span, Wrong, did_you_mean, quoted};
 use crate::time::time_ns;
-use mpps_wire::TAG_FLOWS;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest file, bytes.
@@ -579,6 +576,9 @@ impl Traffic {
             return Err(Wrong::new(0..0, "no stream: want [[stream]] with a packet"));
         };
         let mut traffic = Self::default();
+        if matches!(streams.value, Any::Table(_)) {
+            return streams.wrong("stream: want a list of streams, each under [[stream]], not a table");
+        }
         let list = streams.list("stream")?;
         if list.is_empty() {
             return streams.wrong("no stream: want one at least");
@@ -610,133 +610,6 @@ impl Traffic {
         Self {
             streams: made.cloned().collect(),
         }
-    }
-
-    /// Works out the forms of all streams whose packets are made ([`Traffic::without_captures`]).
-    ///
-    /// # Errors
-    /// Names a fault of a packet, at the place of its text in the file, or in the packet's text if it is from no
-    /// file.
-    pub fn forms(&self, seed: u64) -> Result<Vec<Form>, Wrong> {
-        let mut forms = Vec::with_capacity(self.streams.len());
-        let mut flows = 0;
-        for stream in self.streams.iter().filter(|stream| stream.pcap.is_none()) {
-            let at = |wrong: Wrong| match (stream.text_at, stream.at.is_empty()) {
-                (_, true) => wrong,
-                // The whole packet is the stream's.
-                (Some(from), _) if wrong.at != (0..stream.packet.text.len()) => {
-                    Wrong::new(from + wrong.at.start..from + wrong.at.end, wrong.line)
-                }
-                _ => Wrong::new(stream.at.clone(), wrong.line),
-            };
-            let form = Form::of(stream, seed, flows).map_err(at)?;
-            if stream.tag == Tag::Tail {
-                flows += form.flows();
-            }
-            if flows > TAG_FLOWS {
-                let line = format!(
-                    "stream {}: {flows} flows with those before: want {TAG_FLOWS} at most",
-                    stream.name
-                );
-                return Err(at(Wrong::new(0..stream.packet.text.len(), line)));
-            }
-            forms.push(form);
-        }
-        Ok(forms)
-    }
-
-    /// Checks what several streams say together.
-    fn check(&self, file: &Node) -> Read<()> {
-        let weights = self
-            .streams
-            .iter()
-            .filter(|stream| matches!(stream.load, Load::Weight(_)))
-            .count();
-        if weights > 0 && weights < self.streams.len() {
-            let other = self
-                .streams
-                .iter()
-                .find(|stream| !matches!(stream.load, Load::Weight(_)));
-            let name = other.map_or("", |stream| stream.name.as_str());
-            let at = other.map_or(file.at.clone(), |stream| stream.at.clone());
-            return Err(Wrong::new(
-                at,
-                format!("stream {}: want weight in each stream or in none", quoted(name)),
-            ));
-        }
-        self.check_order()?;
-        for stream in &self.streams {
-            let wrong = |line: String| {
-                Err(Wrong::new(
-                    stream.at.clone(),
-                    format!("stream {}: {line}", quoted(&stream.name)),
-                ))
-            };
-            if stream.repeat > 1 && stream.packets.is_none() && stream.burst.is_none_or(|burst| burst.count.is_none()) {
-                return wrong("repeat: want packets, or burst with a count, that end it".into());
-            }
-            if stream.pacing.as_deref() == Some("burst") {
-                return wrong("pacing burst: want burst = { packets = N, gap = TIME } in its place".into());
-            }
-            if stream.pcap.is_none() && stream.pacing.as_deref() == Some(CAPTURED) {
-                return wrong("pacing captured: want pcap, whose spacing it is".into());
-            }
-            if stream.burst.is_some() && stream.load != Load::Most {
-                return wrong("burst: its packets and gap are its rate: want no rate and no weight".into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses streams that would never begin: behind themselves, behind none, or behind one without an end.
-    fn check_order(&self) -> Read<()> {
-        let before = self.before();
-        let names = || self.streams.iter().map(|stream| stream.name.as_str());
-        for (stream, before) in self.streams.iter().zip(&before) {
-            let wrong = |line: String| {
-                let line = format!("stream {}: after {line}", quoted(&stream.name));
-                Err(Wrong::new(stream.at.clone(), line))
-            };
-            let Some(after) = &stream.after else { continue };
-            let name = quoted(&after.stream);
-            let Some(before) = before.map(|at| &self.streams[at]) else {
-                let near = did_you_mean(&after.stream, names());
-                return wrong(format!("{name}: no such stream{near}"));
-            };
-            if before.load == Load::Most && before.burst.is_none() && !before.is_timed() {
-                return wrong(format!("{name}: want a rate there, which says when it ends"));
-            }
-            let loops = before.pcap.as_ref().is_some_and(|pcap| pcap.loops.is_some());
-            if !loops && before.packets.is_none() && before.burst.is_none_or(|burst| burst.count.is_none()) {
-                return wrong(format!(
-                    "{name}: want packets there, or burst with a count, that end it"
-                ));
-            }
-        }
-        // Streams of a circle never lead to one that begins by itself.
-        let mut ends = vec![false; self.streams.len()];
-        for first in 0..self.streams.len() {
-            let (mut path, mut at) = (Vec::new(), Some(first));
-            while let Some(here) = at.filter(|here| !ends[*here]) {
-                path.push(here);
-                if path.len() > self.streams.len() {
-                    let stream = &self.streams[first];
-                    let line = format!("stream {}: after: a circle, which never begins", quoted(&stream.name));
-                    return Err(Wrong::new(stream.at.clone(), line));
-                }
-                at = before[here];
-            }
-            path.into_iter().for_each(|here| ends[here] = true);
-        }
-        Ok(())
-    }
-
-    /// Returns for each stream the one that it begins after, if there is one of that name.
-    pub fn before(&self) -> Vec<Option<usize>> {
-        let names = self.streams.iter().map(|stream| stream.name.as_str());
-        let places: BTreeMap<&str, usize> = names.zip(0..).collect();
-        let before = |stream: &Stream| places.get(stream.after.as_ref()?.stream.as_str()).copied();
-        self.streams.iter().map(before).collect()
     }
 
     /// Returns the streams as a plan has them: variables replaced, no file named.

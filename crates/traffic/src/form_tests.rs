@@ -271,6 +271,12 @@ fn what_can_not_be_a_packet_is_refused_with_what_would_be_right() {
         ("eth / ipv4 / tcp / payload / udp", "128", "want payload as the last"),
         ("eth type=5 / raw hex=00 / udp", "128", "needs ipv4 or ipv6"),
         ("eth / ipv4 / icmp6", "64", "icmp6 behind ipv4"),
+        ("eth / ipv4 / icmp6", "64", ", or icmp"),
+        (
+            "eth / ipv6 / icmp",
+            "64",
+            "icmp behind ipv6: want it behind ipv4, or icmp6",
+        ),
         ("eth / ipv4 / frag / udp", "64", "frag behind ipv4"),
         ("eth / ipv6 / srh / udp", "128", "want segs"),
         ("eth / llc / snap / ipv4 / udp", "1600", "goes to frames of 1518 bytes"),

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checks;
 mod file;
 mod form;
 mod grammar;

@@ -417,6 +417,13 @@ impl Shape {
                 Some((value, weight)) => (value.trim(), self.count(weight.trim(), text, at)?),
                 None => (entry.trim(), 1),
             };
+            if let Some((value, weight)) = value.split_once(':')
+                && self.one(value, at).is_ok()
+                && number(weight).is_some()
+            {
+                let line = format!("{}: want the weight behind '*': {value}*{weight}", quoted(text));
+                return Err(Wrong::new(at.clone(), line));
+            }
             weighted.push((self.one(value, at)?, weight));
         }
         Ok(Source::Table(spread(&weighted, text, at)?))

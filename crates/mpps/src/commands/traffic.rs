@@ -28,19 +28,23 @@ pub(crate) fn run(action: &TrafficAction) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads traffic, and works out the forms of the packets that are made.
-fn read(of: &Looked) -> Result<(Traffic, Vec<Form>)> {
+/// Reads traffic, and works out the forms of the packets that are made. `for_runs`: refuses what no run sends, too.
+fn read(of: &Looked, for_runs: bool) -> Result<(Traffic, Vec<Form>)> {
     if let Some(text) = &of.packet {
-        return of_packet(of, text);
+        return of_packet(of, text, for_runs);
     }
     let file = TrafficText::read(of.file.as_deref().unwrap_or(Path::new("-")))?;
     let traffic = file.traffic(&of.set)?;
     file.check_captures(&traffic)?;
     let forms = traffic.forms(of.seed).map_err(|wrong| file.refused(&wrong))?;
+    if for_runs {
+        // Whether it receives is the run's.
+        traffic.check_run(false).map_err(|wrong| file.refused(&wrong))?;
+    }
     Ok((traffic, forms))
 }
 
-fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
+fn of_packet(of: &Looked, text: &str, for_runs: bool) -> Result<(Traffic, Vec<Form>)> {
     let located = |wrong: Wrong| usage(format!("--packet: column {}: {}", wrong.position(text).1, wrong.line));
     let packet = Packet::parse(text).map_err(located)?;
     let mut traffic = Traffic::of_packet(packet);
@@ -49,12 +53,15 @@ fn of_packet(of: &Looked, text: &str) -> Result<(Traffic, Vec<Form>)> {
         traffic.streams[0].size = Some(size);
     }
     let forms = traffic.forms(of.seed).map_err(located)?;
+    if for_runs {
+        traffic.check_run(false).map_err(located)?;
+    }
     Ok((traffic, forms))
 }
 
 /// Prints a line for each stream.
 fn check(of: &Looked) -> Result<()> {
-    let (traffic, forms) = read(of)?;
+    let (traffic, forms) = read(of, true)?;
     let mut forms = forms.iter();
     let mut lines = Vec::new();
     for stream in &traffic.streams {
@@ -156,7 +163,7 @@ fn made(traffic: &Traffic) -> Result<Traffic> {
 
 /// Prints the first packets.
 fn show(of: &Looked, packets: u32) -> Result<()> {
-    let (traffic, forms) = read(of)?;
+    let (traffic, forms) = read(of, false)?;
     let several = traffic.streams.len() > 1;
     let traffic = made(&traffic)?;
     print(|out| {
@@ -172,7 +179,7 @@ fn show(of: &Looked, packets: u32) -> Result<()> {
 
 /// Writes the first packets to a file.
 fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
-    let (traffic, forms) = read(of)?;
+    let (traffic, forms) = read(of, false)?;
     if let [stream] = &traffic.streams[..]
         && let Some(pcap) = &stream.pcap
     {

@@ -126,6 +126,7 @@ fn set(packet: &Packet, places: &[Where], at: usize, part: &Part<'_>, seed: u64)
         }
     };
     Ok(Some(Set {
+        name: format!("{} {}", packet.headers[at].kind.name(), part.field),
         header: places[at],
         bit,
         width,

@@ -276,8 +276,14 @@ impl Layout {
                 let after = next.info().after;
                 if !after.is_empty() && !after.contains(&header.kind) && header.kind != HeaderKind::Raw {
                     let names: Vec<_> = after.iter().map(|kind| kind.name()).collect();
+                    // The same protocol over the other family.
+                    let other = match (next, header.kind) {
+                        (HeaderKind::Icmp, HeaderKind::Ipv6) => ", or icmp6",
+                        (HeaderKind::Icmp6, HeaderKind::Ipv4) => ", or icmp",
+                        _ => "",
+                    };
                     return whole(format!(
-                        "{} behind {name}: want it behind {}",
+                        "{} behind {name}: want it behind {}{other}",
                         next.name(),
                         names.join(" or ")
                     ));
