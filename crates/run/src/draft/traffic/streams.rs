@@ -19,6 +19,7 @@ use mpps_wire::image::Sizes;
 use mpps_wire::tagged::icmp_error;
 use mpps_wire::{FrameSize, Image, ImageSpec, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub(super) use refused::options;
@@ -696,9 +697,9 @@ impl Streamed {
     pub(in crate::draft) fn untagged(&self, turned: bool) -> Vec<Headers> {
         let streams = self.all.iter().filter(|one| one.known_by != KnownBy::Tag);
         let headers = streams.filter_map(|one| one.made(0)?.headers());
-        headers
+        few(headers
             .map(|headers| if turned { headers.turned() } else { headers })
-            .collect()
+            .collect())
     }
 
     /// Returns the source addresses of all streams.
@@ -917,6 +918,45 @@ impl Streamed {
     }
 }
 
+/// Returns packets of streams as so few as an interface has room for programs: each by itself or, of many streams, those
+/// of a protocol together, from any of their ends to any.
+pub(crate) fn few(headers: Vec<Headers>) -> Vec<Headers> {
+    const MOST: usize = 16;
+    let mut few: Vec<Headers> = Vec::new();
+    for of in headers {
+        if !few.contains(&of) {
+            few.push(of);
+        }
+    }
+    if few.len() <= MOST {
+        return few;
+    }
+    let mut by_protocol: Vec<Headers> = Vec::new();
+    let hull = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
+        *one.start().min(other.start())..=*one.end().max(other.end())
+    };
+    // No addresses are any.
+    let union = |one: &[AddressRange], other: &[AddressRange]| match one.is_empty() || other.is_empty() {
+        true => Vec::new(),
+        false => together(one.iter().chain(other).cloned()),
+    };
+    for of in few {
+        match by_protocol.iter_mut().find(|other| other.protocol == of.protocol) {
+            None => by_protocol.push(of),
+            Some(other) => {
+                *other = Headers {
+                    protocol: of.protocol,
+                    from: union(&other.from, &of.from),
+                    from_ports: hull(&other.from_ports, &of.from_ports),
+                    to: union(&other.to, &of.to),
+                    to_ports: hull(&other.to_ports, &of.to_ports),
+                }
+            }
+        }
+    }
+    by_protocol
+}
+
 /// Returns the lanes that send.
 pub(in crate::draft) fn senders(roles: &[Roles]) -> Vec<usize> {
     (0..roles.len()).filter(|lane| roles[*lane].tx).collect()
@@ -934,4 +974,35 @@ fn together(ranges: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_are_known_together_by_their_protocol() {
+        let of = |protocol: u8, host: u8, port: u16| Headers {
+            protocol,
+            from: vec![ranges::one([10, 0, 0, host].into())],
+            from_ports: port..=port,
+            to: if protocol == 17 {
+                Vec::new()
+            } else {
+                vec![ranges::one([10, 1, 0, 1].into())]
+            },
+            to_ports: 0..=u16::MAX,
+        };
+        assert_eq!(
+            few(vec![of(6, 1, 5), of(6, 1, 5), of(17, 1, 5)]),
+            [of(6, 1, 5), of(17, 1, 5)]
+        );
+        let many = (1..=20).flat_map(|host| [of(6, host, 100 - u16::from(host)), of(17, host, 7)]);
+        let few = few(many.collect());
+        let told: Vec<_> = few
+            .iter()
+            .map(|of| (of.protocol, of.from.len(), of.to.len(), &of.from_ports))
+            .collect();
+        assert_eq!(told, [(6, 20, 1, &(80..=99)), (17, 20, 0, &(7..=7))]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Options and keys that streams of a run do not have, and the packets of a listener.
 
-use super::{Known, One, all_of, named, option_of};
+use super::{Known, One, all_of, few, named, option_of};
 use crate::fail::{Result, usage};
 use crate::request::Run;
 use mpps_engine::Packets;
@@ -134,6 +134,6 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     Ok(Taken {
         header_len,
         streams: streams.map(Arc::new),
-        untagged,
+        untagged: few(untagged),
     })
 }
