@@ -861,17 +861,11 @@ fn assert_numbered(report: &Report) {
     let counted = ["tx_packets", "untagged_packets", "untagged_came"];
     assert_eq!(counted.map(|key| count(flood, key)), [700; 3], "{flood:#}");
     assert_eq!(
-        [
-            "tx_packets",
-            "rx_packets",
-            "lost",
-            "untagged_packets",
-            "foreign",
-            "corrupt"
-        ]
-        .map(|key| report.count(key)),
-        [2500, 1800, 0, 700, 0, 0]
+        ["tx_packets", "rx_packets", "lost", "untagged_packets", "corrupt"].map(|key| report.count(key)),
+        [2500, 1800, 0, 700, 0]
     );
+    // Hosts and bridges look for neighbours.
+    assert!(report.count("foreign") < 50, "{:#}", report.json["reasons"]);
     assert_eq!(report.json["valid"], true, "{:#}", report.json["invalid_reasons"]);
 }
 
@@ -988,9 +982,8 @@ rate = "300pps"
     }
     let flood = of(&report, "streams", "flood");
     assert_eq!(count(flood, "untagged_came"), 300, "{flood:#}");
-    assert_eq!(
-        (report.count("foreign"), report.count("corrupt")),
-        (0, 0),
+    assert!(
+        report.count("foreign") < 50 && report.count("corrupt") == 0,
         "{:#}",
         report.json
     );
@@ -1105,5 +1098,169 @@ rate = "500pps"
         with_traffic(mpps("sendrecv loop: --quiet"), &small),
         2,
         &["want sizes of 80 or more"],
+    );
+}
+
+/// Returns the packets that each way sent and received.
+fn ways(report: &Report) -> Vec<[u64; 3]> {
+    let ways = report.json["directions"].as_array().expect("two ways");
+    let of = |way: &Value| ["tx_packets", "rx_packets", "untagged_packets"].map(|key| count(way, key));
+    ways.iter().map(of).collect()
+}
+
+#[test]
+fn each_stream_leaves_by_its_port_and_arrives_at_the_other() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let text = r#"
+[[stream]]
+name = "there"
+packet = "eth / ipv4 dscp=46 / udp src=1024..1031 dst=9000"
+size = "90*2 300"
+rate = "1kpps"
+
+[[stream]]
+name = "back"
+packet = "eth / vlan vid=7 / ipv6 / tcp src=80 dst=1024..1027 flags=syn"
+tag = "tcp"
+from = 1
+to = 0
+rate = "500pps"
+
+[[stream]]
+name = "none"
+packet = "eth / ipv4 / icmp type=8"
+tag = "none"
+from = 1
+rate = "300pps"
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let command = net.a(&format!("sendrecv af_packet:eth1 af_packet:eth2 --duration 1s {LOAD}"));
+    let report = scratch.measure(with_traffic(command, &mix));
+    report.assert_accounted();
+    assert_eq!(ways(&report), [[1000, 1000, 0], [800, 500, 300]], "{:#}", report.json);
+    for (name, packets, lanes) in [("there", 1000, 1), ("back", 500, 1)] {
+        let of = of(&report, "streams", name);
+        let counted = ["tx_packets", "rx_packets", "duplicates", "lanes"].map(|key| count(of, key));
+        assert_eq!(counted, [packets, packets, 0, lanes], "{of:#}");
+    }
+    assert_eq!(count(of(&report, "streams", "none"), "untagged_came"), 300);
+    assert_eq!(
+        (report.json["changes"].to_string(), report.count("corrupt")),
+        ("[]".to_owned(), 0)
+    );
+}
+
+#[test]
+fn both_ways_mirror_each_stream() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let text = r#"
+[[stream]]
+name = "tenants"
+group = "load"
+packet = """eth / vlan vid=5..6 / ipv4 src=198.18.0.1*3 dst=198.18.0.9 / udp src=inner-hash dst=4789 / vxlan vni=5..8 /
+            eth / ipv4 src=10.0.0.1*20 dst=10.1.0.1 / tcp dst=80"""
+step = "combine"
+size = "150..500 step 31"
+rate = "1kpps"
+
+[[stream]]
+name = "syn"
+group = "load"
+packet = "eth / ipv6 src=2001:2::1*4 dst=2001:2::9 / tcp src=random(1024..65535) dst=80 flags=syn"
+tag = "tcp"
+rate = "500pps"
+after = "short"
+
+[[stream]]
+name = "short"
+packet = "eth / ipv4 / udp src=1..2 dst=9"
+rate = "1kpps"
+packets = 50
+"#;
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let words = format!("sendrecv af_packet:eth1 af_packet:eth2 --both-ways --duration 1s {LOAD}");
+    let report = scratch.measure(with_traffic(net.a(&words), &mix));
+    report.assert_accounted();
+    let [[there, there_rx, _], [back, back_rx, _]] = ways(&report)[..] else {
+        panic!("two ways")
+    };
+    assert_eq!((there, back), (there_rx, back_rx), "{:#}", report.json["directions"]);
+    assert_eq!((there, back), (1525, 1525));
+    for name in ["tenants", "syn", "short", "tenants-back", "syn-back", "short-back"] {
+        let of = of(&report, "streams", name);
+        let packets = if name.starts_with("tenants") {
+            1000
+        } else if name.starts_with("syn") {
+            475
+        } else {
+            50
+        };
+        let counted = ["tx_packets", "rx_packets", "reordered", "duplicates"].map(|key| count(of, key));
+        assert_eq!(counted, [packets, packets, 0, 0], "{of:#}");
+    }
+    assert_eq!(count(of(&report, "groups", "load"), "streams"), 4);
+    assert_eq!(
+        (report.json["changes"].to_string(), report.count("corrupt")),
+        ("[]".to_owned(), 0)
+    );
+    let again = Scratch::new();
+    let words = format!("sendrecv af_packet:eth1 af_packet:eth2 --both-ways --count 100 --rate 1kpps {LOAD} --packet");
+    let mut command = net.a(&words);
+    command.arg("eth / ipv4 / udp src=1..3 dst=9");
+    let report = again.measure(command);
+    report.assert_accounted();
+    assert_eq!(ways(&report), [[100, 100, 0]; 2]);
+}
+
+#[test]
+fn ports_that_streams_can_not_have_are_refused() {
+    let stream = |name: &str, more: &str| format!("[[stream]]\nname = '{name}'\npacket = 'eth / ipv4 / udp'\n{more}\n");
+    for (text, words, want) in [
+        (
+            stream("a", "from = 1"),
+            "loop:",
+            "stream a: from = 1: want 0, or a second port",
+        ),
+        (
+            stream("a", "to = 1"),
+            "loop:",
+            "stream a: to = 1: want 0, or a second port",
+        ),
+        (
+            stream("a", "from = 2"),
+            "af_packet:x af_packet:y",
+            "stream a: from = 2: want 0 or 1",
+        ),
+        (
+            stream("a", "to = 0"),
+            "af_packet:x af_packet:y",
+            "would arrive where they leave",
+        ),
+        (
+            stream("a", "from = 1\nto = 0"),
+            "af_packet:x af_packet:y",
+            "no packet leaves by the first port",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let mix = file(&scratch, &text);
+        assert_refused(
+            with_traffic(mpps(&format!("sendrecv {words} --quiet")), &mix),
+            2,
+            &[want],
+        );
+    }
+    let Some(net) = joined_twice() else { return };
+    let scratch = Scratch::new();
+    let mix = file(&scratch, &(stream("a", "") + &stream("a-back", "")));
+    let command = net.a("sendrecv af_packet:eth1 af_packet:eth2 --both-ways --quiet");
+    assert_refused(
+        with_traffic(command, &mix),
+        2,
+        &["its way back is stream a-back, and there is one"],
     );
 }

@@ -335,6 +335,7 @@ const RECIPES: &[Recipe] = &[
              'loss(load)==0'",
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --rate 10kpps --traffic classes.toml",
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --duration 1s --traffic bursts.toml",
+            "mpps sendrecv af_packet:eth1 af_packet:eth2 --both-ways --duration 1s --traffic bursts.toml",
         ],
     },
     Recipe {
@@ -348,6 +349,15 @@ const RECIPES: &[Recipe] = &[
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --pcap office.pcapng --rate 10kpps --settle 1s",
             "mpps sendrecv af_packet:eth1 af_packet:eth2 --traffic office.toml --duration 1s",
         ],
+    },
+    Recipe {
+        page: "docs/use/traffic.md",
+        before: concat!(
+            "awk '/^```toml/ {n++; f = 1; next} /^```/ {f = 0} f {print > (\"block\" n)}' ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/../docs/use/traffic.md && mv block6 syn.toml"
+        ),
+        commands: &["mpps sendrecv af_packet --lab --duration 1s --traffic syn.toml"],
     },
     Recipe {
         page: "docs/use/traffic.md",

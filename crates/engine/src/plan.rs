@@ -1,7 +1,7 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
 use crate::codec::numbered::Numbered;
-use crate::codec::tagged::headers_without_tag;
+use crate::codec::tagged::{headers_without_tag, mirrored};
 use crate::stamped::StampMemory;
 use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
@@ -275,10 +275,13 @@ impl Link {
 pub struct Packets {
     /// Streams, one or more; their flows are numbered over all of them, without gaps.
     pub streams: Vec<PacketStream>,
-    /// The port at which packets arrive takes their outermost VLAN tag off.
-    pub stripped: bool,
-    /// Next hops beside that of [`TrafficPlan::link`].
+    /// The port at which packets arrive takes their outermost VLAN tag off: the second port, or the only one; and the
+    /// first.
+    pub stripped: [bool; 2],
+    /// Next hops beside that of [`TrafficPlan::link`], of streams that leave by the first port.
     pub hops: Vec<Hop>,
+    /// They are those of the way back: the lanes send the streams that leave by the second port.
+    pub turned: bool,
 }
 
 /// Further next hop of a port.
@@ -295,6 +298,8 @@ pub struct Hop {
 pub struct PacketStream {
     /// Name, unique among the streams.
     pub name: String,
+    /// It leaves by the second of two ports, and arrives at the first.
+    pub back: bool,
     /// Group whose results are added up.
     pub group: Option<String>,
     /// Percentiles of its own, also among many streams.
@@ -384,13 +389,23 @@ impl Packets {
     /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
     pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
         let simple = |one: &PacketStream| {
-            let bare = one.replay.is_none() && one.load.is_none() && one.lanes.is_empty();
+            let bare = !one.back && one.replay.is_none() && one.load.is_none() && one.lanes.is_empty();
             bare && one.specs.len() == 1 && one.known_by == KnownBy::Tag
         };
         match &self.streams[..] {
             [one] if simple(one) && one.flows() as usize >= senders => Some(one),
             _ => None,
         }
+    }
+
+    /// Returns whether streams go both ways between two ports.
+    pub(crate) fn go_back(&self) -> bool {
+        self.streams.iter().any(|stream| stream.back)
+    }
+
+    /// Returns whether the lanes of this way send a stream.
+    pub(crate) fn sends(&self, stream: &PacketStream) -> bool {
+        stream.back == self.turned
     }
 
     /// Returns the bytes of the largest frame, without FCS.
@@ -423,6 +438,23 @@ impl PacketStream {
         match &self.replay {
             Some(replay) => replay.frames.lens().to_vec(),
             None => self.specs.iter().map(|spec| spec.frame_len).collect(),
+        }
+    }
+
+    /// Returns the stream that goes the other way, with its ends exchanged and flows from `first_flow` on.
+    pub fn mirrored(self, first_flow: u32) -> Self {
+        let [src, dst] = self.ends;
+        let turned = |spec: &Arc<ImageSpec>| {
+            let spec = mirrored(spec);
+            Arc::new(ImageSpec { first_flow, ..spec })
+        };
+        Self {
+            back: !self.back,
+            specs: self.specs.iter().map(turned).collect(),
+            to_next_hop: self.from_port.then_some(0),
+            from_port: self.to_next_hop.is_some(),
+            ends: [dst, src],
+            ..self
         }
     }
 
@@ -575,7 +607,7 @@ impl TrafficPlan {
     }
 
     /// Returns the plan of the way back between two ports: with the same rate, sizes and flows, its addresses and links
-    /// exchanged, and the next seed. Its lanes are those of the run.
+    /// exchanged, and the next seed. Of streams, each goes its own way. Its lanes are those of the run.
     pub fn way_back(&self) -> Self {
         Self {
             common: Common {
@@ -587,6 +619,12 @@ impl TrafficPlan {
             dst: self.src,
             link: self.far.clone(),
             far: self.link.clone(),
+            packets: self.packets.clone().map(|packets| Packets {
+                turned: !packets.turned,
+                // The second port has one next hop.
+                hops: Vec::new(),
+                ..packets
+            }),
             ..self.clone()
         }
     }

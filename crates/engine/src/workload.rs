@@ -196,12 +196,19 @@ impl TrafficTrial {
         };
         let settle_ns = plan.common.settle.as_nanos() as u64;
         for (number, stream) in packets.streams.iter().enumerate() {
-            let senders = stream.senders(number, tx_lanes);
+            // The other way's lanes send the others.
+            let own = packets.sends(stream);
+            let senders = if own {
+                stream.senders(number, tx_lanes)
+            } else {
+                Vec::new()
+            };
             let (pps, lanes) = (pps_of(plan, number), senders.len() as u32);
-            let slips = pps.filter(|_| plan.receive);
+            let slips = pps.filter(|_| plan.receive && own);
             let slips = slips.map(|pps| Slips::new(stream.flows(), pps, settle_ns + LATE_NS));
             let shares = (lanes.max(1), packets.streams.len() as u64);
             trial.logs.push(match stream.known_by {
+                _ if !own => Vec::new(),
                 // Nobody asks what was sent.
                 KnownBy::Headers => Vec::new(),
                 KnownBy::Number(_) => logs_of_each(plan, stream.flows(), pps, shares),
@@ -298,6 +305,7 @@ impl TrafficTrial {
         let part = |stream: usize| {
             let (flows, pps) = match mixed(plan) {
                 None => (plan.flows.count(), plan.rates().map(|rates| rates.highest_pps())),
+                Some(packets) if !packets.sends(&packets.streams[stream]) => (1, Some(1.0)),
                 Some(packets) => (packets.streams[stream].flows(), pps_of(plan, stream)),
             };
             let span = span(pps, plan.common.settle);
@@ -375,13 +383,14 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
             let turned = plan.far.is_none();
             let Some(stream) = packets.plain(sent.tx_lanes) else {
                 let hops: Vec<MacAddr> = [to].into_iter().chain(lane.more_macs(&packets.hops)).collect();
-                let codec = MixCodec::new(packets, run(), (&hops, link.mac), turned, &sent.flown);
+                let peer = plan.far.as_ref().map(|far| far.mac);
+                let codec = MixCodec::new(packets, run(), (&hops, link.mac, peer), turned, &sent.flown);
                 let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
                 let mix = sent.mix(index, packets, lane.start_ns);
                 let booked = (recorder, lane.books());
                 return traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns);
             };
-            let codec = TaggedCodec::new(stream, run(), [to, link.mac], (turned, packets.stripped));
+            let codec = TaggedCodec::new(stream, run(), [to, link.mac], (turned, packets.stripped[0]));
             let receiver = receiver.map(|receiver| receiver.comparing(codec.compared()));
             let (generator, booked) = (generator(), (recorder, Books::default()));
             traffic::run(lane, queue, &codec, generator, receiver, booked, settle_ns)
@@ -427,7 +436,7 @@ pub(crate) fn send_and_take<Q: Queue, L: Loops>(
         }
         (_, Some(packets), Layer::Payload) if const { L::PAYLOADS } => {
             let none = MacAddr::BROADCAST;
-            let codec = MixCodec::new(packets, run(), (&[], none), false, &sent.flown).of_payloads();
+            let codec = MixCodec::new(packets, run(), (&[], none, None), false, &sent.flown).of_payloads();
             let (mix, booked) = (sent.mix(index, packets, lane.start_ns), (recorder, lane.books()));
             traffic::run(lane, queue, &codec, mix, receiver, booked, settle_ns)
         }

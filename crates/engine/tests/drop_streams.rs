@@ -48,7 +48,8 @@ fn streams() -> Packets {
             plans::stream(&forms[1], "calls", load),
             plans::stream(&forms[2], "probe", None),
         ],
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     }
 }

@@ -356,7 +356,8 @@ fn lanes_that_know_packets_by_their_tag_allocate_nothing_for_a_packet() {
     });
     let streams = Arc::new(Packets {
         streams: vec![plans::stream(&forms[0], "syn", Some("load"))],
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     });
     assert_no_growth("drop by stream", |ms| {

@@ -27,7 +27,8 @@ fn streams_that_take_turns_count_what_each_of_them_sent() {
     });
     let packets = Packets {
         streams: streams.collect(),
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     };
     let common = Common {

@@ -137,7 +137,7 @@ impl<'b, 's> Bench<'b, 's> {
 
     /// Ways in which packets go at the same time.
     pub(crate) fn ways(&self) -> u64 {
-        if self.setup.common.run.plan.traffic.both_ways {
+        if self.setup.common.run.plan.traffic.goes_back() {
             2
         } else {
             1

@@ -155,7 +155,7 @@ fn deviations(setup: &Setup<'_>) -> Vec<String> {
             setup.pause.as_secs_f64()
         ));
     }
-    if setup.common.run.plan.far().is_some() && !setup.common.run.plan.traffic.both_ways {
+    if setup.common.run.plan.far().is_some() && !setup.common.run.plan.traffic.goes_back() {
         all.push("packets in one direction, not in both at once (RFC 2544, 14)".to_owned());
     }
     if setup.device.is_none() {
@@ -239,7 +239,7 @@ pub(crate) fn params(setup: &Setup<'_>) -> Map<String, Value> {
         "pause_s": setup.pause.as_secs_f64(),
         "settle_s": setup.settle.as_secs_f64(),
         "settle_early": setup.early(),
-        "load": if setup.common.run.plan.traffic.both_ways { "of each way" } else { "of all lanes" },
+        "load": if setup.common.run.plan.traffic.goes_back() { "of each way" } else { "of all lanes" },
         "effective_duration": "as intended",
         "pacing": setup.pacing.as_ref().map(Written::text),
         "link_bps": setup.link_bps,

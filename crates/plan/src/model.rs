@@ -204,6 +204,12 @@ pub struct Selection {
 }
 
 impl Traffic {
+    /// Returns whether packets also leave by the second port: the same as by the first, or streams of their own.
+    pub fn goes_back(&self) -> bool {
+        let streams = self.streams.iter().flat_map(|streams| &streams.streams);
+        self.both_ways || streams.map(|stream| stream.from).any(|from| from == Some(1))
+    }
+
     /// Sets the frame length in bytes, with FCS. Replaces a payload length.
     pub fn set_frame_size(&mut self, bytes: usize) {
         (self.frame_size, self.payload_size) = (Some(bytes), None);

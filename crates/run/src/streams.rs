@@ -24,7 +24,10 @@ fn streams_of(plan: &Plan) -> &[Stream] {
 pub fn check_stream(plan: &Plan, name: &str, ranked: bool) -> std::result::Result<(), String> {
     let streams = streams_of(plan);
     let groups = streams.iter().filter_map(|stream| stream.group.as_deref());
-    if let Some(stream) = streams.iter().find(|stream| stream.name == name) {
+    // Both ways, each stream has one that goes back.
+    let there = name.strip_suffix("-back").filter(|_| plan.traffic.both_ways);
+    let named = |stream: &&Stream| stream.name == name || Some(stream.name.as_str()) == there;
+    if let Some(stream) = streams.iter().find(named) {
         return match ranked && streams.len() > MOST_RANKED && !stream.track {
             true => Err(format!(
                 "stream {name}: among more than {MOST_RANKED} streams only groups have percentiles: want track = true \

@@ -259,7 +259,7 @@ pub(crate) const KEYS: [Key; 35] = [
     key(
         "to",
         Type::Count,
-        "number of the port that it arrives at; else the last",
+        "number of the port that it arrives at; else the other one of two",
         |s, node, _| {
             s.to = Some(node.count("to", 0, 63)? as usize);
             Ok(())

@@ -117,7 +117,7 @@ pub struct Stream {
     pub lanes: Vec<usize>,
     /// Percentiles of its own, also among many streams.
     pub track: bool,
-    /// Port that it leaves by, and port that it arrives at; `None`: the first and the last.
+    /// Port that it leaves by, and port that it arrives at; `None`: the first, and the other one of two.
     pub from: Option<usize>,
     /// Port that it arrives at.
     pub to: Option<usize>,

@@ -127,6 +127,7 @@ proptest! {
             loopback: which.5,
             keep_ttl: false,
             tagged: None,
+            untagged: Box::default(),
         };
         let mut reflector = Reflector::new(&filter, [1, 2]);
         for (addresses, kind, lengths, ports, macs) in packets {

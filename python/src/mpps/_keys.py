@@ -89,7 +89,7 @@ class Keys(Values):
 
     @property
     def lost(self) -> int:
-        """Packets lost: tx_packets − rx_packets − late."""
+        """Packets lost: tx_packets − untagged_packets − rx_packets − late."""
         return self._count("lost")
 
     @property
@@ -116,6 +116,18 @@ class Keys(Values):
     def foreign(self) -> int:
         """Packets that are none of this test's."""
         return self._count("foreign")
+
+    @property
+    def untagged_packets(self) -> int:
+        """Packets sent without a tag, of which nobody knows whether they came; in no other count but
+        tx_packets.
+        """
+        return self._count("untagged_packets")
+
+    @property
+    def untagged_came(self) -> int:
+        """Packets that came with the headers of streams without a tag, and do not say which they are."""
+        return self._count("untagged_came")
 
     @property
     def missed(self) -> int:
@@ -281,24 +293,26 @@ class StreamKeys(Values):
         return self._count("tx_packets")
 
     @property
-    def rx_packets(self) -> int:
-        """Packets received: each once, intact, within the settle time."""
-        return self._count("rx_packets")
+    def rx_packets(self) -> int | None:
+        """Packets received: each once, intact, within the settle time; null, as lost, loss_ratio, late and
+        received_pps, where all are sent without a tag.
+        """
+        return self._count_or_none("rx_packets")
 
     @property
-    def lost(self) -> int:
-        """Packets lost: tx_packets − rx_packets − late."""
-        return self._count("lost")
+    def lost(self) -> int | None:
+        """Packets lost: tx_packets − untagged_packets − rx_packets − late."""
+        return self._count_or_none("lost")
 
     @property
     def loss_ratio(self) -> float | None:
-        """Lost ÷ tx_packets."""
+        """Lost ÷ (tx_packets − untagged_packets)."""
         return self._number("loss_ratio")
 
     @property
-    def late(self) -> int:
+    def late(self) -> int | None:
         """Packets that came after the settle time."""
-        return self._count("late")
+        return self._count_or_none("late")
 
     @property
     def duplicates(self) -> int:
@@ -368,6 +382,16 @@ class StreamKeys(Values):
     def invalid_reasons(self) -> list[str]:
         """Why they can't, a sentence each; reasons of the whole run are the run's alone."""
         return self._texts("invalid_reasons")
+
+    @property
+    def untagged_packets(self) -> int:
+        """Packets sent without a tag, of which nobody knows whether they came."""
+        return self._count("untagged_packets")
+
+    @property
+    def untagged_came(self) -> int:
+        """Packets that came with the headers of the stream and do not say which of it they are."""
+        return self._count("untagged_came")
 
 
 class Lane(TypedDict):

@@ -49,6 +49,7 @@ class Row:
     rx_fill_mean_ratio: float | None = None
     rx_by_arrival_packets: int | None = None
     start_utc: str | None = None
+    untagged_packets: int | None = None
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Row:
@@ -94,6 +95,7 @@ class StreamRow:
     latency_avg_us: float | None = None
     latency_max_us: float | None = None
     latency_scheduled_avg_us: float | None = None
+    untagged_packets: int | None = None
 
     @classmethod
     def all_of(cls, event: Mapping[str, Any]) -> list[StreamRow]:

@@ -36,6 +36,8 @@ pub(crate) struct MixCodec {
 struct Stream {
     known: Known,
     known_by: KnownBy,
+    /// It leaves by the port of the lane, and so does not arrive there.
+    leaves: bool,
     sizes: Sizes,
     /// Number of its first image, or of its first length.
     first_image: usize,
@@ -44,13 +46,14 @@ struct Stream {
 }
 
 impl MixCodec {
-    /// Makes the codec of a trial. `hops`: MAC addresses of the next hops; `own`: that of the port. `turned`: packets
+    /// Makes the codec of a trial. `hops`: MAC addresses of the next hops; `own`: that of the port; `peer`: that of the
+    /// other port, whose streams arrive. `turned`: packets
     /// come back with their addresses exchanged. `flown`: by stream, what lanes know of the frames of a capture
     /// together.
     pub(crate) fn new(
         packets: &Packets,
         run: u8,
-        (hops, own): (&[MacAddr], MacAddr),
+        (hops, own, peer): (&[MacAddr], MacAddr, Option<MacAddr>),
         turned: bool,
         flown: &[Option<Arc<Flown>>],
     ) -> Self {
@@ -65,6 +68,7 @@ impl MixCodec {
             turned,
             untagged: packets.streams.iter().any(|stream| stream.known_by != KnownBy::Tag),
         };
+        let both = packets.go_back();
         let images: usize = packets.streams.iter().map(|stream| stream.specs.len()).sum();
         let mut lens = images;
         for (number, stream) in packets.streams.iter().enumerate() {
@@ -74,6 +78,7 @@ impl MixCodec {
                 codec.streams.push(Stream {
                     known: Known::of_capture(replay, stream.flows(), run),
                     known_by: KnownBy::Tag,
+                    leaves: false,
                     sizes: stream.sizes.clone(),
                     first_image: lens,
                     captured: Some(Captured::new(replay, flown.get(number).cloned().flatten(), run)),
@@ -82,15 +87,17 @@ impl MixCodec {
                 continue;
             }
             let to = stream.to_next_hop.and_then(|hop| hops.get(hop)).copied();
-            let macs = [to.unwrap_or(MacAddr::BROADCAST), own];
+            let macs = match (packets.sends(stream), peer) {
+                (false, Some(peer)) => [own, peer],
+                _ => [to.unwrap_or(MacAddr::BROADCAST), own],
+            };
+            let stripped = packets.stripped[usize::from(stream.back)];
             let first_image = codec.images.len();
             let mut known = None;
             for spec in &stream.specs {
                 let spec = of_trial(stream, spec, run, macs);
                 codec.seed = spec.seed;
-                codec
-                    .headers
-                    .push(headers_of(stream, &spec, (turned, packets.stripped)));
+                codec.headers.push(headers_of(stream, &spec, (turned, stripped)));
                 known.get_or_insert_with(|| Known::new(stream, &spec, turned));
                 // The plan was validated; packets that can't be made are a defect.
                 codec.images.push(Image::new(spec).expect("validated plan"));
@@ -100,6 +107,7 @@ impl MixCodec {
             codec.streams.push(Stream {
                 known,
                 known_by: stream.known_by.clone(),
+                leaves: both && packets.sends(stream),
                 sizes: stream.sizes.clone(),
                 first_image,
                 captured: None,
@@ -261,6 +269,7 @@ impl MixCodec {
         let mut found = None;
         for (stream, of) in self.streams.iter().enumerate() {
             let segment = match &of.known_by {
+                _ if of.leaves => continue,
                 KnownBy::Tag => continue,
                 KnownBy::Headers if !of.known.fits(&seen) => continue,
                 KnownBy::Headers => None,
@@ -290,7 +299,7 @@ impl MixCodec {
     /// Returns the first stream whose packets have the ends of a frame.
     fn by_ends(&self, frame: &[u8]) -> Option<usize> {
         let seen = Seen::of(frame)?;
-        self.streams.iter().position(|of| of.known.fits(&seen))
+        self.streams.iter().position(|of| !of.leaves && of.known.fits(&seen))
     }
 }
 
@@ -398,7 +407,7 @@ impl Reader for MixCodec {
         if !known.reports && outline.icmp_error(bytes).is_some() {
             return Class::SlowPath;
         }
-        if known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
+        if self.streams[stream].leaves || known.own.is_some_and(|own| bytes.get(6..12) == Some(&own)) {
             return Class::Foreign(Foreign::Looped);
         }
         let is_intact = match &self.streams[stream].captured {

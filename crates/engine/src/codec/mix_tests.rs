@@ -150,6 +150,7 @@ fn a_capture_of_test_packets_is_known_by_content_whatever_runs_their_tags_have()
     let stream = PacketStream {
         kernel_headers: 0,
         name: "office".to_owned(),
+        back: false,
         group: None,
         tracked: false,
         specs: Vec::new(),
@@ -166,17 +167,19 @@ fn a_capture_of_test_packets_is_known_by_content_whatever_runs_their_tags_have()
         from_port: false,
         packet_len: 54,
         ends: Default::default(),
+        known_by: KnownBy::Tag,
         fields: Arc::default(),
         load: None,
         lanes: Vec::new(),
     };
     let packets = Packets {
         streams: vec![stream],
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     };
     let flown = [Some(Arc::new(Flown::new(&replayed)))];
-    let codec = MixCodec::new(&packets, 9, (&[], MacAddr::BROADCAST), false, &flown);
+    let codec = MixCodec::new(&packets, 9, (&[], MacAddr::BROADCAST, None), false, &flown);
     let sends = codec.captured(0).expect("a capture");
     for (n, frame) in frames.iter().enumerate() {
         let mut sent = [0; 68];

@@ -222,3 +222,101 @@ impl Numbered {
         u64::from(flows) * size_of::<(u64, u32)>() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_traffic::Traffic;
+
+    /// Returns what is known of the packets of a text, and the image that writes them.
+    fn numbered(packet: &str, size: &str) -> (Result<Numbered, String>, Image) {
+        let text = format!("[[stream]]\npacket = '{packet}'\ntag = 'tcp'\nsize = '{size}'\n");
+        let forms = Traffic::parse(&text, &[])
+            .and_then(|traffic| traffic.forms(7))
+            .expect("a form");
+        let specs: Vec<_> = forms[0]
+            .size_order()
+            .0
+            .iter()
+            .map(|size| Arc::new(forms[0].spec(*size).unwrap()))
+            .collect();
+        let image = Image::new(ImageSpec::clone(&specs[0])).expect("an image");
+        (Numbered::new(&specs), image)
+    }
+
+    /// Returns the frame of a flow and number, as it is changed on the way.
+    fn frame(image: &Image, flow: u32, number: u64, change: impl Fn(&mut [u8])) -> Vec<u8> {
+        let mut frame = vec![0; image.frame_len()];
+        image.write(&mut frame, Place { flow, number }, 0);
+        change(&mut frame);
+        frame
+    }
+
+    fn read(numbered: &Numbered, frame: &[u8], turned: bool) -> Option<Segment> {
+        numbered.read(frame, &Seen::of(frame)?, turned)
+    }
+
+    /// Exchanges the ends of a frame of IPv4.
+    fn turn(frame: &mut [u8]) {
+        frame[26..34].rotate_left(4);
+        frame[34..38].rotate_left(2);
+    }
+
+    #[test]
+    fn a_segment_is_known_as_it_was_sent_and_by_what_an_answer_acknowledges() {
+        let text = "eth / ipv4 src=10.0.0.1*2 dst=10.1.0.1 / tcp src=1..3 dst=80 flags=syn";
+        let (known, image) = numbered(text, "64");
+        let known = known.expect("a stream");
+        let sent = frame(&image, 4, 9, |_| ());
+        assert_eq!(read(&known, &sent, false), Some(Segment::Sent { flow: 4, number: 9 }));
+        assert_eq!(read(&known, &sent, true), None);
+        let answer = |flags: u8, acknowledges: u32| {
+            let frame = frame(&image, 4, 9, |frame| {
+                turn(frame);
+                frame[38..42].fill(0xee);
+                frame[42..46].copy_from_slice(&acknowledges.to_be_bytes());
+                frame[47] = flags;
+            });
+            read(&known, &frame, true)
+        };
+        let nine = Some(Segment::Answer { flow: 4, number: 9 });
+        assert_eq!(answer(SYN | ACK, 10), nine);
+        assert_eq!(answer(RST | ACK, 16), nine, "the SYN and the six bytes behind it");
+        assert_eq!(answer(ACK, 10), Some(Segment::Other));
+        assert_eq!(answer(RST, 0), Some(Segment::Other));
+        let strange = frame(&image, 4, 9, |frame| frame[37] = 81);
+        assert_eq!(read(&known, &strange, false), None, "another port");
+    }
+
+    #[test]
+    fn a_rst_says_nothing_where_frames_have_several_sizes() {
+        let (known, image) = numbered("eth / ipv4 / tcp dst=80 flags=syn", "64 128");
+        let known = known.expect("a stream");
+        let answer = frame(&image, 0, 9, |frame| {
+            turn(frame);
+            frame[42..46].copy_from_slice(&16u32.to_be_bytes());
+            frame[47] = RST | ACK;
+        });
+        assert_eq!(read(&known, &answer, true), Some(Segment::Other));
+    }
+
+    #[test]
+    fn values_without_a_period_are_any_and_may_be_those_of_another_stream() {
+        let of = |packet: &str| numbered(packet, "80");
+        let (random, image) = of("eth / ipv4 src=random(10.0.0.0/24) dst=10.1.0.1 / tcp dst=80");
+        let random = random.expect("a stream");
+        for number in [0, 1, 77] {
+            let sent = frame(&image, 0, number, |_| ());
+            let number = number as u32;
+            assert_eq!(read(&random, &sent, false), Some(Segment::Sent { flow: 0, number }));
+        }
+        let meets = |packet: &str| random.meets(&of(packet).0.expect("a stream"));
+        assert!(meets("eth / ipv4 src=10.0.0.9 dst=10.1.0.1 / tcp dst=80"));
+        assert!(!meets("eth / ipv4 src=10.0.0.9 dst=10.1.0.1 / tcp dst=81"));
+        assert!(!meets("eth / ipv6 / tcp dst=80"));
+        let twice = of("eth / ipv4 / tcp dst=80 win=1..2").0.expect_err("two flows");
+        assert!(twice.starts_with("flows 0 and 1 have the same addresses"), "{twice}");
+        let deep = of("eth / ipv4 / ipv4 / tcp dst=80").0.expect_err("a tunnel");
+        assert!(deep.contains("right behind the outermost IP header"), "{deep}");
+    }
+}

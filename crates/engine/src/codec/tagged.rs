@@ -107,6 +107,31 @@ impl Known {
     }
 }
 
+/// Returns packets with their ends exchanged: MAC addresses, addresses of the outermost IP header, and ports of UDP and
+/// TCP behind it.
+pub(crate) fn mirrored(spec: &ImageSpec) -> ImageSpec {
+    let mut spec = spec.clone();
+    let ip = outer_ip(&spec.headers).map(|at| match spec.headers[at] >> 4 {
+        6 => (at + 8, 16),
+        _ => (at + 12, 4),
+    });
+    let ports = ports_at(&spec.headers).map(|at| (at, 2));
+    for (at, len) in [Some((0, 6)), ip, ports].into_iter().flatten() {
+        let (one, other) = (at..at + len, at + len..at + 2 * len);
+        if let Some(both) = spec.headers.get_mut(one.start..other.end) {
+            both.rotate_left(len);
+        }
+        for field in &mut spec.fields {
+            match field.bit / 8 {
+                byte if one.contains(&byte) => field.bit += len * 8,
+                byte if other.contains(&byte) => field.bit -= len * 8,
+                _ => {}
+            }
+        }
+    }
+    spec
+}
+
 /// Returns what packets are made of, without the bytes of the payload that vary.
 fn without_payload(spec: &ImageSpec) -> ImageSpec {
     let len = spec.headers.len() - spec.varied;
@@ -353,5 +378,46 @@ impl Seen {
             ips,
             ends: [0, 2].map(|end| ports.and_then(|at| value(at + end..at + end + 2))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mpps_traffic::Traffic;
+
+    fn frame(spec: ImageSpec, flow: u32) -> Vec<u8> {
+        let image = Image::new(spec).expect("an image");
+        let mut frame = vec![0; image.frame_len()];
+        image.write(&mut frame, Place { flow, number: 3 }, 5);
+        frame
+    }
+
+    #[test]
+    fn a_mirrored_packet_has_its_ends_exchanged_and_its_checksums_right() {
+        let ends = |there: bool, [eth, net, tcp]: [&str; 3], [one, other]: [[&str; 3]; 2]| {
+            let [src, dst] = if there { [one, other] } else { [other, one] };
+            let packet = format!(
+                "eth src={} dst={} / {eth}{net} src={} dst={} / {tcp} src={} dst={}",
+                src[0], dst[0], src[1], dst[1], src[2], dst[2]
+            );
+            let traffic =
+                Traffic::parse(&format!("[[stream]]\npacket = '{packet}'\nsize = 140\n"), &[]).expect(&packet);
+            let form = traffic.forms(7).expect("a form").remove(0);
+            form.spec(140).expect("a spec")
+        };
+        let macs = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+        for headers in [["", "ipv4", "udp"], ["vlan vid=5 / ", "ipv6", "tcp"]] {
+            let ips = if headers[1] == "ipv4" {
+                ["10.0.0.1*3", "10.1.0.1"]
+            } else {
+                ["2001:db8::1*3", "2001:db8:1::1"]
+            };
+            let both = [[macs[0], ips[0], "1024..1030"], [macs[1], ips[1], "80"]];
+            for flow in 0..9 {
+                let back = frame(mirrored(&ends(true, headers, both)), flow);
+                assert_eq!(back, frame(ends(false, headers, both), flow), "{headers:?} {flow}");
+            }
+        }
     }
 }

@@ -397,6 +397,8 @@ impl Job for OnPorts<'_> {
         match (&self.work, trial) {
             (Work::Drop(plan), _) => plan.streams.as_deref(),
             (_, [one]) => one.plan.packets.as_ref(),
+            // Both ways have the streams of each.
+            (Work::Traffic(plan), [one, ..]) if plan.beside.is_empty() => one.plan.packets.as_ref(),
             _ => None,
         }
     }

@@ -817,6 +817,7 @@ mod tests {
             PacketStream {
                 replay: None,
                 name: weight.to_string(),
+                back: false,
                 group: None,
                 tracked: false,
                 specs: sizes
@@ -844,7 +845,8 @@ mod tests {
         };
         Packets {
             streams: forms.iter().zip([3, 2, 1]).map(stream).collect(),
-            stripped: false,
+            stripped: [false; 2],
+            turned: false,
             hops: Vec::new(),
         }
     }
@@ -881,7 +883,7 @@ mod tests {
             log: None,
         };
         let mut mix = Mix::new(&plan, &packets, (0..3).map(share).collect(), 0);
-        let codec = MixCodec::new(&packets, 3, (&[], MacAddr::BROADCAST), false, &[]);
+        let codec = MixCodec::new(&packets, 3, (&[], MacAddr::BROADCAST, None), false, &[]);
         let layout = Arc::new(Layout::of(&packets));
         let timing = Timing {
             start_ns: 0,

@@ -1,7 +1,7 @@
 //! The run that tests of the engine begin with; each changes what it is about.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use mpps_engine::{Common, FlowSet, Link, Pacing, PacketStream, TrafficPlan};
+use mpps_engine::{Common, FlowSet, KnownBy, Link, Pacing, PacketStream, TrafficPlan};
 use mpps_traffic::Form;
 use mpps_wire::MacAddr;
 use std::sync::Arc;
@@ -54,6 +54,7 @@ pub(crate) fn stream(form: &Form, name: &str, group: Option<&str>) -> PacketStre
     PacketStream {
         kernel_headers: 0,
         name: name.to_owned(),
+        back: false,
         group: group.map(str::to_owned),
         tracked: false,
         specs: sizes.iter().map(spec).collect(),
@@ -64,6 +65,7 @@ pub(crate) fn stream(form: &Form, name: &str, group: Option<&str>) -> PacketStre
         from_port: false,
         packet_len: 0,
         ends: Default::default(),
+        known_by: KnownBy::Tag,
         fields: Arc::default(),
         load: None,
         lanes: Vec::new(),

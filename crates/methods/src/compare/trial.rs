@@ -104,7 +104,10 @@ impl Figures {
             },
             started: texts(&json!([summary["started_utc"]])).pop(),
             duration_s: number(&summary["duration_s"]),
-            sent: summary["tx_packets"].as_u64(),
+            // Of others nobody knows whether they came.
+            sent: summary["tx_packets"]
+                .as_u64()
+                .map(|sent| sent.saturating_sub(summary["untagged_packets"].as_u64().unwrap_or(0))),
             received: summary["rx_packets"].as_u64(),
             lost: summary["lost"].as_u64(),
             late: summary["late"].as_u64(),

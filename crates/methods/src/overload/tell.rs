@@ -117,7 +117,11 @@ impl<'t> Told<'t> {
             times,
             lanes: Vec::new(),
             no_device: None,
-            ways: if setup.common.run.plan.traffic.both_ways { 2 } else { 1 },
+            ways: if setup.common.run.plan.traffic.goes_back() {
+                2
+            } else {
+                1
+            },
         };
         if let Some(device) = device {
             told.ask(device, bench);

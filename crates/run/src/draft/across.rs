@@ -15,7 +15,8 @@ use mpps_wire::MacAddr;
 
 /// Refuses options of two ports if there is only one, or if packets do not go both ways.
 pub(super) fn check_options(args: &Run, receive: bool) -> Result<()> {
-    if !args.plan.traffic.both_ways {
+    check_ways(args)?;
+    if !args.plan.traffic.goes_back() {
         let back = [
             (args.plan.traffic.back_dest_mac.is_some(), "--back-dest-mac"),
             (args.plan.traffic.back_gateway.is_some(), "--back-gateway"),
@@ -66,9 +67,51 @@ pub(super) fn check_options(args: &Run, receive: bool) -> Result<()> {
     )))
 }
 
+/// Refuses ports of streams that the run does not have, and streams that arrive where they leave.
+fn check_ways(args: &Run) -> Result<()> {
+    let Some(streams) = &args.plan.traffic.streams else {
+        return Ok(());
+    };
+    let ports = if args.plan.far().is_some() { 2 } else { 1 };
+    let mut ways = [false; 2];
+    for stream in &streams.streams {
+        let from = stream.from.unwrap_or(0);
+        let to = stream.to.unwrap_or(if from == 0 { ports - 1 } else { 0 });
+        let name = &stream.name;
+        for (key, port) in [("from", from), ("to", to)] {
+            if port >= ports {
+                let want = if ports == 1 {
+                    "0, or a second port after the first"
+                } else {
+                    "0 or 1"
+                };
+                return Err(usage(format!("--traffic: stream {name}: {key} = {port}: want {want}")));
+            }
+        }
+        if ports == 2 && from == to {
+            return Err(usage(format!(
+                "--traffic: stream {name}: from = {from}, to = {to}: its packets would arrive where they leave: want \
+                 different ports"
+            )));
+        }
+        if stream.pcap.is_some() && args.plan.traffic.goes_back() {
+            return Err(usage(format!(
+                "--traffic: stream {name}: pcap: packets of captures go one way: want a run for each way"
+            )));
+        }
+        ways[from.min(1)] = true;
+    }
+    match (ways, args.plan.traffic.both_ways) {
+        ([false, true], false) => Err(usage(
+            "--traffic: from = 1 in all streams: no packet leaves by the first port: want the ports exchanged",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the task of the first port.
 pub(super) fn task(args: &Run, receive: bool) -> Task {
-    match (receive, args.plan.traffic.both_ways) {
+    match (receive, args.plan.traffic.goes_back()) {
         (false, _) => Task::Send,
         (true, false) => Task::SendReceive,
         (true, true) => Task::Exchange,
@@ -108,7 +151,7 @@ impl Far {
                 "port '{spec}': send receives nothing: want it left out, or sendrecv"
             )));
         }
-        let both = args.plan.traffic.both_ways;
+        let both = args.plan.traffic.goes_back();
         let port = Checked::new(spec, if both { Task::Exchange } else { Task::Collect })?;
         for port in [near, &port] {
             let spec = &port.spec;

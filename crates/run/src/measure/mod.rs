@@ -87,7 +87,7 @@ fn traffic(draft: &draft::traffic::Draft, host: &Host<'_>) -> Result<(Summary, S
     let sinks = std::cell::RefCell::new(Vec::new());
     let mut summary = None;
     let mut opened = || {
-        let both_ways = draft.args.plan.traffic.both_ways;
+        let both_ways = draft.args.plan.traffic.goes_back();
         *sinks.borrow_mut() = host.steps.open(Opens {
             both_ways,
             lanes: both_ways || !draft.port.traits.in_kernel,

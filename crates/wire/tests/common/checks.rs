@@ -51,6 +51,7 @@ pub fn reflect_holds(frame: &[u8]) {
             loopback: false,
             keep_ttl: false,
             tagged: None,
+            untagged: Box::default(),
         },
     ];
     for filter in &filters {

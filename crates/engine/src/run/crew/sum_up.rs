@@ -53,6 +53,8 @@ impl Crew<'_> {
         let trial = &*prepared.trial;
         if let Some(packets) = self.job.packets(&trial.traffic) {
             let senders = trial.common.lanes.iter().filter(|lane| lane.tx).count();
+            // Each way has lanes of its own.
+            let senders = if packets.go_back() { senders / 2 } else { senders };
             let tolerance = self.job.facts(&trial.traffic, None).tolerance;
             let layout = trial.layout.as_deref();
             by_stream::add(&mut summary, packets, (senders, tolerance), layout, sums.by_stream);

@@ -88,7 +88,7 @@ pub(super) fn check_memory(
         (true, true) => KERNEL_FLOW,
         (true, false) => KERNEL_FLOW + KERNEL_ADDRESSES,
     };
-    let ways = if args.plan.traffic.both_ways { 2 } else { 1 };
+    let ways = if args.plan.traffic.goes_back() { 2 } else { 1 };
     let bytes = move |n: u64| {
         let of_way = footprint::flows_of_traffic(n, pps, settle, receive, lanes);
         of_way.saturating_add(n.saturating_mul(of_kernel)).saturating_mul(ways)
@@ -119,7 +119,7 @@ pub(super) fn check_memory(
     };
     if let Some(streams) = streams {
         let none = vec![0; streams.all.len()];
-        let packets = streams.packets(false, &none);
+        let packets = streams.packets([false; 2], &none);
         let loads = streams.loads(args, None, false)?.of;
         let pps: Vec<_> = loads.iter().map(|load| Some(load.as_ref()?.rate?.pps())).collect();
         let times = (*args.plan.times.interval, settle);

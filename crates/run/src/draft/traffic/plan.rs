@@ -5,7 +5,6 @@ use super::super::neighbor::{Asked, advice, not_asked_in_vlan, skipped};
 use super::super::{kernel, lanes};
 use super::dashed;
 use super::load::{lasts, no_rate, no_step};
-use super::streams::senders;
 use super::{Draft, One, Streamed};
 use crate::fail::{Result, usage};
 use crate::paths::Neighbors;
@@ -79,12 +78,13 @@ impl Draft {
         let (link, packets) = match &self.stream {
             None => (self.link(capabilities, asked)?, None),
             Some(streams) if capabilities.layer == Layer::Payload => {
-                (None, streams.packets(false, &vec![0; streams.all.len()]))
+                (None, streams.packets([false; 2], &vec![0; streams.all.len()]))
             }
             Some(streams) => {
                 let (link, hops, numbers) = self.links(streams, capabilities, asked)?;
                 let arrives = self.far.as_ref().map_or(&self.port, |far| &far.port);
-                let packets = streams.packets(arrives.traits.strips_tags, &numbers);
+                let strips = [arrives, &self.port].map(|port| port.traits.strips_tags);
+                let packets = streams.packets(strips, &numbers);
                 (Some(link), packets.map(|packets| Packets { hops, ..packets }))
             }
         };
@@ -167,7 +167,7 @@ impl Draft {
         (capabilities, tx_burst): (&Capabilities, usize),
     ) -> Result<TrafficPlan> {
         let loads = streams.loads(&self.args, capabilities.link_bps, true)?;
-        let senders = senders(&self.roles);
+        let senders = streams.senders(&self.roles);
         for ((stream, load), one) in packets.streams.iter_mut().zip(loads.of).zip(&streams.all) {
             stream.load = load;
             if let Some((replay, replayed)) = stream.replay.as_mut().zip(one.capture()) {
@@ -176,7 +176,12 @@ impl Draft {
             stream.lanes = one.lanes(&senders)?;
         }
         common.count = self.args.plan.traffic.count.or(loads.packets);
-        let takes = match (common.count.filter(|_| !streams.has_schedules()), loads.total) {
+        let takes = match (
+            common
+                .count
+                .filter(|_| !streams.has_schedules() && !streams.goes_back()),
+            loads.total,
+        ) {
             (Some(count), Some(first)) => Some(Duration::from_nanos(Rates { first, then: None }.time_for(count))),
             _ => loads.ends,
         };
@@ -213,6 +218,11 @@ impl Draft {
         let mut hops: Vec<Hop> = Vec::new();
         let mut numbers = Vec::new();
         for one in &streams.all {
+            if one.goes_back() {
+                // The link of the second port has its next hop.
+                numbers.push(0);
+                continue;
+            }
             let dst = one.first_dst().unwrap_or(self.dest.ip);
             let link = self.link_to(dst, (one.vlan(), one.dest_mac()), Some(one), capabilities, asked)?;
             let same = |hop: &Hop| {

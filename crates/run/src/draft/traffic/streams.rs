@@ -19,6 +19,7 @@ use mpps_wire::image::Sizes;
 use mpps_wire::tagged::icmp_error;
 use mpps_wire::{FrameSize, Image, ImageSpec, MacAddr};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub(super) use refused::options;
@@ -60,6 +61,10 @@ pub(in crate::draft) struct One {
     of_sockets: bool,
     /// Packets of it come back to this run.
     receives: bool,
+    /// It leaves by the second port as its text says, which then has its source.
+    from_far: bool,
+    /// Number of its first flow, if it is the mirror of another stream that goes the other way.
+    mirror: Option<u32>,
     /// How a receiver knows its packets.
     known_by: KnownBy,
     /// How a message names it: `--packet`, or `--traffic: stream NAME`.
@@ -121,6 +126,38 @@ fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Resu
     Ok(all)
 }
 
+/// Adds to streams those that go the other way, each with its ends exchanged and a name of its own. Their flows follow
+/// those of the others. `before`: by stream, the one that it begins after.
+fn mirror(mut all: Vec<One>, mut before: Vec<Option<usize>>) -> Result<(Vec<One>, Vec<Option<usize>>)> {
+    let own = all.len();
+    let mut flows: u32 = all.iter().map(|one| one.flows().max(1)).sum();
+    for at in 0..own {
+        let mut one = all[at].clone();
+        one.stream.name.push_str("-back");
+        if all[..own].iter().any(|other| other.stream.name == one.stream.name) {
+            let name = &one.stream.name;
+            return Err(all[at].wrong(format!(
+                "its way back is stream {name}, and there is one: want another name there"
+            )));
+        }
+        one.mirror = Some(flows);
+        one.named.push_str(", the way back");
+        flows = flows.saturating_add(one.flows().max(1));
+        if flows > mpps_wire::TAG_FLOWS {
+            let most = mpps_wire::TAG_FLOWS;
+            return Err(one.wrong(format!(
+                "{flows} flows both ways with those before: want {most} at most"
+            )));
+        }
+        all.push(one);
+    }
+    before.extend_from_within(..);
+    for of in before[own..].iter_mut().flatten() {
+        *of += own;
+    }
+    Ok((all, before))
+}
+
 /// Returns how messages name a stream.
 pub(super) fn named(option: &str, stream: &Stream) -> String {
     match option {
@@ -164,6 +201,8 @@ impl One {
             ends: outer.map(|outer| [outer.src, outer.dst]),
             of_sockets,
             receives: args.plan.workload == Workload::Sendrecv,
+            from_far: stream.from == Some(1),
+            mirror: None,
             known_by: KnownBy::Tag,
             content: Content::Made(Box::new(form)),
             stream,
@@ -223,6 +262,8 @@ impl One {
             v6: false,
             of_sockets: false,
             receives: args.plan.workload == Workload::Sendrecv,
+            from_far: false,
+            mirror: None,
             known_by: KnownBy::Tag,
             stream,
             named,
@@ -309,15 +350,28 @@ impl One {
         usage(format!("{}: {why}", self.named))
     }
 
-    /// Returns the first destination address; `None` without an IP header, or if the packet's text has none.
+    /// Returns the addresses of the outermost IP header at the first port and at the other end; `None`: there is no such
+    /// header.
+    fn near_and_far(&self) -> Option<[&Option<Ranges>; 2]> {
+        let [src, dst] = self.ends.as_ref()?;
+        Some(if self.from_far { [dst, src] } else { [src, dst] })
+    }
+
+    /// Returns whether its packets leave by the second port.
+    pub(in crate::draft) fn goes_back(&self) -> bool {
+        self.from_far ^ self.mirror.is_some()
+    }
+
+    /// Returns the first address at the other end, which packets from the first port go to; `None` without an IP
+    /// header, or if the packet's text has none.
     pub(in crate::draft) fn first_dst(&self) -> Option<IpAddr> {
-        let [_, dst] = self.ends.as_ref()?;
+        let [_, dst] = self.near_and_far()?;
         dst.as_ref()?.first().map(|range| *range.start())
     }
 
-    /// Returns the first source address, as [`One::first_dst`].
+    /// Returns the first address at the first port, as [`One::first_dst`].
     pub(in crate::draft) fn first_src(&self) -> Option<IpAddr> {
-        let [src, _] = self.ends.as_ref()?;
+        let [src, _] = self.near_and_far()?;
         src.as_ref()?.first().map(|range| *range.start())
     }
 
@@ -331,8 +385,9 @@ impl One {
         self.v6
     }
 
-    /// Gives the packets these addresses where their text has none.
-    pub(in crate::draft) fn set_addresses(&mut self, src: IpAddr, dst: IpAddr) {
+    /// Gives the packets these addresses, at the first port and at the other end, where their text has none.
+    pub(in crate::draft) fn set_addresses(&mut self, near: IpAddr, far: IpAddr) {
+        let (src, dst) = if self.from_far { (far, near) } else { (near, far) };
         if let Content::Made(form) = &mut self.content {
             form.set_addresses(src, dst);
         }
@@ -362,14 +417,16 @@ impl One {
         Ok(())
     }
 
-    /// Returns the source addresses.
+    /// Returns the addresses at the first port.
     pub(in crate::draft) fn sources(&self) -> Vec<AddressRange> {
-        self.ends.as_ref().and_then(|[src, _]| src.clone()).unwrap_or_default()
+        self.near_and_far()
+            .and_then(|[near, _]| near.clone())
+            .unwrap_or_default()
     }
 
-    /// Returns the destination addresses.
+    /// Returns the addresses at the other end.
     pub(in crate::draft) fn destinations(&self) -> Vec<AddressRange> {
-        self.ends.as_ref().and_then(|[_, dst]| dst.clone()).unwrap_or_default()
+        self.near_and_far().and_then(|[_, far]| far.clone()).unwrap_or_default()
     }
 
     /// Returns whether there are several destination addresses.
@@ -391,7 +448,9 @@ impl One {
             }
             _ => None,
         };
-        self.macs()[0].or_else(group)
+        let [dst, src] = self.macs();
+        let own = if self.mirror.is_some() { src } else { dst };
+        own.or_else(group)
     }
 
     /// Returns the VLAN in which neighbours are asked; `None`: without a tag, or nobody is asked.
@@ -530,15 +589,17 @@ impl One {
             .map(|size| form.spec(*size).map(Arc::new))
             .collect::<Option<Vec<_>>>()?;
         let longest = specs.iter().map(|spec| spec.frame_len).max()?;
+        let [near, far] = [self.sources(), self.destinations()];
         let made = PacketStream {
             name: self.stream.name.clone(),
+            back: self.from_far,
             group: self.stream.group.clone(),
             tracked: self.stream.track,
             mean_size: form.mean_size(),
             to_next_hop: dst.is_none().then_some(hop),
             from_port: src.is_none(),
             packet_len: longest - form.link_len(),
-            ends: [self.sources(), self.destinations()],
+            ends: if self.from_far { [far, near] } else { [near, far] },
             known_by: self.known_by.clone(),
             fields: form.fields_at().into(),
             specs,
@@ -548,7 +609,19 @@ impl One {
             load: None,
             lanes: Vec::new(),
         };
-        Some(if self.of_sockets { payloads(made) } else { made })
+        if self.of_sockets {
+            return Some(payloads(made));
+        }
+        let made = match self.mirror {
+            Some(first_flow) => made.mirrored(first_flow),
+            None => made,
+        };
+        // The second port has one next hop.
+        let hop = if made.back { 0 } else { hop };
+        Some(PacketStream {
+            to_next_hop: made.to_next_hop.map(|_| hop),
+            ..made
+        })
     }
 
     /// Returns the stream of a capture for the engine, without its load.
@@ -558,6 +631,7 @@ impl One {
         };
         Some(PacketStream {
             name: self.stream.name.clone(),
+            back: false,
             group: self.stream.group.clone(),
             tracked: self.stream.track,
             mean_size: self.mean_size(),
@@ -599,7 +673,11 @@ impl Streamed {
             paths::check_headers(port, option)?;
         }
         refused::options(args, streams, option)?;
-        let all = all_of(args, streams, option, known)?;
+        let mut all = all_of(args, streams, option, known)?;
+        let mut before = streams.before();
+        if args.plan.traffic.both_ways {
+            (all, before) = mirror(all, before)?;
+        }
         let asks_nobody = all.iter().any(|one| one.macs()[0].is_some());
         if let Some(hop) = args.plan.traffic.gateway.as_ref().filter(|_| asks_nobody) {
             return Err(usage(format!(
@@ -612,7 +690,7 @@ impl Streamed {
             frame_size,
             option,
             sockets: None,
-            before: streams.before(),
+            before,
         };
         // Rates of the link's speed are known later; all else is checked before anything is opened.
         streamed.loads(args, None, false)?;
@@ -627,7 +705,9 @@ impl Streamed {
         };
         let all: Vec<_> = self.all.iter().filter_map(|one| Some((one, numbered(one)?))).collect();
         for (at, (one, own)) in all.iter().enumerate() {
-            if let Some((other, _)) = all[..at].iter().find(|(_, other)| own.meets(other)) {
+            let same_way = |other: &One| other.goes_back() == one.goes_back();
+            let mut others = all[..at].iter();
+            if let Some((other, _)) = others.find(|(other, of)| same_way(other) && own.meets(of)) {
                 let name = &other.stream.name;
                 return Err(one.wrong(format!(
                     "tag tcp: its packets can have the addresses and ports of stream {name}, by which a receiver knows \
@@ -652,9 +732,9 @@ impl Streamed {
     pub(in crate::draft) fn untagged(&self, turned: bool) -> Vec<Headers> {
         let streams = self.all.iter().filter(|one| one.known_by != KnownBy::Tag);
         let headers = streams.filter_map(|one| one.made(0)?.headers());
-        headers
+        few(headers
             .map(|headers| if turned { headers.turned() } else { headers })
-            .collect()
+            .collect())
     }
 
     /// Returns the source addresses of all streams.
@@ -769,6 +849,13 @@ impl Streamed {
                 "--packet",
             );
         }
+        if self.goes_back() {
+            return refused(
+                "--both-ways",
+                "the programs make no packets of any headers for two ways",
+                "one way",
+            );
+        }
         let Some(spec) = self.all.first().and_then(|one| one.made(0)?.specs.first().cloned()) else {
             return Ok(());
         };
@@ -804,13 +891,28 @@ impl Streamed {
 
     /// Refuses several receive lanes for values at random.
     pub(in crate::draft) fn check_receivers(&self, roles: &[Roles]) -> Result<()> {
-        let lanes = roles.iter().filter(|role| role.rx).count();
+        // Both ways, each has its own half of the lanes.
+        let lanes = roles.iter().filter(|role| role.rx).count() / if self.goes_back() { 2 } else { 1 };
         self.all.iter().try_for_each(|one| one.check_receivers(lanes))
+    }
+
+    /// Returns whether streams go both ways between two ports.
+    pub(in crate::draft) fn goes_back(&self) -> bool {
+        self.all.iter().any(One::goes_back)
+    }
+
+    /// Returns the lanes that send, of each way.
+    pub(in crate::draft) fn senders(&self, roles: &[Roles]) -> Vec<usize> {
+        let mut senders = senders(roles);
+        if self.goes_back() {
+            senders.truncate(senders.len() / 2);
+        }
+        senders
     }
 
     /// Refuses lanes of a stream that do not send.
     pub(in crate::draft) fn check_lanes(&self, roles: &[Roles]) -> Result<()> {
-        let senders = senders(roles);
+        let senders = self.senders(roles);
         self.all.iter().try_for_each(|one| one.lanes(&senders).map(drop))
     }
 
@@ -820,12 +922,13 @@ impl Streamed {
     }
 
     /// Returns the streams for the engine, without loads. `stripped`: the port at which they arrive takes the outermost
-    /// VLAN tag off. `hops`: number of each stream's next hop.
-    pub(in crate::draft) fn packets(&self, stripped: bool, hops: &[usize]) -> Option<Packets> {
+    /// VLAN tag off, and the first of two ports does. `hops`: number of each stream's next hop.
+    pub(in crate::draft) fn packets(&self, stripped: [bool; 2], hops: &[usize]) -> Option<Packets> {
         let made = self.all.iter().zip(hops).map(|(one, hop)| one.made(*hop));
         Some(Packets {
             streams: made.collect::<Option<_>>()?,
             stripped,
+            turned: false,
             hops: Vec::new(),
         })
     }
@@ -875,6 +978,45 @@ fn payloads(made: PacketStream) -> PacketStream {
     }
 }
 
+/// Returns packets of streams as so few as an interface has room for programs: each by itself or, of many streams, those
+/// of a protocol together, from any of their ends to any.
+pub(crate) fn few(headers: Vec<Headers>) -> Vec<Headers> {
+    const MOST: usize = 16;
+    let mut few: Vec<Headers> = Vec::new();
+    for of in headers {
+        if !few.contains(&of) {
+            few.push(of);
+        }
+    }
+    if few.len() <= MOST {
+        return few;
+    }
+    let mut by_protocol: Vec<Headers> = Vec::new();
+    let hull = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
+        *one.start().min(other.start())..=*one.end().max(other.end())
+    };
+    // No addresses are any.
+    let union = |one: &[AddressRange], other: &[AddressRange]| match one.is_empty() || other.is_empty() {
+        true => Vec::new(),
+        false => together(one.iter().chain(other).cloned()),
+    };
+    for of in few {
+        match by_protocol.iter_mut().find(|other| other.protocol == of.protocol) {
+            None => by_protocol.push(of),
+            Some(other) => {
+                *other = Headers {
+                    protocol: of.protocol,
+                    from: union(&other.from, &of.from),
+                    from_ports: hull(&other.from_ports, &of.from_ports),
+                    to: union(&other.to, &of.to),
+                    to_ports: hull(&other.to_ports, &of.to_ports),
+                }
+            }
+        }
+    }
+    by_protocol
+}
+
 /// Returns the lanes that send.
 pub(in crate::draft) fn senders(roles: &[Roles]) -> Vec<usize> {
     (0..roles.len()).filter(|lane| roles[*lane].tx).collect()
@@ -892,4 +1034,35 @@ fn together(ranges: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
         }
     }
     joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_are_known_together_by_their_protocol() {
+        let of = |protocol: u8, host: u8, port: u16| Headers {
+            protocol,
+            from: vec![ranges::one([10, 0, 0, host].into())],
+            from_ports: port..=port,
+            to: if protocol == 17 {
+                Vec::new()
+            } else {
+                vec![ranges::one([10, 1, 0, 1].into())]
+            },
+            to_ports: 0..=u16::MAX,
+        };
+        assert_eq!(
+            few(vec![of(6, 1, 5), of(6, 1, 5), of(17, 1, 5)]),
+            [of(6, 1, 5), of(17, 1, 5)]
+        );
+        let many = (1..=20).flat_map(|host| [of(6, host, 100 - u16::from(host)), of(17, host, 7)]);
+        let few = few(many.collect());
+        let told: Vec<_> = few
+            .iter()
+            .map(|of| (of.protocol, of.from.len(), of.to.len(), &of.from_ports))
+            .collect();
+        assert_eq!(told, [(6, 20, 1, &(80..=99)), (17, 20, 0, &(7..=7))]);
+    }
 }

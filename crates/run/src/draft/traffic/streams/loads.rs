@@ -168,11 +168,16 @@ impl Streamed {
                     .map_err(|want| no_rate(text, &want))?,
             ),
         };
-        let sharing = all.iter().filter(|one| !has_rate(&one.stream));
-        let weights: u64 = sharing.map(|one| u64::from(weight_of(&one.stream))).sum();
+        // Each way has the rate, as without streams.
+        let weights = [false, true].map(|back| {
+            let sharing = all
+                .iter()
+                .filter(|one| !has_rate(&one.stream) && one.goes_back() == back);
+            sharing.map(|one| u64::from(weight_of(&one.stream))).sum::<u64>()
+        });
         let (mut of, mut sum) = (Vec::new(), None);
         for one in all {
-            let share = weight_of(&one.stream);
+            let (share, weights) = (weight_of(&one.stream), weights[usize::from(one.goes_back())]);
             let shared = total.filter(|_| !has_rate(&one.stream));
             if let Some(total) = shared.filter(|total| total.times(share.into(), weights).is_none()) {
                 return Err(one.wrong(format!(
@@ -209,8 +214,11 @@ impl Streamed {
                 packets: packets_of(one),
             });
         }
-        if let ([only], Some(count)) = (&mut of[..], args.plan.traffic.count) {
-            only.packets = Some(only.packets.map_or(count, |packets| packets.min(count)));
+        // There is one stream then, and perhaps its way back.
+        if let Some(count) = args.plan.traffic.count {
+            for load in &mut of {
+                load.packets = Some(load.packets.map_or(count, |packets| packets.min(count)));
+            }
         }
         self.chain(&mut of, opened)?;
         let (ends, finite) = (ends(all, &of), of.iter().all(|load| load.packets.is_some()));
@@ -317,7 +325,13 @@ impl Streamed {
             stream
         };
         Some(Traffic {
-            streams: self.all.iter().zip(&parts).map(stream).collect(),
+            streams: self
+                .all
+                .iter()
+                .zip(&parts)
+                .filter(|(one, _)| one.mirror.is_none())
+                .map(stream)
+                .collect(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Options and keys that streams of a run do not have, and the packets of a listener.
 
-use super::{Known, One, all_of, named, option_of};
+use super::{Known, One, all_of, few, named, option_of};
 use crate::fail::{Result, usage};
 use crate::request::Run;
 use mpps_engine::Packets;
@@ -29,7 +29,11 @@ pub(in crate::draft) fn options(args: &Run, streams: &Traffic, by: &str) -> Resu
         (of.flows.is_some(), "--flows", "ranges of as many values in the packet"),
         (of.payload_size.is_some(), "--payload-size", "--frame-size"),
         (of.dest_mac.is_some(), "--dest-mac", field("eth dst= in the packet")),
-        (of.both_ways, "--both-ways", "a run for each way"),
+        (
+            of.back_dest_mac.is_some(),
+            "--back-dest-mac",
+            field("eth dst= in the packet"),
+        ),
         (args.plan.load.then.is_some(), "--then", "it left out"),
         (
             in_file && of.frame_size.is_some(),
@@ -56,7 +60,8 @@ pub(in crate::draft) fn options(args: &Run, streams: &Traffic, by: &str) -> Resu
 fn packets_of(all: &[One]) -> Option<Packets> {
     Some(Packets {
         streams: all.iter().map(|one| one.made(0)).collect::<Option<_>>()?,
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     })
 }
@@ -71,17 +76,11 @@ const NOBODY: Known<'_> = Known {
 /// Refuses keys of a stream that runs do not follow; `named`: the stream in messages.
 pub(super) fn keys(stream: &Stream, named: &str, workload: Workload) -> Result<()> {
     let known = stream.tag == Tag::Tail || stream.pcap.is_some() || workload != Workload::Drop;
-    let keys = [
-        (
-            !known,
-            "tag",
-            "tail, by which a receiver without a sender knows its packets",
-        ),
-        (stream.from.is_some() || stream.to.is_some(), "from, to", "it left out"),
-    ];
-    match keys.iter().find(|(given, ..)| *given) {
-        Some((_, key, want)) => Err(usage(format!("{named}: {key}: want {want}"))),
-        None => Ok(()),
+    match known {
+        true => Ok(()),
+        false => Err(usage(format!(
+            "{named}: tag: want tail, by which a receiver without a sender knows its packets"
+        ))),
     }
 }
 
@@ -136,6 +135,6 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
     Ok(Taken {
         header_len,
         streams: streams.map(Arc::new),
-        untagged,
+        untagged: few(untagged),
     })
 }
