@@ -5,7 +5,7 @@ use crate::fail::{Result, print, print_words, printable, unwritable, usage};
 use crate::traffic_file::TrafficText;
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::privilege::as_user;
-use mpps_run::replay::Replayed;
+use mpps_run::replay::{LastRead, Replayed};
 use mpps_stats::count;
 use mpps_traffic::{Form, Moment, Packet, Pcap, Stream, Tag, Traffic, Wrong, in_order, schema};
 use std::path::Path;
@@ -195,7 +195,17 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
 
 /// Writes the first packets of a capture, as they are sent.
 fn pcap_of((stream, pcap): (&Stream, &Pcap), of: &Looked, packets: u32, output: &Path) -> Result<()> {
-    let read = Replayed::read(pcap, stream.tag == Tag::Tail, 1, of.seed);
+    let pcap = &Pcap {
+        ahead: false,
+        ..pcap.clone()
+    };
+    let read = Replayed::read(
+        pcap,
+        (stream.tag == Tag::Tail, false),
+        1,
+        of.seed,
+        &mut LastRead::default(),
+    );
     let replayed = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     if same_file(Path::new(&pcap.path), output) {
         return Err(usage(format!(
