@@ -839,9 +839,9 @@ impl Sender<MixCodec> for Mix<'_> {
                     true => lane.stages.goes_on(now),
                     false => lane.stages.goes_on_unread(clock),
                 }
-                if decides {
-                    lane.stages
-                        .late(now.saturating_sub(<Self as Sender<MixCodec>>::next_due(self).min(now)));
+                if let Order::Paced(earliest) = &self.order {
+                    let due = earliest.first().map_or(now, |(due, _)| due);
+                    lane.stages.late(now.saturating_sub(due));
                 }
             }
             if queue.allocate(pending, want)? == 0 {

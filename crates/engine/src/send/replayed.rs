@@ -131,10 +131,12 @@ impl Replayed {
 
 /// Lateness up to which departures are eased, ns: beyond it, those that are late leave together.
 const EASED_NS: u64 = 1_000_000;
+/// Time within which departures are due together, ns: at the highest rates, sending one takes longer than its gap.
+const TOGETHER_NS: u64 = 1_000;
 
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
 /// change one gap after the other by its whole length: each leaves three quarters of its gap after the one before, until
-/// none is late. Departures at one time stay together.
+/// none is late. Departures within a microsecond stay together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ease {
     /// Time at which departures left last, ns.
@@ -152,7 +154,7 @@ impl Ease {
     /// Returns whether a departure leaves together with the first of those that are due.
     #[inline]
     pub(crate) fn is_together(&self, first_ns: u64, at_ns: u64) -> bool {
-        at_ns == first_ns || self.looked_ns.get().saturating_sub(first_ns) >= EASED_NS
+        at_ns.saturating_sub(first_ns) < TOGETHER_NS || self.looked_ns.get().saturating_sub(first_ns) >= EASED_NS
     }
 
     /// Notes that the departure of `at_ns` has left. The next is due at `next_ns`, and the run ends at `end_ns`.
