@@ -11,7 +11,8 @@
 # BENCH_ROUNDS=5           how often each pair is alternated
 # BENCH_SECONDS=3          length of one run
 # BENCH_STEADY_SECONDS=60  length of the paced no-loss and no-dip runs
-# BENCH_LONG=1             adds the 10 min runs; long: 20 min instead of BENCH_STEADY_SECONDS
+# BENCH_LONG=1             adds the 10 min runs; long: 20 min instead of BENCH_STEADY_SECONDS; replay: 10 min of drift,
+#                          with BENCH_QUICK, too
 # BENCH_QUICK=1            ndr, l2fwd_study, pairs, bursts, two_links: coarser bounds, three frame sizes, three sizes
 #                          of bursts; replay: a drift of 20 s in place of 10 min
 # BENCH_RIGS=veth,memif    ndr: on what

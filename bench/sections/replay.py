@@ -213,7 +213,7 @@ def on_null(ctx, section):
 
 def drift(ctx, section):
     ctx.need("tcpdump")
-    seconds = SHORT if ctx.quick else LONG
+    seconds = SHORT if ctx.quick and not ctx.long else LONG
     rate = LAP  # a lap takes a second
     section.heading(f"Drift: a capture of 1 s over and over, {seconds} s at {rate // 1000} kpps")
     path = capture(ctx, rate, "64", LAP, LAP)

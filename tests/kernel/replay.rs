@@ -7,8 +7,9 @@ use mpps_tests::{
 };
 use serde_json::Value;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const LOAD: &str = "--catch-up 10s --settle 1s --settle-early --quiet";
 
@@ -175,25 +176,63 @@ fn a_capture_is_known_behind_a_router_with_address_translation() {
     }
 }
 
+/// Returns the frames of a capture file.
+fn frames_of(path: &Path) -> Vec<Vec<u8>> {
+    let mut file = File::open(path).expect("a capture");
+    let capture = Capture::read(&mut file, &Selection::default(), 1 << 30).expect("a capture");
+    capture.packets().map(|packet| packet.bytes.to_vec()).collect()
+}
+
 #[test]
 fn frames_of_a_capture_leave_in_order_and_as_they_are() {
     let scratch = Scratch::new();
     let (file, sample) = (capture(&scratch, CAPTURED, PACKETS), scratch.file("sample.pcapng"));
-    let words = format!("send null: --sample-pcap {},n=1 {LOAD}", sample.display());
-    let sent = run_command(with_capture(mpps(&words), &file, &["loops=2"]));
-    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
-    let frames = |path: &Path| {
-        let mut file = File::open(path).expect("a capture");
-        let capture = Capture::read(&mut file, &Selection::default(), 1 << 30).expect("a capture");
-        capture
-            .packets()
-            .map(|packet| packet.bytes.to_vec())
-            .collect::<Vec<_>>()
-    };
-    let (own, sampled) = (frames(&file), frames(&sample));
-    assert_eq!((own.len() as u64, sampled.len() as u64), (PACKETS, 2 * PACKETS));
-    assert_eq!(sampled[..own.len()], own);
-    assert_eq!(sampled[own.len()..], own);
+    let own = frames_of(&file);
+    assert_eq!(own.len() as u64, PACKETS);
+    for set in [
+        &["loops=2"][..],
+        &["loops=2", "speed=max"],
+        &["loops=2", "ahead=true"],
+        &["loops=2", "ahead=true", "speed=max"],
+        &["loops=2", "ahead=true", "rate=20kpps"],
+    ] {
+        let words = format!("send null: --sample-pcap {},n=1 {LOAD}", sample.display());
+        let sent = run_command(with_capture(mpps(&words), &file, set));
+        assert_eq!(sent.code, Some(0), "{set:?} {}", sent.stderr);
+        let sampled = frames_of(&sample);
+        assert_eq!(sampled.len(), 2 * own.len(), "{set:?}");
+        assert_eq!(sampled[..own.len()], own, "{set:?}");
+        assert_eq!(sampled[own.len()..], own, "{set:?}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_ahead_ends_the_run_with_its_results() {
+    let scratch = Scratch::new();
+    let file = capture(&scratch, CAPTURED, PACKETS);
+    let whole = std::fs::read(&file).expect("a capture");
+    let command = mpps("send null: --duration 1h --csv -");
+    let mut command = with_capture(command, &file, &["loops=0", "speed=max", "ahead=true"]);
+    let json = scratch.file("result.json");
+    command
+        .arg("--json")
+        .arg(&json)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut running = command.spawn().expect("mpps");
+    // The first row: packets leave.
+    let mut rows = BufReader::new(running.stdout.take().expect("rows"));
+    for _ in 0..2 {
+        rows.read_line(&mut String::new()).expect("a row");
+    }
+    std::fs::write(&file, &whole[..whole.len() / 2]).expect("a file");
+    std::io::copy(&mut rows, &mut std::io::sink()).expect("rows");
+    let ended = running.wait_with_output().expect("an end");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(stderr.contains("captured.pcapng: "), "{stderr}");
+    assert!(stderr.contains("the run ended early"), "{stderr}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a result")).expect("JSON");
+    assert!(count(&report, "tx_packets") > PACKETS, "{report:#}");
 }
 
 #[test]
@@ -255,10 +294,12 @@ fn each_packet_leaves_at_its_time_up_to_the_last() {
     for (times, words, set, packets) in [
         (&even[..], "", &["gap=0us"][..], 10),
         (&even, "", &["gap=0us", "loops=2"], 20),
+        (&even, "", &["gap=0us", "loops=2", "ahead=true"], 20),
         (&late, "--count 2", &[], 2),
         (&late, "", &["packets=2"], 2),
         // All at once: there is no time between them.
         (&[5; 30], "", &[], 30),
+        (&[5; 30], "", &["ahead=true"], 30),
         (&[5], "", &[], 1),
     ] {
         let report = timed(times, words, set);
@@ -367,6 +408,8 @@ fn captures_that_cannot_be_sent_are_refused_before_anything_is_opened() {
             "tag=tail",
             "counted in its order, by one lane",
         ),
+        ("sendrecv loop:", &file, "ahead=true", "want send, or it left out"),
+        ("send null: --count 5", &file, "ahead=true", "whole loops are"),
         ("send null: --ttl 3", &file, "tag=tail", "--ttl: beside --pcap"),
         ("send null: --rate 1kpps", &file, "speed=2", "speed: beside --rate"),
         ("send null:", &file, "pacing=poisson", "want a rate as well"),

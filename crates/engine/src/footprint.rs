@@ -11,6 +11,7 @@ use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::workload::drop::flow_bytes;
 use crate::workload::span;
+use mpps_replay::Ahead;
 use mpps_stats::{LaneSeries, Timing};
 use mpps_wire::ImageSpec;
 use mpps_wire::image::Data;
@@ -73,6 +74,11 @@ pub fn streams(
     } else {
         0
     };
+    let ahead = packets
+        .streams
+        .iter()
+        .filter_map(|stream| stream.replay.as_ref()?.frames.read_ahead());
+    let rings: u64 = ahead.map(Ahead::footprint).sum();
     let images = specs.map(image).sum::<u64>().saturating_mul(lanes.all as u64);
     let (keep_ns, all) = (settle.as_nanos() as u64, packets.streams.len() as u64);
     let times = |(stream, pps): (&PacketStream, &Option<f64>)| {
@@ -92,6 +98,7 @@ pub fn streams(
     let books = layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all));
     images
         .saturating_add(contents)
+        .saturating_add(rings)
         .saturating_add(times)
         .saturating_add(books)
 }

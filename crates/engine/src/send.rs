@@ -1,5 +1,6 @@
 //! The sending half of a lane: its packets, and their departure times.
 
+pub(crate) mod ahead;
 mod earliest;
 pub(crate) mod generate;
 pub(crate) mod mix;

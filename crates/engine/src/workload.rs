@@ -16,9 +16,10 @@ use crate::codec::tagged::{TaggedCodec, run_of};
 use crate::codec::{Ends, EthernetCodec, PayloadCodec};
 use crate::lane::Lane;
 use crate::outcome::LaneOutcome;
-use crate::plan::{CapturePlan, DropPlan, ForwardPlan, KnownBy, Link, Packets, ReflectPlan, TrafficPlan};
+use crate::plan::{CapturePlan, DropPlan, ForwardPlan, KnownBy, Link, Packets, ReflectPlan, Replay, TrafficPlan};
 use crate::receive::traces::Traces;
 use crate::receive::{Part, Receiver, WINDOW_BYTES};
+use crate::send::ahead::Reading;
 use crate::send::generate::{Generator, SendShare};
 use crate::send::mix::{Mix, MixShare};
 use crate::send::sent::{LATE_NS, SentLog};
@@ -124,8 +125,11 @@ pub(crate) struct TrafficTrial {
     slips: Vec<Option<Slips>>,
     /// By stream of packets: numbers that each of its send lanes has sent; empty if nothing comes back.
     logs: Vec<Vec<SentLog>>,
-    /// By stream of packets: what lanes know together of the frames of a capture; none if nothing comes back.
+    /// By stream of packets: what lanes know together of the frames of a capture; none if nothing comes back and no
+    /// frame is read meanwhile.
     flown: Vec<Option<Arc<Flown>>>,
+    /// Captures that are read while they are sent.
+    readings: Vec<Reading>,
     /// By stream of packets: places of its lanes among those that send; empty if all send.
     senders: Vec<Vec<usize>>,
     tx_lanes: usize,
@@ -180,6 +184,7 @@ impl TrafficTrial {
             logs: Vec::new(),
             senders: Vec::new(),
             flown: Vec::new(),
+            readings: Vec::new(),
             tx_lanes,
             turned: false,
             stream: 0,
@@ -216,10 +221,14 @@ impl TrafficTrial {
             });
             trial.slips.push(slips);
             trial.senders.push(senders);
-            let replay = stream.replay.as_ref().filter(|_| plan.receive);
+            let is_known = |replay: &&Replay| plan.receive || replay.frames.read_ahead().is_some();
+            let replay = stream.replay.as_ref().filter(is_known);
+            let flown = replay.map(|replay| Arc::new(Flown::new(&replay.frames)));
+            let count = plan.common.count;
             trial
-                .flown
-                .push(replay.map(|replay| Arc::new(Flown::new(&replay.frames))));
+                .readings
+                .extend(flown.as_ref().and_then(|flown| Reading::begin(stream, flown, count)));
+            trial.flown.push(flown);
         }
         trial
     }
@@ -290,6 +299,10 @@ impl TrafficTrial {
                     seat: (place as u32, senders.len() as u32),
                     slips: self.slips[stream].as_ref(),
                     log: self.logs[stream].get(place),
+                    rings: self.flown[stream]
+                        .as_ref()
+                        .and_then(|flown| flown.rings())
+                        .map(Arc::as_ref),
                 })
             };
             let shares = self.senders.iter().enumerate().filter_map(share).collect();

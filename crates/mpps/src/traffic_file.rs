@@ -5,6 +5,8 @@ use crate::fail::{Failure, Result, printable, usage};
 use mpps_run::privilege::as_user;
 use mpps_run::replay;
 use mpps_traffic::{LONGEST, Traffic, Wrong};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -93,14 +95,23 @@ pub(crate) fn capture(file: &Path, set: &[String]) -> Result<String> {
 
 /// Notes size and SHA-256 of the captures, so that the same plan never sends another file.
 fn identify(traffic: &mut Traffic) -> std::result::Result<(), String> {
-    for stream in &mut traffic.streams {
-        let Some(pcap) = &mut stream.pcap else { continue };
-        if pcap.size.is_none() || pcap.sha256.is_none() {
-            let path = pcap.path.clone();
-            let found = as_user(|| Ok(replay::identity(&path))).map_err(|failure| failure.line().to_owned())??;
-            pcap.size.get_or_insert(found.0);
-            pcap.sha256.get_or_insert(found.1);
+    // Streams may send one file.
+    let mut known = HashMap::new();
+    for pcap in traffic.streams.iter_mut().filter_map(|stream| stream.pcap.as_mut()) {
+        if pcap.size.is_some() && pcap.sha256.is_some() {
+            continue;
         }
+        let path = pcap.path.clone();
+        let (size, sha256) = match known.entry(path) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(new) => {
+                let found = as_user(|| Ok(replay::identity(new.key())));
+                let found = found.map_err(|failure| failure.line().to_owned())??;
+                new.insert(found)
+            }
+        };
+        pcap.size.get_or_insert(*size);
+        pcap.sha256.get_or_insert_with(|| sha256.clone());
     }
     Ok(())
 }

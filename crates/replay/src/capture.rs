@@ -3,7 +3,7 @@
 use crate::error::{Error, Fault};
 use crate::reader::{Facts, Packet, Reader};
 use crate::selection::Selection;
-use std::io::{Read, Seek};
+use std::io::Read;
 
 /// Bits of an original length in an entry of the index.
 const ORIGINAL_BITS: u32 = 24;
@@ -35,48 +35,15 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Reads a file twice: how many packets `selection` takes of it, then the packets, into memory of exactly that
-    /// size, `most` bytes at most.
+    /// Reads the packets that `selection` takes, which may take `most` bytes of memory. The file is read once: memory
+    /// grows with it, and is no more than the packets take in the end.
     ///
     /// # Errors
-    /// As [`Reader::new`], and of packets that take more memory, before any is taken. A fault behind packets that
-    /// could be read is [`Capture::fault`].
-    pub fn read<F: Read + Seek>(file: &mut F, selection: &Selection, most: u64) -> Result<Self, Error> {
-        let mut reader = Reader::new(&mut *file, selection.clone())?;
-        let fault = loop {
-            match reader.next_packet() {
-                Ok(Some(_)) => {}
-                Ok(None) => break None,
-                Err(error) => break Some(error),
-            }
-            within(reader.facts(), most)?;
-        };
-        let facts = reader.facts();
-        file.rewind().map_err(|error| of_the_file(error.into()))?;
-        let room = (facts.packets as usize, facts.bytes as usize);
-        let capture = Self::of(Reader::new(&mut *file, selection.clone())?, room, most)?;
-        match capture.facts == facts && capture.fault.is_some() == fault.is_some() {
-            true => Ok(capture),
-            false => Err(of_the_file(Fault::Changed)),
-        }
-    }
-
-    /// Reads a file once, from a source that can't be read again. Memory grows with what is read, to `most` bytes of
-    /// packets at most, and takes up to three times as much while it grows.
-    ///
-    /// # Errors
-    /// As [`Capture::read`].
-    pub fn read_once<R: Read>(file: R, selection: &Selection, most: u64) -> Result<Self, Error> {
-        Self::of(Reader::new(file, selection.clone())?, (0, 0), most)
-    }
-
-    /// Reads all packets, with room for so many packets and bytes to begin with.
-    fn of<R: Read>(mut reader: Reader<R>, room: (usize, usize), most: u64) -> Result<Self, Error> {
+    /// As [`Reader::new`], and of packets that take more memory. A fault behind packets that could be read is
+    /// [`Capture::fault`].
+    pub fn read<R: Read>(file: R, selection: &Selection, most: u64) -> Result<Self, Error> {
+        let mut reader = Reader::new(file, selection.clone())?;
         let (mut index, mut bytes) = (Vec::new(), Vec::new());
-        let reserved = index
-            .try_reserve_exact(room.0)
-            .and_then(|()| bytes.try_reserve_exact(room.1));
-        reserved.map_err(|_| no_memory(footprint(room.0 as u64, room.1 as u64)))?;
         let fault = loop {
             match reader.next_packet() {
                 Ok(Some(packet)) => {
@@ -94,6 +61,8 @@ impl Capture {
             }
             within(reader.facts(), most)?;
         };
+        bytes.shrink_to_fit();
+        index.shrink_to_fit();
         Ok(Self {
             bytes,
             index,

@@ -112,9 +112,6 @@ pub enum Fault {
     /// Memory that the system has not got, bytes.
     #[error("its packets take {0} bytes of memory or more, which the system has not got: want fewer packets")]
     NoMemory(u64),
-    /// File that was another one when it was read again.
-    #[error("the file changed while it was read")]
-    Changed,
 }
 
 impl Fault {
@@ -128,7 +125,6 @@ impl Fault {
                 | Self::Version(..)
                 | Self::Memory(..)
                 | Self::NoMemory(_)
-                | Self::Changed
         )
     }
 }

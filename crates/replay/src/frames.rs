@@ -4,11 +4,14 @@
 //! Internet checksum that covers the payload, inner or outer, is what it was. So nothing has to be known of headers,
 //! and checksums that were wrong are wrong.
 
+use crate::ahead::{Ahead, NotRead, Opened};
 use crate::capture::Capture;
-use crate::reader::{LARGEST, Packet};
+use crate::reader::{Facts, LARGEST, Packet, Reader};
 use crate::rewrite::{NotRewritten, Rewrite};
+use crate::selection::Selection;
 use mpps_wire::tagged::{has_crc, icmp_error, outer_ip, packet_end, payload_start};
 use mpps_wire::{TAG_LEN, eth, headers, random};
+use std::collections::BTreeSet;
 
 /// Bytes at the end of a payload that a tag changes.
 pub const TAGGED: usize = TAG_LEN + 2;
@@ -39,9 +42,93 @@ pub struct Sent {
     pub lap: u64,
 }
 
+/// Place of a frame among those of a lane, over all laps. The default is that of the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    of_lane: usize,
+    lap: u64,
+}
+
+/// Frames of a lane from a place on, lap after lap: all that is looked up for each of them is at hand.
+#[derive(Clone, Debug)]
+pub struct Walk<'f> {
+    bytes: &'f [u8],
+    index: &'f [Entry],
+    all: &'f [u32],
+    tags_of_lap: u64,
+    place: Place,
+}
+
+impl<'f> Walk<'f> {
+    /// Returns the next frame.
+    #[inline(always)]
+    #[allow(clippy::should_implement_trait, reason = "there is always one more")]
+    pub fn next(&mut self) -> Next<'f> {
+        let sent = self.place.step(self.all);
+        let entry = &self.index[sent.at as usize];
+        Next {
+            sent,
+            stored: entry.of(self.bytes),
+            size: entry.size.into(),
+            tag: entry.tag(sent.lap, self.tags_of_lap),
+        }
+    }
+
+    /// Returns the place of the next frame.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+}
+
+impl Place {
+    /// Returns the frame at this place among those of a lane, and moves on: no number is divided for that.
+    #[inline(always)]
+    fn step(&mut self, all: &[u32]) -> Sent {
+        let sent = Sent {
+            at: all[self.of_lane],
+            lap: self.lap,
+        };
+        self.of_lane += 1;
+        if self.of_lane == all.len() {
+            (self.of_lane, self.lap) = (0, self.lap + 1);
+        }
+        sent
+    }
+}
+
+impl Entry {
+    /// Returns the frame's bytes among those of all.
+    #[inline(always)]
+    fn of<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let start = self.start as usize;
+        &bytes[start..start + self.len as usize]
+    }
+
+    /// Returns number and end of the frame's tag, if a lap of its lane has so many; `None`: it has none.
+    #[inline(always)]
+    fn tag(&self, lap: u64, tags_of_lap: u64) -> Option<(u64, usize)> {
+        (self.tag_end > 0).then(|| (lap * tags_of_lap + u64::from(self.tags_before), self.tag_end as usize))
+    }
+}
+
+/// Frame of a lane that is sent next.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'f> {
+    /// Frame.
+    pub sent: Sent,
+    /// Its bytes, whose fields are as captured if they change with each lap.
+    stored: &'f [u8],
+    /// Number of its length among [`Frames::lens`].
+    pub size: usize,
+    /// Number and end of its tag; `None`: it has none.
+    pub tag: Option<(u64, usize)>,
+}
+
 /// Frames of a lane, in the order of the capture.
 #[derive(Debug, Default)]
 struct OfLane {
+    /// Number of all.
+    count: u64,
     all: Vec<u32>,
     tagged: Vec<u32>,
 }
@@ -58,8 +145,11 @@ pub struct Frames {
     by_lap: Option<Rewrite>,
     /// Frames that have a tag.
     tagged: u64,
+    count: u64,
     sum_of_lens: u64,
     longest_untagged: usize,
+    /// They are read while they are sent: none is here.
+    ahead: Option<Ahead>,
 }
 
 /// Preparation of frames.
@@ -132,53 +222,31 @@ impl Frames {
         if capture.is_empty() {
             return Err(NotSent::Empty);
         }
-        let fields = how.rewrite.without_tags();
         let growth = how.rewrite.growth() as u64;
         let lens = capture.packets().map(|packet| u64::from(packet.original_len) + growth);
         let takes: u64 = lens.sum();
         if takes > how.most {
             return Err(NotSent::Memory(takes, how.most));
         }
-        let by_lap = fields.changes_by_lap().then(|| fields.clone());
-        let mut frames = Self {
-            bytes: Box::default(),
-            index: Box::default(),
-            lens: Box::default(),
-            lanes: Box::default(),
-            by_lap,
-            tagged: 0,
-            sum_of_lens: 0,
-            longest_untagged: 0,
-        };
+        let mut maker = Maker::new(how);
+        let mut frames = Self::none(maker.fields.changes_by_lap().then(|| maker.fields.clone()));
         let (mut bytes, mut index, mut all) = (Vec::new(), Vec::with_capacity(capture.len()), Vec::new());
         let mut lanes = Vec::new();
         lanes.resize_with(how.lanes.max(1), OfLane::default);
-        let (mut room, mut reached) = (Vec::new(), 0);
         for (at, packet) in capture.packets().enumerate() {
-            let stored = padded(&packet, at + 1, how.pad)?;
-            room.clear();
-            room.extend_from_slice(&stored);
-            room.resize(stored.len() + how.rewrite.growth(), 0);
-            let refused = |why| NotSent::Headers(at + 1, why);
-            let len = how.rewrite.apply_tags(&mut room, stored.len()).map_err(refused)?;
+            let len = maker.tags(&packet, at + 1)?;
             let start = bytes.len();
-            bytes.extend_from_slice(&room[..len]);
-            reached |= fields.reaches(&room[..len]);
-            fields.apply(&mut room, len, 0).map_err(refused)?;
-            let sent = &room[..len];
+            bytes.extend_from_slice(maker.frame(len));
+            let made = maker.change(len, at + 1, 0)?;
+            let sent = maker.frame(len);
             if frames.by_lap.is_none() {
                 bytes[start..].copy_from_slice(sent);
             }
-            let (tag_end, payload) = if how.tag { place_of_tag(sent) } else { None }.unwrap_or_default();
-            frames.tagged += u64::from(tag_end > 0);
-            frames.sum_of_lens += len as u64;
-            let has_tag = matches!(sent.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
-            frames.longest_untagged = frames
-                .longest_untagged
-                .max(len - if has_tag { eth::TAG_LEN } else { 0 });
-            let lane = lane_of(sent, lanes.len());
-            let lane = &mut lanes[lane];
+            let (tag_end, payload) = made.tag.unwrap_or_default();
+            frames.note(len, &made);
+            let lane = &mut lanes[maker.lane(len)];
             let tags_before = lane.tagged.len() as u32;
+            lane.count += 1;
             lane.all.push(at as u32);
             if tag_end > 0 {
                 lane.tagged.push(at as u32);
@@ -194,33 +262,102 @@ impl Frames {
                 tags_before,
             });
         }
-        if let Some(name) = fields.unreached(reached) {
-            return Err(NotSent::Unchanged(name.to_owned(), all.len()));
-        }
+        maker.check_reached(all.len())?;
         let mut lens = all.clone();
         lens.sort_unstable();
         lens.dedup();
-        if lens.len() > usize::from(u16::MAX) {
-            return Err(NotSent::Lengths);
-        }
+        frames.lens = numbered(lens)?;
         for (entry, len) in index.iter_mut().zip(&all) {
-            entry.size = lens.binary_search(len).unwrap_or_default() as u16;
+            entry.size = frames.lens.binary_search(len).unwrap_or_default() as u16;
         }
         // Fewer flows than lanes leave some lanes without.
-        lanes.retain(|lane| !lane.all.is_empty());
-        (frames.bytes, frames.index, frames.lens) = (bytes.into(), index.into(), lens.into());
-        frames.lanes = lanes.into();
+        lanes.retain(|lane| lane.count > 0);
+        (frames.bytes, frames.index, frames.lanes) = (bytes.into(), index.into(), lanes.into());
         Ok(frames)
+    }
+
+    /// Reads a capture without keeping its packets: they are read again while they are sent, into rings of `how.most`
+    /// bytes. Returns the frames, which have no bytes and no index, and the figures of the file.
+    ///
+    /// # Errors
+    /// [`NotRead`].
+    pub fn ahead(file: Box<dyn Opened>, selection: &Selection, how: &Preparation) -> Result<(Self, Facts), NotRead> {
+        let mut maker = Maker::new(how);
+        let mut frames = Self::none(None);
+        let mut lens = BTreeSet::new();
+        let mut by_flow = vec![0u64; how.lanes.max(1)];
+        let mut reader = Reader::new(file.open()?, selection.clone())?;
+        while let Some(packet) = reader.next_packet()? {
+            let number = frames.count as usize + 1;
+            let len = maker.tags(&packet, number)?;
+            by_flow[maker.lane(len)] += 1;
+            let made = maker.change(len, number, 0)?;
+            frames.note(len, &made);
+            lens.insert(len);
+        }
+        let facts = reader.facts();
+        drop(reader);
+        if facts.packets == 0 {
+            return Err(NotSent::Empty.into());
+        }
+        maker.check_reached(frames.count as usize)?;
+        frames.lens = numbered(lens.into_iter().collect())?;
+        let used = |count: &&u64| **count > 0;
+        let of_lane = |count: &u64| OfLane {
+            count: *count,
+            ..OfLane::default()
+        };
+        frames.lanes = by_flow.iter().filter(used).map(of_lane).collect();
+        let mut next = 0..;
+        let lanes = by_flow.iter().map(|count| if *count > 0 { next.next() } else { None });
+        frames.ahead = Some(Ahead {
+            lanes: lanes.collect(),
+            file,
+            selection: selection.clone(),
+            how: how.clone(),
+            facts,
+            bytes: how.most,
+        });
+        Ok((frames, facts))
+    }
+
+    /// Returns frames without any.
+    fn none(by_lap: Option<Rewrite>) -> Self {
+        Self {
+            bytes: Box::default(),
+            index: Box::default(),
+            lens: Box::default(),
+            lanes: Box::default(),
+            by_lap,
+            tagged: 0,
+            count: 0,
+            sum_of_lens: 0,
+            longest_untagged: 0,
+            ahead: None,
+        }
+    }
+
+    /// Counts a frame of this length.
+    fn note(&mut self, len: usize, made: &Made) {
+        self.count += 1;
+        self.tagged += u64::from(made.tag.is_some());
+        self.sum_of_lens += len as u64;
+        self.longest_untagged = self.longest_untagged.max(made.untagged_len);
+    }
+
+    /// Returns the capture, if it is read while it is sent: only counts and lengths of its frames are known.
+    pub fn read_ahead(&self) -> Option<&Ahead> {
+        self.ahead.as_ref()
     }
 
     /// Returns the number of frames.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.count as usize
     }
 
     /// Returns whether there is no frame, which is never so.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.count == 0
     }
 
     /// Returns the number of frames that have a tag.
@@ -248,19 +385,53 @@ impl Frames {
         self.lanes.len()
     }
 
-    /// Returns how many of the first `packets` packets of the replay leave by a lane, lap after lap.
+    /// Returns how many of the first `packets` packets of the replay leave by a lane, lap after lap. Of a capture that
+    /// is read ahead, only whole laps count.
     pub fn of_lane(&self, lane: usize, packets: u64) -> u64 {
         let Some(own) = self.lanes.get(lane) else { return 0 };
-        let all = self.index.len() as u64;
-        let (laps, rest) = (packets / all, packets % all);
+        let (laps, rest) = (packets / self.count, packets % self.count);
         let of_rest = own.all.partition_point(|at| u64::from(*at) < rest);
-        laps.saturating_mul(own.all.len() as u64).saturating_add(of_rest as u64)
+        laps.saturating_mul(own.count).saturating_add(of_rest as u64)
     }
 
     /// Returns frame `n` of a lane, from 0 on, over all laps.
     #[inline]
     pub fn sent(&self, lane: usize, n: u64) -> Sent {
         nth(&self.lanes[lane].all, n)
+    }
+
+    /// Returns the place of frame `n` of a lane.
+    pub fn place(&self, lane: usize, n: u64) -> Place {
+        let own = self.lanes[lane].all.len() as u64;
+        Place {
+            of_lane: (n % own) as usize,
+            lap: n / own,
+        }
+    }
+
+    /// Returns the frame at a place of a lane, and moves the place on: no number is divided for that.
+    #[inline(always)]
+    pub fn step(&self, lane: usize, place: &mut Place) -> Sent {
+        place.step(&self.lanes[lane].all)
+    }
+
+    /// Returns the frames of a lane from a place on.
+    #[inline(always)]
+    pub fn walk(&self, lane: usize, place: Place) -> Walk<'_> {
+        let own = &self.lanes[lane];
+        Walk {
+            bytes: &self.bytes,
+            index: &self.index,
+            all: &own.all,
+            tags_of_lap: own.tagged.len() as u64,
+            place,
+        }
+    }
+
+    /// Writes a frame without its tag to `buffer`, which has its length.
+    #[inline(always)]
+    pub fn write_next(&self, next: &Next<'_>, buffer: &mut [u8]) {
+        self.write_stored(next.stored, next.sent.lap, buffer);
     }
 
     /// Returns the frame of a lane that has tag `n`, from 0 on, over all laps; `None`: there is none.
@@ -274,8 +445,8 @@ impl Frames {
     #[inline]
     pub fn tag_number(&self, lane: usize, of: Sent) -> Option<u64> {
         let entry = &self.index[of.at as usize];
-        let of_lap = self.lanes[lane].tagged.len() as u64;
-        (entry.tag_end > 0).then(|| of.lap * of_lap + u64::from(entry.tags_before))
+        let tag = entry.tag(of.lap, self.lanes[lane].tagged.len() as u64);
+        tag.map(|(number, _)| number)
     }
 
     /// Returns a frame as it is sent in the first lap, without its tag.
@@ -305,21 +476,24 @@ impl Frames {
 
     #[inline]
     fn stored(&self, entry: &Entry) -> &[u8] {
-        let start = entry.start as usize;
-        &self.bytes[start..start + entry.len as usize]
+        entry.of(&self.bytes)
     }
 
     /// Writes a frame without its tag to the beginning of `buffer`, which has room for the longest, and returns its
     /// length.
     #[inline]
     pub fn write(&self, of: Sent, buffer: &mut [u8]) -> usize {
-        let entry = &self.index[of.at as usize];
-        let stored = self.stored(entry);
-        buffer[..stored.len()].copy_from_slice(stored);
-        match &self.by_lap {
-            None => stored.len(),
+        let stored = self.stored(&self.index[of.at as usize]);
+        self.write_stored(stored, of.lap, &mut buffer[..stored.len()]);
+        stored.len()
+    }
+
+    #[inline(always)]
+    fn write_stored(&self, stored: &[u8], lap: u64, buffer: &mut [u8]) {
+        copy(buffer, stored);
+        if let Some(rewrite) = &self.by_lap {
             // All frames were changed once. Lengths are the same in each lap.
-            Some(rewrite) => rewrite.apply(buffer, stored.len(), of.lap).unwrap_or(stored.len()),
+            let _ = rewrite.apply(buffer, stored.len(), lap);
         }
     }
 
@@ -348,6 +522,28 @@ impl Frames {
         };
         // The marks that a reflector exchanges change no sum.
         rest.ends_with(own) && u16::from_be_bytes(*made_up) == without(sum(place), sum(tag))
+    }
+}
+
+/// Copies a frame to `to`, which is as long. Most frames are short: two blocks of a known size, which may overlap, take
+/// less time than a call.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    match from.len() {
+        32..=64 => copy_ends::<32>(to, from),
+        65..=128 => copy_ends::<64>(to, from),
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Copies the first and the last `N` bytes.
+#[inline(always)]
+fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let Some((to, from)) = to.first_chunk_mut::<N>().zip(from.first_chunk()) {
+        *to = *from;
+    }
+    if let Some((to, from)) = to.last_chunk_mut::<N>().zip(from.last_chunk()) {
+        *to = *from;
     }
 }
 
@@ -421,6 +617,86 @@ fn hash(bytes: &[u8], seed: u64) -> u64 {
         .iter()
         .fold(all, |hash, word| random(hash ^ u64::from_le_bytes(*word), 2));
     rest.iter().fold(all, |hash, byte| random(hash ^ u64::from(*byte), 3))
+}
+
+/// Returns lengths that can be numbered.
+fn numbered(lens: Vec<usize>) -> Result<Box<[usize]>, NotSent> {
+    match lens.len() > usize::from(u16::MAX) {
+        true => Err(NotSent::Lengths),
+        false => Ok(lens.into()),
+    }
+}
+
+/// Frames that are made of packets, one after the other.
+pub(crate) struct Maker<'h> {
+    how: &'h Preparation,
+    /// Changes but for those to VLAN tags.
+    fields: Rewrite,
+    room: Vec<u8>,
+    /// Fields that a frame had, each as a bit.
+    reached: u32,
+}
+
+/// Frame that was made.
+pub(crate) struct Made {
+    /// End of its tag in the frame as it is sent, and bytes of the payload before [`TAGGED`]; `None`: it has no tag.
+    pub(crate) tag: Option<(usize, usize)>,
+    /// Bytes without its VLAN tag.
+    untagged_len: usize,
+}
+
+impl<'h> Maker<'h> {
+    pub(crate) fn new(how: &'h Preparation) -> Self {
+        Self {
+            how,
+            fields: how.rewrite.without_tags(),
+            room: Vec::new(),
+            reached: 0,
+        }
+    }
+
+    /// Refuses a field to be changed that none of the frames had; `frames`: their number.
+    pub(crate) fn check_reached(&self, frames: usize) -> Result<(), NotSent> {
+        match self.fields.unreached(self.reached) {
+            Some(name) => Err(NotSent::Unchanged(name.to_owned(), frames)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fills up a packet and treats its VLAN tags, which is the same in each lap; returns the length of the frame.
+    pub(crate) fn tags(&mut self, packet: &Packet<'_>, number: usize) -> Result<usize, NotSent> {
+        let stored = padded(packet, number, self.how.pad)?;
+        self.room.clear();
+        self.room.extend_from_slice(&stored);
+        self.room.resize(stored.len() + self.how.rewrite.growth(), 0);
+        let applied = self.how.rewrite.apply_tags(&mut self.room, stored.len());
+        applied.map_err(|why| NotSent::Headers(number, why))
+    }
+
+    /// Changes the other headers of a frame as they are in a lap.
+    pub(crate) fn change(&mut self, len: usize, number: usize, lap: u64) -> Result<Made, NotSent> {
+        if lap == 0 {
+            self.reached |= self.fields.reaches(&self.room[..len]);
+        }
+        let applied = self.fields.apply(&mut self.room, len, lap);
+        applied.map_err(|why| NotSent::Headers(number, why))?;
+        let sent = &self.room[..len];
+        let has_tag = matches!(sent.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+        Ok(Made {
+            tag: if self.how.tag { place_of_tag(sent) } else { None },
+            untagged_len: len - if has_tag { eth::TAG_LEN } else { 0 },
+        })
+    }
+
+    /// Returns the frame at hand.
+    pub(crate) fn frame(&self, len: usize) -> &[u8] {
+        &self.room[..len]
+    }
+
+    /// Returns the lane of the frame at hand: the same for both directions of a flow.
+    pub(crate) fn lane(&self, len: usize) -> usize {
+        lane_of(&self.room[..len], self.how.lanes.max(1))
+    }
 }
 
 /// Returns the bytes of a packet, filled up to its length.

@@ -5,12 +5,14 @@
 //! due after the first. A fault of the file is an error that names packet and byte; all packets before it are whole.
 //!
 //! [`Matcher`] chooses packets by a packet's text, [`Schedule`] says when each is due at another speed and lap after
-//! lap, [`Rewrite`] changes their headers, [`Frames`] are what is sent.
+//! lap, [`Rewrite`] changes their headers, [`Frames`] are what is sent, [`Ahead`] puts them into [`Rings`] while it
+//! reads.
 //!
 //! Nothing here sends packets, opens files by name, or panics on what a file holds.
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod capture;
 mod due;
 mod error;
@@ -27,9 +29,10 @@ mod selection;
 mod time;
 mod window;
 
+pub use ahead::{Ahead, Head, NotRead, Opened, Ring, Rings};
 pub use capture::{Capture, footprint};
 pub use error::{Error, Fault};
-pub use frames::{Frames, NotSent, Preparation, Sent, TAGGED, content_of};
+pub use frames::{Frames, Next, NotSent, Place, Preparation, Sent, TAGGED, Walk, content_of};
 pub use link::link_name;
 pub use matcher::Matcher;
 pub use reader::{Facts, LARGEST, Packet, Reader};

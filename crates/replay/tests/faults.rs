@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::checks::{ROOM, capture_holds, read};
+use common::checks::{capture_holds, read};
 use common::files::{MICROS, NANOS, Order, Pcap, Pcapng, frame};
-use mpps_replay::{Capture, Selection, link_name};
-use std::io::{self, Read, Seek, SeekFrom};
+use mpps_replay::{Selection, link_name};
+use std::io::{self, Read};
 
 /// Reads two whole packets, and returns the line of what follows them.
 fn behind_two(bytes: &[u8]) -> String {
@@ -233,41 +233,6 @@ fn damaged_gzip() {
     wrong[at] ^= 1;
     assert!(behind_two(&wrong).starts_with(&(BEHIND_PCAP.to_owned() + "it cannot be read: ")));
     capture_holds(&packed[..20]);
-}
-
-/// A file that is other when it is read again.
-struct Shrinking<'b> {
-    files: Vec<&'b [u8]>,
-    at: usize,
-}
-
-impl Read for Shrinking<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.files[0].get(self.at..).unwrap_or_default().read(buffer)?;
-        self.at += read;
-        Ok(read)
-    }
-}
-
-impl Seek for Shrinking<'_> {
-    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
-        self.files.remove(0);
-        self.at = 0;
-        Ok(0)
-    }
-}
-
-#[test]
-fn a_file_that_shrinks_or_grows_while_it_is_read() {
-    let (short, mut long) = (pcap(), pcap());
-    long.packet(5, 2, &[0; 60], 60);
-    for cut in [short.bytes.len(), short.bytes.len() + 20, 24] {
-        for files in [[&long.bytes, &long.bytes[..cut]], [&long.bytes[..cut], &long.bytes]] {
-            let files = files.to_vec();
-            let changed = Capture::read(&mut Shrinking { files, at: 0 }, &Selection::default(), ROOM);
-            assert_eq!(changed.unwrap_err().to_string(), "the file changed while it was read");
-        }
-    }
 }
 
 /// A source that fails.

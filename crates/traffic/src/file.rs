@@ -72,7 +72,7 @@ const PACINGS: [&str; 4] = ["constant", "poisson", "burst", CAPTURED];
 const VLANS: [&str; 3] = ["set", "push", "replace"];
 
 /// Keys of a stream, in the order of the schema and the documentation.
-pub(crate) const KEYS: [Key; 35] = [
+pub(crate) const KEYS: [Key; 36] = [
     key(
         "name",
         Type::Text,
@@ -383,6 +383,15 @@ pub(crate) const KEYS: [Key; 35] = [
         },
     ),
     key(
+        "ahead",
+        Type::Flag,
+        "whether a capture is read while it is sent; else it is in memory, unless it is too large for that",
+        |s, node, _| {
+            pcap(s).ahead = node.flag("ahead")?;
+            Ok(())
+        },
+    ),
+    key(
         "bytes",
         Type::Count,
         "size that the capture file must have; plans and results have it",
@@ -683,8 +692,8 @@ fn stream(node: &Node, variables: &Variables, at: usize) -> Read<Stream> {
 }
 
 /// Keys of a capture beside its path.
-const KEYS_OF_CAPTURES: [&str; 12] = [
-    "speed", "loops", "gap", "first", "last", "only", "rewrite", "vlans", "shift", "pad", "bytes", "sha256",
+const KEYS_OF_CAPTURES: [&str; 13] = [
+    "speed", "loops", "gap", "first", "last", "only", "rewrite", "vlans", "shift", "pad", "ahead", "bytes", "sha256",
 ];
 
 fn first_line(at: &Span) -> Span {
@@ -724,6 +733,7 @@ impl Pcap {
             ("vlans", vlans),
             ("shift", (self.shift != own.shift).then(|| json!(self.shift))),
             ("pad", self.pad.then(|| json!(true))),
+            ("ahead", self.ahead.then(|| json!(true))),
             ("bytes", self.size.map(Value::from)),
             ("sha256", self.sha256.as_ref().map(|digits| json!(digits))),
         ];

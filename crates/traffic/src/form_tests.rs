@@ -555,7 +555,8 @@ fn a_receiver_knows_the_size_of_each_packet_by_its_flow_and_number() {
 #[test]
 fn a_capture_keeps_its_keys_and_has_no_tag_unless_asked() {
     let text = "[[stream]]\nspeed = 2.50\npcap = 'a.pcap'\nloops = 0\ngap = '1ms'\nfirst = 2\nlast = 9\n\
-                only = 'eth / ipv4'\nrewrite = 'eth / vlan vid=7'\nvlans = 'push'\nshift = 3\npad = true\nbytes = 99\n\
+                only = 'eth / ipv4'\nrewrite = 'eth / vlan vid=7'\nvlans = 'push'\nshift = 3\npad = true\n\
+                ahead = true\nbytes = 99\n\
                 [[stream]]\npcap = 'b.pcap'\ntag = 'tail'\nrate = '1kpps'\npacing = 'captured'\n\
                 [[stream]]\npacket = 'eth / ipv4 / udp'\n";
     let traffic = Traffic::parse(text, &[]).expect(text);

@@ -36,6 +36,8 @@ pub struct Pcap {
     pub shift: u16,
     /// Packets that were not captured whole are filled up with zeros; else they are refused.
     pub pad: bool,
+    /// The file is read while it is sent; else it is in memory, unless that is too small.
+    pub ahead: bool,
 }
 
 impl Default for Pcap {
@@ -55,6 +57,7 @@ impl Default for Pcap {
             vlans: Vlans::Set,
             shift: 0,
             pad: false,
+            ahead: false,
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use crate::plan::Replay;
 use crate::sync::{AtomicU64, Ordering};
-use mpps_replay::{Frames, Sent, content_of};
+use mpps_io::Frame;
+use mpps_replay::{Frames, Place, Ring, Rings, Sent, content_of};
 use mpps_wire::{Mark, TAG_LEN, Tag};
 use std::sync::Arc;
 
@@ -16,19 +17,30 @@ pub(crate) struct Flown {
     /// By lane: number of the newest tag.
     newest: Box<[AtomicU64]>,
     contents: Contents,
+    /// Frames that are read while they are sent.
+    rings: Option<Arc<Rings>>,
 }
 
 impl Flown {
     pub(crate) fn new(frames: &Frames) -> Self {
         Self {
             newest: (0..frames.lanes()).map(|_| AtomicU64::new(0)).collect(),
-            contents: Contents::of(frames),
+            contents: match frames.read_ahead() {
+                None => Contents::of(frames),
+                Some(_) => Contents::default(),
+            },
+            rings: frames.read_ahead().map(|ahead| Arc::new(ahead.rings())),
         }
+    }
+
+    /// Returns the rings of frames that are read while they are sent.
+    pub(crate) fn rings(&self) -> Option<&Arc<Rings>> {
+        self.rings.as_ref()
     }
 }
 
 /// Frames without a tag, by content.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Contents {
     /// Contents, ascending.
     keys: Box<[u64]>,
@@ -94,13 +106,10 @@ impl Contents {
         }
     }
 
-    /// Returns the number of a frame's content; `None`: it is none of these, or none was sent.
+    /// Returns the number of a frame's content, by its key; `None`: it is none of these, or none was sent.
     #[inline]
-    fn find(&self, frame: &[u8]) -> Option<u32> {
-        if self.keys.is_empty() {
-            return None;
-        }
-        let place = self.keys.binary_search(&content_of(frame)).ok()?;
+    fn find(&self, key: u64) -> Option<u32> {
+        let place = self.keys.binary_search(&key).ok()?;
         (self.counts[place].sent.load(Ordering::Relaxed) > 0).then_some(place as u32)
     }
 
@@ -149,9 +158,19 @@ impl Captured {
         }
     }
 
+    /// Returns the ring of a lane, if frames are read while they are sent. The number of a frame is its place there.
+    #[inline]
+    fn ring(&self, lane: u32) -> Option<&Ring> {
+        self.flown.as_ref()?.rings.as_ref()?.of(lane as usize)
+    }
+
     /// Returns the number of a frame's length among all, and that of its tag; `None`: it has none.
     #[inline]
     pub(crate) fn size_and_tag(&self, lane: u32, n: u64) -> (usize, Option<u64>) {
+        if let Some(ring) = self.ring(lane) {
+            let head = ring.head(n);
+            return (head.size, head.tag_end.map(|_| head.number));
+        }
         let sent = self.frames.sent(lane as usize, n);
         (self.frames.size(sent), self.frames.tag_number(lane as usize, sent))
     }
@@ -169,45 +188,98 @@ impl Captured {
         self.frames.lens()[size]
     }
 
+    /// Writes the frames of a lane from a place on, and moves the place. Calls `each` with the number of the length of
+    /// each, and the number of its tag.
+    #[inline(always)]
+    pub(crate) fn write_all<F: Frame>(
+        &self,
+        burst: &mut [F],
+        lane: u32,
+        place: &mut Place,
+        time_ns: u64,
+        mut each: impl FnMut(usize, Option<u64>),
+    ) {
+        let (frames, lens) = (&*self.frames, self.frames.lens());
+        let flown = self.flown.as_deref();
+        let mut walk = frames.walk(lane as usize, *place);
+        for frame in burst {
+            let next = walk.next();
+            frame.set_len(lens[next.size]);
+            frame.set_flow(lane);
+            let bytes = frame.bytes_mut();
+            frames.write_next(&next, bytes);
+            match (next.tag, flown) {
+                (Some(tag), _) => self.tag(bytes, lane, tag, time_ns),
+                (None, Some(flown)) => flown.contents.note(next.sent, next.size, time_ns),
+                (None, None) => {}
+            }
+            each(next.size, next.tag.map(|(number, _)| number));
+        }
+        *place = walk.place();
+    }
+
     /// Writes frame `n` of a lane.
     #[inline]
     pub(crate) fn write(&self, bytes: &mut [u8], lane: u32, n: u64, time_ns: u64) {
+        if let Some(ring) = self.ring(lane) {
+            return self.write_read(bytes, (lane, ring), n, time_ns);
+        }
         let sent = self.frames.sent(lane as usize, n);
         self.frames.write(sent, bytes);
         match &self.flown {
             Some(flown) if self.frames.tag_end(sent).is_none() => {
                 flown.contents.note(sent, self.frames.size(sent), time_ns);
             }
-            _ => self.tag(bytes, (lane, sent), time_ns),
+            _ => self.write_tag(bytes, (lane, sent), time_ns),
         }
     }
 
     /// Changes the send time of a frame written before.
     #[cold]
     pub(crate) fn restamp(&self, bytes: &mut [u8], lane: u32, n: u64, time_ns: u64) {
+        if let Some(ring) = self.ring(lane) {
+            return self.write_read(bytes, (lane, ring), n, time_ns);
+        }
         let sent = self.frames.sent(lane as usize, n);
         if self.frames.tag_end(sent).is_some() {
             self.frames.write(sent, bytes);
-            self.tag(bytes, (lane, sent), time_ns);
+            self.write_tag(bytes, (lane, sent), time_ns);
         }
     }
 
+    /// Writes a frame that was read meanwhile.
     #[inline]
-    fn tag(&self, bytes: &mut [u8], (lane, sent): (u32, Sent), time_ns: u64) {
-        let tagged = self.frames.tag_number(lane as usize, sent);
-        if let Some((number, end)) = tagged.zip(self.frames.tag_end(sent)) {
-            if let Some(flown) = &self.flown {
-                flown.newest[lane as usize].store(number, Ordering::Relaxed);
-            }
-            let tag = Tag {
-                number: number as u32,
-                run: self.run,
-                flow: self.first_flow + lane,
-                time_ns,
-                mark: Mark::Sent,
-            };
-            Frames::write_tag(bytes, end, &tag.bytes(self.seed));
+    fn write_read(&self, bytes: &mut [u8], (lane, ring): (u32, &Ring), n: u64, time_ns: u64) {
+        ring.copy(n, bytes);
+        let head = ring.head(n);
+        if let Some(end) = head.tag_end {
+            self.tag(bytes, lane, (head.number, end), time_ns);
         }
+    }
+
+    /// Writes the tag of a frame that has one.
+    #[inline]
+    fn write_tag(&self, bytes: &mut [u8], (lane, sent): (u32, Sent), time_ns: u64) {
+        let number = self.frames.tag_number(lane as usize, sent);
+        if let Some(tag) = number.zip(self.frames.tag_end(sent)) {
+            self.tag(bytes, lane, tag, time_ns);
+        }
+    }
+
+    /// Writes a tag with this number, which ends at `end`.
+    #[inline]
+    fn tag(&self, bytes: &mut [u8], lane: u32, (number, end): (u64, usize), time_ns: u64) {
+        if let Some(flown) = &self.flown {
+            flown.newest[lane as usize].store(number, Ordering::Relaxed);
+        }
+        let tag = Tag {
+            number: number as u32,
+            run: self.run,
+            flow: self.first_flow + lane,
+            time_ns,
+            mark: Mark::Sent,
+        };
+        Frames::write_tag(bytes, end, &tag.bytes(self.seed));
     }
 
     /// Returns whether a packet has the payload of the frame that had its tag. `packet`: up to the end of the tag;
@@ -233,10 +305,16 @@ impl Captured {
         newest.checked_add_signed(ahead.into()).unwrap_or(number.into())
     }
 
-    /// Returns the number of the content of a frame without a tag; `None`: it is none of these.
+    /// Returns whether frames are known by their content.
     #[inline]
-    pub(crate) fn content_of(&self, frame: &[u8]) -> Option<u32> {
-        self.flown.as_ref()?.contents.find(frame)
+    pub(crate) fn has_contents(&self) -> bool {
+        self.flown.as_ref().is_some_and(|flown| !flown.contents.keys.is_empty())
+    }
+
+    /// Returns the number of the content of a frame without a tag, by its [`content_of`]; `None`: it is none of these.
+    #[inline]
+    pub(crate) fn content(&self, key: u64) -> Option<u32> {
+        self.flown.as_ref()?.contents.find(key)
     }
 
     /// Returns whether more of a content were sent than came.

@@ -6,6 +6,7 @@ use super::{Class, Compared, Foreign, Reader};
 use crate::codec::numbered::Segment;
 use crate::plan::{KnownBy, Packets};
 use mpps_io::Frame;
+use mpps_replay::content_of;
 use mpps_wire::changes::{Changes, Headers};
 use mpps_wire::image::{Place, Sizes};
 use mpps_wire::tagged::{Outline, icmp_error, tag_of};
@@ -163,6 +164,12 @@ impl MixCodec {
         self.streams[stream].known.first_flow
     }
 
+    /// Returns the number of the image of a stream's smallest frame.
+    #[inline]
+    pub(crate) fn first_image(&self, stream: usize) -> usize {
+        self.streams[stream].first_image
+    }
+
     /// Returns the bytes of a frame by the number of its image.
     #[inline]
     pub(crate) fn frame_len(&self, stream: usize, image: usize) -> usize {
@@ -213,10 +220,13 @@ impl MixCodec {
 
     /// Returns the class of a frame of a capture that has no tag of this run.
     fn by_content(&self, frame: &[u8]) -> Option<Class> {
-        let mut found = None;
+        let (mut found, mut key) = (None, None);
         for (stream, of) in self.streams.iter().enumerate() {
-            let Some(captured) = &of.captured else { continue };
-            let Some(content) = captured.content_of(frame) else {
+            let Some(captured) = of.captured.as_ref().filter(|of| of.has_contents()) else {
+                continue;
+            };
+            // One reading of the frame is enough for all of them.
+            let Some(content) = captured.content(*key.get_or_insert_with(|| content_of(frame))) else {
                 continue;
             };
             // Streams may have the same content: one that waits for it comes first.

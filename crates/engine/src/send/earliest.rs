@@ -22,6 +22,15 @@ impl Earliest {
         self.heap.first().map(|(due, stream)| (*due, *stream as usize))
     }
 
+    /// Sets the next departures of streams 0, 1, …, of which there are as many as before.
+    #[cold]
+    pub(crate) fn set_all(&mut self, due: impl Iterator<Item = u64>) {
+        for (entry, next) in self.heap.iter_mut().zip(due.zip(0..)) {
+            *entry = next;
+        }
+        self.heap.sort_unstable();
+    }
+
     /// Sets the next departure of the stream that is first.
     #[inline]
     pub(crate) fn set_first(&mut self, due: u64) {

@@ -9,6 +9,7 @@ use crate::codec::mix::MixCodec;
 use crate::lane::Lane;
 use crate::lane::control::Control;
 use crate::plan::{KnownBy, Packets, StreamLoad, TrafficPlan};
+use crate::send::ahead::Ahead;
 use crate::send::earliest::Earliest;
 use crate::send::pacing::Pacer;
 use crate::send::replayed::Replayed;
@@ -17,6 +18,7 @@ use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use crate::send::turns::Turns;
 use mpps_io::{Burst, Frame, MAX_BURST, Pacing, Queue, Rate, Rates, Result};
+use mpps_replay::{Place, Rings};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::image::Sizes;
@@ -34,29 +36,34 @@ pub(crate) struct MixShare<'r> {
     pub(crate) seat: (u32, u32),
     pub(crate) slips: Option<&'r Slips>,
     pub(crate) log: Option<&'r SentLog>,
+    /// Frames that are read while they are sent.
+    pub(crate) rings: Option<&'r Rings>,
 }
 
 /// Schedule of a stream on this lane.
 #[derive(Debug)]
-enum Clock {
+enum Clock<'r> {
     Even(Pacer),
     Replayed(Replayed),
+    Ahead(Box<Ahead<'r>>),
 }
 
-impl Clock {
+impl Clock<'_> {
     #[inline]
     fn due(&self, now_ns: u64, most: usize) -> usize {
         match self {
             Self::Even(pacer) => pacer.due(now_ns, most),
             Self::Replayed(replayed) => replayed.due(now_ns, most),
+            Self::Ahead(ahead) => ahead.due(now_ns, most),
         }
     }
 
     #[inline]
-    fn pop(&mut self) -> u64 {
+    fn pop(&mut self) -> Option<u64> {
         match self {
-            Self::Even(pacer) => pacer.pop(),
-            Self::Replayed(replayed) => replayed.pop(),
+            Self::Even(pacer) => Some(pacer.pop()),
+            Self::Replayed(replayed) => Some(replayed.pop()),
+            Self::Ahead(ahead) => ahead.pop(),
         }
     }
 
@@ -65,6 +72,7 @@ impl Clock {
         match self {
             Self::Even(pacer) => pacer.next_due(),
             Self::Replayed(replayed) => replayed.next_due(),
+            Self::Ahead(ahead) => ahead.next_due(),
         }
     }
 
@@ -73,6 +81,7 @@ impl Clock {
         match self {
             Self::Even(pacer) => pacer.skip_before(before_ns),
             Self::Replayed(replayed) => replayed.skip_before(before_ns),
+            Self::Ahead(ahead) => ahead.skip_before(before_ns),
         }
     }
 }
@@ -88,17 +97,19 @@ struct Part<'r> {
     /// Flow of the next packet, and the packet's number in it.
     flow: u32,
     number: u64,
-    /// It sends frames of a capture, which have the images of their lengths.
+    /// It sends frames of a capture, which have the images of their lengths. Place of the next, if the lane sends
+    /// nothing else.
     captured: bool,
     /// Nobody knows whether its packets come.
     untagged: bool,
+    place: Place,
     /// Order of the stream's sizes, and the number of the image of the first.
     sizes: Sizes,
     first_image: u32,
     /// Packets written so far, and those of them that the log has.
     written: u64,
     noted: u64,
-    clock: Option<Clock>,
+    clock: Option<Clock<'r>>,
     /// Without a schedule: packets left, and the time of the first, ns.
     left: u64,
     start_ns: u64,
@@ -189,6 +200,9 @@ pub(crate) struct Mix<'r> {
     gaps: Gaps,
     done: bool,
     blocked: bool,
+    /// Frames of a part are read while they are sent, and one waits for its next.
+    reads: bool,
+    waits: bool,
 }
 
 impl<'r> Mix<'r> {
@@ -201,7 +215,8 @@ impl<'r> Mix<'r> {
             Part::new(plan, packets, share, (first_image, start_ns))
         };
         let parts: Vec<Part<'r>> = shares.into_iter().map(part).collect();
-        let order = match parts.iter().any(|part| part.clock.is_some()) {
+        let reads = parts.iter().any(|part| part.ahead().is_some());
+        let order = match parts.iter().any(Part::is_timed) {
             true => Order::Paced(Earliest::new(parts.iter().map(Part::due))),
             false => turns(&parts, start_ns),
         };
@@ -221,7 +236,44 @@ impl<'r> Mix<'r> {
             gaps: Gaps::default(),
             done: false,
             blocked: false,
+            waits: reads,
+            reads,
         }
+    }
+
+    /// Gives back the memory of frames that were read and have left, and looks for those that were read meanwhile.
+    ///
+    /// # Errors
+    /// Says why no more will be read.
+    #[inline(never)]
+    fn look_ahead(&mut self, now: u64, is_empty: bool) -> Result<()> {
+        let waited = std::mem::take(&mut self.waits);
+        for part in &mut self.parts {
+            let Some(Clock::Ahead(ahead)) = &mut part.clock else {
+                continue;
+            };
+            if is_empty {
+                ahead.free();
+            }
+            if ahead.waits() {
+                ahead.look(now);
+                if let Some(fault) = ahead.fault() {
+                    return Err(fault);
+                }
+                self.waits |= ahead.waits();
+            }
+        }
+        if waited && let Order::Paced(earliest) = &mut self.order {
+            earliest.set_all(self.parts.iter().map(Part::due));
+        }
+        Ok(())
+    }
+
+    /// Notes what was read too late, once the lane is through.
+    #[cold]
+    fn note_reads(&self, control: &Control) {
+        let notes = self.parts.iter().filter_map(Part::ahead).filter_map(Ahead::note);
+        notes.for_each(|note| control.note(note));
     }
 
     /// Returns how many packets are to leave by now.
@@ -261,6 +313,12 @@ impl<'r> Mix<'r> {
     fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
         self.left = 0;
         self.groups.clear();
+        if let [part] = &self.parts[..]
+            && part.captured
+            && !self.reads
+        {
+            return self.write_captured(codec, burst, now);
+        }
         let mut count = 0;
         for slot in self.written.iter_mut().take(burst.len()) {
             let Some((part, place, scheduled_ns)) = take(&mut self.order, &mut self.parts) else {
@@ -310,6 +368,71 @@ impl<'r> Mix<'r> {
                 log.note(0, part.noted..part.written, now);
                 part.noted = part.written;
             }
+        }
+        if self.reads {
+            self.waits = self.parts.iter().filter_map(Part::ahead).any(Ahead::waits);
+        }
+        self.written_bursts += 1;
+        self.written_packets += count as u64;
+        count
+    }
+
+    /// Works as [`Mix::write`], on a lane that sends frames of one capture: in their order, one after the other.
+    #[inline]
+    fn write_captured<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
+        let part = &mut self.parts[0];
+        let Some(captured) = codec.captured(part.stream) else {
+            return 0;
+        };
+        let mut frames = burst.as_mut_slice();
+        if let Order::Turns(turns, _) = &mut self.order {
+            let most = frames.len().min(part.left.try_into().unwrap_or(usize::MAX));
+            frames = &mut frames[..most];
+            part.left -= most as u64;
+            if part.left == 0 {
+                turns.remove(0);
+            }
+        }
+        let (lane, count, first_image) = (part.first, frames.len(), codec.first_image(part.stream) as u32);
+        let (mut slots, mut n) = (self.written.iter_mut(), part.number);
+        let (groups, group_of) = (&mut self.groups, &mut self.last_of[..]);
+        captured.write_all(frames, lane, &mut part.place, now, |size, number| {
+            let scheduled_ns = part.clock.as_mut().and_then(Clock::pop).unwrap_or(0);
+            let image = first_image + size as u32;
+            if let Some(slot) = slots.next() {
+                *slot = Written {
+                    part: 0,
+                    image,
+                    flow: lane,
+                    before: NONE,
+                    number: n,
+                    scheduled_ns,
+                };
+            }
+            n += 1;
+            let group = &mut group_of[image as usize];
+            if *group == NONE {
+                *group = groups.len() as u32;
+                groups.push(Group { image, packets: 0 });
+            }
+            groups[*group as usize].packets += 1;
+            if let Some(number) = number {
+                part.written += 1;
+                if let Some(slips) = part.slips {
+                    slips.note(lane, number, now.saturating_sub(scheduled_ns));
+                }
+            }
+        });
+        part.number = n;
+        for group in groups {
+            group_of[group.image as usize] = NONE;
+        }
+        if let Some(log) = part.log.filter(|_| part.noted != part.written) {
+            log.note(0, part.noted..part.written, now);
+            part.noted = part.written;
+        }
+        if let Order::Paced(earliest) = &mut self.order {
+            earliest.set_first(part.due());
         }
         self.written_bursts += 1;
         self.written_packets += count as u64;
@@ -403,6 +526,7 @@ impl<'r> Mix<'r> {
             books.missed(part.stream, due, missed);
             earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
         }
+        self.waits |= self.reads;
     }
 
     /// Gives up departures before `end_ns` and those to come, and frames that are pending.
@@ -449,6 +573,7 @@ impl<'r> Part<'r> {
             seat: (lane, lanes),
             slips,
             log,
+            rings,
         } = share;
         let of = &packets.streams[stream];
         let load = of.load.unwrap_or(StreamLoad {
@@ -471,7 +596,9 @@ impl<'r> Part<'r> {
             .common
             .duration
             .map_or(u64::MAX, |duration| start_ns.saturating_add(duration.as_nanos() as u64));
-        let replayed = replay.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns)));
+        let ring = rings.and_then(|rings| Some((rings, rings.of(lane as usize)?)));
+        let replayed = replay.filter(|_| ring.is_none());
+        let replayed = replayed.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns)));
         let even = |rate: Rate| match replay {
             // Lanes have different numbers of the frames.
             Some(replay) => {
@@ -485,6 +612,15 @@ impl<'r> Part<'r> {
             }
             None => Some(pacer(plan, &load, rate, stream, (lane, lanes), start_ns)),
         };
+        let evenly = load.rate.filter(|_| replayed.is_none()).and_then(even);
+        let clock = match (ring, replay, replayed) {
+            (Some(ring), Some(replay), _) => {
+                let ahead = Ahead::new((replay, &load), ring, evenly, count, (start_ns, end_ns));
+                Some(Clock::Ahead(Box::new(ahead)))
+            }
+            (.., Some(replayed)) => Some(Clock::Replayed(replayed)),
+            _ => evenly.map(Clock::Even),
+        };
         Self {
             stream,
             first: lane,
@@ -494,20 +630,31 @@ impl<'r> Part<'r> {
             number: 0,
             captured: replay.is_some(),
             untagged: of.known_by == KnownBy::Headers,
+            place: Place::default(),
             sizes: of.sizes.clone(),
             first_image,
             written: 0,
             noted: 0,
-            clock: match replayed {
-                Some(replayed) => Some(Clock::Replayed(replayed)),
-                None => load.rate.and_then(even).map(Clock::Even),
-            },
+            clock,
             left: if load.rate.is_none() { count } else { 0 },
             start_ns: start_ns.saturating_add(load.start_ns),
             weight: load.weight,
             slips,
             log,
         }
+    }
+
+    /// Returns its frames that are read while they are sent.
+    fn ahead(&self) -> Option<&Ahead<'r>> {
+        match &self.clock {
+            Some(Clock::Ahead(ahead)) => Some(ahead),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it has a schedule.
+    fn is_timed(&self) -> bool {
+        self.clock.is_some() && self.ahead().is_none_or(Ahead::is_timed)
     }
 
     /// Returns the time of the next departure, ns; `u64::MAX`: there is none.
@@ -532,7 +679,11 @@ impl<'r> Part<'r> {
     /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
     #[inline(never)]
     fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (u32, u64, u32) {
-        let (lane, n) = (self.first, self.number);
+        let lane = self.first;
+        let n = match &self.clock {
+            Some(Clock::Ahead(ahead)) => ahead.taken(self.written),
+            _ => self.number,
+        };
         self.number += 1;
         let (image, number) = codec.image_and_number(self.stream, lane, n);
         if let Some(number) = number {
@@ -602,13 +753,16 @@ fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut
             let (_, place) = earliest.first()?;
             let part = &mut parts[place];
             let clock = part.clock.as_mut()?;
-            let scheduled = clock.pop();
+            let scheduled = clock.pop()?;
             earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
             Some((part, place, scheduled))
         }
         Order::Turns(turns, _) => {
             let place = turns.next()?;
             let part = &mut parts[place];
+            if let Some(clock) = &mut part.clock {
+                clock.pop()?;
+            }
             part.left -= 1;
             if part.left == 0 {
                 turns.remove(place);
@@ -649,6 +803,9 @@ impl Sender<MixCodec> for Mix<'_> {
 
     #[inline]
     fn next_due(&self) -> u64 {
+        if self.waits && !self.done {
+            return 0;
+        }
         match &self.order {
             Order::Paced(earliest) => earliest.first().map_or(u64::MAX, |(due, _)| due),
             Order::Turns(turns, _) if !turns.is_empty() => 0,
@@ -681,14 +838,21 @@ impl Sender<MixCodec> for Mix<'_> {
         let decides = matches!(self.order, Order::Paced(_)) || !pending.is_empty() || loop_ns + NEAR_NS >= end_ns;
         let mut now = if decides { clock.now_ns() } else { loop_ns };
         self.blocked = false;
+        if self.reads {
+            self.look_ahead(now, pending.is_empty())?;
+        }
         self.skip(now, (recorder, books));
         if now >= end_ns && self.wind_up(now, end_ns, pending, (recorder, books)) {
+            self.note_reads(lane.control);
             return Ok(false);
         }
         if pending.is_empty() {
             let want = self.wanted(now);
             if want == 0 {
                 self.rest(lane);
+                if self.done {
+                    self.note_reads(lane.control);
+                }
                 return Ok(false);
             }
             if lane.stages.is_on() {
@@ -696,9 +860,9 @@ impl Sender<MixCodec> for Mix<'_> {
                     true => lane.stages.goes_on(now),
                     false => lane.stages.goes_on_unread(clock),
                 }
-                if decides {
-                    lane.stages
-                        .late(now.saturating_sub(<Self as Sender<MixCodec>>::next_due(self).min(now)));
+                if let Order::Paced(earliest) = &self.order {
+                    let due = earliest.first().map_or(now, |(due, _)| due);
+                    lane.stages.late(now.saturating_sub(due));
                 }
             }
             if queue.allocate(pending, want)? == 0 {
@@ -716,6 +880,9 @@ impl Sender<MixCodec> for Mix<'_> {
                 drop(pending.pop());
             }
             lane.mark(Stage::Write);
+            if count == 0 {
+                return Ok(false);
+            }
         } else {
             lane.stamped(now);
             self.restamp(codec, pending, now);
@@ -765,10 +932,11 @@ impl Sender<MixCodec> for Mix<'_> {
         &mut self,
         now: u64,
         pending: &mut Burst<F>,
-        _control: &Control,
+        control: &Control,
         booked: (&mut Recorder<'_>, &mut Books<'_>),
     ) {
         self.stop(now, pending, booked);
+        self.note_reads(control);
     }
 
     fn into_sent(self) -> Sent {
@@ -881,6 +1049,7 @@ mod tests {
             seat: (0, 1),
             slips: None,
             log: None,
+            rings: None,
         };
         let mut mix = Mix::new(&plan, &packets, (0..3).map(share).collect(), 0);
         let codec = MixCodec::new(&packets, 3, (&[], MacAddr::BROADCAST, None), false, &[]);

@@ -1,7 +1,9 @@
 //! Departures of a lane in the spacing of a capture.
 
 use crate::plan::{Replay, StreamLoad};
-use mpps_replay::{Frames, Schedule};
+use mpps_io::Rate;
+use mpps_replay::{Frames, Place, Schedule, Sent};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A lane's departures still to come, each worked out by itself: nothing adds up.
@@ -14,8 +16,10 @@ pub(crate) struct Replayed {
     /// Number of the next departure, and of departures in all.
     next: u64,
     count: u64,
-    /// Time of the next departure, ns; `u64::MAX`: there is none.
+    /// Time of the next departure, ns; `u64::MAX`: there is none. And place of the frame behind it.
     next_ns: u64,
+    place: Place,
+    ease: Ease,
     /// Departures at this time and later are none.
     end_ns: u64,
 }
@@ -24,14 +28,7 @@ impl Replayed {
     /// Makes the departures of a lane; `None` if the frames have no spacing. The run begins at `start_ns` and ends at
     /// `end_ns`.
     pub(crate) fn new(replay: &Replay, load: &StreamLoad, lane: u32, (start_ns, end_ns): (u64, u64)) -> Option<Self> {
-        let schedule = replay.schedule?;
-        let schedule = match load.rate {
-            Some(rate) => {
-                let (num, den) = rate.parts();
-                schedule.at_rate(num, den)
-            }
-            None => schedule,
-        };
+        let schedule = spacing(replay, load)?;
         let lane = lane as usize;
         let mut replayed = Self {
             schedule,
@@ -42,20 +39,35 @@ impl Replayed {
                 .packets
                 .map_or(u64::MAX, |packets| replay.frames.of_lane(lane, packets)),
             next_ns: 0,
+            place: Place::default(),
+            ease: Ease::default(),
             end_ns,
             frames: Arc::clone(&replay.frames),
         };
-        replayed.next_ns = replayed.at(0);
+        replayed.go_to(0);
         Some(replayed)
     }
 
+    /// Makes departure `n` the next.
+    fn go_to(&mut self, n: u64) {
+        (self.next, self.place) = (n, self.frames.place(self.lane, n));
+        let sent = self.frames.step(self.lane, &mut self.place);
+        self.next_ns = self.at_frame(n, sent);
+        self.ease = Ease::default();
+    }
+
     /// Returns the time of departure `n`, ns; `u64::MAX`: there is none.
-    #[inline]
     fn at(&self, n: u64) -> u64 {
+        self.at_frame(n, self.frames.sent(self.lane, n))
+    }
+
+    /// Returns the time of departure `n`, that of this frame.
+    #[inline]
+    fn at_frame(&self, n: u64, sent: Sent) -> u64 {
         if n >= self.count {
             return u64::MAX;
         }
-        let (lap, offset_ns) = self.frames.due(self.frames.sent(self.lane, n));
+        let (lap, offset_ns) = self.frames.due(sent);
         let at = self.start_ns.saturating_add(self.schedule.due_ns(lap, offset_ns));
         if at < self.end_ns { at } else { u64::MAX }
     }
@@ -63,11 +75,16 @@ impl Replayed {
     /// Returns the number of departures due by `now_ns`, `most` at the most.
     #[inline]
     pub(crate) fn due(&self, now_ns: u64, most: usize) -> usize {
-        if self.next_ns > now_ns {
+        if self.next_ns.max(self.ease.not_before_ns()) > now_ns {
             return 0;
         }
-        let more = (1..most as u64).take_while(|n| self.at(self.next + n) <= now_ns);
-        (1 + more.count()).min(most)
+        self.ease.look(now_ns);
+        let mut place = self.place;
+        let is_due = |n: &u64| {
+            let at = self.at_frame(self.next + n, self.frames.step(self.lane, &mut place));
+            at <= now_ns && self.ease.is_together(self.next_ns, at)
+        };
+        (1 + (1..most as u64).take_while(is_due).count()).min(most)
     }
 
     /// Takes the next departure, and returns its time, ns.
@@ -75,14 +92,16 @@ impl Replayed {
     pub(crate) fn pop(&mut self) -> u64 {
         let at = self.next_ns;
         self.next += 1;
-        self.next_ns = self.at(self.next);
+        let sent = self.frames.step(self.lane, &mut self.place);
+        self.next_ns = self.at_frame(self.next, sent);
+        self.ease.left(at, self.next_ns, self.end_ns);
         at
     }
 
     /// Returns the time of the next departure, ns.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<u64> {
-        (self.next_ns != u64::MAX).then_some(self.next_ns)
+        (self.next_ns != u64::MAX).then_some(self.next_ns.max(self.ease.not_before_ns()))
     }
 
     /// Gives up departures before `before_ns`, and returns their number.
@@ -104,11 +123,66 @@ impl Replayed {
                     false => high = middle,
                 }
             }
-            self.next = low + 1;
-            self.next_ns = self.at(self.next);
+            self.go_to(low + 1);
         }
         self.next - first
     }
+}
+
+/// Lateness up to which departures are eased, ns: beyond it, those that are late leave together.
+const EASED_NS: u64 = 1_000_000;
+/// Time within which departures are due together, ns: at the highest rates, sending one takes longer than its gap.
+const TOGETHER_NS: u64 = 1_000;
+
+/// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
+/// change one gap after the other by its whole length: each leaves three quarters of its gap after the one before, until
+/// none is late. Departures within a microsecond stay together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ease {
+    /// Time at which departures left last, ns.
+    looked_ns: Cell<u64>,
+    not_before_ns: u64,
+}
+
+impl Ease {
+    /// Notes the time at which departures leave.
+    #[inline]
+    pub(crate) fn look(&self, now_ns: u64) {
+        self.looked_ns.set(now_ns);
+    }
+
+    /// Returns whether a departure leaves together with the first of those that are due.
+    #[inline]
+    pub(crate) fn is_together(&self, first_ns: u64, at_ns: u64) -> bool {
+        at_ns.saturating_sub(first_ns) < TOGETHER_NS || self.looked_ns.get().saturating_sub(first_ns) >= EASED_NS
+    }
+
+    /// Notes that the departure of `at_ns` has left. The next is due at `next_ns`, and the run ends at `end_ns`.
+    #[inline]
+    pub(crate) fn left(&mut self, at_ns: u64, next_ns: u64, end_ns: u64) {
+        let (looked_ns, gap_ns) = (self.looked_ns.get(), next_ns.saturating_sub(at_ns));
+        self.not_before_ns = match looked_ns.saturating_sub(at_ns) < EASED_NS {
+            true => looked_ns
+                .saturating_add(gap_ns - gap_ns / 4)
+                .min(end_ns.saturating_sub(1)),
+            false => 0,
+        };
+    }
+
+    /// Returns the time before which the next departure does not leave, ns.
+    #[inline]
+    pub(crate) fn not_before_ns(&self) -> u64 {
+        self.not_before_ns
+    }
+}
+
+/// Returns the spacing of a capture at the rate of its stream; `None`: its frames have no spacing.
+pub(crate) fn spacing(replay: &Replay, load: &StreamLoad) -> Option<Schedule> {
+    let schedule = replay.schedule?;
+    Some(match load.rate.as_ref().map(Rate::parts) {
+        Some((num, den)) => schedule.at_rate(num, den),
+        None => schedule,
+    })
 }
 
 #[cfg(test)]

@@ -189,11 +189,41 @@ proptest! {
             0 => START[0],
             all => case.departures[at.index(all)].2 + more - less,
         };
-        prop_assert_eq!(lane.due(at_ns, most), rest_of.iter().filter(|due| **due <= at_ns).count().min(most));
+        // Late ones leave one by one, unless they are very late or within a microsecond.
+        let is_together = |due: &u64| at_ns >= rest_of[0] + EASED_NS || *due < rest_of[0] + TOGETHER_NS;
+        let due = rest_of.iter().filter(|due| **due <= at_ns).take_while(|due| is_together(due)).count();
+        prop_assert_eq!(lane.due(at_ns, most), due.min(most));
         let before = rest_of.iter().filter(|due| **due < at_ns).count();
         prop_assert_eq!(lane.skip_before(at_ns), before as u64);
         prop_assert_eq!(rest(lane), &rest_of[before..]);
     }
+}
+
+#[test]
+fn departures_that_are_late_follow_each_other_at_three_quarters_of_their_gaps() {
+    let packets: Vec<Captured> = [0, 10_000, 20_000, 20_000, 30_000, 40_000].map(|at| (at, 1)).to_vec();
+    let case = Case::new(&packets, (1, Fast::Speed(1, 1), None, 6), None);
+    let start = START[0] + START[1];
+    let mut lane = case.lane(0);
+    // The lane did not run until 22 µs after the first was due.
+    let mut left = Vec::new();
+    let mut now = start + 22_000;
+    while let Some(due) = lane.next_due() {
+        now = now.max(due);
+        let burst = lane.due(now, 32);
+        left.push((now - start, burst));
+        for _ in 0..burst {
+            lane.pop();
+        }
+    }
+    assert_eq!(left, [(22_000, 1), (29_500, 1), (37_000, 2), (44_500, 1), (52_000, 1)]);
+    // One that is late by 1 ms sends all at once.
+    assert_eq!(case.lane(0).due(start + EASED_NS, 32), 6);
+    // None is put off behind the end.
+    let mut ends = Case::new(&packets, (1, Fast::Speed(1, 1), None, 6), Some((5, 1, false))).lane(0);
+    assert_eq!(ends.due(start + 39_000, 32), 1);
+    ends.pop();
+    assert_eq!(ends.next_due(), Some(start + 40_000));
 }
 
 #[test]

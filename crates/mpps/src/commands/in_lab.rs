@@ -13,7 +13,7 @@ use mpps_host::lab::{Host, Lab, LabError, LabOptions, ScratchLab};
 use mpps_run::Plan;
 use mpps_run::paths;
 use mpps_run::privilege::as_user;
-use mpps_run::replay::Replayed;
+use mpps_run::replay::{LastRead, Replayed};
 use mpps_run::streams::check_expect;
 use mpps_sys::{sched, signal};
 use std::ffi::{OsStr, OsString};
@@ -121,9 +121,18 @@ fn check(args: &Traffic) -> Result<()> {
             stream.name
         )));
     }
+    let mut last = LastRead::default();
     for stream in streams.into_iter().flat_map(|of| &of.streams) {
         let Some(pcap) = stream.pcap.as_deref() else { continue };
-        let read = as_user(|| Ok(Replayed::read(pcap, true, 1, args.args.run.plan.seed)))?;
+        let read = as_user(|| {
+            Ok(Replayed::read(
+                pcap,
+                (true, false),
+                1,
+                args.args.run.plan.seed,
+                &mut last,
+            ))
+        })?;
         let frames = read
             .map_err(|why| usage(format!("stream {}: {why}", stream.name)))?
             .frames;

@@ -7,7 +7,7 @@ use mpps_plan::{Workload, Written};
 use mpps_report::{CaptureHeader, JsonTarget, pcapng_of, same_file};
 use mpps_run::memory_of;
 use mpps_run::privilege::as_user;
-use mpps_run::replay::Replayed;
+use mpps_run::replay::{LastRead, Replayed};
 use mpps_stats::count;
 use mpps_traffic::{Form, Moment, Packet, Pcap, Stream, Tag, Traffic, Wrong, in_order, schema};
 use std::path::Path;
@@ -115,7 +115,7 @@ fn made_line(stream: &Stream, form: &Form) -> String {
 
 /// Reads the capture of a stream, and returns a line on it.
 fn captured(stream: &Stream, pcap: &Pcap, seed: u64) -> Result<String> {
-    let read = as_user(|| Ok(Replayed::read(pcap, true, 1, seed)))?;
+    let read = as_user(|| Ok(Replayed::read(pcap, (true, true), 1, seed, &mut LastRead::default())))?;
     let read = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     let (facts, frames) = (&read.facts, &read.frames);
     let (smallest, largest) = read.sizes();
@@ -219,7 +219,17 @@ fn pcap(of: &Looked, packets: u32, output: &Path) -> Result<()> {
 
 /// Writes the first packets of a capture, as they are sent.
 fn pcap_of((stream, pcap): (&Stream, &Pcap), of: &Looked, packets: u32, output: &Path) -> Result<()> {
-    let read = Replayed::read(pcap, stream.tag == Tag::Tail, 1, of.seed);
+    let pcap = &Pcap {
+        ahead: false,
+        ..pcap.clone()
+    };
+    let read = Replayed::read(
+        pcap,
+        (stream.tag == Tag::Tail, false),
+        1,
+        of.seed,
+        &mut LastRead::default(),
+    );
     let replayed = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     if same_file(Path::new(&pcap.path), output) {
         return Err(usage(format!(

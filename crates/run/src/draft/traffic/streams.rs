@@ -6,7 +6,7 @@ mod refused;
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked};
 use crate::privilege::as_user;
-use crate::replay::Replayed;
+use crate::replay::{LastRead, Replayed};
 use crate::request::Run;
 use mpps_engine::{FlowSet, KnownBy, Link, Numbered, PacketStream, Packets, Replay};
 use mpps_io::selection::Headers;
@@ -102,11 +102,12 @@ pub(in crate::draft) struct Known<'k> {
 /// Works out each of the streams, whose flows are numbered over all of them.
 fn all_of(args: &Run, streams: &Traffic, option: &str, known: Known<'_>) -> Result<Vec<One>> {
     let (mut all, mut flows, mut sizes) = (Vec::new(), 0u32, 0);
+    let mut last = LastRead::default();
     for stream in &streams.streams {
         refused::keys(stream, &named(option, stream), args.plan.workload)?;
         let one = match &stream.pcap {
             None => One::new(stream.clone(), option, args, flows, known.of_sockets)?,
-            Some(pcap) => One::replayed(stream.clone(), pcap, (option, args), flows, known)?,
+            Some(pcap) => One::replayed(stream.clone(), pcap, (option, args), flows, (known, &mut last))?,
         };
         flows = flows.saturating_add(one.flows().max(1));
         if flows > mpps_wire::TAG_FLOWS {
@@ -216,11 +217,12 @@ impl One {
         pcap: &Pcap,
         (option, args): (&str, &Run),
         first_flow: u32,
-        known: Known<'_>,
+        (known, last): (Known<'_>, &mut LastRead),
     ) -> Result<Self> {
         let named = named(option, &stream);
         let wrong = |why: &dyn std::fmt::Display| usage(format!("{named}: {why}"));
         let (tag, lanes, seed) = (stream.tag == Tag::Tail, known.senders, args.plan.seed);
+        let sends = args.plan.workload == Workload::Send;
         let lanes = if stream.lanes.is_empty() {
             lanes
         } else {
@@ -236,10 +238,17 @@ impl One {
         let replayed = match earlier.next() {
             Some(replayed) => replayed,
             None => {
-                let read = as_user(|| Ok(Replayed::read(pcap, tag, lanes, seed)))?;
+                let read = as_user(|| Ok(Replayed::read(pcap, (tag, sends), lanes, seed, last)))?;
                 read.map_err(|why| wrong(&why))?
             }
         };
+        let (all, packets) = (replayed.facts.packets, stream.packets.or(args.plan.traffic.count));
+        if let Some(packets) = packets.filter(|n| replayed.frames.read_ahead().is_some() && n % all != 0) {
+            return Err(wrong(&format!(
+                "{packets} packets: its {all} packets are read while they are sent, and whole loops are: want loops, \
+                 or last"
+            )));
+        }
         if option == "--pcap" && args.plan.load.rate.is_some() && stream.load == Load::Most {
             if pcap.speed != Speed::ONE {
                 return Err(wrong(&"speed: beside --rate: want one of the two"));
