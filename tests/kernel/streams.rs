@@ -808,6 +808,6 @@ packets = 50
     assert_refused(
         with_traffic(mpps("sendrecv loop:"), &mix),
         2,
-        &["stream flood: tag: want tail"],
+        &["stream 'flood': tag: want tail"],
     );
 }
