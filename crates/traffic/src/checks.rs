@@ -59,8 +59,8 @@ impl Traffic {
         Ok(forms)
     }
 
-    /// Refuses what no run sends, though its packets can be made and shown. `receives`: the run knows its packets again,
-    /// by their tags.
+    /// Refuses what no run sends, though its packets can be made and shown. `receives`: the run knows its packets
+    /// again, by their tags.
     ///
     /// # Errors
     /// Names the fault, and its place in the file.
