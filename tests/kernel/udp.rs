@@ -154,7 +154,7 @@ fn what_a_socket_cannot_say_is_refused_by_its_name() {
         ),
         (
             "udp:",
-            "eth / ipv6 dst=fe80::7 hop=2 / udp dst=9",
+            "eth / ipv6 dst=fe80::7 ecn=2 / udp dst=9",
             "dst fe80::7: a link-local address",
         ),
         (

@@ -147,7 +147,7 @@ fn what_is_wrong_is_one_line_with_file_line_and_column() {
         ),
         (
             "[[stream]]\npacket = 'eth / ipv4 / udp / payload @4:2=1..9'\n",
-            "own.toml:2:40: bytes of the payload have values",
+            "own.toml:2:38: bytes of the payload have values",
         ),
         (
             "[[stream]]\npacket = 'eth / ipv4 / udp'\nto = 1\n",

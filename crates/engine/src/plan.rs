@@ -504,8 +504,8 @@ pub struct TrafficPlan {
     /// Ports, and how many addresses.
     pub flows: FlowSet,
     /// Packets of any headers, in place of UDP between these addresses and ports; [`TrafficPlan::flows`] then only
-    /// numbers the flows, and `payload_len`, `ttl` and `dscp` are not used. On payload paths their images have no headers,
-    /// and each stream has a load; a frame's flow is then its number among those of all streams.
+    /// numbers the flows, and `payload_len`, `ttl` and `dscp` are not used. On payload paths their images have no
+    /// headers, and each stream has a load; a frame's flow is then its number among those of all streams.
     pub packets: Option<Packets>,
     /// UDP payload, bytes; 16 or more.
     pub payload_len: usize,

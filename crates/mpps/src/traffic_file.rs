@@ -44,14 +44,14 @@ impl TrafficText {
     }
 
     /// Returns the streams as a plan has them, as JSON, with each variable's value in its place. Their packets are
-    /// checked. `receives`: the run knows its packets by their tags.
+    /// checked.
     ///
     /// # Errors
     /// As [`TrafficText::traffic`].
-    pub(crate) fn streams(&self, set: &[String], seed: u64, receives: bool) -> Result<String> {
+    pub(crate) fn streams(&self, set: &[String], seed: u64) -> Result<String> {
         let mut traffic = self.traffic(set)?;
         traffic.forms(seed).map_err(|wrong| self.refused(&wrong))?;
-        traffic.check_run(receives).map_err(|wrong| self.refused(&wrong))?;
+        traffic.check_run().map_err(|wrong| self.refused(&wrong))?;
         self.check_captures(&traffic)?;
         identify(&mut traffic).map_err(|why| usage(format!("{}: {why}", self.name)))?;
         let streams = traffic.json().to_string();

@@ -2,7 +2,6 @@
 
 use crate::file::Traffic;
 use crate::form::Form;
-use crate::headers::HeaderKind;
 use crate::node::Node;
 use crate::stream::{CAPTURED, Load, Stream, Tag};
 use crate::text::{Read, Wrong, did_you_mean, quoted};
@@ -59,37 +58,25 @@ impl Traffic {
         Ok(forms)
     }
 
-    /// Refuses what no run sends, though its packets can be made and shown. `receives`: the run knows its packets again,
-    /// by their tags.
+    /// Refuses what no run sends, though its packets can be shown: streams with a rate beside others without one.
     ///
     /// # Errors
     /// Names the fault, and its place in the file.
-    pub fn check_run(&self, receives: bool) -> Result<(), Wrong> {
-        let rated = self.streams.iter().any(Stream::is_rated);
-        for stream in &self.streams {
-            let wrong = |line: &str| {
-                let line = format!("stream {}: {line}", quoted(&stream.name));
-                Err(Wrong::new(stream.at.clone(), line))
-            };
-            let mut headers = stream.packet.headers.iter();
-            if let Some(payload) = headers.find(|header| header.kind == HeaderKind::Payload)
-                && let Some(part) = payload.parts().next()
-            {
-                let line = "bytes of the payload have values, which runs do not send: want fields of headers alone";
-                return Err(stream.located(Wrong::new(part.at, line)));
-            }
-            if stream.from.is_some() || stream.to.is_some() {
-                return wrong("from, to: runs have no ports by number: want it left out");
-            }
-            if receives && stream.tag != Tag::Tail && stream.pcap.is_none() {
-                return wrong("tag: want tail, by which a receiver knows its packets, or send in place of sendrecv");
-            }
-            let unrated = matches!(stream.load, Load::Most) && !stream.is_rated();
-            if rated && unrated {
-                return wrong("other streams have a rate: want a rate in each stream, or a weight in each");
-            }
+    pub fn check_run(&self) -> Result<(), Wrong> {
+        if !self.streams.iter().any(Stream::is_rated) {
+            return Ok(());
         }
-        Ok(())
+        let unrated = |stream: &&Stream| matches!(stream.load, Load::Most) && !stream.is_rated();
+        match self.streams.iter().find(unrated) {
+            None => Ok(()),
+            Some(stream) => Err(Wrong::new(
+                stream.at.clone(),
+                format!(
+                    "stream {}: other streams have a rate: want a rate in each stream, or a weight in each",
+                    quoted(&stream.name)
+                ),
+            )),
+        }
     }
 
     /// Checks what several streams say together.

@@ -156,7 +156,7 @@ pub(super) fn plan_of(name: &str, matches: &ArgMatches, again: bool) -> Result<O
     }
     if let (Some(file), Some(field)) = (TrafficFile::of(matches), traffic_file::field(workload)) {
         let streams = file
-            .streams(plan.seed, again, workload != Workload::Send)
+            .streams(plan.seed, again)
             .map_err(|failure| wrong(failure.line().to_owned()))?;
         (field.access.read)(&mut plan, &streams).map_err(wrong)?;
     }

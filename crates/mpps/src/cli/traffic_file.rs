@@ -128,12 +128,11 @@ impl TrafficFile {
         std::iter::once(file).chain(set).collect()
     }
 
-    /// Reads the streams, as the field of the plan takes them. `again`: other processes read the file as well;
-    /// `receives`: the run knows its packets by their tags.
+    /// Reads the streams, as the field of the plan takes them. `again`: other processes read the file as well.
     ///
     /// # Errors
     /// Says what is wrong in the file, with its place, or why it can't be read (again).
-    pub(super) fn streams(&self, seed: u64, again: bool, receives: bool) -> Result<String> {
+    pub(super) fn streams(&self, seed: u64, again: bool) -> Result<String> {
         let name = self.file.display();
         let once = self.file == Path::new("-") || self.file.metadata().is_ok_and(|of| !of.is_file());
         let option = if self.is_capture { PCAP } else { FILE };
@@ -144,7 +143,7 @@ impl TrafficFile {
         }
         match self.is_capture {
             true => capture(&self.file, &self.set),
-            false => TrafficText::read(&self.file)?.streams(&self.set, seed, receives),
+            false => TrafficText::read(&self.file)?.streams(&self.set, seed),
         }
     }
 }

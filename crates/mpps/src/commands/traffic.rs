@@ -38,8 +38,7 @@ fn read(of: &Looked, for_runs: bool) -> Result<(Traffic, Vec<Form>)> {
     file.check_captures(&traffic)?;
     let forms = traffic.forms(of.seed).map_err(|wrong| file.refused(&wrong))?;
     if for_runs {
-        // Whether it receives is the run's.
-        traffic.check_run(false).map_err(|wrong| file.refused(&wrong))?;
+        traffic.check_run().map_err(|wrong| file.refused(&wrong))?;
     }
     Ok((traffic, forms))
 }
@@ -54,7 +53,7 @@ fn of_packet(of: &Looked, text: &str, for_runs: bool) -> Result<(Traffic, Vec<Fo
     }
     let forms = traffic.forms(of.seed).map_err(located)?;
     if for_runs {
-        traffic.check_run(false).map_err(located)?;
+        traffic.check_run().map_err(located)?;
     }
     Ok((traffic, forms))
 }

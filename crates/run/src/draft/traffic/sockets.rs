@@ -1,6 +1,6 @@
 //! Packets of a packet's text on ports where the kernel writes the headers. A packet that the options could say as well
-//! is UDP between two ends, known by the stamp in front. Any other that a socket can send, and each stream of a file, is
-//! known by its tag. Each of its flows is a socket, which has the fields of that flow.
+//! is UDP between two ends, known by the stamp in front. Any other that a socket can send, and each stream of a file,
+//! is known by its tag. Each of its flows is a socket, which has the fields of that flow.
 
 use super::streams::{One, Streamed, named, option_of, options, senders};
 use crate::fail::{Result, usage};
@@ -195,8 +195,8 @@ pub(super) fn flows_of(streams: &Streamed, port: &Checked, roles: &[Roles]) -> R
     let own: HashSet<SocketAddr> = all.iter().map(|flow| flow.src).collect();
     if let Some(flow) = all.iter().find(|flow| own.contains(&flow.dst)) {
         return Err(usage(format!(
-            "{}: {}: this run sends from there itself, so its packets would come back without a reflector: want another \
-             port at one of the ends",
+            "{}: {}: this run sends from there itself, so its packets would come back without a reflector: want \
+             another port at one of the ends",
             streams.option, flow.dst
         )));
     }
