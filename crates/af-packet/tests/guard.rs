@@ -4,7 +4,7 @@ mod common;
 
 use common::{BOTH, IP_B, Lab, MAC_B, receive, send, udp};
 use mpps_af_packet::{AfPacketPort, GuardFilter, GuardStatus, IpFilter};
-use mpps_io::{AddressRange, Frame, Port, Selection, addresses};
+use mpps_io::{AddressRange, Frame, Port, addresses};
 use mpps_traffic::{Form, Moment, Packet, Stream};
 use mpps_wire::{Mark, Tag};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};

@@ -106,7 +106,13 @@ impl Path for Loop {
         Ok(match generates {
             true => Opened::lanes::<GeneratorLoops, _>(
                 ports
-                    .map(|(config, request)| port(config, &request, Reflecting::new(&request)))
+                    .map(|(config, request)| {
+                        port(
+                            config,
+                            &request,
+                            Reflecting::new(tags_of(&request), headers_of(&request)),
+                        )
+                    })
                     .collect(),
             ),
             false => Opened::lanes::<ListenerLoops, Returner>(
@@ -123,6 +129,14 @@ fn tags_of(request: &Request<'_>) -> Option<u64> {
     match request.selection {
         Selection::Tagged { seed, .. } => Some(seed),
         _ => None,
+    }
+}
+
+/// Returns the packets without a tag that come back.
+fn headers_of(request: &Request<'_>) -> Vec<Headers> {
+    match &request.selection {
+        Selection::Tagged { headers, .. } => headers.clone(),
+        _ => Vec::new(),
     }
 }
 
@@ -168,14 +182,11 @@ impl Turn for Returning {
 pub(super) struct Reflecting(ReflectFilter);
 
 impl Reflecting {
-    /// Returns a far end that turns UDP packets or, if they are known by their tags, test packets of any headers.
-    pub(super) fn new(request: &Request<'_>) -> Self {
-        let headers = match &request.selection {
-            Selection::Tagged { headers, .. } => headers.clone(),
-            _ => Vec::new(),
-        };
+    /// Returns a far end that turns UDP packets or, given the seed of their tags, test packets of any headers, beside
+    /// those without a tag that come back with these.
+    pub(super) fn new(tagged: Option<u64>, headers: Vec<Headers>) -> Self {
         Self(ReflectFilter {
-            tagged: tags_of(request),
+            tagged,
             // What comes back is what was sent, turned.
             untagged: untagged(headers.into_iter().map(Headers::turned)),
             ..ReflectFilter::default()
@@ -216,9 +227,12 @@ mod tests {
         let sent = [&[2; 6][..], &[4; 6], &[0x88, 0xb5], &[0; 40], &tag.bytes(7)].concat();
         let turn = |far_end: Reflecting, frame: &mut [u8]| Reflecting::turn(&mut far_end.memory(), frame);
         let mut frame = sent.clone();
-        assert!(!turn(Reflecting::new(None), &mut frame) && !turn(Reflecting::new(Some(8)), &mut frame));
+        assert!(
+            !turn(Reflecting::new(None, Vec::new()), &mut frame)
+                && !turn(Reflecting::new(Some(8), Vec::new()), &mut frame)
+        );
         assert_eq!(frame, sent);
-        assert!(turn(Reflecting::new(Some(7)), &mut frame));
+        assert!(turn(Reflecting::new(Some(7), Vec::new()), &mut frame));
         assert_eq!((&frame[..6], &frame[6..12]), (&[4; 6][..], &[2; 6][..]));
         assert_eq!(Tag::read(&frame, 7).map(|tag| tag.mark), Some(Mark::Returned));
     }
