@@ -1,5 +1,6 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
+use crate::books::Layout;
 use crate::stamped::StampMemory;
 use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
@@ -363,7 +364,7 @@ pub struct StreamLoad {
 
 impl Packets {
     /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
-    pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
+    pub fn plain(&self, senders: usize) -> Option<&PacketStream> {
         let simple = |one: &PacketStream| {
             one.specs.len() == 1 && one.replay.is_none() && one.load.is_none() && one.lanes.is_empty()
         };
@@ -371,6 +372,12 @@ impl Packets {
             [one] if simple(one) && one.flows() as usize >= senders => Some(one),
             _ => None,
         }
+    }
+
+    /// Returns, by stream and then by size of its frames, the number of the size among those that have results of their
+    /// own, up to 16; empty if there is one size in all.
+    pub fn size_classes(&self) -> Vec<Vec<usize>> {
+        Layout::of(self).size_classes()
     }
 
     /// Returns the bytes of the largest frame, without FCS.
@@ -416,7 +423,7 @@ impl PacketStream {
 
     /// Returns the places, among `senders` lanes that send, of those that send it. `number`: that of the stream.
     /// Streams of few flows have different ones.
-    pub(crate) fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
+    pub fn senders(&self, number: usize, senders: usize) -> Vec<usize> {
         let all: Vec<usize> = match self.lanes.is_empty() {
             true => (0..senders).collect(),
             false => self.lanes.iter().copied().filter(|lane| *lane < senders).collect(),
@@ -518,6 +525,17 @@ impl TrafficPlan {
     pub(crate) fn own_lanes(&self) -> usize {
         let beside = self.beside.iter().map(|plan| plan.common.lanes.len());
         self.common.lanes.len() - beside.sum::<usize>()
+    }
+
+    /// Returns the load of a stream without one of its own.
+    pub(crate) fn load(&self) -> StreamLoad {
+        StreamLoad {
+            rate: self.rate,
+            pacing: self.pacing,
+            weight: 1,
+            start_ns: 0,
+            packets: None,
+        }
     }
 
     /// Returns the packets of send lane `lane` of `lanes`, if the plan counts them and no schedule does. `None`: no
