@@ -3,6 +3,7 @@
  * Counts the test's packets where they come in, and throws them away. Nobody tells this end what was sent: the sequence
  * numbers do, flow by flow, by the rules of crates/stats/src/streams.rs.
  */
+#include "by_stream.h"
 #include "streams.h"
 #include "checksum.h"
 #include "filter.h"
@@ -396,6 +397,8 @@ INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
 		return left_over(ctx, source, LEFT_NOT_TAGGED);
 	if (!arrival(source, key))
 		return XDP_DROP;
+	if (PLAN.streams)
+		turn_to(source, tag.flow < STREAMS[PLAN.streams - 1].end ? stream_of(tag.flow) + 1 : 0);
 	row = current_row(source);
 	if (!row)
 		return XDP_DROP;

@@ -31,7 +31,9 @@ struct lane {
 	u32 writer;
 	/* Of the tags of this trial. */
 	u32 run;
-	u32 unused[10];
+	/* Of a stream without a schedule: when it begins. */
+	u64 joins_ns;
+	u32 unused[8];
 
 	/* Ethernet, IP and UDP header. */
 	u64 headers[9];
@@ -63,12 +65,27 @@ struct lane {
 	 */
 	u64 limit;
 	u64 apart[7];
+
+	/* In front of the lanes of streams: when the next packet of each is due; NEVER: none is. */
+	u64 due[MOST_STREAMS];
 } __attribute__((aligned(64)));
-_Static_assert(sizeof(struct lane) == 448, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct lane) == 512, "crates/xdp/src/abi.rs");
 typedef struct lane lane_t;
 
-/* By CPU. */
+/*
+ * By CPU. With several streams a CPU has one that keeps the time, then one for each stream, with the stream's schedule
+ * and numbers.
+ */
 SHARED_ARRAY(LANES_BY_CPU, lane_t);
+
+/* The lane of a CPU, and with several streams that of a stream, + 1; 0: the one that keeps the time. */
+INLINE struct lane *lane_on(u32 cpu, u32 place)
+{
+	u32 key = PLAN.streams ? cpu * (PLAN.streams + 1) + place : cpu;
+
+	return bpf_map_lookup_elem(&LANES_BY_CPU, &key);
+}
+
 /*
  * Source port, and destination port, of each flow. Where addresses vary also the sum of all that the UDP checksum
  * covers but ports and payload, and the checksum of the IPv4 header.

@@ -41,7 +41,7 @@ INLINE void next_unit(struct lane *lane)
 {
 	u64 fraction;
 
-	if (PLAN.flags & RANDOM) {
+	if (PLAN.flags & RANDOM && lane->random) {
 		/* What is left of the packets over what is left of the time: their number comes out exact. */
 		u64 end = lane->schedule_end_ns, due = lane->due_ns, mean, drawn = draw(lane), gap;
 
@@ -89,8 +89,29 @@ INLINE void book_sent(struct lane *lane)
 	lane->pending = 0;
 }
 
-/* Reads the clock. 0: nothing may be sent now. */
-INLINE int tick(struct lane *lane)
+/* The same with several streams. `clock`: the lane that keeps the time. */
+INLINE void book_mixed(struct lane *clock, u32 cpu)
+{
+#pragma unroll
+	for (u32 i = 0; i < MOST_STREAMS; i++) {
+		struct lane *lane = i < PLAN.streams ? lane_on(cpu, i + 1) : 0;
+		u32 key = clock->row_key + i * PLAN.rows;
+		struct row *row;
+
+		if (!lane || !lane->pending)
+			continue;
+		row = bpf_map_lookup_elem(&ROWS, &key);
+		if (row)
+			row->tx += lane->pending;
+		lane->packets += lane->pending;
+		lane->pending = 0;
+	}
+	clock->packets += clock->pending;
+	clock->pending = 0;
+}
+
+/* Reads the clock. 0: nothing may be sent now. `mixed`: there are several streams. */
+INLINE int tick(struct lane *lane, int mixed)
 {
 	u64 now = bpf_ktime_get_ns(), end, start;
 	struct run *run = run_of();
@@ -99,7 +120,9 @@ INLINE int tick(struct lane *lane)
 		return 0;
 	end = run->end_ns;
 	start = run->start_ns;
-	if (lane->pending)
+	if (lane->pending && mixed)
+		book_mixed(lane, bpf_get_smp_processor_id());
+	else if (lane->pending)
 		book_sent(lane);
 	lane->now_ns = now;
 	lane->left = 0;
@@ -153,6 +176,24 @@ INLINE void give_up(struct lane *lane)
 		row->missed++;
 		depart(lane);
 	}
+}
+
+/* Notes that packets leave at a new reading of the clock. */
+INLINE void note_burst(struct lane *lane, u64 now)
+{
+	if (lane->last_ns) {
+		u64 gap = now - lane->last_ns;
+		struct wide_octave *octave;
+		u32 key;
+
+		measure(&lane->gaps, gap);
+		key = octave_of(lane->number * OCTAVES, &gap);
+		octave = bpf_map_lookup_elem(&GAPS, &key);
+		if (octave)
+			octave->bucket[gap]++;
+	}
+	lane->last_ns = now;
+	lane->bursts++;
 }
 
 /* Notes when a packet leaves, and how much later than scheduled, for when it comes back. */

@@ -5,7 +5,7 @@
 #ifndef XDP_RECEIVE_H
 #define XDP_RECEIVE_H
 
-#include "lane.h"
+#include "mix.h"
 
 /* Two CPUs' clocks may differ by this. */
 enum { CLOCKS_DIFFER_NS = 1000000 };
@@ -22,10 +22,20 @@ INLINE struct lane *lane_of(u32 flow)
 	return bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
 }
 
+/* The same with several streams: that of the flow's stream. */
+INLINE struct lane *lane_of_stream(u32 stream, u32 flow)
+{
+	const volatile struct stream *of = &STREAMS[stream & (MOST_STREAMS - 1)];
+	u32 flows = of->end - of->first, number;
+
+	number = flows ? ((flow - of->first + 1) * of->seats - 1) / flows : 0;
+	return lane_on(of->cpu[number & (LANES - 1)], stream + 1);
+}
+
 /* Which of a lane's packets number `seq` of a flow is. Numbers have 40 bits: others were not sent. */
 INLINE u64 position_of(struct lane *lane, u32 flow, u64 seq)
 {
-	if (PLAN.lanes > 1)
+	if (PLAN.senders > 1)
 		return seq * lane->flows + flow - lane->first_flow;
 	return seq * PLAN.flows + flow;
 }
@@ -73,7 +83,7 @@ INLINE int left_then(struct lane *lane, u64 limit, u64 position, u64 sent, struc
  */
 NOINLINE int sent_after_all(struct source *source, struct lane *lane, u32 flow, u64 seq, u64 sent)
 {
-	u32 place = PLAN.lanes > 1 ? flow - lane->first_flow : flow;
+	u32 place = PLAN.senders > 1 ? flow - lane->first_flow : flow;
 	u64 position, limit, next;
 
 	/*
@@ -214,6 +224,16 @@ INLINE int corrupt(struct source *source)
 	return XDP_DROP;
 }
 
+/* The same for the packet's size. */
+INLINE void corrupt_size(struct source *source)
+{
+	u32 key = source->row_first + source->size * PLAN.rows;
+	struct row *row = bpf_map_lookup_elem(&ROWS, &key);
+
+	if (row)
+		row->corrupt++;
+}
+
 INLINE int foreign(struct source *source, u32 reason)
 {
 	struct row *row = current_row(source);
@@ -225,11 +245,43 @@ INLINE int foreign(struct source *source, u32 reason)
 	return XDP_DROP;
 }
 
+/* Books a packet for its size; `place` and `period`: where its stream's row and histograms lie. */
+INLINE void book_size(struct source *source, u32 place, u32 period, enum arrival_kind kind, u64 distance, u64 latency,
+		      struct slip *slip)
+{
+	u32 apart = source->size - source->place, key = place + apart * PLAN.rows;
+	struct row *row = bpf_map_lookup_elem(&ROWS, &key);
+
+	if (!row)
+		return;
+	if (kind == DUPLICATE) {
+		row->duplicates++;
+		return;
+	}
+	if (latency > PLAN.settle_ns) {
+		if (source->size - 1 < MOST_PLACES)
+			source->late_of[source->size - 1]++;
+		return;
+	}
+	if (kind == REORDERED) {
+		row->reordered++;
+		row->distance_sum += distance;
+		note_distance(source, source->size, distance);
+	}
+	period += apart * PLAN.periods * OCTAVES;
+	measure(&row->latency, latency);
+	add_to_histogram(&HISTOGRAMS, period, latency, 1);
+	if (slip) {
+		latency += slip->entry & 0xffffffff;
+		measure(&row->scheduled, latency);
+		add_to_histogram(&HISTOGRAMS, period + PLAN.scheduled, latency, 1);
+	}
+}
+
 /* Books a packet that came back whole. */
-INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
+INLINE int book(struct source *source, u32 key, struct lane *lane, u32 flow, u64 seq, u64 sent)
 {
 	struct flow_window *window = bpf_map_lookup_elem(&FLOW_WINDOWS, &flow);
-	struct lane *lane = lane_of(flow);
 	struct slip *slip = PLAN.flags & PACED ? slip_of(flow, seq) : 0;
 	u64 now = source->now_ns, limit, position, latency, distance = 0;
 	enum arrival_kind kind;
@@ -249,7 +301,7 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	if (sent - source->start_ns > now - source->start_ns + CLOCKS_DIFFER_NS)
 		return foreign(source, FOREIGN_OTHER_RUN);
 	/* One lane's limit is remembered: its own lies on a line that the lane writes. */
-	limit = PLAN.lanes > 1 ? lane->limit : source->limit;
+	limit = PLAN.senders > 1 ? lane->limit : source->limit;
 	position = position_of(lane, flow, seq);
 	if ((seq >> 40 || position >= limit || !left_then(lane, limit, position, sent, slip)) &&
 	    !sent_after_all(source, lane, flow, seq, sent))
@@ -269,9 +321,11 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	if (sent - source->row_begin >= PLAN.interval_ns && latency <= PLAN.settle_ns) {
 		u32 number = (sent - source->start_ns) / PLAN.interval_ns;
 
-		place = row_key(key, number);
-		period = period_key(key, number);
+		place = row_key(writer_of(source, key), number);
+		period = period_key(writer_of(source, key), number);
 	}
+	if (PLAN.flags & SIZES && source->size)
+		book_size(source, place, period, kind, distance, latency, slip);
 	row = bpf_map_lookup_elem(&ROWS, &place);
 	if (!row)
 		return XDP_DROP;
@@ -282,6 +336,8 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	}
 	if (latency > PLAN.settle_ns) {
 		source->late++;
+		if (PLAN.streams && source->place - 1 < MOST_PLACES)
+			source->late_of[source->place - 1]++;
 		source->others++;
 		return XDP_DROP;
 	}
@@ -290,6 +346,8 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 		row->distance_sum += distance;
 		if (distance > source->distance_max)
 			source->distance_max = distance;
+		if (PLAN.streams)
+			note_distance(source, source->place, distance);
 	}
 	source->test++;
 	measure(&row->latency, latency);
@@ -297,7 +355,7 @@ INLINE int book(struct source *source, u32 key, u32 flow, u64 seq, u64 sent)
 	if (slip) {
 		latency += slip->entry & 0xffffffff;
 		measure(&row->scheduled, latency);
-		add_to_histogram(&HISTOGRAMS, period + PLAN.sources * PLAN.periods * OCTAVES, latency, 1);
+		add_to_histogram(&HISTOGRAMS, period + PLAN.scheduled, latency, 1);
 	}
 	return XDP_DROP;
 }
@@ -327,7 +385,7 @@ INLINE int examine(struct source *source, u32 key, void *udp, void *end, u32 flo
 		    !(PLAN.flags & OPEN_CHECKSUMS && check == open))
 			return corrupt(source);
 	}
-	return book(source, key, flow, seq, sent);
+	return book(source, key, lane_of(flow), flow, seq, sent);
 }
 
 #endif

@@ -15,6 +15,8 @@
 #include "within.h"
 
 enum { ANSWERS = 8, ADDRESSES = 8, LANES = 64, REASONS = 32, OCTAVES = 28, OCTAVE = 1024 };
+/* Streams, sizes of a stream, and what of these is counted each by itself. */
+enum { MOST_STREAMS = 8, MOST_SIZES = 8, MOST_PLACES = 24 };
 
 /* source.reasons: those of udp.h, then these; from 16 on each program's own. */
 enum {
@@ -66,6 +68,10 @@ enum {
 	MOVED = 1 << 17,
 	/* Packets are known by their tags, whatever their headers. */
 	TAGGED = 1 << 18,
+	/* Streams without a schedule begin later than the run. */
+	JOINS = 1 << 19,
+	/* A stream has several sizes of frames. */
+	SIZES = 1 << 20,
 };
 
 struct plan {
@@ -86,7 +92,8 @@ struct plan {
 	u32 rows_per_period;
 	/* The clock is read anew after this many packets; 0: for each. */
 	u32 clock_every;
-	u32 reserved;
+	/* Streams that are counted each by itself; 0: none are. */
+	u32 streams;
 	/* Of the network namespace, and of the devices in it: 0 and 1. Traffic has the one that packets leave by. */
 	u32 namespace;
 	u32 device[2];
@@ -149,7 +156,12 @@ struct plan {
 		u32 every;
 	} axis[4];
 	u32 longest;
-	u32 room;
+	/* Where in HISTOGRAMS those from the scheduled time begin. */
+	u32 scheduled;
+	/* Lanes; with several streams, as many for each stream. */
+	u32 senders;
+	/* Writers that a source is: for what is of no stream, for each stream, for each size of frames. */
+	u32 places;
 };
 
 /* Only known once the program is loaded. Written by the process. */
@@ -212,7 +224,8 @@ struct source {
 	u64 start_ns;
 	/* That the poll loop runs on. */
 	u32 cpu;
-	u32 reserved;
+	/* Place that is counted for: 0, or a stream, + 1. */
+	u32 place;
 
 	/* Taken, but not counted in `test`. */
 	u64 others;
@@ -231,6 +244,16 @@ struct source {
 	/* Odd: it may be writing windows of its own. Another number each time that it begins. */
 	u64 burst;
 	u64 room[29];
+	/* `row_key` and `period_key` of what is of no stream: those of streams follow. */
+	u32 row_first;
+	u32 period_first;
+	/* By place - 1, `late` and `distance_max`. */
+	u64 late_of[MOST_PLACES];
+	u64 distance_of[MOST_PLACES];
+	/* The place of the packet's size; 0: it is counted for none. */
+	u32 size;
+	u32 unused;
+	u64 more_room[6];
 } __attribute__((aligned(64)));
 
 /* One octave of a log-linear histogram, as in crates/stats/src/histogram.rs. */
@@ -238,10 +261,10 @@ struct octave {
 	u32 bucket[OCTAVE];
 };
 
-_Static_assert(sizeof(struct plan) == 920, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct plan) == 928, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct run) == 32, "crates/xdp/src/abi.rs");
 _Static_assert(sizeof(struct row) == 144, "crates/xdp/src/abi.rs");
-_Static_assert(sizeof(struct source) == 640, "crates/xdp/src/abi.rs");
+_Static_assert(sizeof(struct source) == 1088, "crates/xdp/src/abi.rs");
 
 const volatile struct plan PLAN = {};
 /* One bit a port that a listener takes, least significant first. */
@@ -265,10 +288,10 @@ typedef struct octave octave_t;
 
 SHARED_ARRAY(RUN, run_t);
 SHARED_ARRAY(HEARD, heard_t);
-/* By writer (sources, then lanes), then by row. */
+/* By writer (sources, then lanes; of each those for its streams, and sizes, follow each other), then by row. */
 SHARED_ARRAY(ROWS, row_t);
 SHARED_ARRAY(SOURCES, source_t);
-/* By kind (actual, scheduled), source, period, octave. */
+/* By kind (actual, scheduled), writer that is a source, period, octave. */
 SHARED_ARRAY(HISTOGRAMS, octave_t);
 
 /* The poll loop that a CPU is in. */
@@ -325,11 +348,37 @@ INLINE u32 row_key(u32 writer, u32 row)
 }
 
 /* Where the octaves of a row's histograms begin in HISTOGRAMS. */
-INLINE u32 period_key(u32 source, u32 row)
+INLINE u32 period_key(u32 writer, u32 row)
 {
 	u32 period = row / PLAN.rows_per_period;
 
-	return (source * PLAN.periods + (period & (PLAN.periods - 1))) * OCTAVES;
+	return (writer * PLAN.periods + (period & (PLAN.periods - 1))) * OCTAVES;
+}
+
+/* A source as a writer of rows and histograms, at the place that is counted for. */
+INLINE u32 writer_of(struct source *source, u32 key)
+{
+	return PLAN.streams ? key * PLAN.places + source->place : key;
+}
+
+/* Counts for a stream, + 1, from here on; 0: for none. */
+INLINE void turn_to(struct source *source, u32 place)
+{
+	source->place = place;
+	source->row_key = source->row_first + place * PLAN.rows;
+	source->period_key = source->period_first + place * PLAN.periods * OCTAVES;
+}
+
+/* Notes at a place that a packet is so far behind the highest. */
+INLINE void note_distance(struct source *source, u32 place, u64 distance)
+{
+	u64 *most;
+
+	if (place - 1 >= MOST_PLACES)
+		return;
+	most = &source->distance_of[place - 1];
+	if (distance > *most)
+		*most = distance;
 }
 
 /* Reads the clock for a source; 0: nothing is counted any more. */
@@ -356,8 +405,14 @@ INLINE u64 read_clock(struct source *source, u32 key)
 		source->row_begin = begin;
 		/* Until the start is known everything is row 0, and the next reading looks again. */
 		source->row_end = run->start_ns ? begin + PLAN.interval_ns : 0;
-		source->row_key = row_key(key, row);
-		source->period_key = period_key(key, row);
+		if (PLAN.streams) {
+			source->row_first = row_key(key * PLAN.places, row);
+			source->period_first = period_key(key * PLAN.places, row);
+			turn_to(source, source->place);
+		} else {
+			source->row_key = row_key(key, row);
+			source->period_key = period_key(key, row);
+		}
 	}
 	return now;
 }

@@ -41,11 +41,15 @@ INLINE void book_one(struct source *source, struct row *row, const struct counte
 	source->test++;
 	row->rx++;
 	row->expected += one->expected;
+	if (PLAN.streams && !source->place)
+		source->reasons[UNNAMED_FLOW_PACKETS]++;
 	if (one->distance) {
 		row->reordered++;
 		row->distance_sum += one->distance;
 		if (one->distance > source->distance_max)
 			source->distance_max = one->distance;
+		if (PLAN.streams)
+			note_distance(source, source->place, one->distance);
 	}
 	if (one->latency != NO_LATENCY) {
 		measure(&row->latency, one->latency);

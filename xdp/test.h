@@ -11,6 +11,8 @@
 
 /* Reasons beside those of the parser and the filter. */
 enum {
+	/* `drop`: of no stream. */
+	UNNAMED_FLOW_PACKETS = 15,
 	FOREIGN_NOT_STAMPED = 16,
 	FOREIGN_OTHER_RUN,
 	FOREIGN_WRONG_ADDRESS,

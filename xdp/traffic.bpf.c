@@ -13,7 +13,6 @@
 #include "filter.h"
 #include "swap.h"
 #include "answer.h"
-#include "image.h"
 
 /*
  * Whether what this CPU handed over last is an answer. Packets of the test are handed over at the end of their batch,
@@ -21,9 +20,7 @@
  */
 INLINE struct lane *lane_here(void)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&LANES_BY_CPU, &cpu);
+	return lane_on(bpf_get_smp_processor_id(), 0);
 }
 
 INLINE int is_answering(void)
@@ -156,7 +153,7 @@ INLINE int send_one(struct xdp_md *ctx, int tagged)
 		return XDP_DROP;
 	}
 	if (PLAN.flags & PACED) {
-		if ((!lane->left || lane->due_ns > lane->now_ns) && !tick(lane))
+		if ((!lane->left || lane->due_ns > lane->now_ns) && !tick(lane, 0))
 			return XDP_DROP;
 		if (lane->due_ns > lane->now_ns) {
 			lane->waits++;
@@ -166,7 +163,7 @@ INLINE int send_one(struct xdp_md *ctx, int tagged)
 			give_up(lane);
 			return XDP_DROP;
 		}
-	} else if (!lane->left && !tick(lane)) {
+	} else if (!lane->left && !tick(lane, 0)) {
 		return XDP_DROP;
 	}
 
@@ -182,26 +179,14 @@ INLINE int send_one(struct xdp_md *ctx, int tagged)
 	}
 	*(volatile u32 *)&lane->cursor = cursor;
 	if (tagged)
-		write_image(frame, lane, flow, seq, now);
+		write_one(frame, lane, flow, seq, now);
 	else
 		write_packet(frame, lane, flow, seq, now);
 
 	if (!lane->pending++) {
 		if (PLAN.flags & RECEIVE)
 			publish(lane, seq * lane->flows + place, now);
-		if (lane->last_ns) {
-			u64 gap = now - lane->last_ns;
-			struct wide_octave *octave;
-			u32 key;
-
-			measure(&lane->gaps, gap);
-			key = octave_of(lane->number * OCTAVES, &gap);
-			octave = bpf_map_lookup_elem(&GAPS, &key);
-			if (octave)
-				octave->bucket[gap]++;
-		}
-		lane->last_ns = now;
-		lane->bursts++;
+		note_burst(lane, now);
 	}
 	if (PLAN.flags & PACED) {
 		if (PLAN.flags & RECEIVE)
@@ -228,6 +213,12 @@ SEC("xdp") int send(struct xdp_md *ctx)
 SEC("xdp") int send_tagged(struct xdp_md *ctx)
 {
 	return send_one(ctx, 1);
+}
+
+/* The same of several streams. */
+SEC("xdp") int send_mixed(struct xdp_md *ctx)
+{
+	return send_next(ctx);
 }
 
 /* Sends a frame as it is. */
@@ -420,6 +411,8 @@ INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
 {
 	void *data = frame_data(ctx);
 	struct tag tag = {};
+	const volatile struct sized *size = &SIZED[0];
+	u32 stream = 0, len;
 	struct lane *lane;
 	u64 now, next;
 
@@ -428,20 +421,36 @@ INLINE int take_tagged(struct xdp_md *ctx, struct source *source, u32 key)
 	now = arrival(source, key);
 	if (!now)
 		return XDP_DROP;
+	if (PLAN.streams)
+		turn_to(source, 0);
 	if (tag.flow >= PLAN.flows)
 		return foreign(source, FOREIGN_OTHER_RUN);
-	lane = lane_of(tag.flow);
+	if (PLAN.streams) {
+		stream = stream_of(tag.flow);
+		lane = lane_of_stream(stream, tag.flow);
+		size = &SIZED[place_of_size(stream, tag.flow, tag.number)];
+		len = size->data;
+	} else {
+		lane = lane_of(tag.flow);
+		len = IMAGE.data;
+	}
 	if (!lane || tag.run != lane->run)
 		return foreign(source, FOREIGN_OTHER_RUN);
 	if (!(PLAN.flags & ACROSS) && data + 14 <= frame_end(ctx) && !((U64(data + 6) ^ PLAN.mac) << 16))
 		return foreign(source, FOREIGN_LOOPED);
-	if (PLAN.flags & CHECK_DATA &&
-	    (tag.at < IMAGE.data || !data_before_tag_right(ctx, &tag, tag.at - IMAGE.data)))
+	if (PLAN.streams) {
+		turn_to(source, stream + 1);
+		source->size = size->place;
+	}
+	if (PLAN.flags & CHECK_DATA && (tag.at < len || !data_before_tag_right(ctx, &tag, tag.at - len))) {
+		if (PLAN.flags & SIZES && source->size)
+			corrupt_size(source);
 		return corrupt(source);
+	}
 	/* A tag has the lowest bits: the number is the nearest to that which is due, the time the latest. */
 	next = *(volatile u64 *)&lane->seq;
 	now += CLOCKS_DIFFER_NS;
-	return book(source, key, tag.flow, next + (long)(int)(tag.number - (u32)next),
+	return book(source, key, lane, tag.flow, next + (long)(int)(tag.number - (u32)next),
 		    now - ((now - tag.time) & ((1ULL << 36) - 1)));
 }
 

@@ -291,7 +291,7 @@ rate = "500pps"
 "#;
     let scratch = Scratch::new();
     let mix = file(&scratch, text);
-    for there in ["af_packet", "af_xdp"] {
+    for there in ["af_packet", "af_xdp", "xdp"] {
         let drop = with_traffic(net.b(&format!("drop {there}:eth1")), &mix);
         let send = with_traffic(net.a("send af_packet:eth1 --catch-up 5ms"), &mix);
         let (sent, received) = all_there_by(drop, send);
@@ -387,11 +387,221 @@ fn rows_of_what_drop_counts_by_stream_add_up_and_one_packet_has_none() {
         2,
         &["--streams-csv: the run has no streams", "drop with --traffic"],
     );
+    let many = "[[stream]]\npacket = 'eth / ipv4 / udp'\n".repeat(9);
+    std::fs::write(&mix, many).expect("a file");
     let in_kernel = with_traffic(mpps("drop xdp:lo"), &mix);
     assert_refused(
         in_kernel,
         2,
-        &["--traffic: on port 'xdp:lo'", "want --packet, or af_xdp:lo"],
+        &["--traffic: on port 'xdp:lo'", "8 streams, not 9", "or af_xdp:lo"],
+    );
+}
+
+/// Eight streams that programs in the kernel make: ranges, tables, random values, tunnels, bursts, a chain.
+const EIGHT: &str = r#"
+[[stream]]
+name = "range"
+group = "load"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / udp src=1024..1279 dst=9000"
+size = "imix"
+rate = "3kpps"
+
+[[stream]]
+name = "poisson"
+group = "load"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / tcp src=1..99 dst=80"
+size = "300"
+rate = "1kpps"
+pacing = "poisson"
+
+[[stream]]
+name = "tenants"
+packet = """eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / udp src=inner-hash dst=4789 / vxlan vni=5..8 /
+            eth / ipv4 src=10.0.0.1*20 dst=10.1.0.1 / tcp dst=80"""
+step = "combine"
+rate = "500pps"
+
+[[stream]]
+name = "random"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 id=random(0..65535) ttl=random(10..200) / udp dst=9001"
+rate = "1kpps"
+packets = 300
+
+[[stream]]
+name = "bursts"
+packet = "eth / ipv6 src=2001:2::1 dst=2001:2::2 / tcp dst=80 flags=syn"
+size = "random(100..107)"
+start = "300ms"
+burst = { packets = 20, gap = "20ms", count = 5 }
+
+[[stream]]
+name = "list"
+packet = "eth / vlan vid=10..12 / ipv4 src=198.18.0.1 dst=198.18.0.2 / udp src={5*3, 6*1} dst=443"
+size = "1000"
+rate = "500pps"
+
+[[stream]]
+name = "shuffled"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 dscp=46 / udp src=shuffle(1..100) dst=9"
+rate = "500pps"
+
+[[stream]]
+name = "last"
+packet = "eth / ipv4 src=198.18.0.1 dst=198.18.0.2 / icmp ident=1..3"
+size = "1514"
+rate = "1kpps"
+packets = 100
+after = "random"
+"#;
+
+/// Packets of each stream of [`EIGHT`] in a second.
+const SENT_BY_EIGHT: [(&str, u64); 8] = [
+    ("range", 3000),
+    ("poisson", 1000),
+    ("tenants", 500),
+    ("random", 300),
+    ("bursts", 100),
+    ("list", 500),
+    ("shuffled", 500),
+    ("last", 100),
+];
+
+#[test]
+fn every_packet_of_eight_streams_arrives_through_a_bridge_by_xdp() {
+    let Some(net) = joined_twice() else { return };
+    bridge(&net);
+    let report = assert_mix_arrives(&net, "xdp:eth1 xdp:eth2", EIGHT, &SENT_BY_EIGHT);
+    // Of twelve frames of the mix seven have the smallest size.
+    let smallest = of(&report, "sizes", "64");
+    assert!(count(smallest, "rx_packets") >= 1750, "{smallest:#}");
+    let load = of(&report, "groups", "load");
+    assert_eq!(
+        (count(load, "tx_packets"), count(load, "streams")),
+        (4000, 2),
+        "{load:#}"
+    );
+}
+
+#[test]
+fn streams_of_xdp_come_back_from_a_reflector_and_are_dropped_each_counted_by_itself() {
+    let Some(net) = net_of(1) else { return };
+    let text = r#"
+[[stream]]
+name = "a"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=1024..1031 dst=9000"
+rate = "2kpps"
+
+[[stream]]
+name = "b"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp src=1..3 dst=80"
+size = "200"
+rate = "1kpps"
+"#;
+    let there = Scratch::new();
+    let mix = file(&there, text);
+    {
+        let _reflector = listen_by(&there, with_traffic(net.b("reflect xdp:eth1"), &mix));
+        let scratch = Scratch::new();
+        let command = with_traffic(net.a(&format!("sendrecv xdp:eth1 --duration 1s {LOAD}")), &mix);
+        let report = scratch.measure(command);
+        report.assert_accounted();
+        report.assert_rows_add_up();
+        assert_adds_up(&report);
+        for (name, packets) in [("a", 2000), ("b", 1000)] {
+            let of = of(&report, "streams", name);
+            let counts = ["tx_packets", "rx_packets", "lost", "missed"].map(|key| count(of, key));
+            assert_eq!(counts, [packets, packets, 0, 0], "{of:#}");
+            assert_eq!(of["latency_scheduled_ns"]["count"], packets, "{of:#}");
+        }
+    }
+    let drop = with_traffic(net.b("drop xdp:eth1"), &mix);
+    let send = with_traffic(net.a("send xdp:eth1 --catch-up 10s"), &mix);
+    let (sent, received) = all_there_by(drop, send);
+    for name in ["a", "b"] {
+        let tx = count(of(&sent, "streams", name), "tx_packets");
+        let came = of(&received, "streams", name);
+        let counts = ["tx_packets", "rx_packets", "lost"].map(|key| count(came, key));
+        assert_eq!(counts, [tx, tx, 0], "{came:#}");
+        assert_eq!(count(&came["latency_ns"], "count"), tx, "{came:#}");
+    }
+}
+
+#[test]
+fn streams_of_xdp_without_a_rate_take_turns_by_their_weights_and_end_with_their_packets() {
+    let Some(net) = net_of(1) else { return };
+    let text = r#"
+[[stream]]
+name = "three"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=1..8"
+weight = 3
+
+[[stream]]
+name = "two"
+packet = "eth / ipv4 dst=10.99.0.2 / tcp"
+size = "100"
+weight = 2
+"#;
+    let there = Scratch::new();
+    let _drop = listen_by(&there, net.b("drop xdp:eth1 --packet eth"));
+    let scratch = Scratch::new();
+    let mix = file(&scratch, text);
+    let report = scratch.measure(with_traffic(net.a("send xdp:eth1 --duration 300ms --quiet"), &mix));
+    let [three, two] = ["three", "two"].map(|name| count(of(&report, "streams", name), "tx_packets"));
+    assert!(three > 100, "{:#}", report.json["streams"]);
+    // The run may end within a cycle of five packets.
+    assert!((three * 2).abs_diff(two * 3) <= 6, "{three} {two}");
+    let finite = text
+        .replace("weight = 3", "packets = 200\nstart = \"20ms\"")
+        .replace("weight = 2", "packets = 100");
+    std::fs::write(&mix, finite).expect("a file");
+    let report = scratch.measure(with_traffic(net.a("send xdp:eth1 --quiet"), &mix));
+    let counts = ["three", "two"].map(|name| count(of(&report, "streams", name), "tx_packets"));
+    assert_eq!(counts, [200, 100]);
+}
+
+#[test]
+fn each_trial_of_a_search_in_the_kernel_has_all_streams_and_what_is_not_to_be_scaled() {
+    let Some(net) = net_of(1) else { return };
+    let text = r#"
+[[stream]]
+name = "a"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=1..8 dst=1"
+rate = "20kpps"
+
+[[stream]]
+name = "b"
+packet = "eth / ipv4 dst=10.99.0.2 / udp src=1..8 dst=2"
+size = "128"
+rate = "10kpps"
+
+[[stream]]
+name = "probe"
+packet = "eth / ipv4 dst=10.99.0.2 / udp dst=3"
+rate = "100pps"
+scale = false
+"#;
+    let (scratch, there) = (Scratch::new(), Scratch::new());
+    let mix = file(&scratch, text);
+    let _reflector = listen_by(&there, with_traffic(net.b("reflect xdp:eth1"), &mix));
+    let words = format!(
+        "ndr xdp:eth1 --min-rate 1kpps --max-rate 5kpps --catch-up 10s --goal \
+         loss=50%,initial=100ms,final=100ms,sum=200ms --out {} --quiet",
+        scratch.file("out").display()
+    );
+    let finished = run_command(with_traffic(net.a(&words), &mix));
+    let record = std::fs::read_to_string(scratch.file("out").join("trials.jsonl")).unwrap_or_default();
+    let trials: Vec<Value> = record
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|trial| trial["sent"].is_u64())
+        .collect();
+    assert!(trials.len() > 1, "{}: {record}", finished.stderr);
+    // The probe's packets come on top of the rate that is searched.
+    let sent: Vec<u64> = trials.iter().filter_map(|trial| trial["sent"].as_u64()).collect();
+    assert!(sent.contains(&510) || sent.contains(&5101), "{sent:?}: {record}");
+    assert!(
+        trials.iter().all(|trial| trial["received"].as_u64() > Some(0)),
+        "{record}"
     );
 }
 

@@ -4,6 +4,7 @@
 //! many streams, only groups have percentiles; a group is then a track as well, and its packets are entered twice.
 
 use crate::plan::{KnownBy, Packets};
+use mpps_io::kernel::KernelTrack;
 use mpps_stats::{LaneSeries, Recorder, StreamBook, StreamKind, Tally, Timing};
 use mpps_wire::FrameSize;
 use std::ops::RangeInclusive;
@@ -149,6 +150,13 @@ impl Layout {
             .iter()
             .map(|sizes| sizes.iter().map(class_of).collect())
             .collect();
+    }
+
+    /// Returns, by stream and then by size, the number of the size among those that have results.
+    pub(crate) fn size_classes(&self) -> Vec<Vec<usize>> {
+        let first = self.sizes.iter().flatten().min().copied().unwrap_or(0);
+        let of = |sizes: &Vec<usize>| sizes.iter().map(|track| track - first).collect();
+        self.sizes.iter().map(of).collect()
     }
 
     /// Returns the tracks of a packet by the number of its image, as [`MixCodec`](crate::codec::mix::MixCodec) numbers
@@ -408,6 +416,52 @@ impl<'r> Books<'r> {
     #[cold]
     pub(crate) fn event(&mut self, stream: usize, at_ns: u64, change: impl Fn(&mut Tally)) {
         self.each(stream, |recorder| recorder.event(at_ns, &change));
+    }
+
+    /// Calls `book` with the recorder of each track of what somebody else has counted: of a stream, and of its size if
+    /// its frames have one, or of a size.
+    fn each_of_track(&mut self, track: KernelTrack, book: impl FnMut(&mut Recorder<'r>)) {
+        let Some(layout) = &self.layout else { return };
+        match track {
+            KernelTrack::Run => {}
+            KernelTrack::Size(size) => {
+                let first = layout.sizes.iter().flatten().min().copied();
+                if let Some(first) = first {
+                    self.enter(first + size, book);
+                }
+            }
+            KernelTrack::Stream(stream) => match layout.lens.get(stream) {
+                Some((1, _)) if !self.of_image.is_empty() => {
+                    let image = layout.lens.iter().take(stream).map(|(lens, _)| lens).sum();
+                    self.each_of(image, book);
+                }
+                _ => self.each(stream, book),
+            },
+        }
+    }
+
+    /// Books a row that somebody else has counted; its last ns is `at_ns`.
+    pub(crate) fn book(&mut self, track: KernelTrack, at_ns: u64, tally: &Tally) {
+        self.each_of_track(track, |recorder| recorder.book(recorder.timing().row_of(at_ns), tally));
+    }
+
+    /// The same of `n` latencies of a bucket: from the actual send time or (`scheduled`) from the scheduled one.
+    pub(crate) fn book_bucket(&mut self, track: KernelTrack, at_ns: u64, (bucket, n): (usize, u64), scheduled: bool) {
+        self.each_of_track(track, |recorder| {
+            let row = recorder.timing().row_of(at_ns);
+            match scheduled {
+                false => recorder.book_latency(row, bucket, n),
+                true => recorder.book_scheduled(row, bucket, n),
+            }
+        });
+    }
+
+    /// The same of packets that came after the settle time, and of the largest distance of a reordered one.
+    pub(crate) fn book_totals(&mut self, track: KernelTrack, late: u64, distance: u64) {
+        self.each_of_track(track, |recorder| {
+            recorder.late_after_close(late);
+            recorder.farthest(distance);
+        });
     }
 
     /// Moves the counts of a burst to the rings.

@@ -17,16 +17,18 @@
 mod reader;
 mod sender;
 
+use crate::books::Layout;
 use crate::error::RunError;
 use crate::lane::Lane;
 use crate::lane::neighbor::{Found, QUESTION_LEN, question};
 use crate::outcome::LaneOutcome;
-use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, ReflectPlan, TrafficPlan};
+use crate::plan::{Common, DropPlan, ForwardPlan, LanePlan, Link, PacketStream, Packets, ReflectPlan, TrafficPlan};
 use crate::run::crew::{Order, run_job};
 use crate::run::job::{ASK_EVERY_NS, AnyLane, Job, LaneTracks, RESOLVE_NS, host_facts, join, unresolved};
 use crate::run::on_ports::WAYS;
+use crate::send::mix::span;
 use crate::send::pacing::schedule;
-use crate::workload::{TrafficTrial, WorkFacts};
+use crate::workload::{TrafficTrial, WorkFacts, mixed};
 use mpps_io::around::Watch;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
@@ -34,6 +36,7 @@ use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -65,6 +68,7 @@ pub fn run_traffic_in_kernel(
     let paced = plan.receive && plan.rate.is_some();
     let settle_ns = plan.common.settle.as_nanos() as u64;
     let order = Order {
+        layout: mixed(plan).map(|packets| Arc::new(Layout::of(packets))),
         settle_ns,
         paced,
         ..Order::of(&plan.common, workload)
@@ -95,7 +99,11 @@ pub fn run_drop_in_kernel(
     sinks: &mut [Box<dyn Sink>],
     interruptions: &dyn Fn() -> u32,
 ) -> std::result::Result<Summary, RunError> {
-    InKernel::new(port, &plan.common, Workload::Drop).listen(sinks, interruptions)
+    let job = InKernel {
+        streams: plan.streams.as_deref(),
+        ..InKernel::new(port, &plan.common, Workload::Drop)
+    };
+    job.listen(sinks, interruptions)
 }
 
 /// Runs `forward`: the plan's one lane is the reader. Otherwise the run is as with [`crate::run_traffic`].
@@ -121,6 +129,8 @@ struct InKernel<'r> {
     workload: Workload,
     /// Plan of `sendrecv` and `send`.
     traffic: Option<&'r TrafficPlan>,
+    /// Streams that have results of their own.
+    streams: Option<&'r Packets>,
     /// Names of the ports of `forward`.
     port_names: Vec<String>,
     /// The lanes that send, by track.
@@ -164,6 +174,7 @@ impl<'r> InKernel<'r> {
             common,
             workload,
             traffic: None,
+            streams: None,
             port_names: Vec::new(),
             exits: vec![exits(senders)],
             commons: Vec::new(),
@@ -202,6 +213,7 @@ impl<'r> InKernel<'r> {
             common: &plan.common,
             workload,
             traffic: Some(plan),
+            streams: plan.packets.as_ref(),
             port_names: Vec::new(),
             exits: (0..tracks).map(|_| exits(senders)).collect(),
             commons: (0..tracks).filter(|_| tracks > 1).map(of_track).collect(),
@@ -227,7 +239,11 @@ impl<'r> InKernel<'r> {
         sinks: &mut [Box<dyn Sink>],
         interruptions: &dyn Fn() -> u32,
     ) -> std::result::Result<Summary, RunError> {
-        run_job(self, Order::of(self.common, self.workload), sinks, interruptions)
+        let order = Order {
+            layout: self.streams.map(|packets| Arc::new(Layout::of_streams(packets))),
+            ..Order::of(self.common, self.workload)
+        };
+        run_job(self, order, sinks, interruptions)
     }
 
     /// Returns the number of ports that are counted apart.
@@ -237,6 +253,21 @@ impl<'r> InKernel<'r> {
 
     fn schedules(&self, track: usize) -> Vec<LaneSchedule> {
         let lanes = self.exits[track].len() as u32;
+        if let Some((plan, packets)) = self.traffic.and_then(|plan| Some((plan, mixed(plan)?))) {
+            let of_lane = |lane: usize| {
+                let streams = packets.streams.iter().enumerate();
+                streams.map(move |(number, stream)| {
+                    let seats = stream.senders(number, lanes as usize);
+                    let seat = seats.iter().position(|of| *of == lane);
+                    of_stream(
+                        plan,
+                        (number, stream),
+                        seat.map(|seat| (seat as u32, seats.len() as u32)),
+                    )
+                })
+            };
+            return (0..lanes as usize).flat_map(of_lane).collect();
+        }
         let Some((plan, rate)) = self.traffic.and_then(|plan| Some((plan, plan.rate?))) else {
             let share = |lane| {
                 Some(LaneSchedule {
@@ -245,6 +276,7 @@ impl<'r> InKernel<'r> {
                     unit: 1,
                     packets: self.traffic?.share(lane, lanes)?,
                     random: None,
+                    until_ns: None,
                 })
             };
             // As fast as they go, and no more than the plan's count; without a count there is no schedule.
@@ -327,6 +359,10 @@ impl Job for InKernel<'_> {
         self.departure(self.seat(lane).track).1
     }
 
+    fn packets<'t>(&'t self, _trial: &'t [TrafficTrial]) -> Option<&'t Packets> {
+        self.streams
+    }
+
     fn common_of<'t>(&'t self, _trial: &'t [TrafficTrial], track: usize) -> Option<&'t Common> {
         self.commons.get(track)
     }
@@ -337,7 +373,7 @@ impl Job for InKernel<'_> {
             packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
             ordered: false,
-            pauses: false,
+            pauses: plan.packets.as_ref().is_some_and(Packets::pause),
             stream: 0,
             tolerance: plan.tolerance,
             tx_lanes: self.exits[0].len() as u64,
@@ -465,11 +501,52 @@ impl AnyLane for KernelLane<'_> {
             return reader::run(job, track, &lane, recorder);
         };
         let (port, exits) = (job.ports[track], &job.exits[track]);
-        let counted = job
-            .traffic
-            .and_then(|plan| plan.share(number as u32, exits.len() as u32));
+        let counted = job.traffic.and_then(|plan| match mixed(plan) {
+            None => plan.share(number as u32, exits.len() as u32),
+            // Streams with a schedule end by it.
+            Some(_) if plan.rate.is_some() => None,
+            Some(packets) => {
+                let streams = packets.streams.len();
+                let own = job.schedules(track).into_iter().skip(number * streams).take(streams);
+                own.map(|of| (of.packets != u64::MAX).then_some(of.packets)).sum()
+            }
+        });
         sender::run(port, number, &lane, recorder, &exits[number], counted)
     }
+}
+
+/// Returns the schedule of a stream on one of the lanes that send it; `seat`: which, and how many do; `None`: the lane
+/// is none of them.
+fn of_stream(plan: &TrafficPlan, (number, stream): (usize, &PacketStream), seat: Option<(u32, u32)>) -> LaneSchedule {
+    let load = stream.load.unwrap_or_else(|| plan.load());
+    let (lane, lanes) = seat.unwrap_or((0, 1));
+    let mut of = match load.rate {
+        Some(rate) => {
+            let (begins_ns, lasts, seed) = span(plan, &load, rate, number);
+            let of = schedule(lasts, rate, load.pacing, (lane, lanes), seed);
+            LaneSchedule {
+                first: of.first + (u128::from(begins_ns) << 64),
+                until_ns: lasts.map(|lasts| begins_ns.saturating_add(lasts)),
+                ..of
+            }
+        }
+        None => {
+            let (lane, lanes) = (u64::from(lane), u64::from(lanes));
+            let packets = load.packets.or(plan.common.count);
+            LaneSchedule {
+                first: u128::from(load.start_ns) << 64,
+                step: (1 << 96) / u128::from(load.weight.max(1)),
+                unit: 1,
+                packets: packets.map_or(u64::MAX, |all| all / lanes + u64::from(all % lanes > lane)),
+                random: None,
+                until_ns: None,
+            }
+        }
+    };
+    if seat.is_none() {
+        of.packets = 0;
+    }
+    of
 }
 
 /// Returns an exit for each of `lanes` lanes, which the lane shares with the reader.

@@ -1,5 +1,6 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
+use crate::books::Layout;
 use crate::codec::numbered::Numbered;
 use crate::codec::tagged::{headers_without_tag, mirrored};
 use crate::stamped::StampMemory;
@@ -387,7 +388,7 @@ pub struct StreamLoad {
 
 impl Packets {
     /// Returns the only stream, if it has one size, no load of its own, and a flow for each of `senders` lanes.
-    pub(crate) fn plain(&self, senders: usize) -> Option<&PacketStream> {
+    pub fn plain(&self, senders: usize) -> Option<&PacketStream> {
         let simple = |one: &PacketStream| {
             let bare = !one.back && one.replay.is_none() && one.load.is_none() && one.lanes.is_empty();
             bare && one.specs.len() == 1 && one.known_by == KnownBy::Tag
@@ -406,6 +407,12 @@ impl Packets {
     /// Returns whether the lanes of this way send a stream.
     pub(crate) fn sends(&self, stream: &PacketStream) -> bool {
         stream.back == self.turned
+    }
+
+    /// Returns, by stream and then by size of its frames, the number of the size among those that have results of their
+    /// own, up to 16; empty if there is one size in all.
+    pub fn size_classes(&self) -> Vec<Vec<usize>> {
+        Layout::of(self).size_classes()
     }
 
     /// Returns the bytes of the largest frame, without FCS.
@@ -576,6 +583,17 @@ impl TrafficPlan {
     pub(crate) fn own_lanes(&self) -> usize {
         let beside = self.beside.iter().map(|plan| plan.common.lanes.len());
         self.common.lanes.len() - beside.sum::<usize>()
+    }
+
+    /// Returns the load of a stream without one of its own.
+    pub(crate) fn load(&self) -> StreamLoad {
+        StreamLoad {
+            rate: self.rate,
+            pacing: self.pacing,
+            weight: 1,
+            start_ns: 0,
+            packets: None,
+        }
     }
 
     /// Returns the packets of send lane `lane` of `lanes`, if the plan counts them and no schedule does. `None`: no

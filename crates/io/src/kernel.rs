@@ -60,6 +60,20 @@ pub enum KernelLatency {
     Scheduled,
 }
 
+/// Stream that packets are counted for, by its number; `None`: there are no streams, or the packets are of none.
+pub type KernelStream = Option<usize>;
+
+/// What packets are counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelTrack {
+    /// The run alone.
+    Run,
+    /// The run and the stream with this number.
+    Stream(usize),
+    /// The size of frames with this number alone: these packets are counted for a stream, too.
+    Size(usize),
+}
+
 /// Running totals of a lane that sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneTotals {
@@ -122,12 +136,14 @@ pub struct KernelTimes {
     pub end_ns: u64,
 }
 
-/// The departures of one lane: units of packets at equal distances, or spread at random.
+/// The departures of one lane, or of one of its streams: units of packets at equal distances, or spread at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneSchedule {
-    /// Time of the first unit after the start of the run, ns with 64 bits of fraction.
+    /// Time of the first unit after the start of the run, ns with 64 bits of fraction. Without a rate: the time at
+    /// which a stream begins.
     pub first: u128,
-    /// Time between this lane's units, ns with 64 bits of fraction; at random: its mean.
+    /// Time between this lane's units, ns with 64 bits of fraction; at random: its mean. Without a rate streams take
+    /// turns, each after a distance in proportion to this.
     pub step: u128,
     /// Packets of a unit, which leave back to back; 1 or more.
     pub unit: u32,
@@ -136,6 +152,8 @@ pub struct LaneSchedule {
     /// Gaps are drawn from an exponential distribution, by a generator that begins here; what is left of the packets is
     /// spread over what is left of the run, so that their number is exact. `None`: equal gaps.
     pub random: Option<u64>,
+    /// At random: time after the start of the run by which all packets leave, ns; `None`: at its end.
+    pub until_ns: Option<u64>,
 }
 
 /// A device whose packets programs in the kernel handle, loaded for one run.
@@ -160,6 +178,11 @@ pub trait KernelPort: Sync {
     /// Number of sources that receive.
     fn sources(&self) -> usize;
 
+    /// Number of streams that are counted each by itself; 0: there are none.
+    fn streams(&self) -> usize {
+        0
+    }
+
     /// Number within its port of source `source` (a receive queue or a CPU), and the place of its port: 0 or 1.
     fn source_place(&self, source: usize) -> (usize, usize);
 
@@ -176,7 +199,7 @@ pub trait KernelPort: Sync {
     fn heard(&self) -> Option<[u8; 6]>;
 
     /// Starts the run: from `start_ns` on programs count and lanes send. One schedule a lane; none if the lanes send
-    /// as fast as they can.
+    /// as fast as they can. With streams: of each lane one for each stream, one lane after the other.
     fn begin(&self, times: KernelTimes, schedules: &[LaneSchedule]);
 
     /// Sets the end of the run; an earlier one than set before takes effect at once.
@@ -197,9 +220,9 @@ pub trait KernelPort: Sync {
     /// the lane's thread has said that it ended.
     fn interrupt(&self, lane: usize);
 
-    /// Departures of lane `lane` that were due before the end and did not leave. Only after its last
-    /// [`KernelPort::send`].
-    fn left_undone(&self, lane: usize) -> u64;
+    /// Departures of lane `lane`, of one stream of it, that were due before the end and did not leave. Only after its
+    /// last [`KernelPort::send`].
+    fn left_undone(&self, lane: usize, stream: KernelStream) -> u64;
 
     /// Running totals of lane `lane`.
     fn lane_totals(&self, lane: usize) -> LaneTotals;
@@ -211,12 +234,23 @@ pub trait KernelPort: Sync {
     /// Running totals of source `source`.
     fn source_totals(&self, source: usize) -> SourceTotals;
 
+    /// Number of sizes of frames that are counted each by itself.
+    fn sizes(&self) -> usize {
+        0
+    }
+
+    /// Packets of a stream or size that came back after the settle time, and the largest distance of a reordered one, so
+    /// far.
+    fn track_totals(&self, _track: KernelTrack) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Takes the counts of rows `from` to `to` (exclusive) of all writers, and leaves zeros. Rows come in order, each
     /// as often as it has writers. Only rows that can't change any more, or after the end.
-    fn take_rows(&self, from: u64, to: u64, take: &mut dyn FnMut(u64, &KernelRow));
+    fn take_rows(&self, from: u64, to: u64, take: &mut dyn FnMut(u64, KernelTrack, &KernelRow));
 
-    /// Takes the histograms of the period in which row `row` falls: (which latency, bucket, count).
-    fn take_histograms(&self, row: u64, take: &mut dyn FnMut(KernelLatency, usize, u64));
+    /// Takes the histograms of the period in which row `row` falls: (which latency, what for, bucket, count).
+    fn take_histograms(&self, row: u64, take: &mut dyn FnMut(KernelLatency, KernelTrack, usize, u64));
 
     /// How many rows the programs keep: rows further back than this are overwritten.
     fn row_capacity(&self) -> u64;

@@ -132,6 +132,10 @@ impl<'a> Setup<'a> {
                 ));
             };
             run.plan.load.rate = Some(rate.clone());
+            // The streams have that rate together, as in a trial.
+            if let Some(streams) = draft.weighted(false, None) {
+                run.plan.traffic.streams = Some(Written::new(streams.json().to_string(), streams));
+            }
             run.complete.clone_from(&run.plan);
             draft = Draft::knowing(Some(&draft), run)?;
         }

@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 pub(crate) const ADDRESSES: usize = 8;
 pub(crate) const LANES: usize = 64;
+pub(crate) const MOST_STREAMS: usize = 8;
+/// Sizes of a stream's frames.
+pub(crate) const MOST_SIZES: usize = 8;
+/// Streams, and sizes of frames, that are counted each by itself.
+pub(crate) const MOST_PLACES: usize = 24;
 /// Send times that are kept of a lane without a schedule, one for 16 packets.
 pub(crate) const TIMES_KEPT: u32 = 1 << 14;
 pub(crate) const REASONS: usize = 32;
@@ -34,6 +39,8 @@ pub(crate) mod flag {
     pub(crate) const LIMITED: u32 = 1 << 16;
     pub(crate) const MOVED: u32 = 1 << 17;
     pub(crate) const TAGGED: u32 = 1 << 18;
+    pub(crate) const JOINS: u32 = 1 << 19;
+    pub(crate) const SIZES: u32 = 1 << 20;
 }
 
 /// Fields that vary, and checksums, of an [`Image`].
@@ -80,7 +87,7 @@ plain! {
         every: u32,
     }
     /// Constants of a run: the verifier knows them, and removes what they rule out.
-    Plan: 920 {
+    Plan: 928 {
         interval_ns: u64,
         settle_ns: u64,
         seed: u64,
@@ -92,7 +99,7 @@ plain! {
         periods: u32,
         rows_per_period: u32,
         clock_every: u32,
-        reserved: u32,
+        streams: u32,
         namespace: u32,
         device: [u32; 2],
         addresses4_count: u32,
@@ -130,7 +137,9 @@ plain! {
         peer: Within,
         axis: [Axis; 4],
         longest: u32,
-        room: u32,
+        scheduled: u32,
+        senders: u32,
+        places: u32,
     }
     /// A field that varies: `xdp/image.h`.
     #[derive(Default)]
@@ -166,6 +175,27 @@ plain! {
         writer: [Writer; MOST_WRITERS],
         sum: [PartOfSum; MOST_SUMS],
     }
+    /// Flows and lanes of a stream: `xdp/by_stream.h`.
+    Stream: 288 {
+        first: u32,
+        end: u32,
+        seats: u32,
+        sizes: u32,
+        cycle: u32,
+        turns: u32,
+        seed: u64,
+        cpu: [u32; LANES],
+    }
+    /// What differs in the images of a stream's sizes: `xdp/image.h`.
+    #[derive(Default)]
+    Sized: 360 {
+        word: [u64; 32],
+        constant: [u64; MOST_WRITERS],
+        sum: [u32; MOST_SUMS],
+        rest: [u32; MOST_SUMS],
+        data: u32,
+        place: u32,
+    }
     /// Constants of `reflect`: `xdp/own.h`.
     #[derive(Default)]
     Loops: 416 {
@@ -192,6 +222,21 @@ plain! {
     Forward: 52 {
         ports: u32,
         port: [ForwardPort; 2],
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self {
+            first: 0,
+            end: 0,
+            seats: 0,
+            sizes: 1,
+            cycle: 0,
+            turns: 0,
+            seed: 0,
+            cpu: [0; LANES],
+        }
     }
 }
 
@@ -265,7 +310,7 @@ shared! {
         latency: Moments,
         scheduled: Moments,
     }
-    Source: 640 {
+    Source: 1088 {
         now_ns: AtomicU64,
         left: AtomicU32,
         redirect: AtomicU32,
@@ -276,7 +321,7 @@ shared! {
         limit: AtomicU64,
         start_ns: AtomicU64,
         cpu: AtomicU32,
-        reserved: AtomicU32,
+        place: AtomicU32,
         others: AtomicU64,
         passed: AtomicU64,
         polls: AtomicU64,
@@ -290,6 +335,13 @@ shared! {
         reasons: [AtomicU64; REASONS],
         burst: AtomicU64,
         room: [AtomicU64; 29],
+        row_first: AtomicU32,
+        period_first: AtomicU32,
+        late_of: [AtomicU64; MOST_PLACES],
+        distance_of: [AtomicU64; MOST_PLACES],
+        size: AtomicU32,
+        unused: AtomicU32,
+        more_room: [AtomicU64; 6],
     }
     Octave: 4096 {
         bucket: [AtomicU32; OCTAVE],
@@ -302,7 +354,7 @@ shared! {
         error: AtomicU64,
         unused: [AtomicU64; 6],
     }
-    Lane: 448 {
+    Lane: 512 {
         due_ns: AtomicU64,
         due_fraction: AtomicU64,
         step_ns: AtomicU64,
@@ -318,7 +370,8 @@ shared! {
         number: AtomicU32,
         writer: AtomicU32,
         run: AtomicU32,
-        unused: [AtomicU32; 10],
+        joins_ns: AtomicU64,
+        unused: [AtomicU32; 8],
         headers: [AtomicU64; 9],
         room: [AtomicU64; 7],
         now_ns: AtomicU64,
@@ -338,6 +391,7 @@ shared! {
         more_room: AtomicU64,
         limit: AtomicU64,
         apart: [AtomicU64; 7],
+        due: [AtomicU64; MOST_STREAMS],
     }
     Slip: 16 {
         entry: AtomicU64,

@@ -6,7 +6,7 @@
 use crate::abi::{Lane, Moments, OCTAVES, take};
 use crate::load::Which;
 use crate::port::XdpPort;
-use mpps_io::kernel::{KernelLatency, KernelMoments, KernelRow, SourceTotals};
+use mpps_io::kernel::{KernelLatency, KernelMoments, KernelRow, KernelTrack, SourceTotals};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Packets that a lane has sent. The program moves them from one count to the other: seen in between, they would be
@@ -89,8 +89,37 @@ impl XdpPort {
         }
     }
 
+    /// See [`mpps_io::kernel::KernelPort::track_totals`].
+    pub(crate) fn totals_of_track(&self, track: KernelTrack) -> (u64, u64) {
+        let place = match track {
+            KernelTrack::Run => return (0, 0),
+            KernelTrack::Stream(stream) => stream,
+            KernelTrack::Size(size) => self.plan.streams as usize + size,
+        };
+        let late = self.sources.iter().map(|s| s.late_of[place].load(Relaxed));
+        let distance = self.sources.iter().map(|s| s.distance_of[place].load(Relaxed));
+        (late.sum(), distance.max().unwrap_or(0))
+    }
+
+    /// What a writer of rows counts for.
+    fn track_of(&self, writer: usize) -> KernelTrack {
+        let (streams, places) = (self.plan.streams as usize, self.plan.places as usize);
+        if streams == 0 {
+            return KernelTrack::Run;
+        }
+        let place = match writer.checked_sub(self.plan.sources as usize * places) {
+            None => writer % places,
+            Some(of_lanes) => 1 + of_lanes % (places - 1),
+        };
+        match place {
+            0 => KernelTrack::Run,
+            place if place <= streams => KernelTrack::Stream(place - 1),
+            place => KernelTrack::Size(place - 1 - streams),
+        }
+    }
+
     /// See [`mpps_io::kernel::KernelPort::take_rows`].
-    pub(crate) fn rows_between(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, &KernelRow)) {
+    pub(crate) fn rows_between(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, KernelTrack, &KernelRow)) {
         let ring = u64::from(self.plan.rows);
         let writers = self.rows.len() / self.plan.rows as usize;
         for number in from..to {
@@ -120,27 +149,28 @@ impl XdpPort {
                     scheduled: moments(&row.scheduled),
                 };
                 if taken != KernelRow::default() {
-                    give(number, &taken);
+                    give(number, self.track_of(writer), &taken);
                 }
             }
         }
     }
 
     /// See [`mpps_io::kernel::KernelPort::take_histograms`].
-    pub(crate) fn histograms_of(&self, row: u64, give: &mut dyn FnMut(KernelLatency, usize, u64)) {
+    pub(crate) fn histograms_of(&self, row: u64, give: &mut dyn FnMut(KernelLatency, KernelTrack, usize, u64)) {
         let Some(histograms) = &self.histograms else { return };
         let period = (row / u64::from(self.plan.rows_per_period) % u64::from(self.plan.periods)) as usize;
         let periods = self.plan.periods as usize;
         let rings = histograms.len() / (periods * OCTAVES);
-        let sources = self.plan.sources as usize;
+        let places = self.plan.places as usize;
+        let writers = self.plan.sources as usize * places;
         for ring in 0..rings {
-            let kind = if ring < sources {
+            let kind = if ring < writers {
                 KernelLatency::Actual
             } else {
                 KernelLatency::Scheduled
             };
             // A device may have many queues, and few that packets come to.
-            if self.sources[ring % sources].test.load(Relaxed) == 0 {
+            if self.sources[ring % writers / places].test.load(Relaxed) == 0 {
                 continue;
             }
             let begin = (ring * periods + period) * OCTAVES;
@@ -149,7 +179,7 @@ impl XdpPort {
                 let n = counter.load(Relaxed);
                 if n != 0 {
                     counter.store(0, Relaxed);
-                    give(kind, place, u64::from(n));
+                    give(kind, self.track_of(ring % writers), place, u64::from(n));
                 }
             }
         }

@@ -5,10 +5,10 @@ mod sizes;
 mod traffic;
 
 pub(crate) use image::image;
-pub(crate) use sizes::{FlowSizes, Sizes, available_memory};
-pub(crate) use traffic::{exponential, sums, traffic};
+pub(crate) use sizes::{FlowSizes, Sizes, available_memory, writers};
+pub(crate) use traffic::{Streams, exponential, streams, sums, traffic};
 
-use crate::abi::{ADDRESSES, Axis, LANES, Loops, Plan, Within, bytes_of, flag};
+use crate::abi::{ADDRESSES, Axis, LANES, Loops, MOST_STREAMS, Plan, Stream, Within, bytes_of, flag};
 use crate::config::{Check, Clock, Config};
 use crate::spec::{Answer, DropSpec, Series, Taken, Unanswered};
 use mpps_io::{AddressRange, Error, ErrorKind, Result, addresses};
@@ -68,7 +68,7 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
             Clock::Poll if place.polled => CLOCK_EVERY,
             _ => 0,
         },
-        reserved: 0,
+        streams: 0,
         namespace: namespace(),
         device: place.devices,
         addresses4_count: 0,
@@ -106,7 +106,9 @@ pub(crate) fn common(config: &Config, place: Place, series: Series) -> Plan {
         peer: Within::default(),
         axis: [Axis { count: 1, every: 1 }; 4],
         longest: 0,
-        room: 0,
+        scheduled: 0,
+        senders: 0,
+        places: 1,
     }
 }
 
@@ -255,6 +257,19 @@ fn several_sources(plan: &mut Plan) {
     if plan.sources > 1 {
         plan.flags |= flag::SEVERAL;
     }
+}
+
+/// The flows of streams that others send, by the end of each.
+pub(crate) fn ends(plan: &mut Plan, ends: &[u32]) -> Option<Constant> {
+    let mut streams = [Stream::default(); MOST_STREAMS];
+    let mut first = 0;
+    for (stream, end) in streams.iter_mut().zip(ends) {
+        (stream.first, stream.end) = (first, *end);
+        first = *end;
+    }
+    plan.streams = ends.len().min(MOST_STREAMS) as u32;
+    plan.places = plan.streams + 1;
+    (plan.streams > 0).then(|| ("STREAMS", bytes_of(&streams)))
 }
 
 /// The constants of `drop`.

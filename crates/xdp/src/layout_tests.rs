@@ -29,7 +29,7 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 periods,
                 rows_per_period,
                 clock_every,
-                reserved,
+                streams,
                 namespace,
                 device,
                 addresses4_count,
@@ -67,7 +67,9 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 peer,
                 axis,
                 longest,
-                room
+                scheduled,
+                senders,
+                places
             }),
         ),
         (
@@ -180,7 +182,7 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 limit,
                 start_ns,
                 cpu,
-                reserved,
+                place,
                 others,
                 passed,
                 polls,
@@ -193,7 +195,14 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 last_ns,
                 reasons,
                 burst,
-                room
+                room,
+                row_first,
+                period_first,
+                late_of,
+                distance_of,
+                size,
+                unused,
+                more_room
             }),
         ),
         (
@@ -229,6 +238,7 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 number,
                 writer,
                 run,
+                joins_ns,
                 unused,
                 headers,
                 room,
@@ -248,7 +258,8 @@ fn ours() -> Vec<(&'static str, Layout)> {
                 answering,
                 more_room,
                 limit,
-                apart
+                apart,
+                due
             }),
         ),
         (
@@ -264,6 +275,30 @@ fn ours() -> Vec<(&'static str, Layout)> {
         ("flow_addresses", layout_of!(FlowAddresses { source, destination })),
         ("within", layout_of!(Within { high, low, count, v6 })),
         ("axis", layout_of!(Axis { count, every })),
+        (
+            "stream",
+            layout_of!(Stream {
+                first,
+                end,
+                seats,
+                sizes,
+                cycle,
+                turns,
+                seed,
+                cpu
+            }),
+        ),
+        (
+            "sized",
+            layout_of!(Sized {
+                word,
+                constant,
+                sum,
+                rest,
+                data,
+                place
+            }),
+        ),
     ];
     // The program reads the address, and what is unused behind it, as one word.
     let plan = &mut all.iter_mut().find(|(name, _)| *name == "plan").expect("it is there").1;
@@ -301,7 +336,7 @@ fn objects_do_not_carry_their_source() {
     for which in [Which::Traffic, Which::Reflect, Which::Drop, Which::Forward] {
         let bytes = line_info(which.object());
         assert!(
-            bytes < 8192,
+            bytes < 12_288,
             "{which:?}: {bytes} bytes: scripts/xdp.sh leaves calls alone"
         );
     }
@@ -377,6 +412,8 @@ fn flags_and_sizes_are_the_programs() {
         (flag::LIMITED, "LIMITED"),
         (flag::MOVED, "MOVED"),
         (flag::TAGGED, "TAGGED"),
+        (flag::JOINS, "JOINS"),
+        (flag::SIZES, "SIZES"),
     ];
     let ours: BTreeMap<u64, String> = ours.map(|(bit, name)| (bit.into(), name.to_owned())).into();
     assert_eq!(ours, enumeration(RUN_H, "BY_CPU"));
@@ -392,4 +429,6 @@ fn flags_and_sizes_are_the_programs() {
     // Constants that are in no struct. The lengths of lists inside a struct are compared with the struct.
     assert!(include_str!("../bpf/loops.h").contains(&format!("\tSETS = {SETS},")));
     assert!(RUN_H.contains(&format!("OCTAVES = {OCTAVES}, OCTAVE = {OCTAVE} ")));
+    let most = format!("MOST_STREAMS = {MOST_STREAMS}, MOST_SIZES = {MOST_SIZES}, MOST_PLACES = {MOST_PLACES} ");
+    assert!(RUN_H.contains(&most));
 }

@@ -28,7 +28,7 @@ pub use config::{Check, Clock, Config, Mode, check};
 pub use open::{XdpDevice, forward, open};
 pub use port::XdpPort;
 pub use spec::{
-    Answer, Arrival, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series, Taken,
-    TrafficSpec, Unanswered,
+    Answer, Arrival, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
+    StreamSpec, Taken, TrafficSpec, Unanswered,
 };
 pub use workload::across;

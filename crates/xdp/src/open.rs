@@ -210,9 +210,10 @@ fn load_as(devices: &[XdpDevice], order: &Order<'_>, skb: bool) -> Result<XdpPor
         plan.clock_every = REFLECT_CLOCK_EVERY;
     }
     let sizes = Sizes::of(order.series);
-    sizes.check(name, order.kinds, plan.sources, order.lanes)?;
-    let writers = plan.sources + order.lanes as u32;
-    let octaves = sizes.octaves(order.kinds, plan.sources);
+    sizes.check(name, order.kinds, (plan.sources, order.lanes), plan.places)?;
+    let (receive, send) = encode::writers(plan.sources, order.lanes, plan.places);
+    let (writers, octaves) = (receive + send, sizes.octaves(order.kinds, receive));
+    plan.scheduled = sizes.octaves(1, receive);
     let cpus = possible_cpus();
     let mut entries = vec![
         ("ROWS", writers * sizes.rows),

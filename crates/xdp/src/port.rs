@@ -11,8 +11,8 @@ use crate::reasons::Names;
 use crate::sys;
 use mpps_io::around::Watch;
 use mpps_io::kernel::{
-    KernelLatency, KernelMoments, KernelPort, KernelProgram, KernelRow, KernelTimes, LaneSchedule, LaneTotals,
-    SourceTotals,
+    KernelLatency, KernelMoments, KernelPort, KernelProgram, KernelRow, KernelStream, KernelTimes, KernelTrack,
+    LaneSchedule, LaneTotals, SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, QueueCounters, Reason, Result, counter};
 use mpps_netdev::{DeviceWatch, NetDev, WatchOptions};
@@ -78,25 +78,45 @@ impl XdpPort {
     }
 
     pub(crate) fn lane(&self, lane: usize) -> Option<&Lane> {
+        self.lane_of(lane, None)
+    }
+
+    /// Lane `lane`; of several streams that of one, or (`None`) the one that keeps the time.
+    pub(crate) fn lane_of(&self, lane: usize, stream: KernelStream) -> Option<&Lane> {
         let sending = self.sending.as_ref()?;
-        sending.lanes.get(*sending.cores.get(lane)?)
+        sending.lane(*sending.cores.get(lane)?, stream)
+    }
+
+    /// Returns each stream, or `None` if there are none.
+    fn each_stream(&self) -> impl Iterator<Item = KernelStream> + use<> {
+        let streams = self.plan.streams as usize;
+        (0..streams.max(1)).map(move |stream| (streams > 0).then_some(stream))
     }
 
     /// Books what the program had still to book when its call ended. The program runs no more: the caller is the one
     /// writer of the lane and of its rows.
-    fn settle_up(&self, lane: usize) {
-        let Some(lane) = self.lane(lane) else { return };
+    fn settle_up(&self, number: usize) {
+        let Some(lane) = self.lane(number) else { return };
         // A later call comes some time after this one's reading of the clock.
         lane.left.store(0, Relaxed);
-        let pending = lane.pending.load(Relaxed);
-        if pending == 0 {
-            return;
+        let counted = |lane: &Lane| {
+            let pending = lane.pending.load(Relaxed);
+            lane.packets.store(lane.packets.load(Relaxed) + pending, Relaxed);
+            lane.pending.store(0, Relaxed);
+            pending
+        };
+        let row_key = lane.row_key.load(Relaxed) as usize;
+        for stream in self.each_stream() {
+            let Some(own) = self.lane_of(number, stream) else {
+                continue;
+            };
+            let pending = counted(own);
+            let key = row_key + stream.unwrap_or(0) * self.plan.rows as usize;
+            if let Some(row) = self.rows.get(key).filter(|_| pending > 0) {
+                row.tx.store(row.tx.load(Relaxed) + pending, Relaxed);
+            }
         }
-        if let Some(row) = self.rows.get(lane.row_key.load(Relaxed) as usize) {
-            row.tx.store(row.tx.load(Relaxed) + pending, Relaxed);
-        }
-        lane.packets.store(lane.packets.load(Relaxed) + pending, Relaxed);
-        lane.pending.store(0, Relaxed);
+        counted(lane);
     }
 
     /// Returns the error of a call that was to send. A failure that may pass is reported as a link that is down: the
@@ -140,7 +160,7 @@ impl XdpPort {
             self.sites.get(port).map_or("", |site| site.name.as_str())
         });
         match program.trim_end_matches("_frags") {
-            "send" | "send_tagged" => {
+            "send" | "send_tagged" | "send_mixed" => {
                 let lanes = (0..self.lanes()).map(|lane| self.lane_totals(lane).packets);
                 let from = self.sending.as_ref().map_or("", |sending| sending.from.name.as_str());
                 (lanes.sum(), from)
@@ -238,6 +258,10 @@ impl KernelPort for XdpPort {
         self.sites.iter().map(|site| site.sources as usize).sum()
     }
 
+    fn streams(&self) -> usize {
+        self.plan.streams as usize
+    }
+
     fn source_place(&self, source: usize) -> (usize, usize) {
         let port = (0..self.sites.len())
             .find(|&port| self.sources_of(port).contains(&source))
@@ -246,7 +270,13 @@ impl KernelPort for XdpPort {
     }
 
     fn set_dest_mac(&self, mac: [u8; 6]) {
-        for lane in (0..self.lanes()).filter_map(|number| self.lane(number)) {
+        let to_next_hop = |stream: KernelStream| {
+            let streams = self.sending.as_ref().map(|sending| &sending.spec.streams);
+            stream.zip(streams).is_none_or(|(stream, all)| all[stream].to_next_hop)
+        };
+        let each = || self.each_stream().filter(|stream| to_next_hop(*stream));
+        let lanes = (0..self.lanes()).flat_map(|number| each().filter_map(move |stream| self.lane_of(number, stream)));
+        for lane in lanes {
             let mut bytes = lane.headers[0].load(Relaxed).to_ne_bytes();
             bytes[..6].copy_from_slice(&mac);
             lane.headers[0].store(u64::from_ne_bytes(bytes), Relaxed);
@@ -269,16 +299,25 @@ impl KernelPort for XdpPort {
     fn begin(&self, times: KernelTimes, schedules: &[LaneSchedule]) {
         self.begun.store(true, Relaxed);
         let run = &self.run[0];
+        let streams = self.streams();
         for (number, schedule) in schedules.iter().enumerate() {
-            let Some(lane) = self.lane(number) else { continue };
+            let (number, stream) = match streams {
+                0 => (number, None),
+                _ => (number / streams, Some(number % streams)),
+            };
+            let Some(lane) = self.lane_of(number, stream) else {
+                continue;
+            };
             let (first, step) = (schedule.first, schedule.step);
             // At random the first departure, too, comes after a gap.
             let gap = schedule.random.map_or(0, |state| first_gap(state, step));
-            let known = schedule.packets != u64::MAX && times.end_ns != u64::MAX;
+            let until = schedule.until_ns.map(|ns| times.start_ns.saturating_add(ns));
+            let end_ns = until.map_or(times.end_ns, |until| until.min(times.end_ns));
+            let known = schedule.packets != u64::MAX && end_ns != u64::MAX;
             let mut due = times.start_ns.saturating_add((first >> 64) as u64).saturating_add(gap);
             if known && schedule.random.is_some() {
                 // As in the program: even the last packet leaves before the end.
-                due = due.min(times.end_ns.saturating_sub(1));
+                due = due.min(end_ns.saturating_sub(1));
             }
             lane.due_ns.store(due, Relaxed);
             lane.due_fraction.store(first as u64, Relaxed);
@@ -287,10 +326,26 @@ impl KernelPort for XdpPort {
             lane.remaining.store(schedule.packets, Relaxed);
             lane.unit.store(schedule.unit, Relaxed);
             lane.in_unit.store(schedule.unit, Relaxed);
-            lane.random.store(schedule.random.unwrap_or(0), Relaxed);
-            lane.schedule_end_ns
-                .store(if known { times.end_ns } else { 0 }, Relaxed);
+            // 0: none.
+            lane.random
+                .store(schedule.random.map_or(0, |state| state.max(1)), Relaxed);
+            lane.schedule_end_ns.store(if known { end_ns } else { 0 }, Relaxed);
             lane.done.store(u32::from(schedule.packets == 0), Relaxed);
+            if let Some((stream, clock)) = stream.zip(self.lane(number)) {
+                let next = match (schedule.packets, self.plan.flags & flag::PACED) {
+                    (0, _) => u64::MAX,
+                    (_, 0) => {
+                        // Without a rate this is its turn, among the others.
+                        let joins = first >> 64 > 0;
+                        lane.joins_ns.store(if joins { due } else { 0 }, Relaxed);
+                        lane.due_ns.store(0, Relaxed);
+                        lane.due_fraction.store(0, Relaxed);
+                        if joins { u64::MAX } else { 0 }
+                    }
+                    _ => due,
+                };
+                clock.due[stream].store(next, Relaxed);
+            }
         }
         self.set_end(times.end_ns);
         run.start_ns.store(times.start_ns, Release);
@@ -314,7 +369,7 @@ impl KernelPort for XdpPort {
         // A frame begins as it ends up, but for what changes from packet to packet.
         let mut frame = vec![0; self.plan.frame_len as usize];
         let headers = self
-            .lane(lane)
+            .lane_of(lane, self.each_stream().next().flatten())
             .map(|lane| lane.headers.each_ref())
             .into_iter()
             .flatten();
@@ -340,8 +395,11 @@ impl KernelPort for XdpPort {
         }
     }
 
-    fn left_undone(&self, lane: usize) -> u64 {
-        let Some(lane) = self.lane(lane).filter(|_| self.plan.flags & flag::PACED != 0) else {
+    fn left_undone(&self, lane: usize, stream: KernelStream) -> u64 {
+        let Some(lane) = self
+            .lane_of(lane, stream)
+            .filter(|_| self.plan.flags & flag::PACED != 0)
+        else {
             return 0;
         };
         let end = self.end_ns.load(Relaxed);
@@ -350,7 +408,7 @@ impl KernelPort for XdpPort {
             return 0;
         }
         let schedule_end = lane.schedule_end_ns.load(Relaxed);
-        if self.plan.flags & flag::RANDOM != 0 && schedule_end != 0 {
+        if lane.random.load(Relaxed) != 0 && schedule_end != 0 {
             // Spread evenly over what is left of the schedule.
             let share = (end - due) as f64 / (schedule_end - due).max(1) as f64;
             return ((remaining as f64 * share.min(1.0)).round() as u64).min(remaining);
@@ -365,11 +423,15 @@ impl KernelPort for XdpPort {
     }
 
     fn lane_totals(&self, lane: usize) -> LaneTotals {
+        let all_done = || {
+            let each = self.each_stream().filter_map(|stream| self.lane_of(lane, stream));
+            self.streams() > 0 && each.fold(true, |all, lane| all && lane.done.load(Relaxed) != 0)
+        };
         self.lane(lane).map_or_else(LaneTotals::default, |lane| LaneTotals {
             packets: sent(lane),
             bursts: lane.bursts.load(Relaxed),
             waits: lane.waits.load(Relaxed),
-            done: lane.done.load(Relaxed) != 0,
+            done: lane.done.load(Relaxed) != 0 || all_done(),
             last_ns: lane.last_ns.load(Relaxed),
         })
     }
@@ -382,11 +444,19 @@ impl KernelPort for XdpPort {
         self.totals_of(source)
     }
 
-    fn take_rows(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, &KernelRow)) {
+    fn sizes(&self) -> usize {
+        (self.plan.places - 1 - self.plan.streams) as usize
+    }
+
+    fn track_totals(&self, track: KernelTrack) -> (u64, u64) {
+        self.totals_of_track(track)
+    }
+
+    fn take_rows(&self, from: u64, to: u64, give: &mut dyn FnMut(u64, KernelTrack, &KernelRow)) {
         self.rows_between(from, to, give);
     }
 
-    fn take_histograms(&self, row: u64, give: &mut dyn FnMut(KernelLatency, usize, u64)) {
+    fn take_histograms(&self, row: u64, give: &mut dyn FnMut(KernelLatency, KernelTrack, usize, u64)) {
         self.histograms_of(row, give);
     }
 

@@ -34,6 +34,8 @@ const REFLECTOR: [(usize, Reason); 4] = [
 
 const FORWARDER: [(usize, Reason); 1] = [(15, Reason::NoPort)];
 
+const UNNAMED: [(usize, Reason); 1] = [(15, Reason::UnnamedFlow)];
+
 const SERVICE: [(usize, Reason); 1] = [(13, Reason::NeighborService)];
 
 const RECEIVER: [(usize, Reason); 12] = [
@@ -66,6 +68,6 @@ pub(crate) fn of(which: Which) -> Names {
         // Frames that are not taken are the host's: they are counted in `left_to_host`.
         Which::Forward => &[&FORWARDER],
         Which::Traffic => &[&SERVICE, &RECEIVER],
-        Which::Drop => &[&LISTENER, &RECEIVER, &DOUBTS],
+        Which::Drop => &[&LISTENER, &UNNAMED, &RECEIVER, &DOUBTS],
     }
 }

@@ -2,7 +2,7 @@
 
 use mpps_io::selection::Listed;
 use mpps_io::{FlowSet, Request, Selection};
-use mpps_wire::image::Parts;
+use mpps_wire::image::{Parts, Sizes};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -75,6 +75,8 @@ pub struct TrafficSpec {
     pub answer: Answer,
     /// Packets of any headers with a tag, in place of UDP between two ends. [`TrafficSpec::headers`] are theirs.
     pub packet: Option<Parts>,
+    /// Streams in place of one packet, each counted by itself, 8 at the most; [`TrafficSpec::headers`] are the first's.
+    pub streams: Vec<StreamSpec>,
     /// Run of the tags.
     pub run: u8,
 }
@@ -88,6 +90,37 @@ impl TrafficSpec {
             Arrival::Across => [(self.src, of_src), (self.dst, of_dst)],
             Arrival::AcrossBack => [(self.src, of_dst), (self.dst, of_src)],
         }
+    }
+}
+
+/// One of several streams. Their flows are numbered over all of them, without gaps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamSpec {
+    /// Packets of each size, smallest first: 8 sizes at the most.
+    pub packets: Vec<Parts>,
+    /// Order of the sizes.
+    pub order: Sizes,
+    /// Of each size, the number of those that are counted each by itself: 16 in all streams at the most. Empty: none is.
+    pub classes: Vec<usize>,
+    /// They go to the next hop's MAC address, which may be set later.
+    pub to_next_hop: bool,
+    /// Lanes that send it, by their places in [`TrafficSpec::cores`], ascending; no more than it has flows.
+    pub lanes: Vec<usize>,
+    /// Packets/s over all lanes; `None`: it takes turns with the others.
+    pub rate_pps: Option<f64>,
+    /// Without a rate: it begins later than the run.
+    pub joins: bool,
+}
+
+impl StreamSpec {
+    /// Number of flows.
+    pub(crate) fn flows(&self) -> u32 {
+        self.packets.first().map_or(1, |packet| packet.flows)
+    }
+
+    /// Number of the first flow among those of all streams.
+    pub(crate) fn first_flow(&self) -> u32 {
+        self.packets.first().map_or(0, |packet| packet.first_flow)
     }
 }
 
@@ -166,6 +199,8 @@ pub struct DropSpec {
     /// Packets are known by tags of the seed, whatever they are addressed to, and followed also if they are not
     /// verified. Bytes of headers that they have at least. `None`: UDP packets.
     pub tagged: Option<usize>,
+    /// Of the streams that are counted each by itself, 8 at the most, the flow behind the last of each.
+    pub streams: Vec<u32>,
 }
 
 impl DropSpec {

@@ -1,10 +1,10 @@
 //! The programs of each workload: their constants, the sizes of their maps, and what a sender has beside.
 
-use crate::abi::{FlowAddresses, FlowPorts, MOST_WRITERS, Plan, SETS, TIMES_KEPT, bytes_of};
+use crate::abi::{FlowAddresses, FlowPorts, Image, Lane, MOST_WRITERS, Plan, SETS, TIMES_KEPT, bytes_of};
 use crate::load::Which;
 use crate::open::{BATCH, Order, XdpDevice, check_transmit, load, possible_cpus};
 use crate::port::{Departure, Sending, Windows, XdpPort};
-use crate::spec::{Arrival, DropSpec, ReflectSpec, TrafficSpec};
+use crate::spec::{Arrival, DropSpec, ReflectSpec, StreamSpec, TrafficSpec};
 use crate::{encode, sys};
 use mpps_io::kernel::KernelPort;
 use mpps_io::{Error, ErrorKind, Fact, Result, addresses};
@@ -32,7 +32,7 @@ fn slips(plan: &Plan) -> u32 {
 /// Send times that are kept of packets without a schedule.
 fn times(spec: &TrafficSpec) -> u32 {
     if spec.receive && spec.rate_pps.is_none() {
-        spec.cores.len().max(1) as u32 * TIMES_KEPT
+        (spec.cores.len() * spec.streams.len().max(1)).max(1) as u32 * TIMES_KEPT
     } else {
         1
     }
@@ -82,8 +82,106 @@ fn as_it_leaves<T>(spec: &TrafficSpec, (a, b): (T, T)) -> (T, T) {
     }
 }
 
+/// Packets of any headers, as the programs have them: constants, the words of their tables, the program that sends.
+struct Made {
+    constants: Vec<encode::Constant>,
+    tables: Vec<u64>,
+    /// Sizes of streams, in turn.
+    turns: Vec<u64>,
+    program: &'static str,
+    tagged: bool,
+}
+
+impl Made {
+    fn of(spec: &TrafficSpec) -> Result<Self> {
+        if !spec.streams.is_empty() {
+            let encode::Streams {
+                streams,
+                images,
+                sized,
+                tables,
+                turns,
+            } = encode::streams(spec).ok_or_else(too_many)?;
+            return Ok(Self {
+                constants: vec![
+                    ("STREAMS", bytes_of(&streams)),
+                    ("IMAGES", bytes_of(&images)),
+                    ("SIZED", bytes_of(&sized)),
+                ],
+                tables,
+                turns,
+                program: "send_mixed",
+                tagged: true,
+            });
+        }
+        let Some(packet) = &spec.packet else {
+            return Ok(Self {
+                constants: Vec::new(),
+                tables: Vec::new(),
+                turns: Vec::new(),
+                program: "send",
+                tagged: false,
+            });
+        };
+        let (image, tables): (Image, _) = encode::image(packet).ok_or_else(too_many)?;
+        Ok(Self {
+            constants: vec![("IMAGE", bytes_of(&image))],
+            tables,
+            turns: Vec::new(),
+            program: "send_tagged",
+            tagged: true,
+        })
+    }
+
+    /// Entries of the map of tables.
+    fn words(&self) -> u32 {
+        self.tables.len().max(1) as u32
+    }
+}
+
+/// Gives each lane its flows and its headers; of several streams, each of their lanes.
+fn aim_mixed(sending: &Sending, spec: &TrafficSpec, (first_writer, places): (u32, u32)) {
+    let streams = spec.streams.len();
+    for (number, core) in spec.cores.iter().enumerate() {
+        let writer = first_writer + number as u32 * (places - 1);
+        let Some(clock) = sending.lane(*core, None) else {
+            continue;
+        };
+        clock.done.store(0, Relaxed);
+        clock.number.store(number as u32, Relaxed);
+        clock.writer.store(writer, Relaxed);
+        for (place, stream) in spec.streams.iter().enumerate() {
+            let Some(lane) = sending.lane(*core, Some(place)) else {
+                continue;
+            };
+            let (flows, seats) = (u64::from(stream.flows()), stream.lanes.len().max(1) as u64);
+            let first = |seat: usize| (seat as u64 * flows / seats) as u32;
+            let Some(seat) = stream.lanes.iter().position(|lane| *lane == number) else {
+                continue;
+            };
+            lane.done.store(0, Relaxed);
+            lane.first_flow.store(stream.first_flow() + first(seat), Relaxed);
+            lane.flow_step.store(1, Relaxed);
+            lane.flows.store(first(seat + 1) - first(seat), Relaxed);
+            lane.number.store((number * streams + place) as u32, Relaxed);
+            lane.writer.store(writer + place as u32, Relaxed);
+            lane.run.store(spec.run.into(), Relaxed);
+            set_headers(lane, &stream.packets[0].headers);
+        }
+    }
+}
+
+/// Gives a lane the headers of its packets, as much of them as it has room for.
+fn set_headers(lane: &Lane, headers: &[u8]) {
+    let mut padded = headers.to_vec();
+    padded.resize(size_of_val(&lane.headers), 0);
+    for (word, bytes) in lane.headers.iter().zip(padded.as_chunks::<8>().0) {
+        word.store(u64::from_ne_bytes(*bytes), Relaxed);
+    }
+}
+
 /// Gives each lane its flows and its headers.
-fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
+fn aim(sending: &Sending, spec: &TrafficSpec, (first_writer, places): (u32, u32)) {
     let (flows, lanes) = (spec.flows.count(), spec.cores.len());
     // With the UDP header: its ports and checksum are each packet's own.
     let mut headers = spec.headers.clone();
@@ -91,9 +189,11 @@ fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
         headers.extend([0, 0, 0, 0]);
         headers.extend(((8 + spec.payload_len) as u16).to_be_bytes());
     }
-    headers.resize(72, 0);
     // Should a thread be moved to another core while it sends, that core's lane has nothing to send.
     sending.lanes.iter().for_each(|lane| lane.done.store(1, Relaxed));
+    if !spec.streams.is_empty() {
+        return aim_mixed(sending, spec, (first_writer, places));
+    }
     for (number, core) in spec.cores.iter().enumerate() {
         let number = number as u32;
         let Some(lane) = sending.lanes.get(*core) else { continue };
@@ -106,9 +206,7 @@ fn aim(sending: &Sending, spec: &TrafficSpec, first_writer: u32) {
         lane.number.store(number, Relaxed);
         lane.run.store(spec.run.into(), Relaxed);
         lane.writer.store(first_writer + number, Relaxed);
-        for (word, bytes) in lane.headers.iter().zip(headers.as_chunks::<8>().0) {
-            word.store(u64::from_ne_bytes(*bytes), Relaxed);
-        }
+        set_headers(lane, &headers);
     }
 }
 
@@ -134,24 +232,20 @@ impl XdpDevice {
         let cpus = possible_cpus();
         let lanes = spec.cores.len();
         let gaps = (lanes.max(1) * crate::abi::OCTAVES) as u32;
-        let image = spec
-            .packet
-            .as_ref()
-            .map(|packet| encode::image(packet).ok_or_else(too_many));
-        let image = image.transpose()?;
-        let tables = image.as_ref().map_or(&[][..], |(_, tables)| tables);
+        let made = Made::of(spec)?;
+        let all_lanes = cpus * stride(spec);
         let order = Order {
             which: Which::Traffic,
             series: spec.series,
             complete: &|plan, _| {
                 encode::traffic(plan, spec)?;
                 plan.device[0] = from.device.ifindex;
-                let image = image.iter().map(|(image, _)| ("IMAGE", bytes_of(image)));
-                Ok(image.chain([("EXPONENTIAL", encode::exponential())]).collect())
+                let made = made.constants.iter().cloned();
+                Ok(made.chain([("EXPONENTIAL", encode::exponential())]).collect())
             },
             entries: &|plan| {
                 vec![
-                    ("LANES_BY_CPU", cpus),
+                    ("LANES_BY_CPU", all_lanes),
                     ("FLOW_PORTS", plan.flows),
                     ("FLOW_ADDRESSES", if spec.flows.is_plain() { 1 } else { plan.flows }),
                     ("FLOW_WINDOWS", plan.flows),
@@ -159,14 +253,11 @@ impl XdpDevice {
                     ("SLIPS", slips(plan)),
                     ("TIMES", times(spec)),
                     ("GAPS", gaps),
-                    ("TABLES", tables.len().max(1) as u32),
+                    ("TABLES", made.words()),
+                    ("TURNS", made.turns.len().max(1) as u32),
                 ]
             },
-            programs: if image.is_some() {
-                &["receive_tagged"]
-            } else {
-                &["receive"]
-            },
+            programs: if made.tagged { &["receive_tagged"] } else { &["receive"] },
             lanes,
             kinds: match (spec.receive, spec.rate_pps) {
                 (false, _) => 0,
@@ -179,15 +270,15 @@ impl XdpDevice {
         let rate = spec.rate_pps.map(|pps| pps / lanes.max(1) as f64);
         let batch = fixed_batch.unwrap_or_else(|| batch_of(rate));
         let plan = &port.plan;
-        let (flows, first_writer) = (plan.flows, plan.sources);
+        let (flows, first_writer) = (plan.flows, encode::writers(plan.sources, 0, plan.places).0);
         let (words, slips) = (window_words(plan, spec), slips(plan));
         let loaded = port.loaded.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         sys::make_interruptible();
         let sending = Sending {
-            send: loaded.xdp(if image.is_some() { "send_tagged" } else { "send" })?,
+            send: loaded.xdp(made.program)?,
             inject: loaded.xdp("inject")?,
             cores: spec.cores.clone(),
-            lanes: loaded.map("LANES_BY_CPU", cpus)?,
+            lanes: loaded.map("LANES_BY_CPU", all_lanes)?,
             gaps: loaded.map("GAPS", gaps)?,
             ports: loaded.map("FLOW_PORTS", flows)?,
             threads: (0..lanes).map(|_| AtomicI32::new(0)).collect(),
@@ -201,19 +292,24 @@ impl XdpDevice {
             spec: spec.clone(),
             from,
         };
-        if image.is_some() {
-            let places: Mapping<AtomicU64> = loaded.map("TABLES", tables.len().max(1) as u32)?;
+        if made.tagged {
+            let places: Mapping<AtomicU64> = loaded.map("TABLES", made.words())?;
             places
                 .iter()
-                .zip(tables)
+                .zip(&made.tables)
                 .for_each(|(place, word)| place.store(*word, Relaxed));
+            let turns: Mapping<AtomicU64> = loaded.map("TURNS", made.turns.len().max(1) as u32)?;
+            turns
+                .iter()
+                .zip(&made.turns)
+                .for_each(|(place, turn)| place.store(*turn, Relaxed));
         } else {
             set_ports(&sending.ports, flows, spec);
         }
-        if image.is_none() && !spec.flows.is_plain() {
+        if !made.tagged && !spec.flows.is_plain() {
             set_addresses(&loaded.map("FLOW_ADDRESSES", flows)?, &sending.ports, plan, spec);
         }
-        aim(&sending, spec, first_writer);
+        aim(&sending, spec, (first_writer, plan.places));
         if lanes > 0 {
             port.facts.push(Fact::new("batch", batch.to_string()));
         }
@@ -262,7 +358,9 @@ impl XdpDevice {
             series: spec.series,
             complete: &|plan, _| {
                 encode::dropping(plan, spec, sizes);
-                encode::taken(plan, &spec.taken)
+                let mut constants = encode::taken(plan, &spec.taken)?;
+                constants.extend(encode::ends(plan, &spec.streams));
+                Ok(constants)
             },
             entries: &|plan| {
                 vec![
@@ -311,6 +409,14 @@ pub fn across([from, to]: [XdpDevice; 2], [there, back]: &[TrafficSpec; 2]) -> R
     Ok([there, back])
 }
 
+/// Lanes that a CPU has: one; of several streams one for each, and one that keeps the time.
+fn stride(spec: &TrafficSpec) -> u32 {
+    match spec.streams.len() as u32 {
+        0 => 1,
+        streams => streams + 1,
+    }
+}
+
 /// Frames that are made at a time: few if packets leave one by one, so that none waits long for the others.
 fn batch_of(lane_pps: Option<f64>) -> u32 {
     let Some(pps) = lane_pps else { return BATCH };
@@ -335,13 +441,23 @@ impl XdpPort {
     pub fn renew(&mut self, spec: &TrafficSpec) -> bool {
         let Some(sending) = &self.sending else { return false };
         let made_for = &sending.spec;
-        let slower = match (spec.rate_pps, made_for.rate_pps) {
+        let slower = |rate: Option<f64>, most: Option<f64>| match (rate, most) {
             (Some(rate), Some(most)) => rate <= most,
             (rate, most) => rate == most,
         };
+        let streams = || spec.streams.iter().zip(&made_for.streams);
+        let slower = slower(spec.rate_pps, made_for.rate_pps)
+            && streams().all(|(of, made_for)| slower(of.rate_pps, made_for.rate_pps));
         let like_it = TrafficSpec {
             rate_pps: made_for.rate_pps,
             run: made_for.run,
+            streams: streams()
+                .map(|(of, made_for)| StreamSpec {
+                    rate_pps: made_for.rate_pps,
+                    ..of.clone()
+                })
+                .chain(spec.streams.iter().skip(made_for.streams.len()).cloned())
+                .collect(),
             ..spec.clone()
         };
         if !slower || like_it != *made_for {
@@ -351,7 +467,8 @@ impl XdpPort {
         if self.begun.swap(false, Relaxed) || spec.cores.is_empty() {
             self.forget(sending);
         }
-        aim(sending, spec, self.plan.sources);
+        let first_writer = encode::writers(self.plan.sources, 0, self.plan.places).0;
+        aim(sending, spec, (first_writer, self.plan.places));
         if !sending.fixed_batch {
             let rate = spec.rate_pps.map(|pps| pps / spec.cores.len().max(1) as f64);
             sending.batch.store(batch_of(rate), Relaxed);

@@ -7,7 +7,10 @@ mod programs;
 #[path = "../src/sys.rs"]
 mod sys;
 
-use programs::abi::{ADDRESSES, Axis, Loops, OWN, Plan, Within, flag};
+use programs::abi::{
+    ADDRESSES, Axis, Image, Loops, MOST_SIZES, MOST_STREAMS, MOST_SUMS, MOST_WRITERS, OWN, Plan, Sized, Stream, Within,
+    flag,
+};
 use programs::{Constant, Object, bytes_of};
 
 static DROP: Object<{ include_bytes!("../bpf/drop.bpf.o").len() }> = Object(*include_bytes!("../bpf/drop.bpf.o"));
@@ -66,6 +69,56 @@ fn no_program_takes_the_verifier_long() {
         Constant("HOST_PORTS", bytes_of(&none)),
         Constant("LOOPS", &loops),
     ];
+    // Eight streams of eight sizes, with all that an image has room for.
+    let mut image = Image {
+        headers: 112,
+        data: 1300,
+        writers: MOST_WRITERS as u32,
+        sums: MOST_SUMS as u32,
+        ..Image::default()
+    };
+    for (at, writer) in image.writer.iter_mut().enumerate() {
+        (writer.at, writer.kind, writer.factor) = (14 + 8 * at as u32, at as u32 % 3, [1; MOST_SUMS]);
+    }
+    for (at, sum) in image.sum.iter_mut().enumerate() {
+        (sum.at, sum.rest, sum.inner) = (40 + 8 * at as u32, 1, [1; MOST_SUMS]);
+    }
+    let of_sizes = |sizes: u32| {
+        let stream = |at: u32| Stream {
+            first: at * 100,
+            end: (at + 1) * 100,
+            seats: 64,
+            sizes,
+            cycle: 12,
+            ..Stream::default()
+        };
+        let streams: [Stream; MOST_STREAMS] = std::array::from_fn(|at| stream(at as u32));
+        let sized = Sized {
+            data: 1300,
+            ..Sized::default()
+        };
+        (streams, [sized; MOST_STREAMS * MOST_SIZES])
+    };
+    let (images, (one, one_sized), (mix, mix_sized)) = ([image; MOST_STREAMS], of_sizes(1), of_sizes(8));
+    let streams_of_one_size = [
+        Constant("STREAMS", bytes_of(&one)),
+        Constant("IMAGES", bytes_of(&images)),
+        Constant("SIZED", bytes_of(&one_sized)),
+    ];
+    let streams_of_sizes = [
+        Constant("STREAMS", bytes_of(&mix)),
+        Constant("IMAGES", bytes_of(&images)),
+        Constant("SIZED", bytes_of(&mix_sized)),
+    ];
+    let streams = |mut plan: Plan| {
+        plan.flags |= flag::TAGGED | flag::SIZES | flag::JOINS;
+        (plan.streams, plan.places, plan.senders) = (8, 24, 8 * 64);
+        plan
+    };
+    let unpaced = |mut plan: Plan| {
+        plan.flags &= !flag::PACED;
+        plan
+    };
     let polled = |mut plan: Plan| {
         (plan.flags, plan.clock_every) = (plan.flags & !flag::BY_CPU, 16);
         plan
@@ -107,6 +160,14 @@ fn no_program_takes_the_verifier_long() {
         (&TRAFFIC.0[..], "send", between(plan(), flag::TURNED), &[]),
         (&TRAFFIC.0[..], "send", varying(plan()), &[]),
         (&TRAFFIC.0[..], "send", varying(ipv6(plan())), &[]),
+        (&TRAFFIC.0[..], "streams", streams(plan()), &streams_of_one_size[..]),
+        (&TRAFFIC.0[..], "streams", streams(plan()), &streams_of_sizes[..]),
+        (
+            &TRAFFIC.0[..],
+            "streams",
+            unpaced(streams(plan())),
+            &streams_of_sizes[..],
+        ),
         (&DROP.0[..], "drop", polled(plan()), &ports[..]),
         (&TRAFFIC.0[..], "receive", polled(plan()), &[]),
         (&REFLECT.0[..], "reflect", plan(), &ports[..]),

@@ -8,10 +8,11 @@
 
 use super::sender::Exit;
 use super::{InKernel, trouble};
+use crate::books::Books;
 use crate::lane::Lane;
 use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use mpps_io::ErrorKind;
-use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, SourceTotals};
+use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTrack, SourceTotals};
 use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
 use std::thread;
 use std::time::Duration;
@@ -81,6 +82,9 @@ struct Reader<'j, 'l, 's> {
     exits: &'j [Exit],
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
+    /// Entries by stream and size, and what these have late packets of, with their number so far.
+    books: Books<'l>,
+    late_of: Vec<(KernelTrack, u64)>,
     timing: Timing,
     /// Time between two looks, ns.
     tick_ns: u64,
@@ -111,6 +115,8 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
     fn new(job: &'j InKernel<'j>, track: usize, lane: &'j Lane<'l>, recorder: Recorder<'s>) -> Self {
         let timing = recorder.timing();
         let port = job.ports[track];
+        let streams = (0..port.streams()).map(KernelTrack::Stream);
+        let sizes = (0..port.sizes()).map(KernelTrack::Size);
         let kept_ns = port.row_capacity().saturating_mul(timing.interval_ns);
         Self {
             timing,
@@ -118,6 +124,8 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
             job,
             port,
             exits: &job.exits[track],
+            books: lane.books(),
+            late_of: streams.chain(sizes).map(|track| (track, 0)).collect(),
             lane,
             recorder,
             next_row: 0,
@@ -206,6 +214,16 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
         self.recorder.late_after_close(all.late.saturating_sub(self.late));
         self.late = self.late.max(all.late);
         self.recorder.farthest(all.distance_max);
+        for (track, seen) in &mut self.late_of {
+            let (late, distance) = port.track_totals(*track);
+            self.books.book_totals(*track, late.saturating_sub(*seen), distance);
+            *seen = late.max(*seen);
+        }
+    }
+
+    /// Returns the last ns of a row.
+    fn last_ns(&self, row: u64) -> u64 {
+        self.timing.start_ns + (row + 1) * self.timing.interval_ns - 1
     }
 
     /// Books packets received since the last look by arrival: to the row that contains the middle of the time between
@@ -236,6 +254,7 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
         }
         self.recorder.flush();
         self.recorder.advance(now_ns);
+        self.books.advance(now_ns);
     }
 
     /// Steps over rows whose places may be written again by now.
@@ -253,10 +272,18 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
     /// Takes rows `from` to `to`. Rows from `bound` on can't have been reached yet, and contain counts of rows that
     /// were stepped over.
     fn take_rows(&mut self, from: u64, to: u64, bound: u64) {
-        let (recorder, booked) = (&mut self.recorder, &mut self.booked);
-        self.port.take_rows(from, to, &mut |row, counts| {
+        let timing = self.timing;
+        let last_ns = |row: u64| timing.start_ns + (row + 1) * timing.interval_ns - 1;
+        let (recorder, booked, books) = (&mut self.recorder, &mut self.booked, &mut self.books);
+        self.port.take_rows(from, to, &mut |row, track, counts| {
             let tally = tally(counts);
             if tally == Tally::default() {
+                return;
+            }
+            // Packets that are not of the test are of no stream.
+            let own = Tally { foreign: 0, ..tally };
+            books.book(track, last_ns(row.min(bound.saturating_sub(1))), &own);
+            if matches!(track, KernelTrack::Size(_)) {
                 return;
             }
             booked.tx += tally.tx;
@@ -272,12 +299,19 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
     fn take_histograms(&mut self, period: u64, newest_row: u64) {
         let per = self.timing.rows_per_period();
         let row = ((period + 1) * per - 1).min(newest_row);
-        let recorder = &mut self.recorder;
-        self.port
-            .take_histograms(period * per, &mut |which, bucket, n| match which {
-                KernelLatency::Actual => recorder.book_latency(row, bucket, n),
-                KernelLatency::Scheduled => recorder.book_scheduled(row, bucket, n),
-            });
+        let last_ns = self.last_ns(row);
+        let (recorder, books) = (&mut self.recorder, &mut self.books);
+        self.port.take_histograms(period * per, &mut |which, track, bucket, n| {
+            let scheduled = which == KernelLatency::Scheduled;
+            books.book_bucket(track, last_ns, (bucket, n), scheduled);
+            if matches!(track, KernelTrack::Size(_)) {
+                return;
+            }
+            match scheduled {
+                false => recorder.book_latency(row, bucket, n),
+                true => recorder.book_scheduled(row, bucket, n),
+            }
+        });
     }
 
     /// Takes the remaining counts, after the lanes are out and the settle time is over.
@@ -289,13 +323,19 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
         self.total();
         self.leave_overtaken(now);
         let end_ns = self.told_end_ns.max(self.timing.start_ns + 1);
-        let missed: u64 = (0..self.exits.len()).map(|lane| port.left_undone(lane)).sum();
-        if missed > 0 {
-            let tally = Tally {
-                missed,
-                ..Tally::default()
-            };
-            self.recorder.book(self.timing.row_of(end_ns - 1), &tally);
+        let streams = port.streams();
+        for stream in (0..streams.max(1)).map(|stream| (streams > 0).then_some(stream)) {
+            let missed: u64 = (0..self.exits.len()).map(|lane| port.left_undone(lane, stream)).sum();
+            if missed > 0 {
+                let tally = Tally {
+                    missed,
+                    ..Tally::default()
+                };
+                self.recorder.book(self.timing.row_of(end_ns - 1), &tally);
+                if let Some(stream) = stream {
+                    self.books.book(KernelTrack::Stream(stream), end_ns - 1, &tally);
+                }
+            }
         }
         let newest = self.timing.row_of(now).max(self.next_row);
         let to = self.next_row + port.row_capacity();
@@ -311,6 +351,7 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
         }
         let outcome = self.outcome(sources);
         self.recorder.end();
+        self.books.end();
         outcome
     }
 

@@ -59,6 +59,7 @@ pub(super) fn run(
     let preempted = mpps_sys::sched::preemptions();
     // The reader books what this lane sends, so no row waits for the lane.
     recorder.end();
+    lane.books().end();
     let leaving = Leaving(exit);
     while !exit.is_asked() && !lane.control.gone() {
         match port.send(index) {

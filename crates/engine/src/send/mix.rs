@@ -576,13 +576,7 @@ impl<'r> Part<'r> {
             rings,
         } = share;
         let of = &packets.streams[stream];
-        let load = of.load.unwrap_or(StreamLoad {
-            rate: plan.rate,
-            pacing: plan.pacing,
-            weight: 1,
-            start_ns: 0,
-            packets: None,
-        });
+        let load = of.load.unwrap_or_else(|| plan.load());
         let packets = load.packets.or(plan.common.count);
         let replay = of.replay.as_ref();
         let count = packets.map_or(u64::MAX, |packets| match replay {
@@ -696,8 +690,9 @@ impl<'r> Part<'r> {
     }
 }
 
-/// Returns the schedule of a lane's part in a stream.
-fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
+/// Returns when a stream begins, ns after the start of the run, how long its schedule lasts, ns (`None`: for ever), and
+/// the seed of its gaps.
+pub(crate) fn span(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize) -> (u64, Option<u64>, u64) {
     let runs = plan.common.duration;
     let runs = runs.map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
     let rates = Rates {
@@ -724,8 +719,13 @@ fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane:
         Pacing::Constant if load.start_ns == 0 => phase_ns(rate, lasts, stream),
         _ => 0,
     };
-    let begins_ns = start_ns.saturating_add(load.start_ns).saturating_add(phase_ns);
-    Pacer::new(begins_ns, lasts, rate, load.pacing, lane, seed)
+    (load.start_ns.saturating_add(phase_ns), lasts, seed)
+}
+
+/// Returns the schedule of a lane's part in a stream.
+fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
+    let (begins_ns, lasts, seed) = span(plan, load, rate, stream);
+    Pacer::new(start_ns.saturating_add(begins_ns), lasts, rate, load.pacing, lane, seed)
 }
 
 /// Returns the time by which a stream begins after the run, ns, so that streams of one rate do not leave together. It

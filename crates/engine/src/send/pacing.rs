@@ -76,6 +76,7 @@ pub(crate) fn schedule(
         unit,
         packets,
         random,
+        until_ns: None,
     }
 }
 
@@ -120,6 +121,7 @@ impl Pacer {
             unit,
             packets,
             random,
+            ..
         } = schedule(duration_ns, rate, pacing, lane, seed);
         let mut pacer = Self {
             next: (u128::from(start_ns) << 64) + first,

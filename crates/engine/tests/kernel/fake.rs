@@ -1,7 +1,8 @@
 //! A kernel of the tests: computes from the clock what programs would have sent, lost and counted by now.
 
 use mpps_io::kernel::{
-    KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTimes, LaneSchedule, LaneTotals, SourceTotals,
+    KernelLatency, KernelMoments, KernelPort, KernelRow, KernelStream, KernelTimes, KernelTrack, LaneSchedule,
+    LaneTotals, SourceTotals,
 };
 use mpps_io::{Capabilities, Error, ErrorKind, Fact, Layer, QueueCounters, Reason, Result};
 use mpps_stats::bucket_of;
@@ -294,6 +295,7 @@ impl KernelPort for Fake {
             unit: 1,
             packets: u64::MAX,
             random: None,
+            until_ns: None,
         };
         for (i, lane) in state.lanes.iter_mut().enumerate() {
             assert!(!lane.inside);
@@ -334,7 +336,7 @@ impl KernelPort for Fake {
         lane.interrupted = lane.inside;
     }
 
-    fn left_undone(&self, lane: usize) -> u64 {
+    fn left_undone(&self, lane: usize, _stream: KernelStream) -> u64 {
         let state = self.now();
         let lane = &state.lanes[lane];
         let Some(schedule) = lane.schedule.filter(|s| s.packets < u64::MAX) else {
@@ -372,7 +374,7 @@ impl KernelPort for Fake {
         self.now().sources[source]
     }
 
-    fn take_rows(&self, from: u64, to: u64, take: &mut dyn FnMut(u64, &KernelRow)) {
+    fn take_rows(&self, from: u64, to: u64, take: &mut dyn FnMut(u64, KernelTrack, &KernelRow)) {
         assert!(to - from <= self.config.rows);
         let mut state = self.now();
         let (rows, stopped) = (self.config.rows, state.stopped);
@@ -381,17 +383,17 @@ impl KernelPort for Fake {
             let held = state.rows.range(..=row).rev().map(|(r, _)| *r);
             let mut held = held.filter(|r| (row - r) % rows == 0 && (stopped || *r == row || !self.config.overwrites));
             if let Some(counts) = held.next().and_then(|held| state.rows.remove(&held)) {
-                take(row, &KernelRow::default());
-                take(row, &counts);
+                take(row, KernelTrack::Run, &KernelRow::default());
+                take(row, KernelTrack::Run, &counts);
             }
         }
     }
 
-    fn take_histograms(&self, row: u64, take: &mut dyn FnMut(KernelLatency, usize, u64)) {
+    fn take_histograms(&self, row: u64, take: &mut dyn FnMut(KernelLatency, KernelTrack, usize, u64)) {
         let per = 100_000_000u64.div_ceil(self.config.interval_ns).max(1);
         for (bucket, n) in self.now().histograms.remove(&(row / per)).unwrap_or_default() {
-            take(KernelLatency::Actual, bucket, n);
-            take(KernelLatency::Scheduled, bucket, n);
+            take(KernelLatency::Actual, KernelTrack::Run, bucket, n);
+            take(KernelLatency::Scheduled, KernelTrack::Run, bucket, n);
         }
     }
 

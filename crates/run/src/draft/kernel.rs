@@ -12,6 +12,9 @@ use mpps_sys::sched::allowed_cores;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Streams that the programs in the kernel count each by itself, at the most.
+const MOST_STREAMS: usize = 8;
+
 /// Refuses options of every run that have no meaning in the kernel.
 fn check_run(run: &Run, port: &PortSpec) -> Result<()> {
     check_burst("--burst", run.plan.lanes.burst, port)?;
@@ -42,6 +45,18 @@ fn check_burst(option: &str, frames: Option<usize>, port: &PortSpec) -> Result<(
              that the kernel makes in one go"
         ))),
     }
+}
+
+/// Refuses more streams than the programs in the kernel have room for.
+pub(super) fn check_streams(streams: usize, port: &PortSpec) -> Result<()> {
+    if streams <= MOST_STREAMS {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "--traffic: on port '{port}' the programs have room for {MOST_STREAMS} streams, not {streams}: want fewer, or \
+         af_xdp:{}",
+        port.device
+    )))
 }
 
 /// Refuses options of `sendrecv` and `send` that the kernel can't do.

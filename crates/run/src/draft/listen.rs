@@ -132,12 +132,10 @@ impl Listener {
                 }
                 (Some(_), _) => {}
             }
-            if port.traits.in_kernel && task == Task::Drop && tagged.as_ref().is_some_and(|of| of.streams.is_some()) {
-                return Err(usage(format!(
-                    "--traffic: on port '{spec}' the programs count by flow, not by stream: want --packet, or \
-                     af_xdp:{}",
-                    spec.device
-                )));
+            if port.traits.in_kernel
+                && let Some(streams) = tagged.as_ref().and_then(|of| of.streams.as_ref())
+            {
+                kernel::check_streams(streams.streams.len(), spec)?;
             }
             if ports.is_some() {
                 return Err(usage(

@@ -6,7 +6,7 @@ use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
 use super::{Demo, Kept, KernelDevices, KernelPlan, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
-use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, ReflectPlan, TrafficPlan};
+use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, PacketStream, ReflectPlan, StreamLoad, TrafficPlan};
 use mpps_io::kernel::KernelPort;
 use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
 use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
@@ -16,7 +16,7 @@ use mpps_wire::image::Parts;
 use mpps_wire::{ChecksumMode, Image, ImageSpec, MacAddr, Rewrite, Template, TemplateSpec};
 use mpps_xdp::{
     Answer, Arrival, Config, DropSpec, ForwardPortSpec, ForwardRewrite, ForwardSpec, ForwardTake, ReflectSpec, Series,
-    Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
+    StreamSpec, Taken, TrafficSpec, Unanswered, XdpDevice, XdpPort,
 };
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -332,27 +332,77 @@ fn two_ways(plan: &TrafficPlan, trial: u8) -> Result<[TrafficSpec; 2]> {
     Ok([there, back])
 }
 
+/// Returns the packets of a stream that have one size. `macs`: of its next hop, and of the port.
+fn parts_of(stream: &PacketStream, spec: &ImageSpec, macs: [MacAddr; 2]) -> Parts {
+    let mut spec = spec.clone();
+    for (at, takes) in [stream.to_next_hop.is_some(), stream.from_port].into_iter().enumerate() {
+        if takes {
+            spec.headers[at * 6..at * 6 + 6].copy_from_slice(&macs[at].0);
+        }
+    }
+    let parts = Image::new(spec).and_then(|image| image.parts());
+    // The plan was validated; packets that can't be made are a defect.
+    parts.expect("validated plan")
+}
+
+/// Returns the streams of a plan that has several.
+///
+/// # Errors
+/// If the MAC address of more than one next hop is to be asked for.
+fn streams(plan: &TrafficPlan, cores: usize) -> Result<Vec<StreamSpec>> {
+    let Some(packets) = plan.packets.as_ref().filter(|packets| packets.plain(cores).is_none()) else {
+        return Ok(Vec::new());
+    };
+    let link = plan.link.as_ref();
+    let own = link.map(|link| link.mac).unwrap_or_default();
+    let classes = packets.size_classes();
+    let stream = |(number, stream): (usize, &PacketStream)| {
+        let to = match stream.to_next_hop {
+            None | Some(0) => link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
+            Some(hop) => {
+                let hop = &packets.hops[hop - 1].link;
+                hop.dest_mac.ok_or_else(|| {
+                    let of = hop.next_hop.map(|ip| format!(" {ip}")).unwrap_or_default();
+                    usage(format!(
+                        "stream '{}': xdp asks for the MAC address of one next hop, and{of} is another: want dst=MAC in \
+                         its eth, or af_xdp",
+                        stream.name
+                    ))
+                })?
+            }
+        };
+        let load = stream.load;
+        Ok(StreamSpec {
+            packets: stream
+                .specs
+                .iter()
+                .map(|spec| parts_of(stream, spec, [to, own]))
+                .collect(),
+            order: stream.sizes.clone(),
+            classes: match stream.specs.len() {
+                // Its size is that of all its packets.
+                1 => Vec::new(),
+                _ => classes.get(number).cloned().unwrap_or_default(),
+            },
+            to_next_hop: stream.to_next_hop == Some(0),
+            lanes: stream.senders(number, cores),
+            rate_pps: load.map_or(plan.rate, |load| load.rate).map(|rate| rate.pps()),
+            joins: load.is_some_and(|load| load.start_ns > 0),
+        })
+    };
+    packets.streams.iter().enumerate().map(stream).collect()
+}
+
 /// Returns the headers of all packets; the sum of what is constant of UDP between two ends, or the packets of any
 /// headers in place of them.
-fn packets(plan: &TrafficPlan) -> Result<(Vec<u8>, u16, Option<Parts>)> {
+fn packets(plan: &TrafficPlan, cores: usize) -> Result<(Vec<u8>, u16, Option<Parts>)> {
     let link = plan.link.as_ref();
     let macs = [
         link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
         link.map(|link| link.mac).unwrap_or_default(),
     ];
-    if let Some(packets) = &plan.packets {
-        let [stream] = &packets.streams[..] else {
-            return Err(usage("xdp: several streams"));
-        };
-        let mut spec = ImageSpec::clone(&stream.specs[0]);
-        for (at, takes) in [stream.to_next_hop.is_some(), stream.from_port].into_iter().enumerate() {
-            if takes {
-                spec.headers[at * 6..at * 6 + 6].copy_from_slice(&macs[at].0);
-            }
-        }
-        let parts = Image::new(spec).and_then(|image| image.parts());
-        // The plan was validated; packets that can't be made are a defect.
-        let parts = parts.expect("validated plan");
+    if let Some(stream) = plan.packets.as_ref().and_then(|packets| packets.plain(cores)) {
+        let parts = parts_of(stream, &stream.specs[0], macs);
         return Ok((parts.headers.clone(), 0, Some(parts)));
     }
     let template = Template::new(&TemplateSpec {
@@ -371,10 +421,23 @@ fn packets(plan: &TrafficPlan) -> Result<(Vec<u8>, u16, Option<Parts>)> {
     Ok((template.headers().to_vec(), template.constant_sum(), None))
 }
 
+/// Returns the loads that streams have of their own.
+fn loads(plan: &TrafficPlan) -> impl Iterator<Item = &StreamLoad> {
+    plan.packets
+        .iter()
+        .flat_map(|packets| &packets.streams)
+        .filter_map(|stream| stream.load.as_ref())
+}
+
 /// `trial`: number of the trial.
 fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival, trial: u8) -> Result<TrafficSpec> {
-    let (headers, sum, packet) = packets(plan)?;
+    let streams = streams(plan, cores.len())?;
+    let (headers, sum, packet) = match streams.first() {
+        Some(first) => (first.packets[0].headers.clone(), 0, None),
+        None => packets(plan, cores.len())?,
+    };
     Ok(TrafficSpec {
+        streams,
         series: series(&plan.common),
         headers,
         sum,
@@ -390,7 +453,8 @@ fn traffic_spec(plan: &TrafficPlan, cores: Vec<usize>, arrival: Arrival, trial: 
         arrival,
         rate_pps: plan.rate.map(|rate| rate.pps()),
         counted: plan.common.count.is_some(),
-        random: plan.pacing == Pacing::Poisson,
+        random: plan.pacing == Pacing::Poisson
+            || loads(plan).any(|load| load.pacing == Pacing::Poisson && load.rate.is_some()),
         catch_up_ns: plan.catch_up.as_nanos() as u64,
         answer: answer(plan.link.as_ref()),
     })
@@ -423,6 +487,12 @@ fn drop_spec(plan: &DropPlan, taken: Taken) -> DropSpec {
         seed: plan.common.seed,
         max_flows: plan.max_flows,
         tagged: plan.tagged,
+        streams: plan
+            .streams
+            .iter()
+            .flat_map(|packets| &packets.streams)
+            .map(|of| of.first_flow() + of.flows())
+            .collect(),
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn image(parts: &Parts) -> Option<(Image, Vec<u64>)> {
     for (word, bytes) in image.word.iter_mut().zip(padded.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*bytes);
     }
-    let (mut tables, mut words) = (0, Vec::new());
+    let mut words = Vec::new();
     for (to, from) in image.writer.iter_mut().zip(&parts.writers) {
         *to = Writer {
             mask: from.mask,
@@ -37,8 +37,7 @@ pub(crate) fn image(parts: &Parts) -> Option<(Image, Vec<u64>)> {
         match &from.source {
             PartSource::Counter { start, step } => (to.kind, to.start, to.step) = (COUNTER, *start, *step),
             PartSource::Table(of_flows) => {
-                (to.kind, to.table) = (TABLE, tables);
-                tables += 1;
+                (to.kind, to.table) = (TABLE, words.len() as u32);
                 words.extend_from_slice(of_flows);
             }
             PartSource::Random {

@@ -48,9 +48,11 @@ impl Sizes {
     }
 
     /// Refuses more rows and histograms than is fair: their memory is the kernel's, and is never swapped.
-    pub(crate) fn check(&self, device: &str, kinds: u32, sources: u32, lanes: usize) -> Result<()> {
-        let histograms = u64::from(kinds) * u64::from(sources) * u64::from(self.periods) * OCTAVES as u64;
-        let rows = (u64::from(sources) + lanes as u64) * u64::from(self.rows);
+    /// `places`: writers that each source is.
+    pub(crate) fn check(&self, device: &str, kinds: u32, (sources, lanes): (u32, usize), places: u32) -> Result<()> {
+        let (receive, send) = writers(sources, lanes, places);
+        let histograms = u64::from(kinds) * u64::from(receive) * u64::from(self.periods) * OCTAVES as u64;
+        let rows = u64::from(receive + send) * u64::from(self.rows);
         let bytes = histograms * size_of::<Octave>() as u64 + rows * size_of::<Row>() as u64;
         if bytes <= SERIES_BYTES {
             return Ok(());
@@ -64,10 +66,16 @@ impl Sizes {
         Err(Error::new("set up", device, cause, ErrorKind::Other))
     }
 
-    /// Octaves of `kinds` histograms of all sources.
-    pub(crate) fn octaves(&self, kinds: u32, sources: u32) -> u32 {
-        kinds * sources * self.periods * OCTAVES as u32
+    /// Octaves of `kinds` histograms of `writers` writers.
+    pub(crate) fn octaves(&self, kinds: u32, writers: u32) -> u32 {
+        kinds * writers * self.periods * OCTAVES as u32
     }
+}
+
+/// Returns how many write rows: sources, each at `places` places; lanes, each at all of these but that for what is of
+/// no stream.
+pub(crate) fn writers(sources: u32, lanes: usize, places: u32) -> (u32, u32) {
+    (sources * places, lanes as u32 * (places - 1).max(1))
 }
 
 /// Sizes of what `drop` keeps for its flows.
@@ -153,8 +161,10 @@ mod tests {
                 settle_ns,
             })
         };
-        assert!(sizes(1_000_000_000).check("eth1", 2, 128, 64).is_ok());
-        let error = sizes(60_000_000_000).check("eth1", 2, 128, 64).expect_err("gigabytes");
+        assert!(sizes(1_000_000_000).check("eth1", 2, (128, 64), 1).is_ok());
+        let error = sizes(60_000_000_000)
+            .check("eth1", 2, (128, 64), 1)
+            .expect_err("gigabytes");
         assert!(
             error.cause.contains("--settle") && error.cause.contains("128"),
             "{}",

@@ -2,9 +2,11 @@
 
 use super::sizes::{WINDOW_BYTES, WORD_BYTES};
 use super::{answer, several_sources, tagged, within, words};
-use crate::abi::{Axis, LANES, Plan, flag};
+use crate::abi::{Axis, Image, LANES, MOST_SIZES, MOST_STREAMS, Plan, Sized, Stream, flag};
 use crate::spec::{Arrival, TrafficSpec};
 use mpps_io::{Error, ErrorKind, Result, Step, addresses};
+use mpps_wire::TAG_LEN;
+use mpps_wire::image::Sizes as Order;
 use std::net::IpAddr;
 
 /// Most slips that are kept, of 16 bytes.
@@ -34,6 +36,27 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     plan.catch_up_ns = spec.catch_up_ns;
     lanes(plan, spec)?;
     answer(plan, &spec.answer)?;
+    if let Some(first) = spec.streams.first() {
+        tagged(plan, first.packets.first().map_or(spec.seed, |packet| packet.seed));
+        plan.streams = spec.streams.len() as u32;
+        plan.senders *= plan.streams;
+        let classes = spec.streams.iter().flat_map(|stream| &stream.classes);
+        plan.places = 1 + plan.streams + classes.max().map_or(0, |class| 1 + *class as u32);
+        if spec.streams.iter().any(|stream| stream.packets.len() > 1) {
+            plan.flags |= flag::SIZES;
+        }
+        let lens = spec
+            .streams
+            .iter()
+            .flat_map(|stream| &stream.packets)
+            .map(|packet| packet.frame_len);
+        plan.frame_len = lens.max().unwrap_or(0) as u32;
+        plan.flows = spec.flows.count();
+        if spec.rate_pps.is_none() && spec.streams.iter().any(|stream| stream.joins) {
+            plan.flags |= flag::JOINS;
+        }
+        return Ok(());
+    }
     if let Some(packet) = &spec.packet {
         tagged(plan, packet.seed);
         plan.frame_len = packet.frame_len as u32;
@@ -52,18 +75,27 @@ pub(crate) fn traffic(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
 /// Adds the sizes of a flow's window of sequence numbers and, if packets have a schedule, of its list of slips.
 fn windows(plan: &mut Plan, spec: &TrafficSpec) {
     let flows = u64::from(spec.flows.count());
+    // Of streams the one with the most packets in flight for each flow counts.
+    let streams = spec.streams.iter();
+    let most = streams
+        .map(|of| (of.rate_pps, u64::from(of.flows())))
+        .max_by(|(a, of_a), (b, of_b)| {
+            let each = |pps: Option<f64>, flows: u64| pps.unwrap_or(FASTEST_PPS) / flows as f64;
+            each(*a, *of_a).total_cmp(&each(*b, *of_b))
+        });
+    let (rate_pps, sharing) = most.unwrap_or((spec.rate_pps, flows));
     let settle = (spec.series.settle_ns + 100_000_000) as f64 / 1e9;
-    let in_flight = (spec.rate_pps.unwrap_or(FASTEST_PPS) * settle) as u64 + 256;
+    let in_flight = (rate_pps.unwrap_or(FASTEST_PPS) * settle) as u64 + 256;
     let affordable = |most: u64| {
         let most = (most / flows).max(1);
         1 << (63 - most.leading_zeros())
     };
-    let window = (in_flight / flows / 64 + 4).next_power_of_two();
+    let window = (in_flight / sharing / 64 + 4).next_power_of_two();
     plan.window_words = window.min(affordable(WINDOW_BYTES / WORD_BYTES)).max(4) as u32;
     if spec.rate_pps.is_some() {
         plan.flags |= flag::PACED;
         if spec.receive {
-            plan.slips = (in_flight / flows + 8)
+            plan.slips = (in_flight / sharing + 8)
                 .next_power_of_two()
                 .min(affordable(MAX_SLIPS))
                 .max(8) as u32;
@@ -126,6 +158,7 @@ fn flows(plan: &mut Plan, spec: &TrafficSpec) {
 /// Adds the lanes, and refuses more than the programs can tell apart.
 fn lanes(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
     plan.lanes = spec.cores.len() as u32;
+    plan.senders = plan.lanes;
     if spec.cores.len() > LANES {
         let cause = format!("{} lanes: want {LANES} at the most", spec.cores.len());
         return Err(Error::new("set up", "xdp", cause, ErrorKind::Unsupported));
@@ -141,6 +174,79 @@ fn lanes(plan: &mut Plan, spec: &TrafficSpec) -> Result<()> {
         *place = *core as u32;
     }
     Ok(())
+}
+
+/// Streams, as the programs have them.
+pub(crate) struct Streams {
+    pub(crate) streams: [Stream; MOST_STREAMS],
+    pub(crate) images: [Image; MOST_STREAMS],
+    /// By stream, then by size.
+    pub(crate) sized: [Sized; MOST_STREAMS * MOST_SIZES],
+    /// Words of tables, one after the other.
+    pub(crate) tables: Vec<u64>,
+    /// Sizes in turn, cycle after cycle.
+    pub(crate) turns: Vec<u64>,
+}
+
+/// Returns the streams; `None`: one has more headers, fields or sizes than the programs have room for.
+pub(crate) fn streams(spec: &TrafficSpec) -> Option<Streams> {
+    let mut all = Streams {
+        streams: [Stream::default(); MOST_STREAMS],
+        images: [Image::default(); MOST_STREAMS],
+        sized: [Sized::default(); MOST_STREAMS * MOST_SIZES],
+        tables: Vec::new(),
+        turns: Vec::new(),
+    };
+    if spec.streams.len() > MOST_STREAMS {
+        return None;
+    }
+    for (place, of) in spec.streams.iter().enumerate() {
+        let stream = &mut all.streams[place];
+        stream.first = of.first_flow();
+        stream.end = of.first_flow() + of.flows();
+        stream.seats = of.lanes.len() as u32;
+        stream.sizes = of.packets.len() as u32;
+        match &of.order {
+            Order::One => {}
+            Order::Turns(turns) => {
+                (stream.cycle, stream.turns) = (turns.len() as u32, all.turns.len() as u32);
+                all.turns.extend(turns.iter().map(|turn| u64::from(*turn)));
+            }
+            Order::Random { seed, .. } => stream.seed = *seed,
+        }
+        for (cpu, lane) in stream.cpu.iter_mut().zip(&of.lanes) {
+            *cpu = spec.cores.get(*lane).map_or(0, |core| *core as u32);
+        }
+        if of.packets.is_empty() || of.packets.len() > MOST_SIZES {
+            return None;
+        }
+        for (size, packet) in of.packets.iter().enumerate() {
+            let (mut image, tables) = super::image(packet)?;
+            if packet.headers.len() + packet.data_len + TAG_LEN != packet.frame_len {
+                return None;
+            }
+            let sized = &mut all.sized[place * MOST_SIZES + size];
+            *sized = Sized {
+                word: image.word,
+                constant: image.writer.map(|writer| writer.constant),
+                sum: image.sum.map(|sum| sum.constant),
+                rest: image.sum.map(|sum| sum.rest),
+                data: image.data,
+                place: of
+                    .classes
+                    .get(size)
+                    .map_or(0, |class| (1 + spec.streams.len() + class) as u32),
+            };
+            if size == 0 {
+                // Values by flow are those of all sizes.
+                let before = all.tables.len() as u32;
+                image.writer.iter_mut().for_each(|writer| writer.table += before);
+                all.images[place] = image;
+                all.tables.extend(tables);
+            }
+        }
+    }
+    Some(all)
 }
 
 /// Adds the constants for flows that differ in their addresses, too.

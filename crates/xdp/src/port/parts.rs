@@ -70,6 +70,18 @@ pub(crate) struct Sending {
     pub(crate) windows: Windows,
 }
 
+impl Sending {
+    /// Returns the lane of a core; of several streams that of one, or (`None`) the one that keeps the time.
+    pub(crate) fn lane(&self, core: usize, stream: Option<usize>) -> Option<&Lane> {
+        let streams = self.spec.streams.len();
+        let key = match streams {
+            0 => core,
+            _ => core * (streams + 1) + stream.map_or(0, |stream| stream + 1),
+        };
+        self.lanes.get(key)
+    }
+}
+
 /// Maps that only the programs of a sender use.
 #[derive(Debug)]
 pub(crate) struct Windows {

@@ -408,7 +408,8 @@ fn stream_plans(order: &Order) -> Result<Vec<StreamPlan>, OrderError> {
 fn set_ends(trial: &Trial, start_ns: u64) {
     let (control, common) = (&trial.control, &trial.common);
     // Streams without a rate may have a number of packets, too.
-    let several = trial.layout.is_some() && !trial.traffic.is_empty();
+    let sends = common.lanes.iter().any(|lane| lane.tx);
+    let several = trial.layout.is_some() && sends;
     if common.count.is_some() || common.streams.is_some() || several {
         control.count_senders(common.lanes.iter().filter(|lane| lane.tx).count());
     }

@@ -3,6 +3,7 @@
 mod loads;
 mod refused;
 
+use super::super::kernel;
 use crate::fail::{Failure, Result, usage};
 use crate::paths::{self, Checked};
 use crate::privilege::as_user;
@@ -27,6 +28,8 @@ pub(crate) use refused::{Taken, of_listener};
 
 /// Most fields that vary of a packet that programs in the kernel make.
 const MOST_FIELDS: usize = 8;
+/// Most sizes of a stream that programs in the kernel make.
+const MOST_SIZES_IN_KERNEL: usize = 8;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 /// Bytes of a VLAN tag.
@@ -845,57 +848,68 @@ impl Streamed {
 
     /// Refuses what the programs in the kernel can't make.
     pub(in crate::draft) fn check_in_kernel(&self, port: &PortSpec, senders: usize) -> Result<()> {
-        let refused = |option: &str, why: &str, want: &str| {
+        if self.option == "--pcap" {
             let device = &port.device;
-            Err(usage(format!(
-                "{option}: on port '{port}' {why}: want {want}, or af_xdp:{device}"
-            )))
-        };
-        if self.option != "--packet" {
-            return refused(
-                self.option,
-                "the programs make one packet, and count no streams",
-                "--packet",
-            );
+            return Err(usage(format!(
+                "--pcap: on port '{port}' the programs send no captures: want --packet, or af_xdp:{device}"
+            )));
         }
         if self.goes_back() {
-            return refused(
-                "--both-ways",
-                "the programs make no packets of any headers for two ways",
-                "one way",
-            );
+            let device = &port.device;
+            return Err(usage(format!(
+                "--both-ways: on port '{port}' the programs make no packets of any headers for two ways: want one way, \
+                 or af_xdp:{device}"
+            )));
         }
-        let Some(spec) = self.all.first().and_then(|one| one.made(0)?.specs.first().cloned()) else {
-            return Ok(());
-        };
-        if (spec.flows as usize) < senders {
-            let why = format!("{senders} lanes send, each flow by one (flows: {})", spec.flows);
-            return refused("--lanes", &why, "fewer lanes");
-        }
-        if spec.varied > 0 {
-            return refused(
-                self.option,
-                "the programs write no payload that varies",
-                "fields of headers alone",
-            );
-        }
-        if icmp_error(&spec.headers).is_some() {
-            let why = "the programs take no report of ICMP for a packet of the test";
-            return refused(self.option, why, "another type");
-        }
-        let Some(parts) = Image::new(ImageSpec::clone(&spec)).and_then(|image| image.parts()) else {
-            let why = "the programs make no CRC32c (SCTP), no wrong checksum, and no field of random values that \
-                       shares a byte with another, has more than 64 bits, or is a part of others";
-            return refused(self.option, why, "a packet without");
-        };
-        if parts.writers.len() > MOST_FIELDS {
-            let why = format!(
-                "the programs have room for {MOST_FIELDS} fields that vary, not {}",
-                parts.writers.len()
-            );
-            return refused(self.option, &why, "fewer");
-        }
-        Ok(())
+        kernel::check_streams(self.all.len(), port)?;
+        let one_packet = self.option == "--packet";
+        self.all.iter().try_for_each(|one| {
+            let refused = |option: &str, why: &str, want: &str| {
+                let device = &port.device;
+                Err(usage(format!(
+                    "{option}: on port '{port}' {why}: want {want}, or af_xdp:{device}"
+                )))
+            };
+            let named = one.named.as_str();
+            let Some(made) = one.made(0) else { return Ok(()) };
+            if made.replay.is_some() {
+                return refused(named, "the programs send no captures", "a packet");
+            }
+            let Some(spec) = made.specs.first() else { return Ok(()) };
+            if made.specs.len() > MOST_SIZES_IN_KERNEL {
+                let why = format!(
+                    "the programs have room for {MOST_SIZES_IN_KERNEL} sizes of a stream, not {}",
+                    made.specs.len()
+                );
+                return refused(named, &why, "fewer");
+            }
+            if one_packet && (spec.flows as usize) < senders {
+                let why = format!("{senders} lanes send, each flow by one (flows: {})", spec.flows);
+                return refused("--lanes", &why, "fewer lanes");
+            }
+            if spec.varied > 0 {
+                let why = "the programs write no payload that varies";
+                return refused(named, why, "fields of headers alone");
+            }
+            if icmp_error(&spec.headers).is_some() {
+                let why = "the programs take no report of ICMP for a packet of the test";
+                return refused(named, why, "another type");
+            }
+            let Some(parts) = Image::new(ImageSpec::clone(spec)).and_then(|image| image.parts()) else {
+                let why = "the programs make no packet without a tag at its end, no payload but data, no CRC32c (SCTP), no \
+                           wrong checksum, and no field of random values that shares a byte with another, has more \
+                           than 64 bits, or is a part of others";
+                return refused(named, why, "a packet without");
+            };
+            if parts.writers.len() > MOST_FIELDS {
+                let why = format!(
+                    "the programs have room for {MOST_FIELDS} fields that vary, not {}",
+                    parts.writers.len()
+                );
+                return refused(named, &why, "fewer");
+            }
+            Ok(())
+        })
     }
 
     /// Refuses several receive lanes for values at random.

@@ -285,7 +285,8 @@ impl Streamed {
         };
         let rates: Vec<Option<f64>> = self.all.iter().map(rate).collect();
         rates.iter().any(Option::is_some).then_some(())?;
-        let changes = |one: &One| all || one.stream.scale;
+        // Those that have a weight already, beside others, keep it.
+        let changes = |one: &One| (all || one.stream.scale) && !matches!(one.stream.load, Load::Weight(_));
         // Thousandths of a packet per second, without what all have in common.
         let parts: Vec<u64> = rates
             .iter()
