@@ -407,7 +407,7 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
             "eth / vlan / ipv4 / udp",
             &["--packet", "udp:", "af_packet"],
         ),
-        ("drop udp:", packet, &["--packet", "udp:"]),
+        ("reflect udp:", packet, &["--packet", "udp:"]),
         ("reflect null: --port 9", packet, &["--port", "tags"]),
         (
             "send null: --frame-size 1526",
