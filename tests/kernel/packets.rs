@@ -407,6 +407,7 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
             "eth / vlan / ipv4 / udp",
             &["--packet", "udp:", "af_packet"],
         ),
+        ("reflect udp:", packet, &["--packet", "udp:"]),
         ("reflect null: --port 9", packet, &["--port", "tags"]),
         (
             "send null: --frame-size 1526",
@@ -423,7 +424,6 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
             "eth / ipv4 dst=224.1.1.1..224.1.1.3 / udp",
             &["groups", "dst=MAC"],
         ),
-        ("send null:", "eth / ipv4 / udp / payload @0:2=7", &["payload"]),
     ] {
         assert_refused(with_packet(mpps(words), packet), 2, parts);
     }

@@ -9,7 +9,7 @@ use crate::request::Run;
 use mpps_io::{Marks, Roles, SocketFlow};
 use mpps_plan::fields::FIELDS;
 use mpps_plan::values::is_one_host;
-use mpps_traffic::{Fill, Header, HeaderKind, Load, PartPlace, PartValues, Source, Step, Stream, Tag};
+use mpps_traffic::{Header, HeaderKind, PartPlace, PartValues, Source, Step, Stream};
 use mpps_wire::Image;
 use mpps_wire::image::Place;
 use std::collections::HashSet;
@@ -159,14 +159,27 @@ fn fields_of(stream: &Stream) -> Option<Vec<(&'static str, String)>> {
     )
 }
 
-/// Returns whether a stream has keys. That of `--packet` has none.
+/// Returns whether a stream has keys. That of `--packet` has none, unless a plan was written by hand.
 fn has_keys(stream: &Stream) -> bool {
-    stream.fill != Fill::Data
-        || stream.tag != Tag::Tail
-        || stream.load != Load::Most
-        || stream.size.is_some()
-        || stream.flows.is_some()
-        || stream.packets.is_some()
+    let plain = Stream::of(stream.packet.clone());
+    [
+        stream.fill != plain.fill,
+        stream.tag != plain.tag,
+        stream.load != plain.load,
+        stream.size.is_some(),
+        stream.flows.is_some(),
+        stream.packets.is_some(),
+        !stream.start.is_zero(),
+        stream.after.is_some(),
+        stream.burst.is_some(),
+        stream.repeat != plain.repeat,
+        stream.pacing.is_some(),
+        !stream.scale,
+        stream.track,
+        stream.group.is_some(),
+        !stream.lanes.is_empty(),
+    ]
+    .contains(&true)
 }
 
 /// Returns the flows of all streams as sockets, in their order.
@@ -259,7 +272,7 @@ fn flow_of(one: &One, port: &Checked, headers: [u8; HEADERS], lane: u32) -> Resu
 }
 
 /// Bytes of Ethernet, IPv6 and UDP: the most that headers have here.
-pub(super) const HEADERS: usize = 62;
+const HEADERS: usize = 62;
 
 /// Returns the ends and the marks in the headers of a packet.
 fn read(headers: &[u8; HEADERS], v6: bool) -> SocketFlow {
