@@ -2,7 +2,6 @@
 
 pub(crate) mod captured;
 pub(crate) mod mix;
-pub(crate) mod numbered;
 pub(crate) mod tagged;
 
 use crate::FlowSet;

@@ -4,7 +4,7 @@
 //! computes its size.
 
 use crate::books::Layout;
-use crate::codec::numbered::Numbered;
+use crate::headers::numbered::Numbered;
 use crate::plan::{KnownBy, PacketStream, Packets};
 use crate::receive::window_bytes;
 use crate::send::sent::SentLog;

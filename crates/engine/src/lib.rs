@@ -12,6 +12,7 @@ mod books;
 mod codec;
 mod error;
 pub mod footprint;
+mod headers;
 mod kernel;
 mod lane;
 mod outcome;
@@ -32,8 +33,8 @@ mod sync {
 }
 
 pub use books::MOST_RANKED;
-pub use codec::numbered::Numbered;
 pub use error::RunError;
+pub use headers::numbered::Numbered;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};
 pub use lane::control::Control;
 pub use mpps_io::{FlowSet, OnFull, Pacing, Rate, RateStep, Rates, Step, Work};

@@ -1,8 +1,8 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
 use crate::books::Layout;
-use crate::codec::numbered::Numbered;
-use crate::codec::tagged::{headers_without_tag, mirrored};
+use crate::headers::numbered::Numbered;
+use crate::headers::{mirrored, without_tag};
 use crate::stamped::StampMemory;
 use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
@@ -467,7 +467,7 @@ impl PacketStream {
 
     /// Returns the headers by which its packets are known without a tag; `None`: they have no IP header.
     pub fn headers(&self) -> Option<Headers> {
-        headers_without_tag(self, self.specs.first()?)
+        without_tag(&self.ends, self.specs.first()?)
     }
 
     /// Returns the number of its first flow among those of all streams.

@@ -147,8 +147,8 @@ impl<'a> Setup<'a> {
         }
         if draft.counts_nothing_of("") {
             return Err(usage(
-                "--traffic: no stream has a tag: nobody knows what comes, by which a method searches: want tag = tail or \
-                 tcp in one",
+                "--traffic: no stream has a tag: nobody knows what comes, by which a method searches: want tag = tail \
+                 or tcp in one",
             ));
         }
         let link = draft.port.interface().filter(|device| !device.is_virtual);

@@ -67,7 +67,7 @@ pub struct LaneCounters {
     pub rx_test: Counter,
     /// Test frames sent.
     pub tx_packets: Counter,
-    /// Those of them of which nobody can know whether they come.
+    /// Number of these of which nobody can know whether they come.
     pub tx_untagged: Counter,
     /// Transmit calls that took frames.
     pub tx_bursts: Counter,

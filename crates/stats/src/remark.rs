@@ -193,8 +193,8 @@ remarks! {
     NiceRanksInSession = "nice_ranks_in_session", Never, []:
         "`--nice` ranks lanes only among threads of their session",
     Untagged = "untagged", Never, ["stream", "packets", "all_packets"]:
-        "`packets` of a capture have no tag: they are known by their content, and have no latency and no order; without \
-         `packets`: of a `stream` with `tag = \"none\"` nobody knows which packets come",
+        "`packets` of a capture have no tag: they are known by their content, and have no latency and no order; \
+         without `packets`: of a `stream` with `tag = \"none\"` nobody knows which packets come",
     FewerFlows = "fewer_flows", Never, ["flows", "wanted_flows"]:
         "fewer flows are used than were asked for, as each takes a socket",
     SourcePortsMoved = "source_ports_moved", Never, ["source_ports", "other_run_id"]:

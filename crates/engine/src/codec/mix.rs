@@ -1,9 +1,10 @@
 //! Codec of several streams, or of several sizes: an image for each size of each stream.
 
 use super::captured::{Came, Captured, Flown};
-use super::tagged::{Known, Seen, headers_of, of_trial, whole};
+use super::tagged::{Known, headers_of, of_trial, whole};
 use super::{Class, Compared, Foreign, Reader};
-use crate::codec::numbered::Segment;
+use crate::headers::Seen;
+use crate::headers::numbered::Segment;
 use crate::plan::{KnownBy, Packets};
 use mpps_io::Frame;
 use mpps_replay::content_of;
@@ -48,8 +49,8 @@ struct Stream {
 
 impl MixCodec {
     /// Makes the codec of a trial. `hops`: MAC addresses of the next hops; `own`: that of the port; `peer`: that of the
-    /// other port, whose streams arrive. `turned`: packets come back with their addresses exchanged. `flown`: by stream,
-    /// what lanes know of the frames of a capture together.
+    /// other port, whose streams arrive. `turned`: packets come back with their addresses exchanged. `flown`: by
+    /// stream, what lanes know of the frames of a capture together.
     pub(crate) fn new(
         packets: &Packets,
         run: u8,

@@ -150,7 +150,7 @@ impl SentLog {
         }
     }
 
-    /// Returns bytes of the logs of a stream, one of `streams`, that is sent by `lanes` lanes. `each`: they are those of
+    /// Returns bytes of the logs of a stream, one of `streams`, that is sent by `lanes` lanes. `each`: they are made by
     /// [`SentLog::of_each`].
     pub(crate) fn bytes_of_stream(pps: Option<f64>, keep_ns: u64, (lanes, streams): (u64, u64), each: bool) -> u64 {
         let pps = pps.map(|pps| pps / lanes.max(1) as f64);

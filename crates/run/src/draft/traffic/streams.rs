@@ -362,8 +362,8 @@ impl One {
         usage(format!("{}: {why}", self.named))
     }
 
-    /// Returns the addresses of the outermost IP header at the first port and at the other end; `None`: there is no such
-    /// header.
+    /// Returns the addresses of the outermost IP header at the first port and at the other end; `None`: there is no
+    /// such header.
     fn near_and_far(&self) -> Option<[&Option<Ranges>; 2]> {
         let [src, dst] = self.ends.as_ref()?;
         Some(if self.from_far { [dst, src] } else { [src, dst] })
@@ -1001,8 +1001,8 @@ fn payloads(made: PacketStream) -> PacketStream {
     }
 }
 
-/// Returns packets of streams as so few as an interface has room for programs: each by itself or, of many streams, those
-/// of a protocol together, from any of their ends to any.
+/// Returns packets of streams as so few as an interface has room for programs: each by itself or, of many streams,
+/// those of a protocol together, from any of their ends to any.
 pub(crate) fn few(headers: Vec<Headers>) -> Vec<Headers> {
     const MOST: usize = 16;
     let mut few: Vec<Headers> = Vec::new();

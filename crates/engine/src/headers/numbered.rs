@@ -4,7 +4,7 @@
 //! segment as it was sent has its number in the sequence number. A host's own answer acknowledges it: SYN-ACK the
 //! number and the SYN, RST all that the segment took.
 
-use super::tagged::Seen;
+use super::Seen;
 use mpps_wire::image::{Field, Place, Values};
 use mpps_wire::tagged::outer_ip;
 use mpps_wire::{Image, ImageSpec, random};
@@ -84,7 +84,7 @@ pub struct Numbered {
 
 /// Segment that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     /// As it was sent.
     Sent { flow: u32, number: u32 },
     /// Answer of a host to that one.
@@ -186,7 +186,7 @@ impl Numbered {
     }
 
     /// Reads a frame that came; `None`: it is none of this stream. `turned`: its ends are exchanged.
-    pub(super) fn read(&self, frame: &[u8], seen: &Seen, turned: bool) -> Option<Segment> {
+    pub(crate) fn read(&self, frame: &[u8], seen: &Seen, turned: bool) -> Option<Segment> {
         if seen.kind != TCP || seen.ips[0]?.is_ipv6() != self.v6 {
             return None;
         }
