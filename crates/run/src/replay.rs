@@ -264,7 +264,6 @@ impl Replayed {
         last: &mut LastRead,
     ) -> Result<Self, String> {
         let path = &pcap.path;
-        let wrong = |why: &dyn std::fmt::Display| format!("pcap {path}: {why}");
         let at = |key: &str, wrong: &Wrong| format!("{key}: {}", wrong.line);
         let only = pcap.only.as_ref().map(Matcher::of).transpose();
         let selection = Selection {

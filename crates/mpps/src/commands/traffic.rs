@@ -91,7 +91,7 @@ fn made_line(stream: &Stream, form: &Form) -> String {
 
 /// Reads the capture of a stream, and returns a line on it.
 fn captured(stream: &Stream, pcap: &Pcap, seed: u64) -> Result<String> {
-    let read = as_user(|| Ok(Replayed::read(pcap, true, 1, seed)))?;
+    let read = as_user(|| Ok(Replayed::read(pcap, (true, true), 1, seed, &mut LastRead::default())))?;
     let read = read.map_err(|why| usage(format!("stream {}: {why}", stream.name)))?;
     let (facts, frames) = (&read.facts, &read.frames);
     let (smallest, largest) = read.sizes();
