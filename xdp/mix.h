@@ -46,8 +46,8 @@ INLINE u32 place_of_size(u32 stream, u32 flow, u32 number)
 }
 
 /*
- * Writes `len` bytes of data in front of a tag at `at`, for which the verifier need not know the length; returns the sum
- * of their words.
+ * Writes `len` bytes of data in front of a tag at `at`, for which the verifier need not know the length; returns the
+ * sum of their words.
  */
 GLOBAL u64 write_data_sized(struct xdp_md *ctx, u32 at, u32 len, u64 base)
 {

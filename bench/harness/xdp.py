@@ -15,6 +15,7 @@ SINK_MAC = "02:00:00:00:00:01"  # nobody's: the host drops what is sent to it be
 SOURCE6, TARGET6 = "fd99::1", "fd99::2"
 SYSFS = "/sys/class/net/eth1"
 STATS = "/proc/sys/kernel/bpf_stats_enabled"
+XDP_PROGRAM = "6"  # BPF_PROG_TYPE_XDP
 # xdp-tools keep a lock file there as long as they run, so that of two the second would end, and after a kill each. The
 # mount is seen by this process only (`lab exec` gives each a mount namespace).
 OWN_RUN = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
@@ -156,19 +157,33 @@ def _told(path):
 
 def runs(ctx, host, seconds):
     """What the XDP program on a host's interface ran over `seconds` of `run_times`: `ns` a run, and `runs` a second."""
-    path = _program(ctx, host)
+    return _over(_program(ctx, host), f"the XDP program of host {host}", seconds)
 
+
+def sending_runs(proc, seconds):
+    """The same of the program that a sender's process runs most, which is at no interface."""
+    found = {}
+    for path in glob.iglob(f"/proc/{proc.child.pid}/fdinfo/*"):
+        told = _told(path)
+        if told.get("prog_type") == XDP_PROGRAM:
+            found[path] = int(told.get("run_cnt", 0))
+    if not found:
+        raise BenchError("the sender has no XDP program")
+    return _over(max(found, key=found.get), "the program that sends", seconds)
+
+
+def _over(path, named, seconds):
     def read():
         try:
             told = _told(path)
         except OSError as error:
-            raise BenchError(f"the program of host {host} has ended: {error}") from error
+            raise BenchError(f"{named} has ended: {error}") from error
         return time.monotonic(), int(told["run_time_ns"]), int(told["run_cnt"])
     first = read()
     time.sleep(seconds)
     passed, spent, count = (b - a for a, b in zip(first, read()))
     if not count:
-        raise BenchError(f"the XDP program of host {host} did not run")
+        raise BenchError(f"{named} did not run")
     return {"ns": spent / count, "runs": count / passed}
 
 

@@ -12,6 +12,7 @@ from harness.stat import percent, rate, times
 
 TITLE = "`xdp:` beside `xdp-trafficgen` and `xdp-bench`, and beside the other paths"
 
+ONE, FOUR, EIGHT = "one packet", "four counters", "8 streams"
 SEND, TRIP = "mpps send", "mpps sendrecv ↔ reflect"
 REFLECT, REFLECT6 = "mpps reflect", "mpps reflect, IPv6"
 TRAFFICGEN, TX, BOTH = "xdp-trafficgen udp", "xdp-bench tx", "xdp-trafficgen ↔ xdp-bench tx, xdp-bench drop"
@@ -24,12 +25,13 @@ PATHS = (("udp", ""), ("af_packet", ""), ("af_xdp", ""), ("af_xdp", "mode=skb"),
 
 
 @contextlib.contextmanager
-def sender(ctx, label, command, lanes=1, args=(), version=4):
-    """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends."""
+def sender(ctx, label, command, lanes=1, args=(), version=4, packets=None):
+    """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends. `packets`: the
+    options that say which, in place of UDP between the two hosts."""
     source, target = {4: (ctx.lab.A, ctx.lab.B), 6: (xdp.SOURCE6, f"[{xdp.TARGET6}]")}[version]
+    udp = ("--src", source, "--src-port-range", FLOWS, "--dest", f"{target}:9000", "--dest-mac", ctx.lab.MAC_B)
     argv = ctx.command([
-        ctx.mpps, command, "xdp:eth1", "--src", source, "--src-port-range", FLOWS, "--dest", f"{target}:9000",
-        "--dest-mac", ctx.lab.MAC_B, "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args,
+        ctx.mpps, command, "xdp:eth1", *(packets or udp), "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args,
         "--quiet", "--duration", "10m"], "a")
     ctx.section.command(label, argv)
     before = ctx.lab.received("b")
@@ -373,4 +375,35 @@ def where(ctx, section):
                  + " (while profiled). Functions that are inlined count to where they are inlined.")
 
 
-PARTS = (one_core, two_lanes, which_path, no_loss, gaps, where)
+def packets(ctx, section):
+    """What fields that vary, sizes and streams cost a run of the program that sends."""
+    section.heading("Packets, sizes and streams: a run of the program that sends")
+    base = f"eth dst={ctx.lab.MAC_B} / ipv4 src={ctx.lab.A} dst={ctx.lab.B} / udp"
+    four = f"eth dst={ctx.lab.MAC_B} / ipv4 src=10.0.0.1*250 dst=10.1.0.1*200 / udp src=1024..2047 dst=9000..9063"
+
+    def streams(count, more=""):
+        path = ctx.file(".toml")
+        with open(path, "w") as file:
+            for number in range(count):
+                file.write(f"[[stream]]\npacket = \"{base} src=1024..1087 dst={9000 + number}\"\n{more}")
+        return ("--traffic", path)
+
+    ways = {"template": None, ONE: ("--packet", f"{base} src=1024..1087 dst=9000"), FOUR: ("--packet", four),
+            EIGHT: streams(8), "one of 8 sizes": streams(1, 'size = "random(64..71)"\n'),
+            "8 streams of 8 sizes": streams(8, 'size = "random(64..71)"\n')}
+
+    def sent(label, packets):
+        drop = lambda: mpps.Listener(ctx, f"{label}, drop", ["drop", "xdp:eth1", "--packet", "eth"], "b", ctx.core_b)
+        with drop(), xdp.run_times(), sender(ctx, label, "send", packets=packets) as proc:
+            time.sleep(WARM)
+            return xdp.sending_runs(proc, ctx.seconds)
+
+    samples = compare(ctx, {label: functools.partial(sent, label, packets) for label, packets in ways.items()})
+    section.programs(samples, (("ns", "ns a run", "{:.1f}".format), ("runs", "runs/s", rate)))
+    section.ratios(samples, [("template", label) for label in list(ways)[1:]], "ns")
+    section.target("× the speed of one template, a run of the program (four counters)", 0.8,
+                   samples.ratio("template", FOUR, "ns"), samples.why_not("template", FOUR))
+    section.text("By the kernel's own count of runs and their time, with the two readings of the clock that it costs.")
+
+
+PARTS = (one_core, packets, two_lanes, which_path, no_loss, gaps, where)

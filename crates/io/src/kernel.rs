@@ -63,7 +63,7 @@ pub enum KernelLatency {
 /// Stream that packets are counted for, by its number; `None`: there are no streams, or the packets are of none.
 pub type KernelStream = Option<usize>;
 
-/// What packets are counted for.
+/// Track that packets are counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelTrack {
     /// The run alone.

@@ -186,7 +186,7 @@ plain! {
         seed: u64,
         cpu: [u32; LANES],
     }
-    /// What differs in the images of a stream's sizes: `xdp/image.h`.
+    /// Parts of an image that differ from size to size: `xdp/image.h`.
     #[derive(Default)]
     Sized: 360 {
         word: [u64; 32],

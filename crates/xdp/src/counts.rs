@@ -101,7 +101,7 @@ impl XdpPort {
         (late.sum(), distance.max().unwrap_or(0))
     }
 
-    /// What a writer of rows counts for.
+    /// Returns the track that a writer of rows counts for.
     fn track_of(&self, writer: usize) -> KernelTrack {
         let (streams, places) = (self.plan.streams as usize, self.plan.places as usize);
         if streams == 0 {

@@ -424,8 +424,8 @@ impl KernelPort for XdpPort {
 
     fn lane_totals(&self, lane: usize) -> LaneTotals {
         let all_done = || {
-            let each = self.each_stream().filter_map(|stream| self.lane_of(lane, stream));
-            self.streams() > 0 && each.fold(true, |all, lane| all && lane.done.load(Relaxed) != 0)
+            let mut each = self.each_stream().filter_map(|stream| self.lane_of(lane, stream));
+            self.streams() > 0 && each.all(|lane| lane.done.load(Relaxed) != 0)
         };
         self.lane(lane).map_or_else(LaneTotals::default, |lane| LaneTotals {
             packets: sent(lane),

@@ -100,7 +100,8 @@ pub struct StreamSpec {
     pub packets: Vec<Parts>,
     /// Order of the sizes.
     pub order: Sizes,
-    /// Of each size, the number of those that are counted each by itself: 16 in all streams at the most. Empty: none is.
+    /// Number of each size among the sizes that are counted by themselves, of which all streams have 16 at the most.
+    /// Empty: none is.
     pub classes: Vec<usize>,
     /// They go to the next hop's MAC address, which may be set later.
     pub to_next_hop: bool,
@@ -199,7 +200,7 @@ pub struct DropSpec {
     /// Packets are known by tags of the seed, whatever they are addressed to, and followed also if they are not
     /// verified. Bytes of headers that they have at least. `None`: UDP packets.
     pub tagged: Option<usize>,
-    /// Of the streams that are counted each by itself, 8 at the most, the flow behind the last of each.
+    /// Streams that are counted each by itself, 8 at the most: the number of the flow behind the last of each.
     pub streams: Vec<u32>,
 }
 

@@ -82,7 +82,7 @@ struct Reader<'j, 'l, 's> {
     exits: &'j [Exit],
     lane: &'j Lane<'l>,
     recorder: Recorder<'s>,
-    /// Entries by stream and size, and what these have late packets of, with their number so far.
+    /// Entries by stream and size, and the late packets of each so far.
     books: Books<'l>,
     late_of: Vec<(KernelTrack, u64)>,
     timing: Timing,
