@@ -359,8 +359,9 @@ fn streams(plan: &TrafficPlan, cores: usize) -> Result<Vec<StreamSpec>> {
     let stream = |(number, stream): (usize, &PacketStream)| {
         let to = match stream.to_next_hop {
             None | Some(0) => link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
-            Some(hop) => {
-                let hop = &packets.hops[hop - 1].link;
+            // The way back has none of them: its programs only answer.
+            Some(hop) => packets.hops.get(hop - 1).map_or(Ok(MacAddr::BROADCAST), |hop| {
+                let hop = &hop.link;
                 hop.dest_mac.ok_or_else(|| {
                     let of = hop.next_hop.map(|ip| format!(" {ip}")).unwrap_or_default();
                     usage(format!(
@@ -368,8 +369,8 @@ fn streams(plan: &TrafficPlan, cores: usize) -> Result<Vec<StreamSpec>> {
                          its eth, or af_xdp",
                         stream.name
                     ))
-                })?
-            }
+                })
+            })?,
         };
         let load = stream.load;
         Ok(StreamSpec {
