@@ -424,6 +424,11 @@ fn what_a_packet_can_not_have_is_refused_in_one_line() {
             "eth / ipv4 dst=224.1.1.1..224.1.1.3 / udp",
             &["groups", "dst=MAC"],
         ),
+        (
+            "drop null:",
+            "eth / ipv4 / udp / payload @0:2=7",
+            &["payload", "--no-verify"],
+        ),
     ] {
         assert_refused(with_packet(mpps(words), packet), 2, parts);
     }

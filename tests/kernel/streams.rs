@@ -1153,6 +1153,8 @@ listener = socket.create_server(('10.99.0.2', 80), backlog=4096)
 print('listening', file=sys.stderr, flush=True)
 time.sleep(600)
 ";
+    // Else it repeats its answers when the run, and with it the guard, is over.
+    net.on(Host::B, "sysctl -qw net.ipv4.tcp_synack_retries=0");
     let mut python = inside(&net.lab, Host::B, "python3 -c");
     python.arg(script);
     let _listener = Background::start(python).wait_to_hear("listening");
