@@ -4,114 +4,47 @@
 //! Streams with a rate have a schedule each, exact in total. Streams without take turns by weight. Each packet's flow,
 //! number and size follow from its number among the packets of its stream on this lane.
 
+mod part;
+
 use crate::books::Books;
 use crate::codec::mix::MixCodec;
 use crate::lane::Lane;
 use crate::lane::control::Control;
-use crate::plan::{Packets, StreamLoad, TrafficPlan};
+use crate::plan::{Packets, TrafficPlan};
 use crate::send::earliest::Earliest;
-use crate::send::pacing::Pacer;
-use crate::send::replayed::Replayed;
 use crate::send::sender::{Gaps, MISSED_ROWS, NEAR_NS, Sender, Sent};
 use crate::send::sent::SentLog;
-use crate::send::slip::Slips;
 use crate::send::turns::Turns;
-use mpps_io::{Burst, Frame, MAX_BURST, Pacing, Queue, Rate, Rates, Result};
+use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
-use mpps_wire::image::Sizes;
 use mpps_wire::{Blank, Blanks};
+
+pub(crate) use part::MixShare;
+use part::Part;
 
 /// In place of a frame or an image.
 const NONE: u32 = u32::MAX;
-
-/// Shares of a stream that lanes have in common, for one lane.
-#[derive(Debug)]
-pub(crate) struct MixShare<'r> {
-    /// Number of the stream.
-    pub(crate) stream: usize,
-    /// Place of this lane among the lanes that send the stream, and their number.
-    pub(crate) seat: (u32, u32),
-    pub(crate) slips: Option<&'r Slips>,
-    pub(crate) log: Option<&'r SentLog>,
-}
-
-/// Schedule of a stream on this lane.
-#[derive(Debug)]
-enum Clock {
-    Even(Pacer),
-    Replayed(Replayed),
-}
-
-impl Clock {
-    #[inline]
-    fn due(&self, now_ns: u64, most: usize) -> usize {
-        match self {
-            Self::Even(pacer) => pacer.due(now_ns, most),
-            Self::Replayed(replayed) => replayed.due(now_ns, most),
-        }
-    }
-
-    #[inline]
-    fn pop(&mut self) -> u64 {
-        match self {
-            Self::Even(pacer) => pacer.pop(),
-            Self::Replayed(replayed) => replayed.pop(),
-        }
-    }
-
-    #[inline]
-    fn next_due(&self) -> Option<u64> {
-        match self {
-            Self::Even(pacer) => pacer.next_due(),
-            Self::Replayed(replayed) => replayed.next_due(),
-        }
-    }
-
-    #[cold]
-    fn skip_before(&mut self, before_ns: u64) -> u64 {
-        match self {
-            Self::Even(pacer) => pacer.skip_before(before_ns),
-            Self::Replayed(replayed) => replayed.skip_before(before_ns),
-        }
-    }
-}
-
-/// A stream on this lane.
-#[derive(Debug)]
-struct Part<'r> {
-    stream: usize,
-    /// Flow of the first packet, distance to the next flow of the lane, and number of the stream's flows.
-    first: u32,
-    step: u32,
-    flows: u32,
-    /// Flow of the next packet, and the packet's number in it.
-    flow: u32,
-    number: u64,
-    /// It sends frames of a capture, which have the images of their lengths.
-    captured: bool,
-    /// Order of the stream's sizes, and the number of the image of the first.
-    sizes: Sizes,
-    first_image: u32,
-    /// Packets written so far, and those of them that the log has.
-    written: u64,
-    noted: u64,
-    clock: Option<Clock>,
-    /// Without a schedule: packets left, and the time of the first, ns.
-    left: u64,
-    start_ns: u64,
-    weight: u32,
-    slips: Option<&'r Slips>,
-    log: Option<&'r SentLog>,
-}
 
 /// Order of departures.
 #[derive(Debug)]
 enum Order {
     /// By their times.
     Paced(Earliest),
-    /// In turn. The time, ns, at which the next stream joins; `u64::MAX`: none does.
-    Turns(Turns, u64),
+    /// In turn.
+    Turns(InTurn),
+}
+
+/// Streams that take turns.
+#[derive(Debug)]
+struct InTurn {
+    turns: Turns,
+    /// Time at which the next stream joins, ns; `u64::MAX`: none does.
+    joins_ns: u64,
+    /// Packets that each of the streams has at least.
+    least: u64,
+    /// All packets are made, none is of a capture.
+    made: bool,
 }
 
 /// A frame that was written.
@@ -167,9 +100,12 @@ impl<F: Frame> Blanks for Chain<'_, F> {
 pub(crate) struct Mix<'r> {
     parts: Vec<Part<'r>>,
     order: Order,
-    /// Images of the burst at hand, and by image the last frame of it; [`NONE`]: there is none.
+    /// Images of the burst at hand, if its packets were taken one by one, and by image the last frame of it; [`NONE`]:
+    /// there is none.
     groups: Vec<Group>,
     last_of: Vec<u32>,
+    /// Whether what is sent is noted in logs.
+    logs: bool,
     /// Parts that have pending packets.
     touched: Vec<u32>,
     catch_up_ns: u64,
@@ -197,11 +133,12 @@ impl<'r> Mix<'r> {
         let parts: Vec<Part<'r>> = shares.into_iter().map(part).collect();
         let order = match parts.iter().any(|part| part.clock.is_some()) {
             true => Order::Paced(Earliest::new(parts.iter().map(Part::due))),
-            false => turns(&parts, start_ns),
+            false => Order::Turns(InTurn::new(&parts, start_ns)),
         };
         Self {
             groups: Vec::with_capacity(MAX_BURST),
             last_of: vec![NONE; lens],
+            logs: parts.iter().any(|part| part.log.is_some()),
             touched: Vec::with_capacity(parts.len()),
             parts,
             order,
@@ -233,29 +170,72 @@ impl<'r> Mix<'r> {
                 });
                 want
             }
-            Order::Turns(_, joins_ns) if now >= *joins_ns => {
-                self.order = turns(&self.parts, now);
-                self.wanted_in_turn()
+            Order::Turns(of) => {
+                if now >= of.joins_ns {
+                    *of = InTurn::new(&self.parts, now);
+                }
+                if of.turns.is_empty() { 0 } else { self.burst }
             }
-            Order::Turns(..) => self.wanted_in_turn(),
         }
     }
 
-    fn wanted_in_turn(&self) -> usize {
-        match &self.order {
-            Order::Turns(turns, _) if !turns.is_empty() => self.burst,
-            _ => 0,
-        }
-    }
-
-    /// Writes packets into the frames of a burst: which they are first, then those of each image together. Returns how
-    /// many: a stream may end before.
+    /// Writes packets into the frames of a burst. Returns how many: a stream may end before.
     #[inline]
     fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
         self.left = 0;
         self.groups.clear();
+        let frames = burst.as_mut_slice();
+        let in_turn = match &mut self.order {
+            Order::Turns(of) => of.have(frames.len() as u64, &self.parts),
+            Order::Paced(_) => false,
+        };
+        let count = match in_turn {
+            true => self.write_in_turn(codec, frames, now),
+            false => self.write_taken(codec, frames, now),
+        };
+        self.written_bursts += 1;
+        self.written_packets += count as u64;
+        count
+    }
+
+    /// Writes packets of streams that take turns, each of which has enough of them.
+    #[inline]
+    fn write_in_turn<F: Frame>(&mut self, codec: &MixCodec, frames: &mut [F], now: u64) -> usize {
+        let Order::Turns(InTurn { turns, .. }) = &mut self.order else {
+            return 0;
+        };
+        let (count, turns) = (frames.len(), turns.take(frames.len()));
+        for ((frame, place), slot) in frames.iter_mut().zip(turns).zip(&mut self.written[..]) {
+            let part = &mut self.parts[*place as usize];
+            let (flow, number, image) = part.next();
+            part.left -= 1;
+            (slot.part, slot.image, slot.flow, slot.number) = (*place, image, flow, number);
+            let image = codec.image(image as usize);
+            frame.set_len(image.frame_len());
+            frame.set_flow(flow);
+            image.write_next(
+                Blank {
+                    bytes: frame.bytes_mut(),
+                    flow,
+                    ports: (0, 0),
+                    seq: number,
+                },
+                now,
+            );
+        }
+        if self.logs {
+            for written in &self.written[..count] {
+                self.parts[written.part as usize].note(now);
+            }
+        }
+        count
+    }
+
+    /// Writes packets as they are taken one by one: which they are first, then those of each image together.
+    #[inline]
+    fn write_taken<F: Frame>(&mut self, codec: &MixCodec, frames: &mut [F], now: u64) -> usize {
         let mut count = 0;
-        for slot in self.written.iter_mut().take(burst.len()) {
+        for slot in self.written.iter_mut().take(frames.len()) {
             let Some((part, place, scheduled_ns)) = take(&mut self.order, &mut self.parts) else {
                 break;
             };
@@ -288,7 +268,7 @@ impl<'r> Mix<'r> {
             let last = std::mem::replace(&mut self.last_of[group.image as usize], NONE);
             let part = &mut self.parts[written[last as usize].part as usize];
             let chain = Chain {
-                frames: burst.as_mut_slice(),
+                frames,
                 written,
                 last,
                 len: codec.frame_len(part.stream, group.image as usize),
@@ -298,14 +278,21 @@ impl<'r> Mix<'r> {
                 None => codec.image(group.image as usize).write_all(chain, now),
                 Some(captured) => chain.each(|blank| captured.write(blank.bytes, blank.flow, blank.seq, now)),
             }
-            if let Some(log) = part.log.filter(|_| part.noted != part.written) {
-                log.note(0, part.noted..part.written, now);
-                part.noted = part.written;
+            part.note(now);
+        }
+        count
+    }
+
+    /// Books frames that leave; `all`: no other of the burst is left.
+    #[inline(always)]
+    fn book(&self, books: &mut Books<'_>, (taken, all): (usize, bool), now: u64) {
+        match self.left == 0 && all && !self.groups.is_empty() {
+            true => books.sent(self.groups.iter().map(|group| (group.image, group.packets)), now),
+            false => {
+                let taken = &self.written[self.left..self.left + taken];
+                books.sent(taken.iter().map(|written| (written.image, 1)), now);
             }
         }
-        self.written_bursts += 1;
-        self.written_packets += count as u64;
-        count
     }
 
     /// Counts the frames that are pending, by part. For each, calls `each` with the part and the number of its packets
@@ -357,7 +344,7 @@ impl<'r> Mix<'r> {
     fn rest(&mut self, lane: &Lane<'_>) {
         match &self.order {
             Order::Paced(earliest) => self.done = earliest.first().is_none_or(|(due, _)| due == u64::MAX),
-            Order::Turns(turns, joins_ns) => {
+            Order::Turns(InTurn { turns, joins_ns, .. }) => {
                 if turns.is_empty() && *joins_ns == u64::MAX {
                     self.done = true;
                     lane.control.sent_all(self.gaps.last_ns);
@@ -422,157 +409,6 @@ impl<'r> Mix<'r> {
     }
 }
 
-impl<'r> Part<'r> {
-    fn new(plan: &TrafficPlan, packets: &Packets, share: MixShare<'r>, (first_image, start_ns): (u32, u64)) -> Self {
-        let MixShare {
-            stream,
-            seat: (lane, lanes),
-            slips,
-            log,
-        } = share;
-        let of = &packets.streams[stream];
-        let load = of.load.unwrap_or(StreamLoad {
-            rate: plan.rate,
-            pacing: plan.pacing,
-            weight: 1,
-            start_ns: 0,
-            packets: None,
-        });
-        let packets = load.packets.or(plan.common.count);
-        let replay = of.replay.as_ref();
-        let count = packets.map_or(u64::MAX, |packets| match replay {
-            Some(replay) => replay.frames.of_lane(lane as usize, packets),
-            None => {
-                let (lane, lanes) = (u64::from(lane), u64::from(lanes.max(1)));
-                packets / lanes + u64::from(packets % lanes > lane)
-            }
-        });
-        let end_ns = plan
-            .common
-            .duration
-            .map_or(u64::MAX, |duration| start_ns.saturating_add(duration.as_nanos() as u64));
-        let replayed = replay.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns)));
-        let even = |rate: Rate| match replay {
-            // Lanes have different numbers of the frames.
-            Some(replay) => {
-                let share = replay.frames.of_lane(lane as usize, replay.frames.len() as u64);
-                let rate = rate.times(share, replay.frames.len() as u64)?;
-                let load = StreamLoad {
-                    packets: packets.map(|_| count),
-                    ..load
-                };
-                Some(pacer(plan, &load, rate, stream, (0, 1), start_ns))
-            }
-            None => Some(pacer(plan, &load, rate, stream, (lane, lanes), start_ns)),
-        };
-        Self {
-            stream,
-            first: lane,
-            step: lanes,
-            flows: of.specs.first().map_or(1, |spec| spec.flows),
-            flow: lane,
-            number: 0,
-            captured: replay.is_some(),
-            sizes: of.sizes.clone(),
-            first_image,
-            written: 0,
-            noted: 0,
-            clock: match replayed {
-                Some(replayed) => Some(Clock::Replayed(replayed)),
-                None => load.rate.and_then(even).map(Clock::Even),
-            },
-            left: if load.rate.is_none() { count } else { 0 },
-            start_ns: start_ns.saturating_add(load.start_ns),
-            weight: load.weight,
-            slips,
-            log,
-        }
-    }
-
-    /// Returns the time of the next departure, ns; `u64::MAX`: there is none.
-    fn due(&self) -> u64 {
-        self.clock.as_ref().and_then(Clock::next_due).unwrap_or(u64::MAX)
-    }
-
-    /// Returns flow and number of the next packet, and the number of its image.
-    #[inline(always)]
-    fn next(&mut self) -> (u32, u64, u32) {
-        let (flow, number) = (self.flow, self.number);
-        self.written += 1;
-        self.flow += self.step;
-        if self.flow >= self.flows {
-            self.flow = self.first;
-            self.number += 1;
-        }
-        let size = self.sizes.at(flow, number as u32, self.flows);
-        (flow, number, self.first_image + size as u32)
-    }
-
-    /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
-    #[inline(never)]
-    fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (u32, u64, u32) {
-        let (lane, n) = (self.first, self.number);
-        self.number += 1;
-        let (image, number) = codec.image_and_number(self.stream, lane, n);
-        if let Some(number) = number {
-            self.written += 1;
-            if let Some(slips) = self.slips {
-                slips.note(lane, number, slip);
-            }
-        }
-        (lane, n, image as u32)
-    }
-}
-
-/// Returns the schedule of a lane's part in a stream.
-fn pacer(plan: &TrafficPlan, load: &StreamLoad, rate: Rate, stream: usize, lane: (u32, u32), start_ns: u64) -> Pacer {
-    let runs = plan.common.duration;
-    let runs = runs.map(|duration| (duration.as_nanos() as u64).saturating_sub(load.start_ns));
-    let rates = Rates {
-        first: rate,
-        then: None,
-    };
-    // A burst that begins before the end is whole.
-    let runs = runs.map(|runs| match load.pacing {
-        Pacing::Bursts(unit) => {
-            let unit = u64::from(unit.max(1));
-            let whole = rate.packets_in(runs).div_ceil(unit).saturating_mul(unit);
-            if whole > 0 { rates.time_for(whole).max(runs) } else { 0 }
-        }
-        _ => runs,
-    });
-    let takes = load.packets.map(|packets| rates.time_for(packets));
-    let lasts = match (runs, takes) {
-        (Some(runs), Some(takes)) => Some(runs.min(takes)),
-        (one, other) => one.or(other),
-    };
-    // Streams with random gaps have different ones.
-    let seed = mpps_wire::random(plan.common.seed, stream as u64 + 1);
-    let phase_ns = match load.pacing {
-        Pacing::Constant if load.start_ns == 0 => phase_ns(rate, lasts, stream),
-        _ => 0,
-    };
-    let begins_ns = start_ns.saturating_add(load.start_ns).saturating_add(phase_ns);
-    Pacer::new(begins_ns, lasts, rate, load.pacing, lane, seed)
-}
-
-/// Returns the time by which a stream begins after the run, ns, so that streams of one rate do not leave together. It
-/// is less than the time between two packets, and leaves their number as it is: the last is due before the end.
-fn phase_ns(rate: Rate, lasts: Option<u64>, stream: usize) -> u64 {
-    /// 2^64 divided by the golden ratio: its multiples spread evenly, whatever their number.
-    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-    let step_ns = (rate.time_of(1) >> 64) as u64;
-    let room_ns = match lasts {
-        None => step_ns,
-        Some(lasts) => {
-            let last_ns = (rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64) as u64;
-            lasts.saturating_sub(last_ns).min(step_ns)
-        }
-    };
-    let part = u128::from(GOLDEN.wrapping_mul(stream as u64));
-    ((u128::from(room_ns.saturating_sub(1)) * part) >> 64) as u64
-}
-
 /// Takes the next departure: the part whose turn it is, its place, and the scheduled time, ns.
 #[inline(always)]
 fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut Part<'r>, usize, u64)> {
@@ -585,30 +421,55 @@ fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut
             earliest.set_first(clock.next_due().unwrap_or(u64::MAX));
             Some((part, place, scheduled))
         }
-        Order::Turns(turns, _) => {
-            let place = turns.next()?;
+        Order::Turns(of) => {
+            let place = of.turns.next()?;
             let part = &mut parts[place];
             part.left -= 1;
             if part.left == 0 {
-                turns.remove(place);
+                of.turns.remove(place);
             }
             Some((part, place, 0))
         }
     }
 }
 
-/// Returns the turns of the parts that have begun by `now` and still have packets.
-#[cold]
-fn turns(parts: &[Part<'_>], now: u64) -> Order {
-    let open = |(_, part): &(usize, &Part<'_>)| part.left > 0;
-    let (begun, later): (Vec<_>, Vec<_>) = parts
-        .iter()
-        .enumerate()
-        .filter(open)
-        .partition(|(_, part)| part.start_ns <= now);
-    let begun: Vec<(usize, u32)> = begun.into_iter().map(|(place, part)| (place, part.weight)).collect();
-    let joins_ns = later.iter().map(|(_, part)| part.start_ns).min();
-    Order::Turns(Turns::new(&begun), joins_ns.unwrap_or(u64::MAX))
+impl InTurn {
+    /// Makes the turns of the parts that have begun by `now` and still have packets.
+    #[cold]
+    fn new(parts: &[Part<'_>], now: u64) -> Self {
+        let open = |(_, part): &(usize, &Part<'_>)| part.left > 0;
+        let (begun, later): (Vec<_>, Vec<_>) = parts
+            .iter()
+            .enumerate()
+            .filter(open)
+            .partition(|(_, part)| part.start_ns <= now);
+        let begun: Vec<(usize, u32)> = begun.into_iter().map(|(place, part)| (place, part.weight)).collect();
+        let joins_ns = later.iter().map(|(_, part)| part.start_ns).min();
+        Self {
+            turns: Turns::new(&begun),
+            joins_ns: joins_ns.unwrap_or(u64::MAX),
+            least: 0,
+            made: !parts.iter().any(|part| part.captured || part.slips.is_some()),
+        }
+    }
+
+    /// Returns whether a burst of so many packets can be written as the turns say: no stream ends in it.
+    #[inline(always)]
+    fn have(&mut self, packets: u64, parts: &[Part<'_>]) -> bool {
+        if self.least <= packets {
+            self.least = self.least_of(parts);
+        }
+        let have = self.least > packets;
+        self.least = if have { self.least - packets } else { 0 };
+        have
+    }
+
+    #[cold]
+    fn least_of(&self, parts: &[Part<'_>]) -> u64 {
+        let sends = |part: &&Part<'_>| part.left > 0 && part.start_ns < self.joins_ns;
+        let left = parts.iter().filter(sends).map(|part| part.left).min();
+        left.filter(|_| self.made).unwrap_or(0)
+    }
 }
 
 impl Sender<MixCodec> for Mix<'_> {
@@ -630,8 +491,8 @@ impl Sender<MixCodec> for Mix<'_> {
     fn next_due(&self) -> u64 {
         match &self.order {
             Order::Paced(earliest) => earliest.first().map_or(u64::MAX, |(due, _)| due),
-            Order::Turns(turns, _) if !turns.is_empty() => 0,
-            Order::Turns(_, joins_ns) => *joins_ns,
+            Order::Turns(of) if !of.turns.is_empty() => 0,
+            Order::Turns(of) => of.joins_ns,
         }
     }
 
@@ -703,13 +564,7 @@ impl Sender<MixCodec> for Mix<'_> {
         let result = lane.transmit(lane.port, queue, pending);
         lane.mark(Stage::Transmit);
         let taken = offered - pending.len();
-        match self.left == 0 && pending.is_empty() {
-            true => books.sent(self.groups.iter().map(|group| (group.image, group.packets)), now),
-            false => {
-                let taken = &self.written[self.left..self.left + taken];
-                books.sent(taken.iter().map(|written| (written.image, 1)), now);
-            }
-        }
+        self.book(books, (taken, pending.is_empty()), now);
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(codec, pending.len(), |log, left, _| log.take_back(0, left));
@@ -757,172 +612,5 @@ impl Sender<MixCodec> for Mix<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::books::Layout;
-    use crate::codec::Reader;
-    use crate::plan::{Common, PacketStream};
-    use crate::send::generate::tests::Packet;
-    use mpps_io::FlowSet;
-    use mpps_stats::{Collector, Timing, Workload};
-    use mpps_wire::MacAddr;
-    use mpps_wire::image::Place;
-    use proptest::prelude::*;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    /// Three streams that take turns: of one flow, of sizes in turn, and of headers that no loop is made for.
-    const STREAMS: &str = "
-        [[stream]]
-        packet = 'eth / ipv4 / udp dst=9000'
-        size = 64
-        [[stream]]
-        packet = 'eth / ipv4 src=10.0.0.1*3 dst=10.1.0.1*5 / udp src=1..200 dst=9'
-        size = 'imix'
-        [[stream]]
-        packet = 'eth / vlan vid=5 / ipv6 / tcp src=1..7'
-        size = 130
-    ";
-
-    fn packets() -> Packets {
-        let forms = mpps_traffic::Traffic::parse(STREAMS, &[])
-            .and_then(|traffic| traffic.forms(7))
-            .expect("streams");
-        let stream = |(form, weight): (&mpps_traffic::Form, u32)| {
-            let (sizes, order) = form.size_order();
-            PacketStream {
-                replay: None,
-                name: weight.to_string(),
-                group: None,
-                tracked: false,
-                specs: sizes
-                    .iter()
-                    .map(|size| Arc::new(form.spec(*size).expect("a spec")))
-                    .collect(),
-                sizes: order,
-                mean_size: form.mean_size(),
-                to_next_hop: None,
-                from_port: false,
-                packet_len: 0,
-                ends: Default::default(),
-                fields: Arc::default(),
-                load: Some(StreamLoad {
-                    rate: None,
-                    pacing: Pacing::Constant,
-                    weight,
-                    start_ns: 0,
-                    packets: None,
-                }),
-                lanes: Vec::new(),
-            }
-        };
-        Packets {
-            streams: forms.iter().zip([3, 2, 1]).map(stream).collect(),
-            stripped: false,
-            hops: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_burst_has_the_packets_of_each_stream_in_their_order_and_all_are_booked() {
-        let packets = packets();
-        let plan = TrafficPlan {
-            common: Common::default(),
-            receive: false,
-            src: [10, 99, 0, 1].into(),
-            dst: [10, 99, 0, 2].into(),
-            flows: FlowSet::new(1..=1, 9..=9, None),
-            packets: None,
-            payload_len: 64,
-            frame_size: 110,
-            rate: None,
-            then: None,
-            pacing: Pacing::Constant,
-            tx_burst: 32,
-            catch_up: Duration::ZERO,
-            tolerance: 1.0,
-            ttl: 64,
-            dscp: 0,
-            link: None,
-            far: None,
-            back: None,
-            beside: Vec::new(),
-        };
-        let share = |stream| MixShare {
-            stream,
-            seat: (0, 1),
-            slips: None,
-            log: None,
-        };
-        let mut mix = Mix::new(&plan, &packets, (0..3).map(share).collect(), 0);
-        let codec = MixCodec::new(&packets, 3, (&[], MacAddr::BROADCAST), false, &[]);
-        let layout = Arc::new(Layout::of(&packets));
-        let timing = Timing {
-            start_ns: 0,
-            interval_ns: 100_000_000,
-            settle_ns: 0,
-        };
-        let series = layout.series(timing, false);
-        let mut books = Books::new(Arc::clone(&layout), &series);
-        let mut sent = [0u64; 3];
-        for round in 0..200 {
-            // In 20 rows.
-            let now = round * 10_000_000;
-            let mut burst = Burst::new(32);
-            burst
-                .array_mut()
-                .extend((0..1 + round % 32).map(|_| Packet(Vec::new(), 0)));
-            assert_eq!(mix.write(&codec, &mut burst, now), burst.len());
-            for (frame, written) in burst.as_slice().iter().zip(&mix.written[..]) {
-                let stream = mix.parts[written.part as usize].stream;
-                let flows = u64::from(packets.streams[stream].flows());
-                let (flow, number) = ((sent[stream] % flows) as u32, sent[stream] / flows);
-                sent[stream] += 1;
-                let image = codec.image_of(stream, flow, number);
-                let mut right = vec![0; codec.image(image).frame_len()];
-                codec.image(image).write(&mut right, Place { flow, number }, now);
-                assert_eq!((&frame.0, frame.1), (&right, flow), "round {round}");
-            }
-            books.sent(mix.groups.iter().map(|group| (group.image, group.packets)), now);
-            books.flush();
-            books.advance(now);
-        }
-        books.end();
-        let booked = |track: usize| {
-            let mut collector = Collector::new(vec![&series[track]], Workload::Send, false);
-            collector.set_end(2_000_000_000);
-            collector.finish(&mut []).tally.tx
-        };
-        assert_eq!([0, 1, 2].map(booked), sent);
-        let all: u64 = sent.iter().sum();
-        assert_eq!((3..series.len()).map(booked).sum::<u64>(), all, "by size");
-        assert_eq!(all, (0..200).map(|round| 1 + round % 32).sum::<u64>());
-    }
-
-    proptest! {
-        #[test]
-        fn streams_begin_apart_and_send_as_many_as_without(
-            num in 1u64..3_000_000, den in 1u64..1_000, ms in 1u64..5_000, stream in 0usize..5_000,
-        ) {
-            let rate = Rate::new(num, den);
-            prop_assume!(rate.is_some());
-            let rate = rate.expect("a rate");
-            let lasts = ms * 1_000_000;
-            let phase = phase_ns(rate, Some(lasts), stream);
-            let last = rate.time_of(rate.packets_in(lasts).saturating_sub(1)) >> 64;
-            prop_assert!(u128::from(phase) + last < u128::from(lasts), "the last leaves before the end");
-            prop_assert!(u128::from(phase_ns(rate, None, stream)) < (rate.time_of(1) >> 64).max(1));
-        }
-    }
-
-    #[test]
-    fn streams_of_one_rate_spread_over_the_time_between_two_packets() {
-        let rate = Rate::new(50, 1).expect("a rate");
-        let mut phases: Vec<u64> = (0..100)
-            .map(|stream| phase_ns(rate, Some(1_000_000_000), stream))
-            .collect();
-        phases.sort_unstable();
-        let widest = phases.windows(2).map(|two| two[1] - two[0]).max();
-        assert!(phases.first() == Some(&0) && widest < Some(600_000), "{widest:?}");
-    }
-}
+#[path = "mix_tests.rs"]
+mod tests;
