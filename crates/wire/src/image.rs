@@ -17,7 +17,7 @@ use crate::checksum::Sum;
 use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, verify_back};
 use crate::eth;
 use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
-use crate::template::{Blank, Blanks};
+use crate::template::Blank;
 
 use column::{Column, Counter, Cycle, Written};
 pub use parts::{PartSource, PartSum, PartWriter, Parts};
@@ -457,7 +457,7 @@ impl Image {
     /// # Panics
     /// When one is not [`Image::frame_len`] bytes long.
     #[inline(always)]
-    pub fn write_all(&self, frames: impl Blanks, time_ns: u64) {
+    pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
         // The commonest packets are written by code in the caller's loop.
         match self.inlined {
             Some((Payload::Smallest, 1)) => self.write_each::<SMALLEST, 1>(frames, time_ns),
@@ -466,7 +466,7 @@ impl Image {
             Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
             Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
             Some((Payload::Long, 2)) => self.write_each::<LONG, 2>(frames, time_ns),
-            _ => frames.each(|blank| (self.writer)(self, blank, time_ns)),
+            _ => frames.for_each(|blank| (self.writer)(self, blank, time_ns)),
         }
     }
 
@@ -484,7 +484,11 @@ impl Image {
     }
 
     #[inline(always)]
-    fn write_each<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+    fn write_each<'f, const PAYLOAD: u8, const SUMS: usize>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        time_ns: u64,
+    ) {
         // The shortest packets have loops apart, if no field varies or one: these hold no other.
         match (&self.counters[..], &self.columns[..]) {
             _ if !self.cycles.is_empty() => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
@@ -511,20 +515,24 @@ impl Image {
 
     /// Writes packets with any number of fields that vary.
     #[inline(always)]
-    fn write_varied<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+    fn write_varied<'f, const PAYLOAD: u8, const SUMS: usize>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        time_ns: u64,
+    ) {
         self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| self.write_fields(blank, sums), time_ns);
     }
 
     /// Writes packets whose fields that vary are written by `fields`.
     #[inline(always)]
-    fn write_with<const PAYLOAD: u8, const SUMS: usize>(
+    fn write_with<'f, const PAYLOAD: u8, const SUMS: usize>(
         &self,
-        frames: impl Blanks,
+        frames: impl Iterator<Item = Blank<'f>>,
         fields: impl Fn(&mut Blank<'_>, &mut [Sum; SUMS]),
         time_ns: u64,
     ) {
         let simple = self.simple::<SUMS>();
-        frames.each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
+        frames.for_each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
     }
 
     /// Returns the checksums, all of which are simple and `SUMS` in number.

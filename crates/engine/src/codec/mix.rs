@@ -21,8 +21,9 @@ pub(crate) struct MixCodec {
     headers: Vec<Option<Headers>>,
     seed: u64,
     run: u8,
-    /// Flows of all streams.
+    /// Flows of all streams, and the first of each, apart from all else: a search reads them alone.
     flows: u32,
+    firsts: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -53,6 +54,7 @@ impl MixCodec {
             seed: 0,
             run,
             flows: 0,
+            firsts: Vec::new(),
         };
         let images: usize = packets.streams.iter().map(|stream| stream.specs.len()).sum();
         let mut lens = images;
@@ -92,6 +94,7 @@ impl MixCodec {
                 captured: None,
             });
         }
+        codec.firsts = codec.streams.iter().map(|of| of.known.first_flow).collect();
         codec
     }
 
@@ -149,9 +152,7 @@ impl MixCodec {
     /// Returns the number of a stream by that of a flow among those of all streams.
     #[inline]
     fn stream_at(&self, flow: u32) -> usize {
-        self.streams
-            .partition_point(|of| of.known.first_flow <= flow)
-            .saturating_sub(1)
+        self.firsts.partition_point(|first| *first <= flow).saturating_sub(1)
     }
 
     /// Classifies a frame without a right tag.
@@ -212,7 +213,7 @@ impl Reader for MixCodec {
     #[inline]
     fn stream_of(&self, flow: u32) -> (usize, u32) {
         let stream = self.stream_at(flow);
-        (stream, flow - self.streams[stream].known.first_flow)
+        (stream, flow - self.firsts[stream])
     }
 
     #[inline]

@@ -18,13 +18,10 @@ use crate::send::turns::Turns;
 use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
-use mpps_wire::{Blank, Blanks};
+use mpps_wire::Blank;
 
 pub(crate) use part::MixShare;
 use part::Part;
-
-/// In place of a frame or an image.
-const NONE: u32 = u32::MAX;
 
 /// Order of departures.
 #[derive(Debug)]
@@ -53,46 +50,8 @@ struct Written {
     part: u32,
     image: u32,
     flow: u32,
-    /// Frame before this one of the same image; [`NONE`]: it is the first.
-    before: u32,
     number: u64,
     scheduled_ns: u64,
-}
-
-/// Frames of one image in a burst.
-#[derive(Clone, Copy, Debug)]
-struct Group {
-    image: u32,
-    packets: u32,
-}
-
-/// Frames of one image, from the last to the first.
-struct Chain<'b, F> {
-    frames: &'b mut [F],
-    written: &'b [Written],
-    last: u32,
-    len: usize,
-    packets: &'b mut u32,
-}
-
-impl<F: Frame> Blanks for Chain<'_, F> {
-    #[inline(always)]
-    fn each(self, mut write: impl FnMut(Blank<'_>)) {
-        let (mut at, mut packets) = (self.last, 0);
-        while let Some((frame, of)) = self.frames.get_mut(at as usize).zip(self.written.get(at as usize)) {
-            frame.set_len(self.len);
-            frame.set_flow(of.flow);
-            write(Blank {
-                bytes: frame.bytes_mut(),
-                flow: of.flow,
-                ports: (0, 0),
-                seq: of.number,
-            });
-            at = of.before;
-            packets += 1;
-        }
-        *self.packets = packets;
-    }
 }
 
 /// The sending half of a lane.
@@ -100,10 +59,6 @@ impl<F: Frame> Blanks for Chain<'_, F> {
 pub(crate) struct Mix<'r> {
     parts: Vec<Part<'r>>,
     order: Order,
-    /// Images of the burst at hand, if its packets were taken one by one, and by image the last frame of it; [`NONE`]:
-    /// there is none.
-    groups: Vec<Group>,
-    last_of: Vec<u32>,
     /// Whether what is sent is noted in logs.
     logs: bool,
     /// Parts that have pending packets.
@@ -125,7 +80,6 @@ impl<'r> Mix<'r> {
     /// Makes the part of a lane in the streams of a plan; `shares`: those that it sends. The run begins at `start_ns`.
     pub(crate) fn new(plan: &TrafficPlan, packets: &Packets, shares: Vec<MixShare<'r>>, start_ns: u64) -> Self {
         let sizes = packets.streams.iter().map(|stream| stream.specs.len());
-        let lens = packets.streams.iter().map(|stream| stream.lens().len()).sum();
         let part = |share: MixShare<'r>| {
             let first_image = sizes.clone().take(share.stream).sum::<usize>() as u32;
             Part::new(plan, packets, share, (first_image, start_ns))
@@ -136,8 +90,6 @@ impl<'r> Mix<'r> {
             false => Order::Turns(InTurn::new(&parts, start_ns)),
         };
         Self {
-            groups: Vec::with_capacity(MAX_BURST),
-            last_of: vec![NONE; lens],
             logs: parts.iter().any(|part| part.log.is_some()),
             touched: Vec::with_capacity(parts.len()),
             parts,
@@ -179,11 +131,11 @@ impl<'r> Mix<'r> {
         }
     }
 
-    /// Writes packets into the frames of a burst. Returns how many: a stream may end before.
+    /// Writes packets into the frames of a burst, in the order of their departures. Returns how many: a stream may end
+    /// before.
     #[inline]
     fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
         self.left = 0;
-        self.groups.clear();
         let frames = burst.as_mut_slice();
         let in_turn = match &mut self.order {
             Order::Turns(of) => of.have(frames.len() as u64, &self.parts),
@@ -193,6 +145,11 @@ impl<'r> Mix<'r> {
             true => self.write_in_turn(codec, frames, now),
             false => self.write_taken(codec, frames, now),
         };
+        if self.logs {
+            for written in &self.written[..count] {
+                self.parts[written.part as usize].note(now);
+            }
+        }
         self.written_bursts += 1;
         self.written_packets += count as u64;
         count
@@ -213,29 +170,16 @@ impl<'r> Mix<'r> {
             let image = codec.image(image as usize);
             frame.set_len(image.frame_len());
             frame.set_flow(flow);
-            image.write_next(
-                Blank {
-                    bytes: frame.bytes_mut(),
-                    flow,
-                    ports: (0, 0),
-                    seq: number,
-                },
-                now,
-            );
-        }
-        if self.logs {
-            for written in &self.written[..count] {
-                self.parts[written.part as usize].note(now);
-            }
+            image.write_next(blank(frame, flow, number), now);
         }
         count
     }
 
-    /// Writes packets as they are taken one by one: which they are first, then those of each image together.
+    /// Writes packets as they are taken one by one.
     #[inline]
     fn write_taken<F: Frame>(&mut self, codec: &MixCodec, frames: &mut [F], now: u64) -> usize {
         let mut count = 0;
-        for slot in self.written.iter_mut().take(frames.len()) {
+        for (frame, slot) in frames.iter_mut().zip(&mut self.written[..]) {
             let Some((part, place, scheduled_ns)) = take(&mut self.order, &mut self.parts) else {
                 break;
             };
@@ -249,50 +193,29 @@ impl<'r> Mix<'r> {
                 }
                 true => part.next_captured(codec, now.saturating_sub(scheduled_ns)),
             };
-            let before = std::mem::replace(&mut self.last_of[image as usize], count as u32);
-            if before == NONE {
-                self.groups.push(Group { image, packets: 0 });
-            }
             *slot = Written {
                 part: place as u32,
                 image,
                 flow,
-                before,
                 number,
                 scheduled_ns,
             };
-            count += 1;
-        }
-        let written = &self.written[..count];
-        for group in &mut self.groups {
-            let last = std::mem::replace(&mut self.last_of[group.image as usize], NONE);
-            let part = &mut self.parts[written[last as usize].part as usize];
-            let chain = Chain {
-                frames,
-                written,
-                last,
-                len: codec.frame_len(part.stream, group.image as usize),
-                packets: &mut group.packets,
-            };
+            frame.set_len(codec.frame_len(part.stream, image as usize));
+            frame.set_flow(flow);
             match codec.captured(part.stream) {
-                None => codec.image(group.image as usize).write_all(chain, now),
-                Some(captured) => chain.each(|blank| captured.write(blank.bytes, blank.flow, blank.seq, now)),
+                None => codec.image(image as usize).write_next(blank(frame, flow, number), now),
+                Some(captured) => captured.write(frame.bytes_mut(), flow, number, now),
             }
-            part.note(now);
+            count += 1;
         }
         count
     }
 
-    /// Books frames that leave; `all`: no other of the burst is left.
+    /// Books the next frames of those that were written, which leave.
     #[inline(always)]
-    fn book(&self, books: &mut Books<'_>, (taken, all): (usize, bool), now: u64) {
-        match self.left == 0 && all && !self.groups.is_empty() {
-            true => books.sent(self.groups.iter().map(|group| (group.image, group.packets)), now),
-            false => {
-                let taken = &self.written[self.left..self.left + taken];
-                books.sent(taken.iter().map(|written| (written.image, 1)), now);
-            }
-        }
+    fn book(&self, books: &mut Books<'_>, taken: usize, now: u64) {
+        let taken = &self.written[self.left..self.left + taken];
+        books.sent(taken.iter().map(|written| written.image), now);
     }
 
     /// Counts the frames that are pending, by part. For each, calls `each` with the part and the number of its packets
@@ -406,6 +329,17 @@ impl<'r> Mix<'r> {
         }
         self.stop(end_ns, pending, booked);
         true
+    }
+}
+
+/// Returns a frame, whose length is set, as an image is to write it.
+#[inline(always)]
+fn blank<F: Frame>(frame: &mut F, flow: u32, seq: u64) -> Blank<'_> {
+    Blank {
+        bytes: frame.bytes_mut(),
+        flow,
+        ports: (0, 0),
+        seq,
     }
 }
 
@@ -564,7 +498,7 @@ impl Sender<MixCodec> for Mix<'_> {
         let result = lane.transmit(lane.port, queue, pending);
         lane.mark(Stage::Transmit);
         let taken = offered - pending.len();
-        self.book(books, (taken, pending.is_empty()), now);
+        self.book(books, taken, now);
         self.left += taken;
         if !pending.is_empty() {
             self.pending_of_parts(codec, pending.len(), |log, left, _| log.take_back(0, left));

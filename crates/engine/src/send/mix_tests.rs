@@ -125,7 +125,7 @@ fn sent(counts: Option<[u64; 3]>) -> [u64; 3] {
             codec.image(image).write(&mut right, Place { flow, number }, now);
             assert_eq!((&frame.0, frame.1), (&right, flow), "round {round}");
         }
-        mix.book(&mut books, (written, true), now);
+        mix.book(&mut books, written, now);
         books.flush();
         books.advance(now);
     }
