@@ -287,21 +287,21 @@ impl<'r> Books<'r> {
         }
     }
 
-    /// Counts packets of these images that were sent at `at_ns`. Those of one row are booked together, when the next
+    /// Counts packets by their images, which were sent at `at_ns`. Those of one row are booked together, when the next
     /// begins.
     #[inline]
-    pub(crate) fn sent(&mut self, packets: impl Iterator<Item = (u32, u32)>, at_ns: u64) {
+    pub(crate) fn sent(&mut self, images: impl Iterator<Item = u32>, at_ns: u64) {
         if at_ns >= self.row_end_ns {
             self.book_sent(at_ns);
         }
-        for (image, packets) in packets {
+        for image in images {
             let Some(sent) = self.sent.get_mut(image as usize) else {
                 return;
             };
             if *sent == 0 {
                 self.of_sent.push(image);
             }
-            *sent += u64::from(packets);
+            *sent += 1;
         }
         self.sent_ns = at_ns;
     }

@@ -361,7 +361,7 @@ impl Form {
         }
         let place = |size: &u64| sizes.binary_search(size).unwrap_or_default() as u16;
         let turns = turns.iter().map(place).collect();
-        (sizes, Sizes::Turns(turns))
+        (sizes, Sizes::in_turn(turns))
     }
 
     /// Returns the sum of the frames' sizes, bytes with FCS, and the number of frames that have them: their mean is

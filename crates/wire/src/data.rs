@@ -17,7 +17,8 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Number `seq` (from 0) of the SplitMix64 sequence that starts at `seed`.
 #[inline(always)]
 pub const fn base(seed: u64, seq: u64) -> u64 {
-    let z = seed.wrapping_add(seq.wrapping_add(1).wrapping_mul(GAMMA));
+    // The first sum is the same for all packets of a seed.
+    let z = seed.wrapping_add(GAMMA).wrapping_add(seq.wrapping_mul(GAMMA));
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

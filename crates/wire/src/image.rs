@@ -16,8 +16,9 @@ mod wide;
 
 use crate::checksum::Sum;
 use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, verify_back};
+use crate::eth;
 use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
-use crate::template::{Blank, Blanks};
+use crate::template::Blank;
 
 use column::{Column, Counter, Cycle, Written};
 pub use parts::{PartSource, PartSum, PartWriter, Parts};
@@ -197,6 +198,8 @@ impl Field {
 pub struct Image {
     /// Headers and what is constant of the payload, then zeros up to a whole number of blocks.
     bytes: Vec<u8>,
+    /// The first of them, or all: those of [`Payload::Smallest`] lie beside what else is needed.
+    first: [u8; UDP.next_multiple_of(BLOCK)],
     /// Bytes of the headers; of 32 bits, so that no sum with it overflows.
     headers_len: u32,
     frame_len: usize,
@@ -226,6 +229,8 @@ pub struct Image {
     writer: Writer,
     /// Payload and number of checksums of UDP over IPv4, if its checksums are simple.
     inlined: Option<(Payload, usize)>,
+    /// It is of [`Payload::Smallest`], with one checksum, and no field varies.
+    is_plain: bool,
 }
 
 /// Writes a packet.
@@ -234,6 +239,8 @@ type Writer = fn(&Image, Blank<'_>, u64);
 /// Payloads that are written in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
+    /// Data and tag of UDP over IPv4 in the frame that rates are quoted for.
+    Smallest,
     /// Less than eight bytes of data, and a tag.
     Short,
     /// Data of any length.
@@ -248,6 +255,10 @@ const SHORT: u8 = 0;
 const MEDIUM: u8 = 1;
 const LONG: u8 = 2;
 const CONSTANT: u8 = 3;
+const SMALLEST: u8 = 4;
+/// Bytes of a frame of [`Payload::Smallest`], and bytes of its data.
+const SMALLEST_LEN: usize = eth::MIN_FRAME_LEN;
+const SMALLEST_DATA: usize = SMALLEST_LEN - UDP - TAG_LEN;
 /// Bytes of headers in place of any number.
 const ANY: usize = 0;
 /// Ethernet, IPv4 and UDP.
@@ -344,6 +355,9 @@ impl Image {
         let (headers_len, tag) = (headers.len(), if spec.tagged { TAG_LEN } else { 0 });
         let data_len = spec.frame_len - headers_len - tag;
         let (payload, pattern) = match &spec.data {
+            Data::Verified if spec.tagged && (headers_len, spec.frame_len) == (UDP, SMALLEST_LEN) => {
+                (Payload::Smallest, Vec::new())
+            }
             Data::Verified if spec.tagged && data_len < 8 => (Payload::Short, Vec::new()),
             Data::Verified if data_len < 64 => (Payload::Medium, Vec::new()),
             Data::Verified => (Payload::Long, Vec::new()),
@@ -365,6 +379,8 @@ impl Image {
         let sums = simple.as_ref().filter(|_| wide.is_empty()).map(Vec::len);
         let len = if spec.tagged { headers_len } else { ANY };
         let writer: Writer = match (payload, sums) {
+            (Payload::Smallest, Some(1)) => Self::write_simple::<SMALLEST, UDP, 1>,
+            (Payload::Smallest, Some(2)) => Self::write_simple::<SMALLEST, UDP, 2>,
             (Payload::Short, Some(1)) => writer_of::<SHORT, 1>(len),
             (Payload::Short, Some(2)) => writer_of::<SHORT, 2>(len),
             (Payload::Medium, Some(1)) => writer_of::<MEDIUM, 1>(len),
@@ -376,9 +392,14 @@ impl Image {
             (Payload::Constant, _) => Self::write_any::<CONSTANT>,
             _ => Self::write_any::<MEDIUM>,
         };
+        let inlined = sums.filter(|_| len == UDP).map(|sums| (payload, sums));
+        let varies = !(counters.is_empty() && cycles.is_empty() && columns.is_empty());
         let mut simple = simple.into_iter().flatten();
         let simple = core::array::from_fn(|_| simple.next().unwrap_or_default());
+        let mut first = [0; UDP.next_multiple_of(BLOCK)];
+        first.iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);
         Self {
+            first,
             headers_len: headers_len as u32,
             frame_len: spec.frame_len,
             data_len,
@@ -403,7 +424,8 @@ impl Image {
             flows: u64::from(spec.flows.max(1)),
             first_flow: spec.first_flow,
             writer,
-            inlined: sums.filter(|_| len == UDP).map(|sums| (payload, sums)),
+            inlined,
+            is_plain: inlined == Some((Payload::Smallest, 1)) && !varies,
         }
     }
 
@@ -428,6 +450,7 @@ impl Image {
     ///
     /// # Panics
     /// When `frame` is not [`Image::frame_len`] bytes long.
+    #[inline]
     pub fn write(&self, frame: &mut [u8], place: Place, time_ns: u64) {
         let blank = Blank {
             bytes: frame,
@@ -444,31 +467,57 @@ impl Image {
     /// # Panics
     /// When one is not [`Image::frame_len`] bytes long.
     #[inline(always)]
-    pub fn write_all(&self, frames: impl Blanks, time_ns: u64) {
+    pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
         // The commonest packets are written by code in the caller's loop.
         match self.inlined {
-            Some((Payload::Short, 1)) => self.write_each::<SHORT, 1>(frames, time_ns),
-            Some((Payload::Short, 2)) => self.write_each::<SHORT, 2>(frames, time_ns),
+            Some((Payload::Smallest, 1)) => self.write_each::<SMALLEST, 1>(frames, time_ns),
+            Some((Payload::Smallest, 2)) => self.write_each::<SMALLEST, 2>(frames, time_ns),
             Some((Payload::Medium, 1)) => self.write_each::<MEDIUM, 1>(frames, time_ns),
             Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
             Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
             Some((Payload::Long, 2)) => self.write_each::<LONG, 2>(frames, time_ns),
-            _ => frames.each(|blank| (self.writer)(self, blank, time_ns)),
+            _ => frames.for_each(|blank| (self.writer)(self, blank, time_ns)),
+        }
+    }
+
+    /// Does the same as [`Image::write`] for one of several frames, each of which may be of another image. The commonest
+    /// packets are written by code in the caller's loop.
+    ///
+    /// # Panics
+    /// When it is not [`Image::frame_len`] bytes long.
+    #[inline(always)]
+    pub fn write_next(&self, blank: Blank<'_>, time_ns: u64) {
+        match self.is_plain {
+            true => self.write_one::<SMALLEST, UDP, 1>(blank, &self.simple(), |_, _| (), time_ns),
+            false => (self.writer)(self, blank, time_ns),
         }
     }
 
     #[inline(always)]
-    fn write_each<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+    fn write_each<'f, const PAYLOAD: u8, const SUMS: usize>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        time_ns: u64,
+    ) {
         // The shortest packets have loops apart, if no field varies or one: these hold no other.
         match (&self.counters[..], &self.columns[..]) {
             _ if !self.cycles.is_empty() => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
-            ([], []) if PAYLOAD == SHORT => self.write_with::<PAYLOAD, SUMS>(frames, |_, _| (), time_ns),
-            (&[counter], []) if PAYLOAD == SHORT => {
+            ([], []) if PAYLOAD == SMALLEST => self.write_with::<PAYLOAD, SUMS>(frames, |_, _| (), time_ns),
+            (&[counter], []) if PAYLOAD == SMALLEST => {
                 self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| counter.write(blank, sums), time_ns);
             }
-            ([], [column]) if PAYLOAD == SHORT => {
-                let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| column.write(blank, self.flows, sums);
-                self.write_with::<PAYLOAD, SUMS>(frames, fields, time_ns);
+            ([], [column]) if PAYLOAD == SMALLEST => {
+                let flows = self.flows;
+                match column.draw() {
+                    Some(draw) => {
+                        self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| draw.write(blank, flows, sums), time_ns)
+                    }
+                    None => self.write_with::<PAYLOAD, SUMS>(
+                        frames,
+                        |blank, sums| column.write(blank, flows, sums),
+                        time_ns,
+                    ),
+                }
             }
             _ => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
         }
@@ -476,20 +525,24 @@ impl Image {
 
     /// Writes packets with any number of fields that vary.
     #[inline(always)]
-    fn write_varied<const PAYLOAD: u8, const SUMS: usize>(&self, frames: impl Blanks, time_ns: u64) {
+    fn write_varied<'f, const PAYLOAD: u8, const SUMS: usize>(
+        &self,
+        frames: impl Iterator<Item = Blank<'f>>,
+        time_ns: u64,
+    ) {
         self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| self.write_fields(blank, sums), time_ns);
     }
 
     /// Writes packets whose fields that vary are written by `fields`.
     #[inline(always)]
-    fn write_with<const PAYLOAD: u8, const SUMS: usize>(
+    fn write_with<'f, const PAYLOAD: u8, const SUMS: usize>(
         &self,
-        frames: impl Blanks,
+        frames: impl Iterator<Item = Blank<'f>>,
         fields: impl Fn(&mut Blank<'_>, &mut [Sum; SUMS]),
         time_ns: u64,
     ) {
         let simple = self.simple::<SUMS>();
-        frames.each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
+        frames.for_each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
     }
 
     /// Returns the checksums, all of which are simple and `SUMS` in number.
@@ -516,7 +569,15 @@ impl Image {
         fields: impl FnOnce(&mut Blank<'_>, &mut [Sum; SUMS]),
         time_ns: u64,
     ) {
-        self.copy::<HEADERS>(blank.bytes);
+        if PAYLOAD == SMALLEST {
+            // All places are then constant.
+            let len = blank.bytes.len();
+            match <&mut [u8; SMALLEST_LEN]>::try_from(blank.bytes) {
+                Ok(frame) => blank.bytes = frame,
+                Err(_) => wrong_length(len, SMALLEST_LEN),
+            }
+        }
+        self.copy::<PAYLOAD, HEADERS>(blank.bytes);
         let mut sums = simple.map(|sum| sum.constant());
         fields(&mut blank, &mut sums);
         let end = self.write_payload::<PAYLOAD, HEADERS>(&mut blank, time_ns);
@@ -527,7 +588,7 @@ impl Image {
 
     /// Writes any packet.
     fn write_any<const PAYLOAD: u8>(&self, mut blank: Blank<'_>, time_ns: u64) {
-        self.copy::<ANY>(blank.bytes);
+        self.copy::<PAYLOAD, ANY>(blank.bytes);
         let mut sums = [Sum::ZERO; MOST_SUMS];
         for (sum, region) in sums.iter_mut().zip(&self.regions) {
             *sum = region.constant;
@@ -558,8 +619,8 @@ impl Image {
 
     /// Copies what is constant into a frame.
     #[inline(always)]
-    fn copy<const HEADERS: usize>(&self, frame: &mut [u8]) {
-        if frame.len() != self.frame_len {
+    fn copy<const PAYLOAD: u8, const HEADERS: usize>(&self, frame: &mut [u8]) {
+        if PAYLOAD != SMALLEST && frame.len() != self.frame_len {
             wrong_length(frame.len(), self.frame_len);
         }
         if HEADERS == ANY {
@@ -572,7 +633,10 @@ impl Image {
             return;
         }
         let (to, _) = frame.as_chunks_mut::<BLOCK>();
-        let (from, _) = self.bytes.as_chunks::<BLOCK>();
+        let (from, _) = match PAYLOAD {
+            SMALLEST => self.first.as_chunks::<BLOCK>(),
+            _ => self.bytes.as_chunks::<BLOCK>(),
+        };
         let blocks = HEADERS.div_ceil(BLOCK);
         if let (Some(to), Some(from)) = (to.get_mut(..blocks), from.get(..blocks)) {
             to.copy_from_slice(from);
@@ -593,11 +657,15 @@ impl Image {
             _ => {
                 let base = base(self.seed, u64::from(flow) << 32 | u64::from(number));
                 match PAYLOAD {
-                    SHORT => {
-                        let word = base.wrapping_add(STEP) & self.head_mask;
+                    SHORT | SMALLEST => {
+                        let (mask, turn) = match PAYLOAD {
+                            SMALLEST => (head_mask(SMALLEST_DATA), 8 * SMALLEST_DATA as u32),
+                            _ => (self.head_mask, self.head_turn),
+                        };
+                        let word = base.wrapping_add(STEP) & mask;
                         // The tag is written over what is too much.
                         if let Some(out) = blank.bytes.get_mut(at..at + 8) {
-                            out.copy_from_slice(&word.rotate_left(self.head_turn).to_le_bytes());
+                            out.copy_from_slice(&word.rotate_left(turn).to_le_bytes());
                         }
                         Sum::ZERO.word(word)
                     }
@@ -612,7 +680,7 @@ impl Image {
             }
         };
         match blank.bytes.last_chunk_mut::<TAG_LEN>() {
-            Some(out) if PAYLOAD == SHORT || self.tagged => {
+            Some(out) if PAYLOAD == SHORT || PAYLOAD == SMALLEST || self.tagged => {
                 let tag = Tag {
                     number,
                     run: self.run,

@@ -69,5 +69,5 @@ pub use size::FrameSize;
 pub use slow_path::{MAX_SLOW_PATH_LEN, SlowPath, parse_slow_path};
 pub use stamp::{STAMP_LEN, Stamp};
 pub use tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
-pub use template::{Blank, Blanks, ChecksumMode, PayloadTemplate, Template, TemplateError, TemplateSpec};
+pub use template::{Blank, ChecksumMode, PayloadTemplate, Template, TemplateError, TemplateSpec};
 pub use udp::{complete_udp_checksum, udp_checksum_ok, udp_checksum_open};

@@ -57,7 +57,8 @@ impl Tag {
             Mark::Sent => u64::from(MARK),
             Mark::Returned => u64::from(MARK) << 16,
         };
-        let split = u64::from(both >> 15) << 16 | u64::from(both & 0x7fff);
+        // The upper bits of both words move by one place.
+        let split = u64::from(both + (both & !0x7fff));
         let time = self.time_ns & TIME;
         [
             u64::from(self.number) << 32 | split | mark,

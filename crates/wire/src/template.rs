@@ -10,7 +10,7 @@ mod blank;
 mod payload;
 mod spec;
 
-pub use blank::{Blank, Blanks};
+pub use blank::Blank;
 pub use payload::PayloadTemplate;
 pub use spec::{ChecksumMode, TemplateError, TemplateSpec};
 

@@ -42,44 +42,46 @@ pub fn shuffled(i: u64, count: u64, seed: u64) -> u64 {
     }
 }
 
-/// Division of flow numbers by a constant, without dividing.
+/// Division by a constant, without dividing, of numbers below 2^22 by any, or of numbers below 2^33 by one below 2^31.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Divisor {
+pub struct Divisor {
     by: u64,
-    /// 2^44 divided by the divisor, rounded up; 0: no flow number is as large as the divisor.
+    /// 2^64 divided by the divisor, rounded up, modulo 2^64: the bits of its reciprocal behind the point.
     factor: u64,
 }
 
 impl Divisor {
-    /// Numbers that are divided have at most so many bits.
-    const BITS: u32 = 22;
-
-    pub(crate) fn new(by: u64) -> Self {
-        let by = by.max(1);
-        let large = by > 1 << Self::BITS;
+    /// Makes the divisor; 0 stands for 1.
+    pub fn new(by: u64) -> Self {
+        // No number that a larger one divides is as large as this.
+        let by = by.clamp(1, 1 << 31);
         Self {
             by,
-            factor: if large {
-                0
-            } else {
-                (1u64 << (2 * Self::BITS)).div_ceil(by)
-            },
+            factor: (u64::MAX / by).wrapping_add(1),
         }
     }
 
-    /// Returns `n / by`, of a number below 2^22.
+    /// Returns `n / by`.
     #[inline(always)]
-    pub(crate) fn quotient(self, n: u64) -> u64 {
-        // The error of the factor is below by / 2^44 of it, so that of the product is below 1 / by as long as n * by is
-        // at most 2^44.
-        ((u128::from(n) * u128::from(self.factor)) >> (2 * Self::BITS)) as u64
+    pub fn quotient(self, n: u64) -> u64 {
+        match self.by {
+            1 => n,
+            _ => high(self.factor, n),
+        }
     }
 
-    /// Returns `n % by`, of a number below 2^22.
+    /// Returns `n % by`: the fraction that the quotient leaves, times the divisor. Factor and number have an error
+    /// below n / 2^64, so that of the product is below 1 as long as n * by is at most 2^64.
     #[inline(always)]
-    pub(crate) fn remainder(self, n: u64) -> u64 {
-        n - self.quotient(n) * self.by
+    pub fn remainder(self, n: u64) -> u64 {
+        high(self.factor.wrapping_mul(n), self.by)
     }
+}
+
+/// Returns the upper half of a product.
+#[inline(always)]
+fn high(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
 #[cfg(test)]
@@ -92,6 +94,14 @@ mod tests {
         fn a_divisor_divides(n in 0u64..1 << 22, by in prop_oneof![1u64..100, 1u64..1 << 23, 1u64..u64::MAX]) {
             let divisor = Divisor::new(by);
             prop_assert_eq!((divisor.quotient(n), divisor.remainder(n)), (n / by, n % by));
+        }
+
+        #[test]
+        fn a_small_divisor_divides_larger_numbers(n in 0u64..1 << 33, by in prop_oneof![1u64..100, 1u64..1 << 31]) {
+            let divisor = Divisor::new(by);
+            for n in [n, n / by * by, (n / by * by).saturating_sub(1), (1 << 33) - 1] {
+                prop_assert_eq!((divisor.quotient(n), divisor.remainder(n)), (n / by, n % by));
+            }
         }
     }
 

@@ -24,8 +24,9 @@ pub(crate) struct MixCodec {
     headers: Vec<Option<Headers>>,
     seed: u64,
     run: u8,
-    /// Flows of all streams.
+    /// Flows of all streams, and the first of each, apart from all else: a search reads them alone.
     flows: u32,
+    firsts: Vec<u32>,
     /// Frames are payloads.
     payloads: bool,
     /// Packets come back with their ends exchanged.
@@ -65,6 +66,7 @@ impl MixCodec {
             seed: 0,
             run,
             flows: 0,
+            firsts: Vec::new(),
             payloads: false,
             turned,
             untagged: packets.streams.iter().any(|stream| stream.known_by != KnownBy::Tag),
@@ -114,6 +116,7 @@ impl MixCodec {
                 captured: None,
             });
         }
+        codec.firsts = codec.streams.iter().map(|of| of.known.first_flow).collect();
         codec
     }
 
@@ -158,12 +161,6 @@ impl MixCodec {
         self.streams[stream].captured.as_ref()
     }
 
-    /// Returns the number of a stream's first flow among those of all streams.
-    #[inline]
-    pub(crate) fn first_flow(&self, stream: usize) -> u32 {
-        self.streams[stream].known.first_flow
-    }
-
     /// Returns the number of the image of a stream's smallest frame.
     #[inline]
     pub(crate) fn first_image(&self, stream: usize) -> usize {
@@ -188,9 +185,7 @@ impl MixCodec {
     /// Returns the number of a stream by that of a flow among those of all streams.
     #[inline]
     fn stream_at(&self, flow: u32) -> usize {
-        self.streams
-            .partition_point(|of| of.known.first_flow <= flow)
-            .saturating_sub(1)
+        self.firsts.partition_point(|first| *first <= flow).saturating_sub(1)
     }
 
     /// Classifies a frame without a right tag.
@@ -350,7 +345,7 @@ impl Reader for MixCodec {
     #[inline]
     fn stream_of(&self, flow: u32) -> (usize, u32) {
         let stream = self.stream_at(flow);
-        (stream, flow - self.streams[stream].known.first_flow)
+        (stream, flow - self.firsts[stream])
     }
 
     #[inline]

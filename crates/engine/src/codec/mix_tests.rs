@@ -35,6 +35,7 @@ fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket(
     let stream = |first_flow: u32, frame_len: usize| PacketStream {
         kernel_headers: 42,
         name: first_flow.to_string(),
+        back: false,
         group: None,
         tracked: false,
         specs: vec![Arc::new(ImageSpec {
@@ -44,6 +45,7 @@ fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket(
             sums: Vec::new(),
             data: Data::Verified,
             tagged: true,
+            varied: 0,
             seed: SEED,
             run: 0,
             flows: 2,
@@ -56,16 +58,18 @@ fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket(
         from_port: false,
         packet_len: 46,
         ends: Default::default(),
+        known_by: KnownBy::Tag,
         fields: Arc::default(),
         load: None,
         lanes: Vec::new(),
     };
     let packets = Packets {
         streams: vec![stream(0, 18), stream(2, 200)],
-        stripped: false,
+        stripped: [false; 2],
+        turned: false,
         hops: Vec::new(),
     };
-    let codec = |run| MixCodec::new(&packets, run, (&[], MacAddr::BROADCAST), false, &[]).of_payloads();
+    let codec = |run| MixCodec::new(&packets, run, (&[], MacAddr::BROADCAST, None), false, &[]).of_payloads();
     let own = codec(3);
     let payload = |run, image: usize, flow| {
         let codec = codec(run);

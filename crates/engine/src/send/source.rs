@@ -2,8 +2,7 @@
 
 use mpps_io::null::Source;
 use mpps_sys::clock::Clock;
-use mpps_wire::image::Place;
-use mpps_wire::{Image, PayloadTemplate, Stamp, Template};
+use mpps_wire::{Blank, Image, PayloadTemplate, Stamp, Template};
 
 /// Writes packets of one flow after another, each burst with a new stamp, as fast as they are asked for.
 #[derive(Debug)]
@@ -63,14 +62,14 @@ impl Source for TestSource {
                 len
             }
             SourceTemplate::Image(image) => {
-                let (len, place) = (
-                    image.frame_len(),
-                    Place {
-                        flow: self.flow.into(),
-                        number: self.seq,
-                    },
-                );
-                image.write(&mut frame[..len], place, self.now_ns);
+                let len = image.frame_len();
+                let blank = Blank {
+                    bytes: &mut frame[..len],
+                    flow: self.flow.into(),
+                    ports: (0, 0),
+                    seq: self.seq,
+                };
+                image.write_next(blank, self.now_ns);
                 len
             }
             SourceTemplate::Payload(template) => {

@@ -1,12 +1,17 @@
 //! Turns of streams without a rate: by weight, spread evenly, exact in each cycle.
 
+use mpps_io::MAX_BURST;
+
 /// Longest cycle. Weights with a longer one are rounded.
 const LONGEST: u64 = 4096;
 
 /// Streams in the order in which they send.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    cycle: Vec<u32>,
+    /// A cycle, and the turns behind it that a burst may reach into, so that no burst looks for the end.
+    turns: Vec<u32>,
+    /// Turns of a cycle.
+    len: usize,
     at: usize,
 }
 
@@ -33,40 +38,59 @@ impl Turns {
             credit[place] -= length.cast_signed();
             Some(streams[place].0 as u32)
         });
-        Self {
-            cycle: cycle.collect(),
+        let mut turns = Self {
+            turns: Vec::with_capacity(length as usize + MAX_BURST),
+            len: 0,
             at: 0,
+        };
+        turns.turns.extend(cycle);
+        turns.repeat();
+        turns
+    }
+
+    /// Repeats the turns, which are one cycle, as far as a burst reaches.
+    fn repeat(&mut self) {
+        self.len = self.turns.len();
+        for place in 0..if self.len > 0 { MAX_BURST } else { 0 } {
+            self.turns.push(self.turns[place]);
         }
     }
 
     /// Returns the stream whose turn it is; `None`: there is none.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<usize> {
-        let stream = *self.cycle.get(self.at)?;
+        let stream = *self.turns.get(self.at)?;
         self.at += 1;
-        if self.at == self.cycle.len() {
+        if self.at == self.len {
             self.at = 0;
         }
         Some(stream as usize)
     }
 
+    /// Takes the next `n` turns, [`MAX_BURST`] at the most, of streams that all have more packets than that.
+    #[inline]
+    pub(crate) fn take(&mut self, n: usize) -> &[u32] {
+        let at = self.at;
+        self.at = (at + n) % self.len.max(1);
+        self.turns.get(at..at + n).unwrap_or_default()
+    }
+
     /// Takes out a stream that has ended. The others go on in their order.
     #[cold]
     pub(crate) fn remove(&mut self, stream: usize) {
-        let before = self.cycle[..self.at]
-            .iter()
-            .filter(|of| **of as usize == stream)
-            .count();
-        self.cycle.retain(|of| *of as usize != stream);
-        self.at -= before;
-        if self.at == self.cycle.len() {
+        let is_other = |of: &u32| *of as usize != stream;
+        self.at = self.turns[..self.at].iter().filter(|of| is_other(of)).count();
+        self.turns.truncate(self.len);
+        self.turns.retain(is_other);
+        self.repeat();
+        if self.at == self.len {
             self.at = 0;
         }
     }
 
     /// Returns whether no stream is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.cycle.is_empty()
+        self.turns.is_empty()
     }
 }
 
@@ -104,6 +128,17 @@ mod tests {
         turns.remove(0);
         turns.remove(2);
         assert!(turns.is_empty() && turns.next().is_none());
+    }
+
+    #[test]
+    fn turns_of_a_burst_are_those_that_come_one_by_one() {
+        for weights in [&[(3, 1)][..], &[(0, 2), (1, 1), (2, 1)], &[(0, 7), (1, 4), (5, 1)]] {
+            let (mut together, mut one_by_one) = (Turns::new(weights), Turns::new(weights));
+            for n in [1, 5, 32, 7, MAX_BURST, 2, 0] {
+                let each: Vec<u32> = (0..n).filter_map(|_| one_by_one.next()).map(|of| of as u32).collect();
+                assert_eq!(together.take(n), each);
+            }
+        }
     }
 
     #[test]

@@ -46,6 +46,14 @@ pub(super) struct Cycle {
     period: Divisor,
 }
 
+/// Random field by packet, and the number of places to the field's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draw {
+    random: Random,
+    shift: u32,
+    window: Window,
+}
+
 /// Any field of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -183,6 +191,16 @@ impl Column {
         }
     }
 
+    /// Returns the field as a random one by packet.
+    #[inline(always)]
+    pub(super) fn draw(&self) -> Option<Draw> {
+        let window = self.window;
+        match self.source {
+            Source::Random(random, shift) => Some(Draw { random, shift, window }),
+            _ => None,
+        }
+    }
+
     /// Returns the field as plain numbers, if it is plain.
     pub(super) fn part(&self, flows: u32) -> Option<PartWriter> {
         Some(self.window.part(self.source.part(flows)?))
@@ -225,6 +243,15 @@ impl Counter {
     fn write_at<const SUMS: usize>(&self, frame: &mut [u8], place: u64, sums: &mut [Sum; SUMS]) {
         let word = self.start.wrapping_add(self.step.wrapping_mul(place));
         self.window.write(frame, word, sums);
+    }
+}
+
+impl Draw {
+    /// Writes the field of a packet, and adds it to the sums.
+    #[inline(always)]
+    pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, flows: u64, sums: &mut [Sum; SUMS]) {
+        let i = blank.seq.wrapping_mul(flows).wrapping_add(blank.flow.into());
+        self.window.write(blank.bytes, self.random.at(i) << self.shift, sums);
     }
 }
 

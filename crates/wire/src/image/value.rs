@@ -62,9 +62,15 @@ impl Random {
         }
     }
 
-    /// Returns number `i` of the sequence. Out of line: inlined, it would cost the loop over fields its registers.
+    /// Does the same as [`Random::at`]. Out of line: inlined, it would cost the loop over fields its registers.
     #[inline(never)]
     pub(super) fn number(&self, i: u64) -> u64 {
+        self.at(i)
+    }
+
+    /// Returns number `i` of the sequence.
+    #[inline(always)]
+    pub(super) fn at(&self, i: u64) -> u64 {
         let random = base(self.seed, i);
         self.low.wrapping_add(match self.count {
             0 => random,

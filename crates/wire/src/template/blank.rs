@@ -15,19 +15,6 @@ pub struct Blank<'f> {
     pub seq: u64,
 }
 
-/// Frames that an image is to write, one after another: any iterator of them, or frames that are lent in any order.
-pub trait Blanks {
-    /// Calls `write` with each frame.
-    fn each(self, write: impl FnMut(Blank<'_>));
-}
-
-impl<'f, I: Iterator<Item = Blank<'f>>> Blanks for I {
-    #[inline(always)]
-    fn each(self, write: impl FnMut(Blank<'_>)) {
-        self.for_each(write);
-    }
-}
-
 impl Blank<'_> {
     /// Returns the frame's stamp, with this time.
     #[inline(always)]

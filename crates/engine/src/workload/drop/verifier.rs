@@ -42,6 +42,8 @@ pub(super) struct Verifier<'p> {
     /// Headers of the last packet, and ports and flow of the last that had them.
     known: Checker,
     last: Option<(u32, u32)>,
+    /// Source, number and flow of the last tagged packet over IPv4.
+    last_tagged: Option<(u64, u32)>,
 }
 
 /// Offset of the source address in the frame of an untagged IPv4 packet.
@@ -79,6 +81,7 @@ impl<'p> Verifier<'p> {
             other_clock: 0,
             known: Checker::default(),
             last: None,
+            last_tagged: None,
         }
     }
 
