@@ -472,6 +472,8 @@ impl Image {
         match self.inlined {
             Some((Payload::Smallest, 1)) => self.write_each::<SMALLEST, 1>(frames, time_ns),
             Some((Payload::Smallest, 2)) => self.write_each::<SMALLEST, 2>(frames, time_ns),
+            Some((Payload::Short, 1)) => self.write_each::<SHORT, 1>(frames, time_ns),
+            Some((Payload::Short, 2)) => self.write_each::<SHORT, 2>(frames, time_ns),
             Some((Payload::Medium, 1)) => self.write_each::<MEDIUM, 1>(frames, time_ns),
             Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
             Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
@@ -480,8 +482,8 @@ impl Image {
         }
     }
 
-    /// Does the same as [`Image::write`] for one of several frames, each of which may be of another image. The commonest
-    /// packets are written by code in the caller's loop.
+    /// Does the same as [`Image::write`] for one of several frames, each of which may be of another image. The
+    /// commonest packets are written by code in the caller's loop.
     ///
     /// # Panics
     /// When it is not [`Image::frame_len`] bytes long.
@@ -499,7 +501,7 @@ impl Image {
         frames: impl Iterator<Item = Blank<'f>>,
         time_ns: u64,
     ) {
-        // The shortest packets have loops apart, if no field varies or one: these hold no other.
+        // The smallest frames have loops apart, if no field varies or one: these hold no other.
         match (&self.counters[..], &self.columns[..]) {
             _ if !self.cycles.is_empty() => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
             ([], []) if PAYLOAD == SMALLEST => self.write_with::<PAYLOAD, SUMS>(frames, |_, _| (), time_ns),

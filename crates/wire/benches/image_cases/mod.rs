@@ -8,7 +8,7 @@ pub(crate) enum Writer {
     /// Template.
     Template(Template),
     /// Image.
-    Image(Image),
+    Image(Box<Image>),
 }
 
 /// Packets that are written.
@@ -109,7 +109,7 @@ fn image(name: &str, size: usize) -> Case {
     Case {
         name: format!("{name}/{size}"),
         len: size - 4,
-        writer: Writer::Image(Image::new(spec).expect("an image")),
+        writer: Writer::Image(Box::new(Image::new(spec).expect("an image"))),
     }
 }
 
