@@ -208,7 +208,7 @@ pub(crate) fn streams(spec: &TrafficSpec) -> Option<Streams> {
         stream.sizes = of.packets.len() as u32;
         match &of.order {
             Order::One => {}
-            Order::Turns(turns) => {
+            Order::Turns { turns, .. } => {
                 (stream.cycle, stream.turns) = (turns.len() as u32, all.turns.len() as u32);
                 all.turns.extend(turns.iter().map(|turn| u64::from(*turn)));
             }
