@@ -256,8 +256,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Begins to read the capture of a stream, and waits until rings are full; `None`: it is in memory. `count`: packets
-    /// of the stream, if it has no number of its own.
+    /// Begins to read the capture of a stream, and waits until rings are full; `None`: it is in memory. `count`: number
+    /// of the packets of the stream, if it has none of its own.
     pub(crate) fn begin(stream: &PacketStream, flown: &Flown, count: Option<u64>) -> Option<Self> {
         let (replay, rings) = (stream.replay.as_ref()?, Arc::clone(flown.rings()?));
         let spacing = stream.load.as_ref().and_then(|load| spacing(replay, load));
