@@ -21,7 +21,7 @@ pub(crate) const WAITS: u64 = u64::MAX - 1;
 /// Times of departures.
 #[derive(Debug)]
 enum Times {
-    /// Those of the frames, from this start on, ns; there is none at the end, ns, and later.
+    /// Times of the frames, from this start on, ns; there is none at the end, ns, and later.
     Captured(u64, u64),
     Even(Pacer),
     /// As fast as the path takes packets.
@@ -256,8 +256,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Begins to read the capture of a stream, and waits until rings are full; `None`: it is in memory. `count`: packets
-    /// of the stream, unless it says its own number.
+    /// Begins to read the capture of a stream, and waits until rings are full; `None`: it is in memory. `count`: number
+    /// of the packets of the stream, if it has none of its own.
     pub(crate) fn begin(stream: &PacketStream, flown: &Flown, count: Option<u64>) -> Option<Self> {
         let (replay, rings) = (stream.replay.as_ref()?, Arc::clone(flown.rings()?));
         let spacing = stream.load.as_ref().and_then(|load| spacing(replay, load));

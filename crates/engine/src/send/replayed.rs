@@ -135,7 +135,7 @@ const EASED_NS: u64 = 1_000_000;
 const TOGETHER_NS: u64 = 1_000;
 
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
-/// change one gap after the other by its whole length: each leaves three quarters of its gap after the one before, until
+/// change one gap after the other by its whole length. Each leaves three quarters of its gap after the one before until
 /// none is late. Departures within a microsecond stay together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ease {
