@@ -1,6 +1,5 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
-use crate::books::Layout;
 use crate::stamped::StampMemory;
 use crate::streams::Streams;
 use mpps_io::packet_ring::PacketProducer;
@@ -372,12 +371,6 @@ impl Packets {
             [one] if simple(one) && one.flows() as usize >= senders => Some(one),
             _ => None,
         }
-    }
-
-    /// Returns, by stream and then by size of its frames, the number of the size among those that have results of their
-    /// own, up to 16; empty if there is one size in all.
-    pub fn size_classes(&self) -> Vec<Vec<usize>> {
-        Layout::of(self).size_classes()
     }
 
     /// Returns the bytes of the largest frame, without FCS.
