@@ -26,13 +26,13 @@ PATHS = (("udp", ""), ("af_packet", ""), ("af_xdp", ""), ("af_xdp", "mode=skb"),
 
 @contextlib.contextmanager
 def sender(ctx, label, command, lanes=1, args=(), version=4, packets=None):
-    """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends. `packets`: the
-    options that say which, in place of UDP between the two hosts."""
+    """`mpps send` or `sendrecv` flat out from host a, its lanes on the first cores, until the block ends.
+    `packets`: options that say which, in place of UDP between the two hosts."""
     source, target = {4: (ctx.lab.A, ctx.lab.B), 6: (xdp.SOURCE6, f"[{xdp.TARGET6}]")}[version]
     udp = ("--src", source, "--src-port-range", FLOWS, "--dest", f"{target}:9000", "--dest-mac", ctx.lab.MAC_B)
     argv = ctx.command([
-        ctx.mpps, command, "xdp:eth1", *(packets or udp), "--lanes", lanes, "--cores", ",".join(map(str, ctx.cores[:lanes])), *args,
-        "--quiet", "--duration", "10m"], "a")
+        ctx.mpps, command, "xdp:eth1", *(packets or udp), "--lanes", lanes,
+        "--cores", ",".join(map(str, ctx.cores[:lanes])), *args, "--quiet", "--duration", "10m"], "a")
     ctx.section.command(label, argv)
     before = ctx.lab.received("b")
     proc = Proc(argv)

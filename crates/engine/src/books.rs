@@ -152,13 +152,6 @@ impl Layout {
             .collect();
     }
 
-    /// Returns, by stream and then by size, the number of the size among those that have results.
-    pub(crate) fn size_classes(&self) -> Vec<Vec<usize>> {
-        let first = self.sizes.iter().flatten().min().copied().unwrap_or(0);
-        let of = |sizes: &Vec<usize>| sizes.iter().map(|track| track - first).collect();
-        self.sizes.iter().map(of).collect()
-    }
-
     /// Returns the tracks of a packet by the number of its image, as [`MixCodec`](crate::codec::mix::MixCodec) numbers
     /// them: lengths of captures follow all images.
     fn tracks_by_image(&self) -> Vec<[u32; 3]> {
@@ -211,6 +204,15 @@ impl Layout {
         let histograms = ranked * 2 * 8 * mpps_stats::BUCKETS as u64;
         histograms + of(true, receiving) + of(false, all.saturating_sub(receiving))
     }
+}
+
+/// Returns, by stream and then by size of its frames, the number of the size among those that have results of their
+/// own, up to 16; empty if there is one size in all.
+pub fn size_classes(packets: &Packets) -> Vec<Vec<usize>> {
+    let sizes = Layout::of(packets).sizes;
+    let first = sizes.iter().flatten().min().copied().unwrap_or(0);
+    let of = |sizes: &Vec<usize>| sizes.iter().map(|track| track - first).collect();
+    sizes.iter().map(of).collect()
 }
 
 /// A lane's entries in the books.

@@ -32,7 +32,7 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-pub use books::MOST_RANKED;
+pub use books::{MOST_RANKED, size_classes};
 pub use error::RunError;
 pub use headers::numbered::Numbered;
 pub use kernel::{run_drop_in_kernel, run_forward_in_kernel, run_reflect_in_kernel, run_traffic_in_kernel};

@@ -1,6 +1,5 @@
 //! Validated plans: a run's work, with every choice made. The program makes them from arguments.
 
-use crate::books::Layout;
 use crate::headers::numbered::Numbered;
 use crate::headers::{mirrored, without_tag};
 use crate::stamped::StampMemory;
@@ -407,12 +406,6 @@ impl Packets {
     /// Returns whether the lanes of this way send a stream.
     pub(crate) fn sends(&self, stream: &PacketStream) -> bool {
         stream.back == self.turned
-    }
-
-    /// Returns, by stream and then by size of its frames, the number of the size among those that have results of their
-    /// own, up to 16; empty if there is one size in all.
-    pub fn size_classes(&self) -> Vec<Vec<usize>> {
-        Layout::of(self).size_classes()
     }
 
     /// Returns the bytes of the largest frame, without FCS.

@@ -239,8 +239,8 @@ pub trait KernelPort: Sync {
         0
     }
 
-    /// Packets of a stream or size that came back after the settle time, and the largest distance of a reordered one, so
-    /// far.
+    /// Packets of a stream or size that came back after the settle time, and the largest distance of a reordered one,
+    /// so far.
     fn track_totals(&self, _track: KernelTrack) -> (u64, u64) {
         (0, 0)
     }

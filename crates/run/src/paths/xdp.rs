@@ -6,7 +6,9 @@ use super::help::{Help, SWITCH, option};
 use super::rules::Steering;
 use super::{Demo, Kept, KernelDevices, KernelPlan, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Failure, Result, unopened, usage};
-use mpps_engine::{Common, DropPlan, ForwardPlan, Link, Pacing, PacketStream, ReflectPlan, StreamLoad, TrafficPlan};
+use mpps_engine::{
+    Common, DropPlan, ForwardPlan, Link, Pacing, PacketStream, ReflectPlan, StreamLoad, TrafficPlan, size_classes,
+};
 use mpps_io::kernel::KernelPort;
 use mpps_io::selection::{Listed, MOST_LEFT, left_to_host};
 use mpps_io::{Capabilities, PortSpec, Request, Selection, Task};
@@ -355,7 +357,7 @@ fn streams(plan: &TrafficPlan, cores: usize) -> Result<Vec<StreamSpec>> {
     };
     let link = plan.link.as_ref();
     let own = link.map(|link| link.mac).unwrap_or_default();
-    let classes = packets.size_classes();
+    let classes = size_classes(packets);
     let stream = |(number, stream): (usize, &PacketStream)| {
         let to = match stream.to_next_hop {
             None | Some(0) => link.and_then(|link| link.dest_mac).unwrap_or(MacAddr::BROADCAST),
@@ -365,8 +367,8 @@ fn streams(plan: &TrafficPlan, cores: usize) -> Result<Vec<StreamSpec>> {
                 hop.dest_mac.ok_or_else(|| {
                     let of = hop.next_hop.map(|ip| format!(" {ip}")).unwrap_or_default();
                     usage(format!(
-                        "stream '{}': xdp asks for the MAC address of one next hop, and{of} is another: want dst=MAC in \
-                         its eth, or af_xdp",
+                        "stream '{}': xdp asks for the MAC address of one next hop, and{of} is another: want dst=MAC \
+                         in its eth, or af_xdp",
                         stream.name
                     ))
                 })

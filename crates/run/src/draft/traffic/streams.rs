@@ -896,9 +896,9 @@ impl Streamed {
                 return refused(named, why, "another type");
             }
             let Some(parts) = Image::new(ImageSpec::clone(spec)).and_then(|image| image.parts()) else {
-                let why = "the programs make no packet without a tag at its end, no payload but data, no CRC32c (SCTP), no \
-                           wrong checksum, and no field of random values that shares a byte with another, has more \
-                           than 64 bits, or is a part of others";
+                let why = "the programs make no packet without a tag at its end, no payload but data, no CRC32c \
+                           (SCTP), no wrong checksum, and no field of random values that shares a byte with another, \
+                           has more than 64 bits, or is a part of others";
                 return refused(named, why, "a packet without");
             };
             if parts.writers.len() > MOST_FIELDS {
