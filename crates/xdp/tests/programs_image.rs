@@ -203,7 +203,7 @@ impl Mixed {
                 count: sizes as u64,
                 seed: 77,
             },
-            (sizes, _) => Sizes::Turns((0..sizes as u16).rev().collect()),
+            (sizes, _) => Sizes::in_turn((0..sizes as u16).rev().collect()),
         }
     }
 }
