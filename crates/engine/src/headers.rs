@@ -5,10 +5,10 @@ pub(crate) mod numbered;
 use mpps_io::{AddressRange, selection};
 use mpps_wire::ImageSpec;
 use mpps_wire::changes::ports_at;
-use mpps_wire::image::Field;
+use mpps_wire::image::{Field, Values};
 use mpps_wire::tagged::outer_ip;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Ends of the packets, of the outermost IP header or, without one, of Ethernet: a frame without a right tag that has
 /// them is one of the test's that was damaged.
@@ -29,9 +29,9 @@ pub(crate) fn without_tag(ends: &[Vec<AddressRange>; 2], spec: &ImageSpec) -> Op
     let seen = Seen::of(&spec.headers)?;
     outer_ip(&spec.headers)?;
     let shape = Shape::of(ends, spec, false)?;
-    let [from_ports, to_ports] = shape.ends.map(|end| match end {
-        Some(port) => port as u16..=port as u16,
-        None => 0..=u16::MAX,
+    let [from_ports, to_ports] = seen.ends.map(|end| match end {
+        Some((place, port)) if place.len() == 2 => ports_of(spec, place.start * 8, port as u16),
+        _ => 0..=u16::MAX,
     });
     let [from, to] = shape.ips;
     Some(selection::Headers {
@@ -41,6 +41,29 @@ pub(crate) fn without_tag(ends: &[Vec<AddressRange>; 2], spec: &ImageSpec) -> Op
         to,
         to_ports,
     })
+}
+
+/// Returns the ports that packets have at a bit: `port`, or from the lowest to the highest of those that vary.
+fn ports_of(spec: &ImageSpec, bit: usize, port: u16) -> RangeInclusive<u16> {
+    let has = |field: &&Field| field.bit < bit + 16 && bit < field.bit + field.width as usize;
+    let mut fields = spec.fields.iter().filter(has);
+    let range = match (fields.next(), fields.next()) {
+        (None, _) => return port..=port,
+        (Some(field), None) if (field.bit, field.width) == (bit, 16) => match &field.values {
+            Values::Counter { start, step, count } => {
+                let last = (*start as i128).saturating_add(step.saturating_mul(i128::from(count.saturating_sub(1))));
+                let last = u128::try_from(last).ok();
+                last.map(|last| ((*start).min(last), (*start).max(last)))
+            }
+            Values::Table(all) => all.iter().min().copied().zip(all.iter().max().copied()),
+            Values::Random { low, high, .. } => Some((*low, *high)),
+            Values::Shuffle { low, count, .. } => Some((*low, low + u128::from(count.saturating_sub(1)))),
+            _ => None,
+        },
+        _ => None,
+    };
+    let range = range.and_then(|(low, high)| Some(u16::try_from(low).ok()?..=u16::try_from(high).ok()?));
+    range.unwrap_or(0..=u16::MAX)
 }
 
 /// Returns packets with their ends exchanged: MAC addresses, addresses of the outermost IP header, and ports of UDP and

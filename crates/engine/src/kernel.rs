@@ -372,7 +372,7 @@ impl Job for InKernel<'_> {
             frame_size: plan.frame_size,
             packet_len: plan.packet_len(),
             rates: plan.rate.map(Into::into),
-            ordered: false,
+            ordered: mixed(plan).is_some(),
             pauses: plan.packets.as_ref().is_some_and(Packets::pause),
             stream: 0,
             tolerance: plan.tolerance,

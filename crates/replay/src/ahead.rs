@@ -275,7 +275,12 @@ impl Ahead {
     }
 
     fn lap(&self, rings: &Rings, schedule: Option<&Schedule>, lap: u64, lens: &[usize]) -> Result<(), NotRead> {
-        let mut reader = Reader::new(self.file.open()?, self.selection.clone())?;
+        // A file may have few packets that are taken, and be long: its reader looks at the end of the run by itself.
+        let file = UntilStopped {
+            file: self.file.open()?,
+            stopped: &rings.stopped,
+        };
+        let mut reader = Reader::new(file, self.selection.clone())?;
         let (mut maker, mut packets) = (Maker::new(&self.how), 0);
         while packets < self.facts.packets {
             let Some(packet) = reader.next_packet()? else {
@@ -283,6 +288,9 @@ impl Ahead {
             };
             packets += 1;
             let changed = || NotRead::Changed(packets);
+            if rings.stopped.load(Ordering::Relaxed) {
+                return Err(changed());
+            }
             let number = packets as usize;
             let len = maker.tags(&packet, number)?;
             let lane = self.lanes.get(maker.lane(len)).copied().flatten().ok_or_else(changed)?;
@@ -304,9 +312,26 @@ impl Ahead {
             }
         }
         let is_over = reader.next_packet()?.is_none();
+        // It looks whether the file is what it was.
+        drop(self.file.open()?);
         match is_over && reader.facts() == self.facts {
             true => Ok(()),
             false => Err(NotRead::Changed(packets)),
+        }
+    }
+}
+
+/// File that can be read until reading is stopped.
+struct UntilStopped<'r, R> {
+    file: R,
+    stopped: &'r AtomicBool,
+}
+
+impl<R: Read> Read for UntilStopped<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stopped.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("stopped")),
+            false => self.file.read(buffer),
         }
     }
 }

@@ -167,3 +167,59 @@ fn a_file_that_is_another_when_it_is_read_again_is_named_behind_what_is_the_same
         assert_eq!(got[0].len(), kept, "{needle}");
     }
 }
+
+/// File without an end: a capture's header, and its first record over and over.
+struct Endless {
+    file: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let part = &self.file[self.at..];
+        let count = part.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&part[..count]);
+        self.at = if count < part.len() { self.at + count } else { 24 };
+        Ok(count)
+    }
+}
+
+/// A capture of port 1 that has become, when it is opened again, an endless one of port 2.
+struct Grown(AtomicBool);
+
+impl Opened for Grown {
+    fn name(&self) -> &str {
+        "a.pcap"
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+        Ok(match self.0.swap(true, Ordering::Relaxed) {
+            false => Box::new(io::Cursor::new(capture(&[(0, 60, 1)]))),
+            true => Box::new(Endless {
+                file: capture(&[(0, 60, 2)]),
+                at: 0,
+            }),
+        })
+    }
+}
+
+#[test]
+fn reading_ends_when_it_is_stopped_also_where_no_packet_of_the_file_is_taken() {
+    let only = mpps_traffic::Packet::parse("eth / ipv4 / udp src=1").expect("a packet");
+    let selection = Selection {
+        only: Some(crate::Matcher::of(&only).expect("a matcher")),
+        ..Selection::default()
+    };
+    let how = Preparation {
+        most: 1 << 20,
+        ..Preparation::default()
+    };
+    let (frames, _) = Frames::ahead(Box::new(Grown(AtomicBool::new(false))), &selection, &how).expect("frames");
+    let ahead = frames.read_ahead().expect("frames that are read ahead");
+    let rings = ahead.rings();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ahead.feed(&rings, None, None, frames.lens()));
+        rings.stop();
+    });
+    assert!(rings.has_ended() && rings.fault().is_none());
+}

@@ -3,7 +3,7 @@
 use crate::file::Traffic;
 use crate::form::Form;
 use crate::node::Node;
-use crate::stream::{CAPTURED, Load, Stream, Tag};
+use crate::stream::{CAPTURED, Load, Stream};
 use crate::text::{Read, Wrong, did_you_mean, quoted};
 use mpps_wire::TAG_FLOWS;
 use std::collections::BTreeMap;
@@ -43,9 +43,7 @@ impl Traffic {
         for stream in self.streams.iter().filter(|stream| stream.pcap.is_none()) {
             let at = |wrong: Wrong| stream.located(wrong);
             let form = Form::of(stream, seed, flows).map_err(at)?;
-            if stream.tag == Tag::Tail {
-                flows += form.flows();
-            }
+            flows += form.flows();
             if flows > TAG_FLOWS {
                 let line = format!(
                     "stream {}: {flows} flows with those before: want {TAG_FLOWS} at most",

@@ -50,10 +50,10 @@ pub struct ReflectFilter {
 pub struct Untagged {
     /// Protocol of IP.
     pub protocol: u8,
-    /// Destination addresses. Empty: any.
-    pub ips: Vec<RangeInclusive<IpAddr>>,
-    /// Destination ports of UDP and TCP; others have none.
-    pub ports: RangeInclusive<u16>,
+    /// Source and destination addresses. Empty: any.
+    pub ips: [Vec<RangeInclusive<IpAddr>>; 2],
+    /// Source and destination ports of UDP and TCP; others have none.
+    pub ports: [RangeInclusive<u16>; 2],
 }
 
 /// Declares [`Left`] with its list and its names from one table, so that they can't differ.

@@ -226,14 +226,25 @@ impl<'r> Ahead<'r> {
     #[cold]
     pub(crate) fn fault(&self) -> Option<Error> {
         let rings = self.rings;
-        let ended = self.waits() && rings.has_ended() && self.ring.end() == self.at;
-        let fault = rings.fault().filter(|_| ended)?;
-        Some(Error::new(
-            "read",
-            format!("pcap {}", self.name),
-            fault,
-            ErrorKind::Other,
-        ))
+        if !(self.waits() && rings.has_ended() && self.ring.end() == self.at) {
+            return None;
+        }
+        let fewer = "the file changed while it was sent: fewer of its packets are this lane's";
+        Some(self.error(rings.fault().unwrap_or(fewer)))
+    }
+
+    /// Returns why departures are missing at the end of the run which nobody has counted: their frames were not read by
+    /// then.
+    #[cold]
+    pub(crate) fn not_in_time(&self) -> Option<Error> {
+        let starved = self.waits() && self.is_timed();
+        starved.then(|| {
+            self.error("its packets were not read as fast as they were due: want a lower rate, or memory for it")
+        })
+    }
+
+    fn error(&self, why: &str) -> Error {
+        Error::new("read", format!("pcap {}", self.name), why, ErrorKind::Other)
     }
 
     /// Returns a note if frames were read too late, or, without times, if the lane waited for some.

@@ -569,9 +569,13 @@ impl Sender<MixCodec> for Mix<'_> {
             self.look_ahead(now, pending.is_empty())?;
         }
         self.skip(now, (recorder, books));
-        if now >= end_ns && self.wind_up(now, end_ns, pending, (recorder, books)) {
-            self.note_reads(lane.control);
-            return Ok(false);
+        if now >= end_ns {
+            let mut read = self.parts.iter().filter_map(Part::ahead);
+            let late = read.find_map(Ahead::not_in_time);
+            if self.wind_up(now, end_ns, pending, (recorder, books)) {
+                self.note_reads(lane.control);
+                return late.map_or(Ok(false), Err);
+            }
         }
         if pending.is_empty() {
             let want = self.wanted(now);

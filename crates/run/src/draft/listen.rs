@@ -294,12 +294,16 @@ impl Listener {
     /// Returns the packets of streams without a tag, to the port's own addresses where the packets' text has none.
     fn untagged(&self) -> Vec<Headers> {
         let taken = self.tagged.iter().flat_map(|taken| &taken.untagged).cloned();
-        let to = |headers: Headers| match (&self.ip, headers.to.is_empty()) {
-            (Some(ips), true) => Headers {
-                to: vec![ips.clone()],
+        let own = match &self.ip {
+            Some(ips) => vec![ips.clone()],
+            None => self.assigned().map(ranges::one).collect(),
+        };
+        let to = |headers: Headers| match headers.to.is_empty() {
+            true => Headers {
+                to: own.clone(),
                 ..headers
             },
-            _ => headers,
+            false => headers,
         };
         taken.map(to).collect()
     }

@@ -609,8 +609,8 @@ pub(crate) fn untagged(headers: impl Iterator<Item = Headers>) -> Box<[Untagged]
     headers
         .map(|of| Untagged {
             protocol: of.protocol,
-            ips: of.to,
-            ports: of.to_ports,
+            ips: [of.from, of.to],
+            ports: [of.from_ports, of.to_ports],
         })
         .collect()
 }

@@ -26,6 +26,8 @@ pub(super) struct Value {
     width: u32,
     every: Divisor,
     period: Divisor,
+    /// Number of values, if it is beyond what a divisor takes: by packet alone.
+    long: Option<u64>,
     values: Values,
     others: Vec<Value>,
 }
@@ -85,6 +87,7 @@ impl Value {
                 width: field.width,
                 every: Divisor::new(1),
                 period: Divisor::new(values.period().unwrap_or(1)),
+                long: values.period().filter(|period| *period > 1 << 31),
                 values: Values::clone(values),
                 others: Vec::new(),
             }],
@@ -94,6 +97,8 @@ impl Value {
             width: field.width,
             every: Divisor::new(field.every),
             period: Divisor::new(field.values.period().unwrap_or(1)),
+            // Flows are fewer.
+            long: None,
             values: field.values.clone(),
             others,
         }
@@ -108,7 +113,10 @@ impl Value {
                 None => of.of_packet(flow, number, flows),
             };
         }
-        let by_flow = || self.period.remainder(self.every.quotient(flow));
+        let by_flow = || match self.long {
+            Some(period) => self.every.quotient(flow) % period,
+            None => self.period.remainder(self.every.quotient(flow)),
+        };
         let mut others = self.others.iter().map(|other| other.of_packet(flow, number, flows));
         let value = match &self.values {
             Values::Counter { start, step, .. } => start.wrapping_add_signed(step.wrapping_mul(by_flow().into())),

@@ -26,6 +26,7 @@ use crate::tag::mark_returned;
 use crate::tagged::{PROTOCOL_SCTP, PROTOCOL_TCP, carries_sctp, icmp_error, is_tunnel, outer_ip, packet_end, tag_of};
 use crate::{Finish, Left, Mark, ReflectFilter, TAG_LEN, eth, ipv4, ipv6, udp_checksum_open};
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 
 /// Offset of the CRC32c in an SCTP header.
 const CRC_OFFSET: usize = 8;
@@ -122,18 +123,26 @@ impl ReflectFilter {
             return false;
         };
         let octets = |at: usize, len: usize| frame.get(at..at + len);
-        let dst = match ip.v6 {
-            true => octets(ip.l3 + 24, 16)
-                .and_then(|dst| <[u8; 16]>::try_from(dst).ok())
+        let address = |end: usize| match ip.v6 {
+            true => octets(ip.l3 + 8 + 16 * end, 16)
+                .and_then(|ip| <[u8; 16]>::try_from(ip).ok())
                 .map(IpAddr::from),
-            false => octets(ip.l3 + 16, 4)
-                .and_then(|dst| <[u8; 4]>::try_from(dst).ok())
+            false => octets(ip.l3 + 12 + 4 * end, 4)
+                .and_then(|ip| <[u8; 4]>::try_from(ip).ok())
                 .map(IpAddr::from),
         };
-        let port = ip.ports(frame, packet_end(frame)).map(|(_, to)| to);
+        let came = [address(0), address(1)];
+        let ports = ip.ports(frame, packet_end(frame));
         self.untagged.iter().any(|of| {
-            let ours = of.ips.is_empty() || dst.is_some_and(|dst| of.ips.iter().any(|ips| ips.contains(&dst)));
-            of.protocol == ip.protocol && ours && port.is_none_or(|port| of.ports.contains(&port))
+            let within = |(ips, came): (&Vec<RangeInclusive<IpAddr>>, Option<IpAddr>)| {
+                ips.is_empty() || came.is_some_and(|came| ips.iter().any(|ips| ips.contains(&came)))
+            };
+            // Later fragments of UDP and TCP have no ports, by which they would be known.
+            let by_ports = match ports {
+                Some((from, to)) => of.ports[0].contains(&from) && of.ports[1].contains(&to),
+                None => !matches!(ip.protocol, PROTOCOL_UDP | PROTOCOL_TCP),
+            };
+            of.protocol == ip.protocol && of.ips.iter().zip(came).all(within) && by_ports
         })
     }
 

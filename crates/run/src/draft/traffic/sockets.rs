@@ -7,9 +7,10 @@ use crate::fail::{Result, usage};
 use crate::paths::{self, Checked};
 use crate::request::Run;
 use mpps_io::{Marks, Roles, SocketFlow};
+use mpps_plan::Workload;
 use mpps_plan::fields::FIELDS;
 use mpps_plan::values::is_one_host;
-use mpps_traffic::{Header, HeaderKind, PartPlace, PartValues, Source, Step, Stream};
+use mpps_traffic::{Header, HeaderKind, PartPlace, PartValues, Source, Step, Stream, Tag};
 use mpps_wire::Image;
 use mpps_wire::image::Place;
 use std::collections::HashSet;
@@ -35,7 +36,12 @@ pub(super) fn as_ends(args: &mut Run, port: &Checked) -> Result<()> {
     let option = option_of(&streams);
     options(args, &streams, option)?;
     for stream in &streams.streams {
-        check(stream, &named(option, stream), port)?;
+        check(
+            stream,
+            &named(option, stream),
+            port,
+            args.plan.workload == Workload::Sendrecv,
+        )?;
     }
     let [stream] = &streams.streams[..] else {
         return of_sockets(port, option);
@@ -70,10 +76,15 @@ fn wrong(named: &str, port: &Checked, what: &str) -> crate::fail::Failure {
 }
 
 /// Refuses headers and fields that a socket does not send.
-fn check(stream: &Stream, named: &str, port: &Checked) -> Result<()> {
+fn check(stream: &Stream, named: &str, port: &Checked, receives: bool) -> Result<()> {
     let wrong = |what: &str| Err(wrong(named, port, what));
     if stream.pcap.is_some() {
         return wrong(&format!("pcap: want it left out, or {OTHER}"));
+    }
+    if receives && stream.tag != Tag::Tail {
+        return wrong(&format!(
+            "tag: want tail, by which packets that come back are known, or {OTHER}"
+        ));
     }
     let kinds: Vec<HeaderKind> = stream.packet.headers.iter().map(|header| header.kind).collect();
     let fields: [&[&str]; 3] = match kinds[..] {

@@ -1,5 +1,6 @@
 //! Options and keys that streams of a run do not have, and the packets of a listener.
 
+use super::untagged::is_icmp;
 use super::{Known, One, all_of, few, named, option_of};
 use crate::fail::{Result, usage};
 use crate::request::Run;
@@ -97,6 +98,12 @@ pub(crate) struct Taken {
 
 /// Checks the packets of a listener.
 pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
+    // Ports by number are the sender's.
+    let mut streams = streams.clone();
+    for stream in &mut streams.streams {
+        (stream.from, stream.to) = (None, None);
+    }
+    let streams = &streams;
     let option = option_of(streams);
     let (mut header_len, mut untagged) = (0, Vec::new());
     for stream in &streams.streams {
@@ -123,8 +130,12 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
         if stream.tag != Tag::Tail {
             let one = One::new(stream.clone(), option, args, 0, false)?;
             let headers = one.made(0).and_then(|made| made.headers());
+            let headers = headers.filter(|headers| !is_icmp(headers));
             untagged.push(headers.ok_or_else(|| {
-                one.wrong("its packets have no tag and no IP header by which they could be taken: want tag = tail")
+                one.wrong(
+                    "its packets have no tag, and no IP header by which they could be told from the host's: want tag = \
+                     tail, and no ICMP without",
+                )
             })?);
         }
     }
