@@ -465,6 +465,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "minutes to build; scripts/packages.sh tries the program where it is there",
     ),
     ("make image", "wants a container engine"),
+    (
+        "mpps sendrecv udp: --duration 3s",
+        "wants another host at 10.99.0.2; tests/kernel/udp.rs runs such packets and streams",
+    ),
     ("docker run ", "wants a container engine"),
     (
         "mpps reflect udp:0.0.0.0:9000 --metrics=0.0.0.0:9469,host=bench1.lab",

@@ -356,7 +356,8 @@ impl Draft {
         let of = &self.args.plan.traffic;
         let marks = Marks {
             class: Some(of.dscp << 2),
-            ttl: Some(of.ttl),
+            // The default is that of the host.
+            ttl: (of.ttl != 64).then_some(of.ttl),
             label: None,
         };
         let flow = |flow: u32| {
