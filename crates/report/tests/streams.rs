@@ -144,6 +144,8 @@ fn the_json_has_streams_groups_and_sizes_with_the_keys_of_a_run() {
             "delay_variation_ns": 40000,
             "valid": true,
             "invalid_reasons": [],
+            "untagged_packets": 0,
+            "untagged_came": 0,
         })
     );
     // Percentiles of its own only if they were kept.
@@ -351,15 +353,15 @@ fn the_csv_of_streams_has_a_row_for_each_of_them_in_each_interval() {
         lines[0],
         "kind,name,time_s,interval_s,tx_packets,rx_packets,rx_by_arrival_packets,lost_packets,loss_ratio,late_packets,\
          duplicate_packets,reordered_packets,corrupt_packets,missed_packets,latency_packets,latency_min_us,\
-         latency_avg_us,latency_max_us,latency_scheduled_avg_us"
+         latency_avg_us,latency_max_us,latency_scheduled_avg_us,untagged_packets"
     );
     assert_eq!(
         lines[1],
-        "stream,gold,0.000000,0.100000000,8,6,5,1,0.125000000,1,2,3,4,5,900,1.000,2.500,6.000,2.500"
+        "stream,gold,0.000000,0.100000000,8,6,5,1,0.125000000,1,2,3,4,5,900,1.000,2.500,6.000,2.500,0"
     );
     assert_eq!(
         lines[2],
-        "group,users,0.000000,0.100000000,16,14,,1,0.062500000,1,0,0,0,0,0,,,,"
+        "group,users,0.000000,0.100000000,16,14,,1,0.062500000,1,0,0,0,0,0,,,,,0"
     );
     assert!(
         lines[6].starts_with("size,512-1023,0.100000,0.100000000,32,30,,1,"),
@@ -414,7 +416,7 @@ fn json_lines_have_one_line_for_the_streams_of_an_interval_and_other_files_are_a
                 of_line("stream", "gold", 8, json!({
                     "rx_by_arrival_packets": 5, "duplicate_packets": 2, "reordered_packets": 3, "corrupt_packets": 4,
                     "missed_packets": 5, "latency_packets": 900, "latency_min_us": 1.0, "latency_avg_us": 2.5,
-                    "latency_max_us": 6.0, "latency_scheduled_avg_us": 2.5,
+                    "latency_max_us": 6.0, "latency_scheduled_avg_us": 2.5, "untagged_packets": 0,
                 })),
                 of_line("group", "users", 16, json!({})),
                 of_line("size", "512-1023", 32, json!({})),
@@ -449,7 +451,7 @@ fn of_line(kind: &str, name: &str, tx: u64, more: Value) -> Value {
         "latency_min_us": null,
         "latency_avg_us": null,
         "latency_max_us": null,
-        "latency_scheduled_avg_us": null,
+        "latency_scheduled_avg_us": null, "untagged_packets": 0,
     });
     for (key, value) in more.as_object().unwrap() {
         assert!(all.get(key).is_some(), "{key}");
