@@ -385,7 +385,7 @@ pub(crate) const KEYS: [Key; 36] = [
     key(
         "ahead",
         Type::Flag,
-        "whether a capture is read while it is sent; else it is in memory, unless it is too large for that",
+        "whether `send` reads a capture while it sends it; else it is in memory, unless it is too large for that",
         |s, node, _| {
             pcap(s).ahead = node.flag("ahead")?;
             Ok(())

@@ -128,12 +128,6 @@ impl One {
                  or last"
             )));
         }
-        if replayed.frames.read_ahead().is_some() && replayed.frames.lanes() > 1 && !stream.is_timed() {
-            return Err(wrong(
-                &"its packets are read while they are sent, by lanes whose shares come in no order: want one lane, or \
-                  the times of the capture",
-            ));
-        }
         if option == "--pcap" && args.plan.load.rate.is_some() && stream.load == Load::Most {
             if pcap.speed != Speed::ONE {
                 return Err(wrong(&"speed: beside --rate: want one of the two"));
@@ -144,6 +138,13 @@ impl One {
         if replayed.rate().is_none() && pcap.loops == Some(1) && stream.pacing.is_none() && stream.is_timed() {
             // All are due at once.
             stream.pcap.get_or_insert_default().flat_out = true;
+        }
+        let rated = matches!(stream.load, Load::Rate(_)) || args.plan.load.rate.is_some();
+        if rated && !stream.is_timed() && replayed.frames.read_ahead().is_some() && replayed.frames.lanes() > 1 {
+            return Err(wrong(
+                &"its packets are read while they are sent, and lanes of an even rate take them in another order: want \
+                  one lane, or the times of the capture",
+            ));
         }
         if stream.is_timed() && replayed.rate().is_none() {
             return Err(wrong(
