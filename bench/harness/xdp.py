@@ -142,15 +142,15 @@ def _program(ctx, host):
     number = listed[0].get("xdp", {}).get("prog", {}).get("id")
     for path in glob.iglob("/proc/[0-9]*/fdinfo/*"):
         try:
-            told = _told(path)
+            info = _fdinfo(path)
         except OSError:
             continue  # closed, or its process has ended
-        if told.get("prog_id") == str(number) and "run_time_ns" in told:
+        if info.get("prog_id") == str(number) and "run_time_ns" in info:
             return path
     raise BenchError(f"no process holds the XDP program {number} of host {host}")
 
 
-def _told(path):
+def _fdinfo(path):
     with open(path, encoding="ascii") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
@@ -164,9 +164,9 @@ def sending_runs(proc, seconds):
     """The same of the program that a sender's process runs most, which is at no interface."""
     found = {}
     for path in glob.iglob(f"/proc/{proc.child.pid}/fdinfo/*"):
-        told = _told(path)
-        if told.get("prog_type") == XDP_PROGRAM:
-            found[path] = int(told.get("run_cnt", 0))
+        info = _fdinfo(path)
+        if info.get("prog_type") == XDP_PROGRAM:
+            found[path] = int(info.get("run_cnt", 0))
     if not found:
         raise BenchError("the sender has no XDP program")
     return _over(max(found, key=found.get), "the program that sends", seconds)
@@ -175,10 +175,10 @@ def sending_runs(proc, seconds):
 def _over(path, named, seconds):
     def read():
         try:
-            told = _told(path)
+            info = _fdinfo(path)
         except OSError as error:
             raise BenchError(f"{named} has ended: {error}") from error
-        return time.monotonic(), int(told["run_time_ns"]), int(told["run_cnt"])
+        return time.monotonic(), int(info["run_time_ns"]), int(info["run_cnt"])
     first = read()
     time.sleep(seconds)
     passed, spent, count = (b - a for a, b in zip(first, read()))

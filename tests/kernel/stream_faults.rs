@@ -1,5 +1,5 @@
-//! What befalls one stream of several, and how many streams, flows and fields there may be: the streams that suffered
-//! are named, the others stay valid.
+//! Faults of one stream of several: the streams that suffer are named, and the others stay valid. And most flows and
+//! fields.
 
 use crate::streams::{LOAD, alone, count, file, of, with_traffic};
 use mpps_host::lab::Host;

@@ -1083,10 +1083,10 @@ fn assert_numbered(report: &Report) {
 fn tcp_that_is_numbered_is_counted_as_if_it_were_tagged_and_what_has_no_tag_is_no_loss() {
     let report = alone(&format!("sendrecv loop: --duration 1s {LOAD}"), NUMBERED);
     assert_numbered(&report);
-    let told = report.json["warnings"].to_string();
+    let warnings = report.json["warnings"].to_string();
     assert!(
-        told.contains("stream flood: its packets have no tag: whether they come is not known"),
-        "{told}"
+        warnings.contains("stream flood: its packets have no tag: whether they come is not known"),
+        "{warnings}"
     );
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod numbered;
 use mpps_io::{AddressRange, selection};
 use mpps_wire::ImageSpec;
 use mpps_wire::changes::ports_at;
-use mpps_wire::image::{Field, Values};
+use mpps_wire::image::Field;
 use mpps_wire::tagged::outer_ip;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
@@ -47,22 +47,12 @@ pub(crate) fn without_tag(ends: &[Vec<AddressRange>; 2], spec: &ImageSpec) -> Op
 fn ports_of(spec: &ImageSpec, bit: usize, port: u16) -> RangeInclusive<u16> {
     let has = |field: &&Field| field.bit < bit + 16 && bit < field.bit + field.width as usize;
     let mut fields = spec.fields.iter().filter(has);
-    let range = match (fields.next(), fields.next()) {
+    let bounds = match (fields.next(), fields.next()) {
         (None, _) => return port..=port,
-        (Some(field), None) if (field.bit, field.width) == (bit, 16) => match &field.values {
-            Values::Counter { start, step, count } => {
-                let last = (*start as i128).saturating_add(step.saturating_mul(i128::from(count.saturating_sub(1))));
-                let last = u128::try_from(last).ok();
-                last.map(|last| ((*start).min(last), (*start).max(last)))
-            }
-            Values::Table(all) => all.iter().min().copied().zip(all.iter().max().copied()),
-            Values::Random { low, high, .. } => Some((*low, *high)),
-            Values::Shuffle { low, count, .. } => Some((*low, low + u128::from(count.saturating_sub(1)))),
-            _ => None,
-        },
+        (Some(field), None) if (field.bit, field.width) == (bit, 16) => field.values.bounds(),
         _ => None,
     };
-    let range = range.and_then(|(low, high)| Some(u16::try_from(low).ok()?..=u16::try_from(high).ok()?));
+    let range = bounds.and_then(|(low, high)| Some(u16::try_from(low).ok()?..=u16::try_from(high).ok()?));
     range.unwrap_or(0..=u16::MAX)
 }
 
@@ -209,5 +199,21 @@ mod tests {
                 assert_eq!(back, frame(ends(false, headers, both), flow), "{headers:?} {flow}");
             }
         }
+    }
+
+    #[test]
+    fn a_guard_knows_the_ports_of_packets_from_the_lowest_to_the_highest() {
+        let ports = |packet: &str| {
+            let text = format!("[[stream]]\npacket = 'eth / ipv4 / {packet}'\n");
+            let traffic = mpps_traffic::Traffic::parse(&text, &[]).expect("a stream");
+            let forms = traffic.forms(7).expect("a form");
+            let spec = forms[0].spec(forms[0].sizes().0).expect("a spec");
+            let of = without_tag(&[Vec::new(), Vec::new()], &spec).expect("headers of IP");
+            (of.from_ports, of.to_ports)
+        };
+        assert_eq!(ports("tcp src=1024..1030 dst=80"), (1024..=1030, 80..=80));
+        assert_eq!(ports("udp src=9..5 dst={80, 443, 7}"), (5..=9, 7..=443));
+        assert_eq!(ports("udp src=random(5..9) dst=src+1"), (5..=9, 0..=u16::MAX));
+        assert_eq!(ports("icmp"), (0..=u16::MAX, 0..=u16::MAX));
     }
 }

@@ -275,7 +275,7 @@ impl Ahead {
     }
 
     fn lap(&self, rings: &Rings, schedule: Option<&Schedule>, lap: u64, lens: &[usize]) -> Result<(), NotRead> {
-        // A file may have few packets that are taken, and be long: its reader looks at the end of the run by itself.
+        // A long file may have few packets that are taken: each read of it looks whether the run has ended.
         let file = UntilStopped {
             file: self.file.open()?,
             stopped: &rings.stopped,
@@ -288,9 +288,6 @@ impl Ahead {
             };
             packets += 1;
             let changed = || NotRead::Changed(packets);
-            if rings.stopped.load(Ordering::Relaxed) {
-                return Err(changed());
-            }
             let number = packets as usize;
             let len = maker.tags(&packet, number)?;
             let lane = self.lanes.get(maker.lane(len)).copied().flatten().ok_or_else(changed)?;
@@ -312,7 +309,7 @@ impl Ahead {
             }
         }
         let is_over = reader.next_packet()?.is_none();
-        // It looks whether the file is what it was.
+        // Opening looks whether the file has changed.
         drop(self.file.open()?);
         match is_over && reader.facts() == self.facts {
             true => Ok(()),

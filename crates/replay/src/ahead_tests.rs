@@ -223,3 +223,34 @@ fn reading_ends_when_it_is_stopped_also_where_no_packet_of_the_file_is_taken() {
     });
     assert!(rings.has_ended() && rings.fault().is_none());
 }
+
+/// A capture that can't be opened a third time, since it has changed.
+struct Changing(Mutex<u32>);
+
+impl Opened for Changing {
+    fn name(&self) -> &str {
+        "a.pcap"
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+        let mut opened = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        *opened += 1;
+        match *opened {
+            1 | 2 => Ok(Box::new(io::Cursor::new(capture(&[(0, 60, 1)])))),
+            _ => Err(io::Error::other("it has changed")),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_in_its_last_lap_is_named() {
+    let how = Preparation {
+        most: 1 << 20,
+        ..Preparation::default()
+    };
+    let file = Box::new(Changing(Mutex::new(0)));
+    let (frames, facts) = Frames::ahead(file, &Selection::default(), &how).expect("frames");
+    let (got, fault) = taken(&frames, &Schedule::new(&facts, Some(1), Speed::ONE), 1);
+    assert_eq!(got[0].len(), 1);
+    assert!(fault.is_some_and(|fault| fault.contains("it has changed")));
+}

@@ -184,6 +184,21 @@ impl Values {
             Self::Same { .. } | Self::Hash { .. } | Self::Number | Self::ByPacket(_) => None,
         }
     }
+
+    /// Returns the lowest and the highest value; `None` for values that depend on others or on the packet's number.
+    pub fn bounds(&self) -> Option<(u128, u128)> {
+        Some(match self {
+            Self::Counter { start, step, count } => {
+                let last = step.checked_mul(i128::from(count.saturating_sub(1)))?;
+                let last = start.checked_add_signed(last)?;
+                (*start.min(&last), *start.max(&last))
+            }
+            Self::Table(values) => (*values.iter().min()?, *values.iter().max()?),
+            Self::Random { low, high, .. } => (*low, *high),
+            Self::Shuffle { low, count, .. } => (*low, low.checked_add(u128::from(count.saturating_sub(1)))?),
+            Self::Same { .. } | Self::Hash { .. } | Self::Number | Self::ByPacket(_) => return None,
+        })
+    }
 }
 
 impl Field {

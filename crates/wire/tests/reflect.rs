@@ -163,6 +163,39 @@ proptest! {
 }
 
 #[test]
+fn packets_without_a_tag_are_taken_by_both_their_ends_and_fragments_without_ports_are_left() {
+    let frame = udp_v4(&[], &[], &[0; 18]);
+    let udp = parse_udp(&frame).unwrap();
+    let (src, dst) = (udp.src_ip(&frame), udp.dst_ip(&frame));
+    let filter = |ips: [Vec<RangeInclusive<IpAddr>>; 2], ports| ReflectFilter {
+        tagged: Some(7),
+        untagged: [Untagged {
+            protocol: 17,
+            ips,
+            ports,
+        }]
+        .into(),
+        ..ReflectFilter::default()
+    };
+    let (from, to) = (SRC_PORT..=SRC_PORT, DST_PORT..=DST_PORT);
+    let both = filter([vec![one(src)], vec![one(dst)]], [from.clone(), to.clone()]);
+    assert!(reflect(&frame, &both).is_ok());
+    assert!(reflect(&frame, &filter([vec![], vec![]], [0..=u16::MAX, to.clone()])).is_ok());
+    for other in [
+        filter([vec![one(dst)], vec![one(dst)]], [from.clone(), to.clone()]),
+        filter([vec![one(src)], vec![one(src)]], [from.clone(), to.clone()]),
+        filter([vec![one(src)], vec![one(dst)]], [SRC_PORT + 1..=u16::MAX, to.clone()]),
+        filter([vec![one(src)], vec![one(dst)]], [from, DST_PORT + 1..=u16::MAX]),
+    ] {
+        assert_eq!(reflect(&frame, &other), Err(Left::NotTagged));
+    }
+    // The second of two fragments, whose data lie where ports would.
+    let mut fragment = frame;
+    fragment[20..22].copy_from_slice(&[0, 1]);
+    assert_eq!(reflect(&fragment, &both), Err(Left::NotTagged));
+}
+
+#[test]
 fn a_reflector_keeps_the_headers_of_the_first_packet_and_of_others_now_and_then() {
     let filter = ReflectFilter::default();
     let mut reflector = Reflector::new(&filter, [1, 2]);

@@ -7,10 +7,10 @@ use std::io::Cursor;
 
 const SEED: u64 = 7;
 
-/// Payload that came to a socket, and its flow.
-struct Payload(Vec<u8>, u32);
+/// Bytes that came, and their flow.
+struct Came(Vec<u8>, u32);
 
-impl Frame for Payload {
+impl Frame for Came {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -77,7 +77,7 @@ fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket(
         codec.image(image).write(&mut bytes, Place { flow, number: 5 }, 77);
         bytes
     };
-    let class = |bytes: Vec<u8>| own.classify(&Payload(bytes, 0), &mut Checker::default());
+    let class = |bytes: Vec<u8>| own.classify(&Came(bytes, 0), &mut Checker::default());
     for (image, flow, number) in [(0, 1, 1), (1, 0, 2), (1, 1, 3)] {
         let found = class(payload(3, image, flow));
         assert!(
@@ -98,7 +98,7 @@ fn payloads_of_sockets_are_known_by_their_tags_and_damaged_ones_by_their_socket(
     ] {
         assert!(matches!(class(bytes), Class::Corrupt));
     }
-    let damaged = [0, 1, 2, 3].map(|flow| own.damaged(&Payload(Vec::new(), flow)));
+    let damaged = [0, 1, 2, 3].map(|flow| own.damaged(&Came(Vec::new(), flow)));
     assert_eq!(damaged, [0, 0, 1, 1].map(Some));
 }
 
@@ -117,24 +117,6 @@ fn tagged(run: u8) -> [u8; 68] {
     };
     Frames::write_tag(&mut frame, 68, &tag.bytes(SEED));
     frame
-}
-
-struct Bytes([u8; 68]);
-
-impl Frame for Bytes {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-
-    fn capacity(&self) -> usize {
-        self.0.len()
-    }
-
-    fn set_len(&mut self, _: usize) {}
 }
 
 #[test]
@@ -189,14 +171,14 @@ fn a_capture_of_test_packets_is_known_by_content_whatever_runs_their_tags_have()
         let mut sent = [0; 68];
         sends.write(&mut sent, 0, n as u64, 0);
         assert_eq!(sent, *frame);
-        let class = codec.classify(&Bytes(sent), &mut Checker::default());
+        let class = codec.classify(&Came(sent.to_vec(), 0), &mut Checker::default());
         assert!(matches!(class, Class::Content { stream: 0, .. }), "run {n}: {class:?}");
     }
     // One that was not sent has the run of this test.
     let mut other = tagged(9);
     other[45] ^= 1;
     assert!(matches!(
-        codec.classify(&Bytes(other), &mut Checker::default()),
+        codec.classify(&Came(other.to_vec(), 0), &mut Checker::default()),
         Class::Corrupt
     ));
 }

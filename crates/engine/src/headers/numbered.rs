@@ -17,8 +17,8 @@ const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
-/// Flags that tell segments apart.
-const TOLD_APART: u8 = FIN | SYN | RST | ACK;
+/// Flags by which segments differ.
+const KIND: u8 = FIN | SYN | RST | ACK;
 
 /// Addresses and ports of a segment: source, destination, and both ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Numbered {
             flags: spec.headers[at + 13],
             constant: varying
                 .filter(|bit| *bit < 8)
-                .fold(TOLD_APART, |mask, bit| mask & !(0x80 >> bit)),
+                .fold(KIND, |mask, bit| mask & !(0x80 >> bit)),
             payload: (specs.len() == 1).then(|| (spec.frame_len + spec.varied - spec.headers.len()) as u32),
             spec: Arc::clone(spec),
         })
@@ -175,14 +175,21 @@ impl Numbered {
     /// Returns whether a packet of this stream and one of the other can have the same addresses and ports. Values
     /// without a period may be any.
     pub fn meets(&self, other: &Self) -> bool {
+        if self.v6 != other.v6 {
+            return false;
+        }
         let mask = self.mask.and(other.mask);
         let hashes = |of: &Self| -> Vec<u64> {
+            // Those of its own mask are known.
+            if mask == of.mask {
+                return of.flows.iter().map(|(hash, _)| *hash).collect();
+            }
             let all = tuples(&of.spec).map(|(all, ..)| all).unwrap_or_default();
             all.into_iter().map(|tuple| tuple.and(mask).hash()).collect()
         };
         let mut own = hashes(self);
         own.sort_unstable();
-        self.v6 == other.v6 && hashes(other).iter().any(|hash| own.binary_search(hash).is_ok())
+        hashes(other).iter().any(|hash| own.binary_search(hash).is_ok())
     }
 
     /// Reads a frame that came; `None`: it is none of this stream. `turned`: its ends are exchanged.
@@ -202,7 +209,7 @@ impl Numbered {
             return Some(Segment::Sent { flow, number });
         }
         let took = |flag: u8| u32::from(self.flags & self.constant & flag != 0);
-        Some(match flags & TOLD_APART {
+        Some(match flags & KIND {
             of if of == SYN | ACK && took(SYN) == 1 => Segment::Answer {
                 flow,
                 number: acknowledged.wrapping_sub(1),

@@ -233,8 +233,7 @@ impl<'r> Ahead<'r> {
         Some(self.error(rings.fault().unwrap_or(fewer)))
     }
 
-    /// Returns why departures are missing at the end of the run which nobody has counted: their frames were not read by
-    /// then.
+    /// Returns an error if a frame with a time was not read by now: nobody counts the departures behind it.
     #[cold]
     pub(crate) fn not_in_time(&self) -> Option<Error> {
         let starved = self.waits() && self.is_timed();

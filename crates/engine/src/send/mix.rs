@@ -16,7 +16,7 @@ use crate::send::earliest::Earliest;
 use crate::send::sender::{Gaps, MISSED_ROWS, NEAR_NS, Sender, Sent};
 use crate::send::sent::SentLog;
 use crate::send::turns::Turns;
-use mpps_io::{Burst, Frame, MAX_BURST, Queue, Result};
+use mpps_io::{Burst, Error, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
 use mpps_wire::Blank;
@@ -142,6 +142,13 @@ impl<'r> Mix<'r> {
             earliest.set_all(self.parts.iter().map(Part::due));
         }
         Ok(())
+    }
+
+    /// Returns why departures are missing at the end that nobody has counted: their frames were not read in time.
+    #[cold]
+    fn not_in_time(&self) -> Option<Error> {
+        let mut read = self.parts.iter().filter(|_| self.reads).filter_map(Part::ahead);
+        read.find_map(Ahead::not_in_time)
     }
 
     /// Notes what was read too late, once the lane is through.
@@ -570,8 +577,8 @@ impl Sender<MixCodec> for Mix<'_> {
         }
         self.skip(now, (recorder, books));
         if now >= end_ns {
-            let mut read = self.parts.iter().filter_map(Part::ahead);
-            let late = read.find_map(Ahead::not_in_time);
+            // Once it has wound up, nothing waits any more.
+            let late = self.not_in_time();
             if self.wind_up(now, end_ns, pending, (recorder, books)) {
                 self.note_reads(lane.control);
                 return late.map_or(Ok(false), Err);

@@ -1,7 +1,7 @@
 //! A stream on a lane with several: its share of the packets, its schedule, and how far it has come.
 
 use crate::codec::mix::MixCodec;
-use crate::plan::{KnownBy, PacketStream, Packets, StreamLoad, TrafficPlan};
+use crate::plan::{KnownBy, Packets, StreamLoad, TrafficPlan};
 use crate::send::ahead::Ahead;
 use crate::send::pacing::Pacer;
 use crate::send::replayed::Replayed;
@@ -149,7 +149,6 @@ impl<'r> Part<'r> {
             rings,
         } = share;
         let of = &packets.streams[stream];
-        let first_flow = packets.streams[..stream].iter().map(PacketStream::flows).sum();
         let load = of.load.unwrap_or_else(|| plan.load());
         let packets = load.packets.or(plan.common.count);
         let replay = of.replay.as_ref();
@@ -198,7 +197,7 @@ impl<'r> Part<'r> {
                 flow: lane,
                 number: 0,
             },
-            first_flow,
+            first_flow: of.specs.first().map_or(0, |spec| spec.first_flow),
             captured: replay.is_some(),
             place: Place::default(),
             untagged: of.known_by == KnownBy::Headers,
@@ -266,12 +265,8 @@ impl<'r> Part<'r> {
     /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
     #[inline(never)]
     pub(super) fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (u32, u64, u32) {
-        let lane = self.course.first;
-        let n = match self.ahead() {
-            Some(ahead) => ahead.taken(self.written),
-            None => self.course.number,
-        };
-        self.course.number += 1;
+        let (lane, next) = (self.course.first, self.course.next_frame());
+        let n = self.ahead().map_or(next, |ahead| ahead.taken(self.written));
         let (image, number) = codec.image_and_number(self.stream, lane, n);
         if let Some(number) = number {
             self.written += 1;

@@ -13,11 +13,10 @@ use crate::request::Run;
 use mpps_engine::{FlowSet, Packets};
 use mpps_io::{AddressRange, Capabilities, PortSpec, Roles, SocketFlow};
 use mpps_netdev::NetDev;
+use mpps_plan::values::is_one_host;
 use mpps_traffic::{Pcap, Stream, Tag, Traffic};
 use mpps_wire::tagged::icmp_error;
 use mpps_wire::{FrameSize, Image, ImageSpec};
-
-use std::net::{IpAddr, Ipv4Addr};
 
 pub(in crate::draft) use one::One;
 pub(super) use refused::options;
@@ -105,8 +104,7 @@ fn mirror(mut all: Vec<One>, mut before: Vec<Option<usize>>) -> Result<(Vec<One>
     let mut flows: u32 = all.iter().map(|one| one.flows().max(1)).sum();
     for at in 0..own {
         let mut one = all[at].clone();
-        let is_group = |ip: &IpAddr| ip.is_multicast() || *ip == Ipv4Addr::BROADCAST;
-        if let Some(group) = one.first_dst().filter(is_group) {
+        if let Some(group) = one.first_dst().filter(|ip| !is_one_host(*ip)) {
             return Err(one.wrong(format!(
                 "dst {group}: beside --both-ways, a group sends nothing back: want the address of a host"
             )));
@@ -228,11 +226,11 @@ impl Streamed {
                 "--pcap: on port '{port}' the programs send no captures: want --packet, or af_xdp:{device}"
             )));
         }
-        if self.goes_back() {
-            let device = &port.device;
-            return Err(usage(format!(
-                "--both-ways: on port '{port}' the programs make no packets of any headers for two ways: want one way, \
-                 or af_xdp:{device}"
+        if let Some(back) = self.all.iter().find(|one| one.goes_back()) {
+            return Err(back.wrong(format!(
+                "on port '{port}' the programs make packets of any headers for one way alone: want neither --both-ways \
+                 nor from, or af_xdp:{}",
+                port.device
             )));
         }
         kernel::check_streams(self.all.len(), port)?;

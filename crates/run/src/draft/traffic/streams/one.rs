@@ -236,7 +236,7 @@ impl One {
         }
     }
 
-    pub(super) fn vlans(&self) -> Vec<VlanTag> {
+    fn vlans(&self) -> Vec<VlanTag> {
         self.form().map(Form::vlans).unwrap_or_default()
     }
 
@@ -247,7 +247,7 @@ impl One {
 
     /// Returns the addresses of the outermost IP header at the first port and at the other end; `None`: there is no
     /// such header.
-    pub(super) fn near_and_far(&self) -> Option<[&Option<Ranges>; 2]> {
+    fn near_and_far(&self) -> Option<[&Option<Ranges>; 2]> {
         let [src, dst] = self.ends.as_ref()?;
         Some(if self.from_far { [dst, src] } else { [src, dst] })
     }
@@ -325,7 +325,7 @@ impl One {
     }
 
     /// Returns whether there are several destination addresses.
-    pub(super) fn has_destinations(&self) -> bool {
+    fn has_destinations(&self) -> bool {
         are_several(&self.destinations())
     }
 
@@ -520,7 +520,7 @@ impl One {
     }
 
     /// Returns the stream of a capture for the engine, without its load.
-    pub(super) fn made_of_capture(&self) -> Option<PacketStream> {
+    fn made_of_capture(&self) -> Option<PacketStream> {
         let Content::Replayed(replayed, first_flow, seed) = &self.content else {
             return None;
         };

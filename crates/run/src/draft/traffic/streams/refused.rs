@@ -133,8 +133,8 @@ pub(crate) fn of_listener(args: &Run, streams: &Traffic) -> Result<Taken> {
             let headers = headers.filter(|headers| !is_icmp(headers));
             untagged.push(headers.ok_or_else(|| {
                 one.wrong(
-                    "its packets have no tag, and no IP header by which they could be told from the host's: want tag = \
-                     tail, and no ICMP without",
+                    "its packets have no tag, and no header that differs from those of the host's own packets: want \
+                     tag = tail, or UDP, TCP or another protocol over IP",
                 )
             })?);
         }

@@ -8,6 +8,8 @@ use mpps_io::AddressRange;
 use mpps_io::selection::Headers;
 use mpps_stats::{Remark, RemarkName, count};
 use mpps_traffic::Tag;
+use mpps_wire::ipv4::PROTOCOL_ICMP;
+use mpps_wire::ipv6::NEXT_ICMPV6;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -118,7 +120,7 @@ impl Streamed {
 
 /// Returns whether packets are ICMP or ICMPv6.
 pub(super) fn is_icmp(headers: &Headers) -> bool {
-    matches!(headers.protocol, 1 | 58)
+    matches!(headers.protocol, PROTOCOL_ICMP | NEXT_ICMPV6)
 }
 
 /// Returns packets of streams as so few as an interface has room for programs: each by itself or, of many streams,
@@ -184,10 +186,10 @@ mod tests {
         );
         let many = (1..=20).flat_map(|host| [of(6, host, 100 - u16::from(host)), of(17, host, 7)]);
         let few = few(many.collect());
-        let told: Vec<_> = few
+        let by_protocol: Vec<_> = few
             .iter()
             .map(|of| (of.protocol, of.from.len(), of.to.len(), &of.from_ports))
             .collect();
-        assert_eq!(told, [(6, 20, 1, &(80..=99)), (17, 20, 0, &(7..=7))]);
+        assert_eq!(by_protocol, [(6, 20, 1, &(80..=99)), (17, 20, 0, &(7..=7))]);
     }
 }
