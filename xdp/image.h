@@ -137,8 +137,7 @@ INLINE u64 write_tag(void *at, u32 run, u32 flow, u32 number, u64 time)
 
 	time &= (1ULL << 36) - 1;
 	first = (u64)number << 32 | (both >> 15) << 16 | (both & 0x7fff) | 0x8000;
-	last = time << TAG_CHECK_BITS |
-	       data_base(PLAN.seed ^ time, (u64)number << 32 | both) >> (64 - TAG_CHECK_BITS);
+	last = time << TAG_CHECK_BITS | tag_check(PLAN.seed, run, flow, number, time);
 	first = swap64(first);
 	last = swap64(last);
 	*(u64 *)at = first;

@@ -5,6 +5,9 @@
 
 #include "bpf.h"
 
+/* Difference between neighbouring words of the data. */
+static const u64 DATA_STEP = 0xd1342543de82ef95ULL;
+
 /* Number `seq` of the SplitMix64 sequence that starts at `seed`. */
 INLINE u64 data_base(u64 seed, u64 seq)
 {

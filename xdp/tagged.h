@@ -151,6 +151,12 @@ struct tag {
 	u32 at;
 };
 
+/* The check of a tag: `check` of crates/wire/src/tag.rs. */
+INLINE u64 tag_check(u64 seed, u64 run, u64 flow, u32 number, u64 time)
+{
+	return (data_base(seed, flow << 32 | number) ^ (run << 36 | time)) * DATA_STEP >> (64 - TAG_CHECK_BITS);
+}
+
 /* Reads the tag of a frame; 0 if it has none of this seed. */
 INLINE int read_tag(struct bytes from, u64 seed, struct tag *read)
 {
@@ -172,7 +178,8 @@ INLINE int read_tag(struct bytes from, u64 seed, struct tag *read)
 	read->flow = first & 0x3fffff;
 	read->returned = marks != 0x8000;
 	read->at = end - TAG;
-	return data_base(seed ^ read->time, first) >> (64 - TAG_CHECK_BITS) == (last & ((1 << TAG_CHECK_BITS) - 1));
+	return tag_check(seed, read->run, read->flow, read->number, read->time) ==
+	       (last & ((1 << TAG_CHECK_BITS) - 1));
 }
 
 /* Whether a frame has a tag of this seed. */

@@ -35,6 +35,4 @@ enum {
 
 enum { STAMP = 16, UDP_HEADER = 8 };
 
-static const u64 DATA_STEP = 0xd1342543de82ef95ULL;
-
 #endif

@@ -15,10 +15,11 @@ mod varied;
 mod wide;
 
 use crate::checksum::Sum;
-use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, verify_back};
+use crate::data::{STEP, fill_back_and_sum, fill_more_back, head_mask, verify_back};
 use crate::eth;
-use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag};
+use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag, data_base};
 use crate::template::Blank;
+use crate::udp;
 
 use column::{Column, Counter, Cycle, Written};
 pub use parts::{PartSource, PartSum, PartWriter, Parts};
@@ -254,7 +255,7 @@ type Writer = fn(&Image, Blank<'_>, u64);
 /// Payloads that are written in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payload {
-    /// Data and tag of UDP over IPv4 in the frame that rates are quoted for.
+    /// Data and tag of UDP over IPv4, with its checksum, in the frame that rates are quoted for.
     Smallest,
     /// Less than eight bytes of data, and a tag.
     Short,
@@ -276,8 +277,9 @@ const SMALLEST_LEN: usize = eth::MIN_FRAME_LEN;
 const SMALLEST_DATA: usize = SMALLEST_LEN - UDP - TAG_LEN;
 /// Bytes of headers in place of any number.
 const ANY: usize = 0;
-/// Ethernet, IPv4 and UDP.
-const UDP: usize = 42;
+/// Ethernet, IPv4 and UDP, and the place of the last.
+const UDP: usize = L4 + udp::HEADER_LEN;
+const L4: usize = 34;
 
 /// Returns the writer of images with this kind of payload, so many bytes of headers, and so many checksums, which are
 /// [`Simple`].
@@ -392,6 +394,11 @@ impl Image {
         let cycles = Column::take(&mut columns, Column::cycle);
         let simple: Option<Vec<Simple>> = regions.iter().map(Region::simple).collect();
         let sums = simple.as_ref().filter(|_| wide.is_empty()).map(Vec::len);
+        let is_of_udp = simple.iter().flatten().next().is_some_and(|sum| sum.is_of_udp(L4));
+        let payload = match payload {
+            Payload::Smallest if !is_of_udp => Payload::Short,
+            other => other,
+        };
         let len = if spec.tagged { headers_len } else { ANY };
         let writer: Writer = match (payload, sums) {
             (Payload::Smallest, Some(1)) => Self::write_simple::<SMALLEST, UDP, 1>,
@@ -521,19 +528,20 @@ impl Image {
             _ if !self.cycles.is_empty() => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
             ([], []) if PAYLOAD == SMALLEST => self.write_with::<PAYLOAD, SUMS>(frames, |_, _| (), time_ns),
             (&[counter], []) if PAYLOAD == SMALLEST => {
-                self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| counter.write(blank, sums), time_ns);
+                self.write_with::<PAYLOAD, SUMS>(frames, move |blank, sums| counter.write(blank, sums), time_ns);
             }
             ([], [column]) if PAYLOAD == SMALLEST => {
                 let flows = self.flows;
-                match column.draw() {
-                    Some(draw) => {
-                        self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| draw.write(blank, flows, sums), time_ns)
-                    }
-                    None => self.write_with::<PAYLOAD, SUMS>(
+                if let Some(draw) = column.draw() {
+                    self.write_with::<PAYLOAD, SUMS>(frames, move |blank, sums| draw.write(blank, flows, sums), time_ns)
+                } else if let Some(table) = column.table() {
+                    self.write_with::<PAYLOAD, SUMS>(frames, move |blank, sums| table.write(blank, sums), time_ns)
+                } else {
+                    self.write_with::<PAYLOAD, SUMS>(
                         frames,
-                        |blank, sums| column.write(blank, flows, sums),
+                        move |blank, sums| column.write(blank, flows, sums),
                         time_ns,
-                    ),
+                    )
                 }
             }
             _ => self.write_varied::<PAYLOAD, SUMS>(frames, time_ns),
@@ -550,8 +558,9 @@ impl Image {
         self.write_with::<PAYLOAD, SUMS>(frames, |blank, sums| self.write_fields(blank, sums), time_ns);
     }
 
-    /// Writes packets whose fields that vary are written by `fields`.
-    #[inline(always)]
+    /// Writes packets whose fields that vary are written by `fields`. Out of line: what the loop needs is in registers
+    /// there.
+    #[inline(never)]
     fn write_with<'f, const PAYLOAD: u8, const SUMS: usize>(
         &self,
         frames: impl Iterator<Item = Blank<'f>>,
@@ -559,7 +568,7 @@ impl Image {
         time_ns: u64,
     ) {
         let simple = self.simple::<SUMS>();
-        frames.for_each(|blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
+        frames.for_each(move |blank| self.write_one::<PAYLOAD, UDP, SUMS>(blank, &simple, &fields, time_ns));
     }
 
     /// Returns the checksums, all of which are simple and `SUMS` in number.
@@ -598,8 +607,11 @@ impl Image {
         let mut sums = simple.map(|sum| sum.constant());
         fields(&mut blank, &mut sums);
         let end = self.write_payload::<PAYLOAD, HEADERS>(&mut blank, time_ns);
-        for (simple, sum) in simple.iter().zip(sums) {
-            simple.write(blank.bytes, sum, end);
+        for (at, (simple, sum)) in simple.iter().zip(sums).enumerate() {
+            match PAYLOAD == SMALLEST && at == 0 {
+                true => Simple::write_udp(blank.bytes, L4, sum, end),
+                false => simple.write(blank.bytes, sum, end),
+            }
         }
     }
 
@@ -669,31 +681,27 @@ impl Image {
         } else {
             HEADERS
         };
+        let base = data_base(self.seed, flow, number);
         let sum = match PAYLOAD {
             CONSTANT => self.constant,
-            _ => {
-                let base = base(self.seed, u64::from(flow) << 32 | u64::from(number));
-                match PAYLOAD {
-                    SHORT | SMALLEST => {
-                        let (mask, turn) = match PAYLOAD {
-                            SMALLEST => (head_mask(SMALLEST_DATA), 8 * SMALLEST_DATA as u32),
-                            _ => (self.head_mask, self.head_turn),
-                        };
-                        let word = base.wrapping_add(STEP) & mask;
-                        // The tag is written over what is too much.
-                        if let Some(out) = blank.bytes.get_mut(at..at + 8) {
-                            out.copy_from_slice(&word.rotate_left(turn).to_le_bytes());
-                        }
-                        Sum::ZERO.word(word)
-                    }
-                    _ => {
-                        let data = blank.bytes.get_mut(at..at + self.data_len);
-                        data.map_or(Sum::ZERO, |data| match PAYLOAD {
-                            LONG => fill_more_back(base, data),
-                            _ => fill_back_and_sum(base, data),
-                        })
-                    }
+            SHORT | SMALLEST => {
+                let (mask, turn) = match PAYLOAD {
+                    SMALLEST => (head_mask(SMALLEST_DATA), 8 * SMALLEST_DATA as u32),
+                    _ => (self.head_mask, self.head_turn),
+                };
+                let word = base.wrapping_add(STEP) & mask;
+                // The tag is written over what is too much.
+                if let Some(out) = blank.bytes.get_mut(at..at + 8) {
+                    out.copy_from_slice(&word.rotate_left(turn).to_le_bytes());
                 }
+                Sum::ZERO.word(word)
+            }
+            _ => {
+                let data = blank.bytes.get_mut(at..at + self.data_len);
+                data.map_or(Sum::ZERO, |data| match PAYLOAD {
+                    LONG => fill_more_back(base, data),
+                    _ => fill_back_and_sum(base, data),
+                })
             }
         };
         match blank.bytes.last_chunk_mut::<TAG_LEN>() {
@@ -705,7 +713,7 @@ impl Image {
                     time_ns,
                     mark: Mark::Sent,
                 };
-                let [first, last] = tag.words(self.seed).map(u64::swap_bytes);
+                let [first, last] = tag.words(base).map(u64::swap_bytes);
                 out[..8].copy_from_slice(&first.to_le_bytes());
                 out[8..].copy_from_slice(&last.to_le_bytes());
                 sum.word(first).word(last)
@@ -754,6 +762,7 @@ impl Image {
                 let at = self.headers_len as usize;
                 before_tag.ends_with(&self.bytes[at..at + self.data_len])
             }
+            // A reader of the tag has worked out the same base, and the compiler does so once.
             _ => verify_back(
                 self.seed,
                 u64::from(flow) << 32 | u64::from(number),

@@ -3,10 +3,10 @@
 //!
 //! Layout, big-endian: number (32 bits); two words of 16 bits, whose top bits are the marks and whose other bits are
 //! together run (8) and flow (22); send time (36) and check (28). The check is keyed by the seed and covers all but the
-//! marks. These are 01 in a packet as it was sent, and 10 in one that was returned: exchanging them changes no Internet
+//! marks. It is made of the number that the data before the tag begin with, so that a packet needs one hash. The marks are 01 in a packet as it was sent, and 10 in one that was returned: exchanging them changes no Internet
 //! checksum.
 
-use crate::data::base;
+use crate::data::{STEP, base};
 
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 16;
@@ -45,13 +45,13 @@ impl Tag {
     /// Returns the bytes, with a check keyed by `seed`.
     #[inline(always)]
     pub fn bytes(&self, seed: u64) -> [u8; TAG_LEN] {
-        let [first, last] = self.words(seed);
+        let [first, last] = self.words(data_base(seed, self.flow, self.number));
         (u128::from(first) << 64 | u128::from(last)).to_be_bytes()
     }
 
-    /// Returns the bytes as two big-endian words.
+    /// Returns the bytes as two big-endian words; `base`: [that](data_base) of the packet.
     #[inline(always)]
-    pub(crate) fn words(&self, seed: u64) -> [u64; 2] {
+    pub(crate) fn words(&self, base: u64) -> [u64; 2] {
         let both = u32::from(self.run) << 22 | self.flow & (TAG_FLOWS - 1);
         let mark = match self.mark {
             Mark::Sent => u64::from(MARK),
@@ -62,7 +62,7 @@ impl Tag {
         let time = self.time_ns & TIME;
         [
             u64::from(self.number) << 32 | split | mark,
-            time << 28 | check(seed, self.number, both, time),
+            time << 28 | check(base, self.run, time),
         ]
     }
 
@@ -93,21 +93,29 @@ impl Tag {
         };
         let number = (first >> 32) as u32;
         let both = (first as u32 >> 16 & 0x7fff) << 15 | first as u32 & 0x7fff;
+        let (run, flow) = ((both >> 22) as u8, both & (TAG_FLOWS - 1));
         let time_ns = last >> 28;
-        (last & CHECK == check(seed, number, both, time_ns)).then_some(Self {
+        (last & CHECK == check(data_base(seed, flow, number), run, time_ns)).then_some(Self {
             number,
-            run: (both >> 22) as u8,
-            flow: both & (TAG_FLOWS - 1),
+            run,
+            flow,
             time_ns,
             mark,
         })
     }
 }
 
-/// Returns the check of a tag, 28 bits.
+/// Returns the number that the data of a packet count from.
 #[inline(always)]
-fn check(seed: u64, number: u32, both: u32, time: u64) -> u64 {
-    base(seed ^ time, u64::from(number) << 32 | u64::from(both)) >> 36
+pub(crate) const fn data_base(seed: u64, flow: u32, number: u32) -> u64 {
+    base(seed, (flow as u64) << 32 | number as u64)
+}
+
+/// Returns the check of a tag, 28 bits. All of it changes with the packet's base, and a product with an odd number with
+/// each bit of run and time.
+#[inline(always)]
+const fn check(base: u64, run: u8, time: u64) -> u64 {
+    (base ^ ((run as u64) << 36 | time)).wrapping_mul(STEP) >> 36
 }
 
 /// Marks a tag as returned. Returns `false`, and changes nothing, if it is not marked as sent.

@@ -234,14 +234,7 @@ impl Template {
     #[inline(always)]
     pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
         if self.smallest {
-            for blank in frames {
-                let (stamp, len) = (blank.stamp(time_ns), blank.bytes.len());
-                match <&mut [u8; SMALLEST]>::try_from(blank.bytes) {
-                    Ok(frame) => self.write_smallest(frame, blank.ports, stamp),
-                    Err(_) => wrong_length(len, SMALLEST),
-                }
-            }
-            return;
+            return self.write_each_smallest(frames, time_ns);
         }
         let inlined = self.l4 == V4 && self.checksum == ChecksumMode::Software;
         match inlined.then_some(self.data_len / 8) {
@@ -258,6 +251,18 @@ impl Template {
                 for blank in frames {
                     (self.writer)(self, blank.bytes, [blank.ports.0, blank.ports.1], blank.stamp(time_ns));
                 }
+            }
+        }
+    }
+
+    /// Out of line: what the loop needs is in registers there.
+    #[inline(never)]
+    fn write_each_smallest<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
+        for blank in frames {
+            let (stamp, len) = (blank.stamp(time_ns), blank.bytes.len());
+            match <&mut [u8; SMALLEST]>::try_from(blank.bytes) {
+                Ok(frame) => self.write_smallest(frame, blank.ports, stamp),
+                Err(_) => wrong_length(len, SMALLEST),
             }
         }
     }

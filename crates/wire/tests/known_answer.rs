@@ -5,9 +5,13 @@ use std::path::Path;
 
 use mpps_wire::*;
 
-fn documented_frame() -> Vec<u8> {
+fn page() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wire-format.md");
-    let page = fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()));
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("read {}: {e}", path.display()))
+}
+
+fn documented_frame() -> Vec<u8> {
+    let page = page();
     let (_, after) = page.split_once("```hex\n").expect("no block of hex");
     let (dump, _) = after.split_once("```").expect("the block does not end");
     let bytes = dump.lines().flat_map(|line| line.split_whitespace().skip(1));
@@ -48,4 +52,17 @@ fn documented_frame_is_accepted() {
     assert_eq!(Stamp::read(p.payload(&frame)), Some(STAMP));
     assert!(verify_data(1, STAMP.seq, &p.payload(&frame)[STAMP_LEN..]));
     assert_eq!(data::base(1, 2), 0xf893_a2ee_fb32_555e);
+}
+
+#[test]
+fn documented_tag_is_what_is_written() {
+    let tag = Tag {
+        number: 2,
+        run: 77,
+        flow: 300_000,
+        time_ns: STAMP.time_ns,
+        mark: Mark::Sent,
+    };
+    let bytes = tag.bytes(1).map(|byte| format!("{byte:02x}")).join(" ");
+    assert!(page().contains(&format!("`{bytes}`")), "{bytes}");
 }

@@ -54,6 +54,13 @@ pub(super) struct Draw {
     window: Window,
 }
 
+/// Field with a word for each flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'c> {
+    words: &'c [u64],
+    window: Window,
+}
+
 /// Any field of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
@@ -201,6 +208,16 @@ impl Column {
         }
     }
 
+    /// Returns the field as one with a word for each flow.
+    #[inline(always)]
+    pub(super) fn table(&self) -> Option<Table<'_>> {
+        let window = self.window;
+        match &self.source {
+            Source::Table(words) => Some(Table { words, window }),
+            _ => None,
+        }
+    }
+
     /// Returns the field as plain numbers, if it is plain.
     pub(super) fn part(&self, flows: u32) -> Option<PartWriter> {
         Some(self.window.part(self.source.part(flows)?))
@@ -218,7 +235,7 @@ impl Column {
                 every,
                 period,
             } => start.wrapping_add(step.wrapping_mul(place(flow, *every, *period))),
-            Source::Table(words) => words.get(flow as usize).copied().unwrap_or_default(),
+            Source::Table(words) => word_of(words, blank.flow),
             Source::Random(random, shift) => random.number(number.wrapping_mul(flows).wrapping_add(flow)) << shift,
             Source::Any(value, shift) => value.of_packet(flow, number, flows) << shift,
         };
@@ -244,6 +261,20 @@ impl Counter {
         let word = self.start.wrapping_add(self.step.wrapping_mul(place));
         self.window.write(frame, word, sums);
     }
+}
+
+impl Table<'_> {
+    /// Writes the field of a packet, and adds it to the sums.
+    #[inline(always)]
+    pub(super) fn write<const SUMS: usize>(&self, blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]) {
+        self.window.write(blank.bytes, word_of(self.words, blank.flow), sums);
+    }
+}
+
+/// Returns the word of a flow.
+#[inline(always)]
+fn word_of(words: &[u64], flow: u32) -> u64 {
+    words.get(flow as usize).copied().unwrap_or_default()
 }
 
 impl Draw {

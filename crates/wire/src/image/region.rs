@@ -4,6 +4,7 @@ use super::parts::PartSum;
 use super::{ImageSpec, MOST_SUMS, SumKind, SumOf};
 use crate::bytes::chunk_mut;
 use crate::checksum::Sum;
+use crate::udp::CHECKSUM_OFFSET;
 
 /// Checksum that differs from packet to packet.
 #[derive(Clone, Debug)]
@@ -74,6 +75,19 @@ impl Simple {
     #[inline(always)]
     pub(super) fn constant(&self) -> Sum {
         self.constant
+    }
+
+    /// Returns whether it is that of a UDP header at byte `at`, and its payload ends at an even place.
+    pub(super) fn is_of_udp(&self, at: usize) -> bool {
+        self.at as usize == at + CHECKSUM_OFFSET && self.rest == Weight::at(0) && self.zero == 0xffff
+    }
+
+    /// Does the same as [`Simple::write`] for one that [is of UDP](Simple::is_of_udp).
+    #[inline(always)]
+    pub(super) fn write_udp(frame: &mut [u8], at: usize, sum: Sum, end: Sum) {
+        if let Some(field) = chunk_mut::<2>(frame, at + CHECKSUM_OFFSET) {
+            *field = sum.plus(end).finish_udp();
+        }
     }
 
     /// Writes the checksum. `sum` is that of the headers, `end` that of the payload.
