@@ -68,7 +68,7 @@ impl LaneFlows {
         let at = self.cursor;
         let (flow, ports, first) = (self.flow_at(at), self.ports[at], self.next_seq[at]);
         let next = first + frames.len() as u64;
-        let blanks = (first..).zip(frames).map(|(seq, frame)| {
+        let blanks = (first..).zip(frames).map(move |(seq, frame)| {
             departs(flow, seq);
             blank(frame, len, flow, ports, seq)
         });
@@ -92,7 +92,7 @@ impl LaneFlows {
         let (first, written) = (self.first, frames.len());
         let (mut flow, mut seq) = (self.flow_at(self.cursor), self.round);
         let mut ports = all[self.cursor..].iter();
-        let blanks = frames.iter_mut().map(|frame| {
+        let blanks = frames.iter_mut().map(move |frame| {
             let ports = *ports.next().unwrap_or_else(|| {
                 (flow, seq, ports) = (first, seq + 1, all[1..].iter());
                 &all[0]

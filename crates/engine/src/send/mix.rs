@@ -208,8 +208,9 @@ impl<'r> Mix<'r> {
         count
     }
 
-    /// Writes packets of streams that take turns, each of which has enough of them.
-    #[inline]
+    /// Writes packets of streams that take turns, each of which has enough of them. Out of line: what the loop needs is
+    /// in registers there.
+    #[inline(never)]
     fn write_in_turn<F: Frame>(&mut self, codec: &MixCodec, frames: &mut [F], now: u64) -> usize {
         let Order::Turns(InTurn { turns, .. }) = &mut self.order else {
             return 0;
