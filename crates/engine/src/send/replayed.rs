@@ -131,12 +131,16 @@ impl Replayed {
 
 /// Lateness up to which departures are eased, ns: beyond it, those that are late leave together.
 const EASED_NS: u64 = 1_000_000;
+/// A departure that is late makes up for this part of its lateness, or for [`LEAST_NS`] if that is more.
+const EASED_PART: u64 = 128;
+/// Lateness that a departure makes up for at once, ns.
+const LEAST_NS: u64 = 500;
 /// Time within which departures are due together, ns: at the highest rates, sending one takes longer than its gap.
 const TOGETHER_NS: u64 = 1_000;
 
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
-/// change one gap after the other by its whole length. Each leaves three quarters of its gap after the one before until
-/// none is late. Departures within a microsecond stay together.
+/// change one gap after the other by its whole length. Each makes up for a small part of its lateness, and at most for a
+/// quarter of its gap, until none is late. Departures within a microsecond stay together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ease {
     /// Time at which departures left last, ns.
@@ -161,9 +165,11 @@ impl Ease {
     #[inline]
     pub(crate) fn left(&mut self, at_ns: u64, next_ns: u64, end_ns: u64) {
         let (looked_ns, gap_ns) = (self.looked_ns.get(), next_ns.saturating_sub(at_ns));
-        self.not_before_ns = match looked_ns.saturating_sub(at_ns) < EASED_NS {
+        let late_ns = looked_ns.saturating_sub(at_ns);
+        let made_up_ns = (late_ns / EASED_PART).max(LEAST_NS).min(gap_ns / 4);
+        self.not_before_ns = match late_ns < EASED_NS {
             true => looked_ns
-                .saturating_add(gap_ns - gap_ns / 4)
+                .saturating_add(gap_ns - made_up_ns)
                 .min(end_ns.saturating_sub(1)),
             false => 0,
         };

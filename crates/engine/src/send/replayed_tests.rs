@@ -200,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn departures_that_are_late_follow_each_other_at_three_quarters_of_their_gaps() {
+fn departures_that_are_late_make_up_for_a_part_of_it_each() {
     let packets: Vec<Captured> = [0, 10_000, 20_000, 20_000, 30_000, 40_000].map(|at| (at, 1)).to_vec();
     let case = Case::new(&packets, (1, Fast::Speed(1, 1), None, 6), None);
     let start = START[0] + START[1];
@@ -216,7 +216,13 @@ fn departures_that_are_late_follow_each_other_at_three_quarters_of_their_gaps() 
             lane.pop();
         }
     }
-    assert_eq!(left, [(22_000, 1), (29_500, 1), (37_000, 2), (44_500, 1), (52_000, 1)]);
+    assert_eq!(left, [(22_000, 1), (31_500, 1), (41_000, 2), (50_500, 1), (60_000, 1)]);
+    // At 1,000 pps one that is late by 640 µs makes up for 1/128 of it.
+    let slow = Case::new(&[0, 1_000_000].map(|at| (at, 1)), (1, Fast::Speed(1, 1), None, 2), None);
+    let mut lane = slow.lane(0);
+    assert_eq!(lane.due(start + 640_000, 32), 1);
+    lane.pop();
+    assert_eq!(lane.next_due(), Some(start + 640_000 + 1_000_000 - 5_000));
     // One that is late by 1 ms sends all at once.
     assert_eq!(case.lane(0).due(start + EASED_NS, 32), 6);
     // None is put off behind the end.
