@@ -1,6 +1,8 @@
 //! `ndr`: searches on a device of known rate, what becomes of them when they are broken off, and what they refuse.
 
-use mpps_tests::{Background, Finished, Scratch, assert_refused, mpps, mpps_first, run_command, wait_until};
+use mpps_tests::{
+    Background, Finished, Scratch, assert_refused, mpps, mpps_first, run_command, skip_disturbed, wait_until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -170,7 +172,7 @@ fn a_device_faster_than_the_highest_rate_is_at_least_that_fast() {
     let line = SEARCH.replace("40kpps", "10kpps");
     let done = run_command(mpps_first(&format!("{line} --out {}", out.display())));
     if done.code == Some(3) && done.stdout.contains("this host could not") {
-        return println!("SKIPPED: this host is too busy to send 10 kpps at given times");
+        return skip_disturbed("10 kpps did not leave at their times");
     }
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     // A busy host finds that it can send less than that at given times.
@@ -333,7 +335,7 @@ fn a_gate_on_what_a_search_finds_is_exit_code_4_where_it_is_not_met() {
         assert!(junit.contains(&format!("tests=\"2\" {counts}")), "{junit}");
         if done.code == Some(3) {
             assert!(done.stdout.contains("expected, "), "{}", done.stdout);
-            println!("SKIPPED: this host is too busy for a search: {expect}");
+            skip_disturbed(&format!("a search was not valid: {expect}"));
             continue;
         }
         assert_eq!(done.code, Some(code), "{expect}: {}{}", done.stdout, done.stderr);

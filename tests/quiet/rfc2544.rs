@@ -2,7 +2,8 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Finished, Scratch, assert_refused, bridge, joined_twice, mpps, mpps_first, run_command, wait_until,
+    Background, Finished, Scratch, assert_refused, bridge, joined_twice, mpps, mpps_first, run_command, skip_disturbed,
+    wait_until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -249,7 +250,7 @@ fn a_reset_command_that_hangs_ends_with_the_test() {
         }
         let done = run_command(command);
         if done.code == Some(3) {
-            return println!("SKIPPED: this host is too busy for 3 kpps at given times");
+            return skip_disturbed("3 kpps did not leave at their times");
         }
         assert_eq!(done.code, Some(1), "{}{}", done.stdout, done.stderr);
         let said = [done.stdout, done.stderr].concat();
