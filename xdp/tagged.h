@@ -22,7 +22,7 @@ enum {
 /* Most VLAN tags and MPLS labels that are passed over. */
 enum { MOST_SHIMS = 20 };
 
-enum { TAG = 16, TAG_CHECK_BITS = 28 };
+enum { TAG = 16, TAG_CHECK_BITS = 28, TAG_CHECK = (1 << TAG_CHECK_BITS) - 1 };
 
 /* Where the bytes of a frame are. */
 enum bytes_in {
@@ -154,7 +154,7 @@ struct tag {
 /* The check of a tag: `check` of crates/wire/src/tag.rs. */
 INLINE u64 tag_check(u64 seed, u64 run, u64 flow, u32 number, u64 time)
 {
-	return (data_base(seed, flow << 32 | number) ^ (run << 36 | time)) * DATA_STEP >> (64 - TAG_CHECK_BITS);
+	return (data_base(seed, flow << 32 | number) ^ (run << 36 | time)) * DATA_STEP >> 32 & TAG_CHECK;
 }
 
 /* Reads the tag of a frame; 0 if it has none of this seed. */
@@ -178,8 +178,7 @@ INLINE int read_tag(struct bytes from, u64 seed, struct tag *read)
 	read->flow = first & 0x3fffff;
 	read->returned = marks != 0x8000;
 	read->at = end - TAG;
-	return tag_check(seed, read->run, read->flow, read->number, read->time) ==
-	       (last & ((1 << TAG_CHECK_BITS) - 1));
+	return tag_check(seed, read->run, read->flow, read->number, read->time) == (last & TAG_CHECK);
 }
 
 /* Whether a frame has a tag of this seed. */

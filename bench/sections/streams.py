@@ -20,7 +20,7 @@ PACKETS = {
     PLAIN: BASE,
     COUNTER: "eth / ipv4 / udp src=1024..2047 dst=9000",
     TABLE: "eth / ipv4 / udp src={1024, 1030, 1077, 1099, 1111, 1313, 2024, 2099} dst=9000",
-    RANDOM: "eth / ipv4 id=random(0..65535) / udp dst=9000",
+    RANDOM: "eth / ipv4 / udp src=random(1024..2047) dst=9000",
     FOUR: "eth / ipv4 src=10.0.0.1*250 dst=10.1.0.1*200 / udp src=1024..2047 dst=9000..9063",
 }
 

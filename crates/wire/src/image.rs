@@ -15,9 +15,9 @@ mod varied;
 mod wide;
 
 use crate::checksum::Sum;
-use crate::data::{STEP, fill_back_and_sum, fill_more_back, head_mask, verify_back};
+use crate::data::{STEP, base, fill_back_and_sum, fill_more_back, head_mask, head_word, verify_back};
 use crate::eth;
-use crate::tag::{Mark, TAG_FLOWS, TAG_LEN, Tag, data_base};
+use crate::tag::{OfRun, TAG_FLOWS, TAG_LEN, Tag};
 use crate::template::Blank;
 use crate::udp;
 
@@ -175,6 +175,19 @@ pub struct Place {
     pub number: u64,
 }
 
+impl Place {
+    /// Returns a frame as this packet is to be written.
+    #[inline(always)]
+    fn blank(self, bytes: &mut [u8]) -> Blank<'_> {
+        Blank {
+            bytes,
+            flow: self.flow,
+            ports: (0, 0),
+            seq: self.number,
+        }
+    }
+}
+
 impl Values {
     /// Returns the number of values by flow after which they come again; `None` if they are not values by flow.
     fn period(&self) -> Option<u64> {
@@ -238,7 +251,7 @@ pub struct Image {
     constant: Sum,
     tagged: bool,
     seed: u64,
-    run: u8,
+    of_run: OfRun,
     flows: u64,
     first_flow: u32,
     /// Function that writes packets of this image.
@@ -250,7 +263,7 @@ pub struct Image {
 }
 
 /// Writes a packet.
-type Writer = fn(&Image, Blank<'_>, u64);
+type Writer = fn(&Image, &mut [u8], Place, u64);
 
 /// Payloads that are written in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -442,7 +455,7 @@ impl Image {
             },
             tagged: spec.tagged,
             seed: spec.seed,
-            run: spec.run,
+            of_run: OfRun::new(spec.run),
             flows: u64::from(spec.flows.max(1)),
             first_flow: spec.first_flow,
             writer,
@@ -474,13 +487,7 @@ impl Image {
     /// When `frame` is not [`Image::frame_len`] bytes long.
     #[inline]
     pub fn write(&self, frame: &mut [u8], place: Place, time_ns: u64) {
-        let blank = Blank {
-            bytes: frame,
-            flow: place.flow,
-            ports: (0, 0),
-            seq: place.number,
-        };
-        (self.writer)(self, blank, time_ns);
+        (self.writer)(self, frame, place, time_ns);
     }
 
     /// Does the same as [`Image::write`] for each of several frames, with one time in all tags. Flow and number are
@@ -500,7 +507,9 @@ impl Image {
             Some((Payload::Medium, 2)) => self.write_each::<MEDIUM, 2>(frames, time_ns),
             Some((Payload::Long, 1)) => self.write_each::<LONG, 1>(frames, time_ns),
             Some((Payload::Long, 2)) => self.write_each::<LONG, 2>(frames, time_ns),
-            _ => frames.for_each(|blank| (self.writer)(self, blank, time_ns)),
+            _ => frames.for_each(|Blank { bytes, flow, seq, .. }| {
+                (self.writer)(self, bytes, Place { flow, number: seq }, time_ns);
+            }),
         }
     }
 
@@ -510,10 +519,10 @@ impl Image {
     /// # Panics
     /// When it is not [`Image::frame_len`] bytes long.
     #[inline(always)]
-    pub fn write_next(&self, blank: Blank<'_>, time_ns: u64) {
+    pub fn write_next(&self, frame: &mut [u8], place: Place, time_ns: u64) {
         match self.is_plain {
-            true => self.write_one::<SMALLEST, UDP, 1>(blank, &self.simple(), |_, _| (), time_ns),
-            false => (self.writer)(self, blank, time_ns),
+            true => self.write_one::<SMALLEST, UDP, 1>(place.blank(frame), &self.simple(), |_, _| (), time_ns),
+            false => (self.writer)(self, frame, place, time_ns),
         }
     }
 
@@ -581,9 +590,14 @@ impl Image {
         simple
     }
 
-    fn write_simple<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(&self, blank: Blank<'_>, time_ns: u64) {
+    fn write_simple<const PAYLOAD: u8, const HEADERS: usize, const SUMS: usize>(
+        &self,
+        frame: &mut [u8],
+        place: Place,
+        time_ns: u64,
+    ) {
         let fields = |blank: &mut Blank<'_>, sums: &mut [Sum; SUMS]| self.write_fields(blank, sums);
-        self.write_one::<PAYLOAD, HEADERS, SUMS>(blank, &self.simple(), fields, time_ns);
+        self.write_one::<PAYLOAD, HEADERS, SUMS>(place.blank(frame), &self.simple(), fields, time_ns);
     }
 
     /// Writes a packet whose checksums are these; `fields` writes the fields that vary.
@@ -616,7 +630,8 @@ impl Image {
     }
 
     /// Writes any packet.
-    fn write_any<const PAYLOAD: u8>(&self, mut blank: Blank<'_>, time_ns: u64) {
+    fn write_any<const PAYLOAD: u8>(&self, frame: &mut [u8], place: Place, time_ns: u64) {
+        let mut blank = place.blank(frame);
         self.copy::<PAYLOAD, ANY>(blank.bytes);
         let mut sums = [Sum::ZERO; MOST_SUMS];
         for (sum, region) in sums.iter_mut().zip(&self.regions) {
@@ -681,18 +696,24 @@ impl Image {
         } else {
             HEADERS
         };
-        let base = data_base(self.seed, flow, number);
+        let base = base(self.seed, u64::from(flow) << 32 | u64::from(number));
         let sum = match PAYLOAD {
             CONSTANT => self.constant,
             SHORT | SMALLEST => {
-                let (mask, turn) = match PAYLOAD {
-                    SMALLEST => (head_mask(SMALLEST_DATA), 8 * SMALLEST_DATA as u32),
-                    _ => (self.head_mask, self.head_turn),
+                // The high bytes of a word, and what they add to the sum. Those of the smallest frame are a word of it.
+                let (head, word) = match PAYLOAD {
+                    SMALLEST => {
+                        let head = head_word(base.wrapping_add(STEP), SMALLEST_DATA);
+                        (head, head)
+                    }
+                    _ => {
+                        let word = base.wrapping_add(STEP) & self.head_mask;
+                        (word.rotate_left(self.head_turn), word)
+                    }
                 };
-                let word = base.wrapping_add(STEP) & mask;
                 // The tag is written over what is too much.
                 if let Some(out) = blank.bytes.get_mut(at..at + 8) {
-                    out.copy_from_slice(&word.rotate_left(turn).to_le_bytes());
+                    out.copy_from_slice(&head.to_le_bytes());
                 }
                 Sum::ZERO.word(word)
             }
@@ -706,14 +727,8 @@ impl Image {
         };
         match blank.bytes.last_chunk_mut::<TAG_LEN>() {
             Some(out) if PAYLOAD == SHORT || PAYLOAD == SMALLEST || self.tagged => {
-                let tag = Tag {
-                    number,
-                    run: self.run,
-                    flow,
-                    time_ns,
-                    mark: Mark::Sent,
-                };
-                let [first, last] = tag.words(base).map(u64::swap_bytes);
+                let words = self.of_run.words(base, flow, number, time_ns);
+                let [first, last] = words.map(u64::swap_bytes);
                 out[..8].copy_from_slice(&first.to_le_bytes());
                 out[8..].copy_from_slice(&last.to_le_bytes());
                 sum.word(first).word(last)

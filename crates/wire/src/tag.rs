@@ -45,25 +45,14 @@ impl Tag {
     /// Returns the bytes, with a check keyed by `seed`.
     #[inline(always)]
     pub fn bytes(&self, seed: u64) -> [u8; TAG_LEN] {
-        let [first, last] = self.words(data_base(seed, self.flow, self.number));
-        (u128::from(first) << 64 | u128::from(last)).to_be_bytes()
-    }
-
-    /// Returns the bytes as two big-endian words; `base`: [that](data_base) of the packet.
-    #[inline(always)]
-    pub(crate) fn words(&self, base: u64) -> [u64; 2] {
-        let both = u32::from(self.run) << 22 | self.flow & (TAG_FLOWS - 1);
-        let mark = match self.mark {
-            Mark::Sent => u64::from(MARK),
-            Mark::Returned => u64::from(MARK) << 16,
-        };
-        // The upper bits of both words move by one place.
-        let split = u64::from(both + (both & !0x7fff));
-        let time = self.time_ns & TIME;
-        [
-            u64::from(self.number) << 32 | split | mark,
-            time << 28 | check(base, self.run, time),
-        ]
+        let flow = self.flow & (TAG_FLOWS - 1);
+        let base = base(seed, u64::from(flow) << 32 | u64::from(self.number));
+        let [first, last] = OfRun::new(self.run).words(base, flow, self.number, self.time_ns);
+        let mut bytes = (u128::from(first) << 64 | u128::from(last)).to_be_bytes();
+        if self.mark == Mark::Returned {
+            mark_returned(&mut bytes);
+        }
+        bytes
     }
 
     /// Returns the tag that `bytes` hold, whatever their check is, with another send time and marked as sent.
@@ -95,7 +84,8 @@ impl Tag {
         let both = (first as u32 >> 16 & 0x7fff) << 15 | first as u32 & 0x7fff;
         let (run, flow) = ((both >> 22) as u8, both & (TAG_FLOWS - 1));
         let time_ns = last >> 28;
-        (last & CHECK == check(data_base(seed, flow, number), run, time_ns)).then_some(Self {
+        let base = base(seed, u64::from(flow) << 32 | u64::from(number));
+        (last & CHECK == check(base, OfRun::new(run).key, time_ns)).then_some(Self {
             number,
             run,
             flow,
@@ -105,17 +95,46 @@ impl Tag {
     }
 }
 
-/// Returns the number that the data of a packet count from.
+/// What is the same in all tags of a run, as they are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfRun {
+    /// Run and mark in the first word, and run in the check.
+    first: u64,
+    key: u64,
+}
+
+impl OfRun {
+    #[inline(always)]
+    pub(crate) const fn new(run: u8) -> Self {
+        Self {
+            first: split((run as u32) << 22) | MARK as u64,
+            key: (run as u64) << 36,
+        }
+    }
+
+    /// Returns a tag as two big-endian words. The flow is below [`TAG_FLOWS`]; `base` is what the data of packet `flow
+    /// * 2^32 + number` count from.
+    #[inline(always)]
+    pub(crate) const fn words(self, base: u64, flow: u32, number: u32, time_ns: u64) -> [u64; 2] {
+        let time = time_ns & TIME;
+        [
+            (number as u64) << 32 | split(flow) | self.first,
+            time << 28 | check(base, self.key, time),
+        ]
+    }
+}
+
+/// Returns run and flow, 30 bits, in two words of 15: the upper bits of both move by one place.
 #[inline(always)]
-pub(crate) const fn data_base(seed: u64, flow: u32, number: u32) -> u64 {
-    base(seed, (flow as u64) << 32 | number as u64)
+const fn split(both: u32) -> u64 {
+    (both + (both & !0x7fff)) as u64
 }
 
 /// Returns the check of a tag, 28 bits. All of it changes with the packet's base, and a product with an odd number with
-/// each bit of run and time.
+/// each bit of run and time. These bits in the middle need no shift by two words, which is slow.
 #[inline(always)]
-const fn check(base: u64, run: u8, time: u64) -> u64 {
-    (base ^ ((run as u64) << 36 | time)).wrapping_mul(STEP) >> 36
+const fn check(base: u64, run: u64, time: u64) -> u64 {
+    (base ^ (run | time)).wrapping_mul(STEP) >> 32 & CHECK
 }
 
 /// Marks a tag as returned. Returns `false`, and changes nothing, if it is not marked as sent.

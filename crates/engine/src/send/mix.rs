@@ -19,7 +19,7 @@ use crate::send::turns::Turns;
 use mpps_io::{Burst, Error, Frame, MAX_BURST, Queue, Result};
 use mpps_stats::Recorder;
 use mpps_trace::Stage;
-use mpps_wire::Blank;
+use mpps_wire::image::Place;
 
 use part::{Clock, Part};
 pub(crate) use part::{MixShare, span};
@@ -50,6 +50,11 @@ struct InTurn {
 struct Written {
     part: u32,
     image: u32,
+}
+
+/// Departure of a frame that was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Departure {
     flow: u32,
     number: u64,
     scheduled_ns: u64,
@@ -68,6 +73,9 @@ pub(crate) struct Mix<'r> {
     burst: usize,
     /// Frames written last, in their order.
     written: Box<[Written; MAX_BURST]>,
+    /// Their departures, but of those that streams sent in turn: all of these have tags, and none has a schedule.
+    departures: Box<[Departure; MAX_BURST]>,
+    in_turn: bool,
     /// Number of these frames that have left.
     left: usize,
     /// Some parts have packets of which nobody knows whether they come.
@@ -105,6 +113,8 @@ impl<'r> Mix<'r> {
             catch_up_ns: plan.catch_up.as_nanos() as u64,
             burst: plan.tx_burst,
             written: Box::new([Written::default(); MAX_BURST]),
+            departures: Box::new([Departure::default(); MAX_BURST]),
+            in_turn: false,
             left: 0,
             written_bursts: 0,
             written_packets: 0,
@@ -189,12 +199,12 @@ impl<'r> Mix<'r> {
     fn write<F: Frame>(&mut self, codec: &MixCodec, burst: &mut Burst<F>, now: u64) -> usize {
         self.left = 0;
         let frames = burst.as_mut_slice();
-        let in_turn = match &mut self.order {
+        self.in_turn = match &mut self.order {
             Order::Turns(of) => of.have(frames.len() as u64, &self.parts),
             Order::Paced(_) => false,
         };
         let count = match &self.parts[..] {
-            _ if in_turn => self.write_in_turn(codec, frames, now),
+            _ if self.in_turn => self.write_in_turn(codec, frames, now),
             [part] if part.captured && !self.reads => self.write_captured(codec, frames, now),
             _ => self.write_taken(codec, frames, now),
         };
@@ -218,13 +228,12 @@ impl<'r> Mix<'r> {
         let (count, turns) = (frames.len(), turns.take(frames.len()));
         for ((frame, place), slot) in frames.iter_mut().zip(turns).zip(&mut self.written[..]) {
             let part = &mut self.parts[*place as usize];
-            let (flow, number, image) = part.next();
-            part.left -= 1;
-            (slot.part, slot.image, slot.flow, slot.number) = (*place, image, flow, number);
+            let (place_in_flow, image) = part.next();
+            *slot = Written { part: *place, image };
             let image = codec.image(image as usize);
             frame.set_len(image.frame_len());
-            frame.set_flow(part.first_flow + flow);
-            image.write_next(blank(frame, flow, number), now);
+            frame.set_flow(part.first_flow + place_in_flow.flow);
+            image.write_next(frame.bytes_mut(), place_in_flow, now);
         }
         count
     }
@@ -233,15 +242,16 @@ impl<'r> Mix<'r> {
     #[inline]
     fn write_taken<F: Frame>(&mut self, codec: &MixCodec, frames: &mut [F], now: u64) -> usize {
         let mut count = 0;
-        for (frame, slot) in frames.iter_mut().zip(&mut self.written[..]) {
+        let slots = self.written.iter_mut().zip(&mut self.departures[..]);
+        for (frame, (slot, departure)) in frames.iter_mut().zip(slots) {
             let Some((part, place, scheduled_ns)) = take(&mut self.order, &mut self.parts) else {
                 break;
             };
-            let (flow, number, image) = match part.captured {
+            let (Place { flow, number }, image) = match part.captured {
                 false => {
                     let next = part.next();
                     if let Some(slips) = part.slips {
-                        slips.note(next.0, next.1, now.saturating_sub(scheduled_ns));
+                        slips.note(next.0.flow, next.0.number, now.saturating_sub(scheduled_ns));
                     }
                     next
                 }
@@ -250,6 +260,8 @@ impl<'r> Mix<'r> {
             *slot = Written {
                 part: place as u32,
                 image,
+            };
+            *departure = Departure {
                 flow,
                 number,
                 scheduled_ns,
@@ -257,7 +269,9 @@ impl<'r> Mix<'r> {
             frame.set_len(codec.frame_len(part.stream, image as usize));
             frame.set_flow(part.first_flow + flow);
             match codec.captured(part.stream) {
-                None => codec.image(image as usize).write_next(blank(frame, flow, number), now),
+                None => codec
+                    .image(image as usize)
+                    .write_next(frame.bytes_mut(), Place { flow, number }, now),
                 Some(captured) => captured.write(frame.bytes_mut(), flow, number, now),
             }
             count += 1;
@@ -276,22 +290,24 @@ impl<'r> Mix<'r> {
             return 0;
         };
         if let Order::Turns(of) = &mut self.order {
-            let most = frames.len().min(part.left.try_into().unwrap_or(usize::MAX));
+            let left = part.left().try_into().unwrap_or(usize::MAX);
+            let most = frames.len().min(left);
             frames = &mut frames[..most];
-            part.left -= most as u64;
-            if part.left == 0 {
+            if most == left {
                 of.turns.remove(0);
             }
         }
         let (lane, count, first_image) = (part.lane(), frames.len(), codec.first_image(part.stream) as u32);
-        let mut slots = self.written.iter_mut();
+        let mut slots = self.written.iter_mut().zip(&mut self.departures[..]);
         captured.write_all(frames, lane, &mut part.place, now, |size, number| {
             let scheduled_ns = part.clock.as_mut().and_then(|clock| clock.pop()).unwrap_or(0);
             let n = part.course.next_frame();
-            if let Some(slot) = slots.next() {
+            if let Some((slot, departure)) = slots.next() {
                 *slot = Written {
                     part: 0,
                     image: first_image + size as u32,
+                };
+                *departure = Departure {
                     flow: lane,
                     number: n,
                     scheduled_ns,
@@ -333,10 +349,11 @@ impl<'r> Mix<'r> {
     /// that left.
     #[cold]
     fn pending_of_parts(&mut self, codec: &MixCodec, pending: usize, mut each: impl FnMut(&SentLog, u64, u64)) {
-        for written in &self.written[self.left..self.left + pending] {
+        let pending = self.left..self.left + pending;
+        for (written, of) in self.written[pending.clone()].iter().zip(&self.departures[pending]) {
             let part = &mut self.parts[written.part as usize];
-            let (_, number) = codec.image_and_number(part.stream, written.flow, written.number);
-            if part.log.is_none() || number.is_none() {
+            let has_tag = || self.in_turn || codec.image_and_number(part.stream, of.flow, of.number).1.is_some();
+            if part.log.is_none() || !has_tag() {
                 continue;
             }
             if part.noted == part.written {
@@ -358,15 +375,17 @@ impl<'r> Mix<'r> {
     #[cold]
     fn restamp<F: Frame>(&mut self, codec: &MixCodec, pending: &mut Burst<F>, now: u64) {
         let frames = pending.as_mut_slice().iter_mut();
-        for (frame, written) in frames.zip(&self.written[self.left..]) {
+        let written = self.written[self.left..].iter().zip(&self.departures[self.left..]);
+        for (frame, (written, of)) in frames.zip(written) {
             let part = &self.parts[written.part as usize];
             match codec.captured(part.stream) {
                 None => codec.image(written.image as usize).restamp(frame.bytes_mut(), now),
-                Some(captured) => captured.restamp(frame.bytes_mut(), written.flow, written.number, now),
+                Some(captured) => captured.restamp(frame.bytes_mut(), of.flow, of.number, now),
             }
-            let (_, number) = codec.image_and_number(part.stream, written.flow, written.number);
-            if let Some((slips, number)) = part.slips.zip(number) {
-                slips.note(written.flow, number, now.saturating_sub(written.scheduled_ns));
+            if let Some(slips) = part.slips
+                && let (_, Some(number)) = codec.image_and_number(part.stream, of.flow, of.number)
+            {
+                slips.note(of.flow, number, now.saturating_sub(of.scheduled_ns));
             }
         }
         self.pending_of_parts(codec, pending.len(), |log, left, written| {
@@ -444,17 +463,6 @@ impl<'r> Mix<'r> {
     }
 }
 
-/// Returns a frame, whose length is set, as an image is to write it.
-#[inline(always)]
-fn blank<F: Frame>(frame: &mut F, flow: u32, seq: u64) -> Blank<'_> {
-    Blank {
-        bytes: frame.bytes_mut(),
-        flow,
-        ports: (0, 0),
-        seq,
-    }
-}
-
 /// Takes the next departure: the part whose turn it is, its place, and the scheduled time, ns.
 #[inline(always)]
 fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut Part<'r>, usize, u64)> {
@@ -473,8 +481,7 @@ fn take<'p, 'r>(order: &mut Order, parts: &'p mut [Part<'r>]) -> Option<(&'p mut
             if let Some(clock) = &mut part.clock {
                 clock.pop()?;
             }
-            part.left -= 1;
-            if part.left == 0 {
+            if part.left() <= 1 {
                 of.turns.remove(place);
             }
             Some((part, place, 0))
@@ -486,7 +493,7 @@ impl InTurn {
     /// Makes the turns of the parts that have begun by `now` and still have packets.
     #[cold]
     fn new(parts: &[Part<'_>], now: u64) -> Self {
-        let open = |(_, part): &(usize, &Part<'_>)| part.left > 0;
+        let open = |(_, part): &(usize, &Part<'_>)| part.left() > 0;
         let (begun, later): (Vec<_>, Vec<_>) = parts
             .iter()
             .enumerate()
@@ -515,8 +522,8 @@ impl InTurn {
 
     #[cold]
     fn least_of(&self, parts: &[Part<'_>]) -> u64 {
-        let sends = |part: &&Part<'_>| part.left > 0 && part.start_ns < self.joins_ns;
-        let left = parts.iter().filter(sends).map(|part| part.left).min();
+        let sends = |part: &&Part<'_>| part.left() > 0 && part.start_ns < self.joins_ns;
+        let left = parts.iter().filter(sends).map(Part::left).min();
         left.filter(|_| self.made).unwrap_or(0)
     }
 }

@@ -2,7 +2,8 @@
 
 use mpps_io::null::Source;
 use mpps_sys::clock::Clock;
-use mpps_wire::{Blank, Image, PayloadTemplate, Stamp, Template};
+use mpps_wire::image::Place;
+use mpps_wire::{Image, PayloadTemplate, Stamp, Template};
 
 /// Writes packets of one flow after another, each burst with a new stamp, as fast as they are asked for.
 #[derive(Debug)]
@@ -63,13 +64,11 @@ impl Source for TestSource {
             }
             SourceTemplate::Image(image) => {
                 let len = image.frame_len();
-                let blank = Blank {
-                    bytes: &mut frame[..len],
+                let place = Place {
                     flow: self.flow.into(),
-                    ports: (0, 0),
-                    seq: self.seq,
+                    number: self.seq,
                 };
-                image.write_next(blank, self.now_ns);
+                image.write_next(&mut frame[..len], place, self.now_ns);
                 len
             }
             SourceTemplate::Payload(template) => {

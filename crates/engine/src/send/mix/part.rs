@@ -9,7 +9,7 @@ use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use mpps_io::{Pacing, Rate, Rates};
 use mpps_replay::{Place, Rings};
-use mpps_wire::image::Sizes;
+use mpps_wire::image::{Place as Flown, Sizes};
 
 /// Shares of a stream that lanes have in common, for one lane.
 #[derive(Debug)]
@@ -93,8 +93,8 @@ pub(super) struct Part<'r> {
     pub(super) noted: u64,
     /// Beside the others, which a turn needs.
     pub(super) clock: Option<Box<Clock<'r>>>,
-    /// Without a schedule: packets left, and the time of the first, ns.
-    pub(super) left: u64,
+    /// Without a schedule: packets in all, and the time of the first, ns.
+    count: u64,
     pub(super) start_ns: u64,
     pub(super) weight: u32,
     pub(super) slips: Option<&'r Slips>,
@@ -207,7 +207,7 @@ impl<'r> Part<'r> {
             written: 0,
             noted: 0,
             clock: clock.map(Box::new),
-            left: if load.rate.is_none() { count } else { 0 },
+            count: if load.rate.is_none() { count } else { 0 },
             start_ns: start_ns.saturating_add(load.start_ns),
             weight: load.weight,
             slips,
@@ -241,16 +241,27 @@ impl<'r> Part<'r> {
             .unwrap_or(u64::MAX)
     }
 
+    /// Returns the packets that are left, if it has no schedule.
+    #[inline(always)]
+    pub(super) fn left(&self) -> u64 {
+        let taken = if self.captured {
+            self.course.number
+        } else {
+            self.written
+        };
+        self.count.saturating_sub(taken)
+    }
+
     /// Returns flow and number of the next packet, and the number of its image.
     #[inline(always)]
-    pub(super) fn next(&mut self) -> (u32, u64, u32) {
+    pub(super) fn next(&mut self) -> (Flown, u32) {
         let (flow, number) = self.course.next();
         self.written += 1;
         let size = match self.is_of_one {
             true => 0,
             false => self.sizes.at(flow, number as u32, self.course.flows) as u32,
         };
-        (flow, number, self.first_image + size)
+        (Flown { flow, number }, self.first_image + size)
     }
 
     /// Notes the packets that were written since the last time in the log, if there is one.
@@ -264,7 +275,7 @@ impl<'r> Part<'r> {
 
     /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
     #[inline(never)]
-    pub(super) fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (u32, u64, u32) {
+    pub(super) fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (Flown, u32) {
         let (lane, next) = (self.course.first, self.course.next_frame());
         let n = self.ahead().map_or(next, |ahead| ahead.taken(self.written));
         let (image, number) = codec.image_and_number(self.stream, lane, n);
@@ -274,7 +285,8 @@ impl<'r> Part<'r> {
                 slips.note(lane, number, slip);
             }
         }
-        (lane, n, image as u32)
+        let place = Flown { flow: lane, number: n };
+        (place, image as u32)
     }
 }
 
