@@ -1,7 +1,7 @@
 """Captures sent again (`--pcap`): how near packets leave to their times, and how fast, beside tcpreplay and testpmd."""
 
-import statistics
 import os
+import statistics
 import struct
 import time
 

@@ -12,6 +12,7 @@ TITLE = "Packets, sizes and streams (`--packet`, `--traffic`) on `null:` beside 
 BASE = "eth / ipv4 / udp dst=9000"
 TEMPLATE, PLAIN = "send null: (template)", "one packet"
 COUNTER, TABLE, RANDOM, FOUR = "a counter", "a table", "a random field", "four counters"
+RANDOM_IP = "a random field of IPv4"  # in two checksums
 EIGHT, MANY, IMIX = "8 streams", "256 streams", "IMIX"
 SIZES = {64: 7, 594: 4, 1518: 1}
 DROP, DROP_TAG = "drop null: (stamp)", "drop null: (tag at the end)"
@@ -21,6 +22,7 @@ PACKETS = {
     COUNTER: "eth / ipv4 / udp src=1024..2047 dst=9000",
     TABLE: "eth / ipv4 / udp src={1024, 1030, 1077, 1099, 1111, 1313, 2024, 2099} dst=9000",
     RANDOM: "eth / ipv4 / udp src=random(1024..2047) dst=9000",
+    RANDOM_IP: "eth / ipv4 id=random(0..65535) / udp dst=9000",
     FOUR: "eth / ipv4 src=10.0.0.1*250 dst=10.1.0.1*200 / udp src=1024..2047 dst=9000..9063",
 }
 
@@ -80,7 +82,7 @@ def throughput(ctx, section):
     section.text("Frames have 64 bytes where nothing else is said. Every packet has whole headers, right checksums, a "
                  "tag of number, run, flow and send time, and data that depend on them. Each stream has a book of its "
                  "own.")
-    section.ratios(samples, [(label, PLAIN) for label in (TEMPLATE, COUNTER, TABLE, RANDOM, FOUR, EIGHT, MANY)]
+    section.ratios(samples, [(label, PLAIN) for label in (TEMPLATE, COUNTER, TABLE, RANDOM, RANDOM_IP, FOUR, EIGHT, MANY)]
                    + [(DROP_TAG, DROP), (FOUR, "testpmd flowgen"), (FOUR, "testpmd txonly")])
     aims = ((COUNTER, PLAIN, 1 / 1.07), (TABLE, PLAIN, 1 / 1.07), (RANDOM, PLAIN, 1 / 1.11), (EIGHT, PLAIN, 1 / 1.13),
             (MANY, PLAIN, 1 / 1.5), (PLAIN, TEMPLATE, 0.98), (DROP_TAG, DROP, 1 / 1.05), (FOUR, "testpmd flowgen", 1.3),

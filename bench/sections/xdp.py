@@ -406,7 +406,9 @@ def packets(ctx, section):
     section.ratios(samples, [(label, "template") for label in list(ways)[1:]], "runs")
     section.target("× one template (four counters, packets sent)", 0.8, samples.ratio(FOUR, "template", "runs"),
                    samples.why_not(FOUR, "template"))
-    section.text("By the kernel's own count of runs and their time, with the two readings of the clock that it costs.")
+    section.text("By the kernel's own count of runs and their time, with the two readings of the clock that it costs. A "
+                 "run sends a packet: runs/s are what the sender sends, with all that the path does for it. `drop xdp:` "
+                 "takes the packets at the other end, those with a tag by `--packet eth`.")
 
 
 PARTS = (one_core, packets, two_lanes, which_path, no_loss, gaps, where)

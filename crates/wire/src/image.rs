@@ -340,7 +340,7 @@ impl Image {
             && spec.fields.iter().enumerate().all(before)
             && spec.frame_len >= len + tag
             && spec.varied <= len
-            && spec.flows <= TAG_FLOWS;
+            && (spec.first_flow.checked_add(spec.flows)).is_some_and(|flows| flows <= TAG_FLOWS);
         whole.then(|| Self::of(&spec))
     }
 
@@ -497,7 +497,7 @@ impl Image {
     /// When one is not [`Image::frame_len`] bytes long.
     #[inline(always)]
     pub fn write_all<'f>(&self, frames: impl Iterator<Item = Blank<'f>>, time_ns: u64) {
-        // The commonest packets are written by code in the caller's loop.
+        // The commonest packets are written by a loop without calls.
         match self.inlined {
             Some((Payload::Smallest, 1)) => self.write_each::<SMALLEST, 1>(frames, time_ns),
             Some((Payload::Smallest, 2)) => self.write_each::<SMALLEST, 2>(frames, time_ns),
@@ -777,7 +777,7 @@ impl Image {
                 let at = self.headers_len as usize;
                 before_tag.ends_with(&self.bytes[at..at + self.data_len])
             }
-            // A reader of the tag has worked out the same base, and the compiler does so once.
+            // A reader of the tag has worked out the same base: where both are inlined, once is enough.
             _ => verify_back(
                 self.seed,
                 u64::from(flow) << 32 | u64::from(number),

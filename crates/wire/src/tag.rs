@@ -3,8 +3,8 @@
 //!
 //! Layout, big-endian: number (32 bits); two words of 16 bits, whose top bits are the marks and whose other bits are
 //! together run (8) and flow (22); send time (36) and check (28). The check is keyed by the seed and covers all but the
-//! marks. It is made of the number that the data before the tag begin with, so that a packet needs one hash. The marks are 01 in a packet as it was sent, and 10 in one that was returned: exchanging them changes no Internet
-//! checksum.
+//! marks. It is made of the number that the data before the tag count from, so that a packet needs one hash. The marks
+//! are 01 in a packet as it was sent, and 10 in one that was returned: exchanging them changes no Internet checksum.
 
 use crate::data::{STEP, base};
 
@@ -130,8 +130,9 @@ const fn split(both: u32) -> u64 {
     (both + (both & !0x7fff)) as u64
 }
 
-/// Returns the check of a tag, 28 bits. All of it changes with the packet's base, and a product with an odd number with
-/// each bit of run and time. These bits in the middle need no shift by two words, which is slow.
+/// Returns the check of a tag, 28 bits. All of it changes with the packet's base. With this factor it changes with each
+/// bit of run and time, and with any two or three of them. These bits in the middle need no shift by two words, which
+/// is slow.
 #[inline(always)]
 const fn check(base: u64, run: u64, time: u64) -> u64 {
     (base ^ (run | time)).wrapping_mul(STEP) >> 32 & CHECK
@@ -172,8 +173,19 @@ mod tests {
         fn a_changed_bit_is_seen(tag in any_tag(), seed: u64, bit in 0usize..128) {
             let mut bytes = tag.bytes(seed);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            // One in 2^28 would be taken for another tag.
+            // Of numbers and flows one in 2^28 would be taken for another's.
             prop_assert_eq!(Tag::read(&bytes, seed), None);
+        }
+
+        #[test]
+        fn each_one_or_two_bits_of_run_and_time_change_the_check(base: u64, of_tag in 0u64..1 << 44) {
+            let check = |bits: u64| super::check(base, 0, bits);
+            for one in 0..44 {
+                for other in 0..44 {
+                    let changed = of_tag ^ 1 << one ^ if other == one { 0 } else { 1 << other };
+                    prop_assert_ne!(check(changed), check(of_tag), "bits {} and {}", one, other);
+                }
+            }
         }
 
         #[test]

@@ -3,8 +3,8 @@
 //! Writing a 64-byte frame is a copy of the headers, three stores and a dozen additions: the sum of all constant words
 //! is kept, so only ports, stamp and data are summed. The four header lengths that occur (IPv4 or IPv6, with or without
 //! a VLAN tag) are compiled apart, so that no copy has a variable length. Short payloads are compiled apart, too, by
-//! their number of words. Each template chooses its writer once. [`Template::write_all`] has the commonest writers
-//! inlined into the caller's loop, and chooses one for each call.
+//! their number of words. Each template chooses its writer once. [`Template::write_all`] has loops of
+//! the commonest writers, and chooses one for each call.
 
 mod blank;
 mod payload;

@@ -22,6 +22,15 @@ fn any_udp(draw: &mut Draw) -> ImageSpec {
         kind: if rest { SumKind::Udp } else { SumKind::Internet },
         wrong: false,
     });
+    let mut sums = Vec::from(sums);
+    match draw.below(12) {
+        0 => sums.reverse(),
+        1 => sums[0].wrong = true,
+        2 => sums[0].kind = SumKind::Internet,
+        3 => _ = sums.remove(0),
+        4 => _ = sums.remove(1),
+        _ => {}
+    }
     let least = draw.below(4);
     for bytes in [18..20, 26..30, 30..34, 34..36, 36..38] {
         if draw.below(4) < least {
@@ -44,7 +53,7 @@ fn any_udp(draw: &mut Draw) -> ImageSpec {
         varied: 0,
         headers,
         fields,
-        sums: sums.into(),
+        sums,
         data: Data::Verified,
         tagged: true,
         seed: draw.word(),

@@ -53,13 +53,15 @@ pub(crate) struct Ahead<'r> {
 
 impl<'r> Ahead<'r> {
     /// Makes the departures of a lane that sends `count` frames. `pacer`: their times, if they have none of their own.
-    /// The run begins at `start_ns` and ends at `end_ns`.
+    /// The run begins at `start_ns` and ends at `end_ns`; departures that are late by `catch_up_ns` or more are not
+    /// eased.
     pub(crate) fn new(
         (replay, load): (&Replay, &StreamLoad),
         (rings, ring): (&'r Rings, &'r Ring),
         pacer: Option<Pacer>,
         count: u64,
         (start_ns, end_ns): (u64, u64),
+        catch_up_ns: u64,
     ) -> Self {
         let times = match (replay.schedule, pacer) {
             (Some(_), _) => Times::Captured(start_ns.saturating_add(load.start_ns), end_ns),
@@ -80,7 +82,7 @@ impl<'r> Ahead<'r> {
             taken: 0,
             next_ns: WAITS,
             late_ns: 0,
-            ease: Ease::default(),
+            ease: Ease::new(catch_up_ns),
             not_read: 0,
         };
         ahead.look(0);
@@ -130,7 +132,7 @@ impl<'r> Ahead<'r> {
         if self.next_ns.max(self.ease.not_before_ns()) > now_ns {
             return 0;
         }
-        self.ease.look(now_ns);
+        self.ease.look(self.next_ns, now_ns);
         let most = most.min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let most = match &self.times {
             Times::Even(pacer) => pacer.due(now_ns, most),
@@ -163,7 +165,7 @@ impl<'r> Ahead<'r> {
         self.step();
         match self.times {
             Times::Captured(_, end_ns) if self.next_ns < WAITS => self.ease.left(at_ns, self.next_ns, end_ns),
-            _ => self.ease = Ease::default(),
+            _ => self.ease.reset(),
         }
         if self.waits() && !self.is_timed() {
             self.not_read += 1;
@@ -218,7 +220,7 @@ impl<'r> Ahead<'r> {
             self.step();
             skipped += 1;
         }
-        self.ease = Ease::default();
+        self.ease.reset();
         skipped
     }
 

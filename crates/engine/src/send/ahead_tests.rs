@@ -92,8 +92,8 @@ fn departures_of_a_capture_that_is_read_ahead_are_those_of_one_in_memory() {
     );
     for (end_ns, skipped_ns) in [(u64::MAX, 0), (u64::MAX, START + 1_000), (START + 3_000, 0)] {
         let run = (START, end_ns);
-        let mut one = Ahead::new((&of_file, &load(None)), rings(&flown), None, 18, run);
-        let mut other = Replayed::new(&kept, &load(None), 0, run).expect("departures");
+        let mut one = Ahead::new((&of_file, &load(None)), rings(&flown), None, 18, run, u64::MAX);
+        let mut other = Replayed::new(&kept, &load(None), 0, run, u64::MAX).expect("departures");
         assert_eq!(one.skip_before(skipped_ns), other.skip_before(skipped_ns));
         while let Some(due) = other.next_due() {
             assert_eq!((one.next_due(), one.due(due - 1, 4)), (Some(due), 0));
@@ -107,7 +107,14 @@ fn departures_of_a_capture_that_is_read_ahead_are_those_of_one_in_memory() {
 #[test]
 fn frames_that_are_read_too_late_are_counted_and_their_lane_goes_on() {
     let (of_file, flown, _) = ahead();
-    let mut ahead = Ahead::new((&of_file, &load(None)), rings(&flown), None, 18, (START, u64::MAX));
+    let mut ahead = Ahead::new(
+        (&of_file, &load(None)),
+        rings(&flown),
+        None,
+        18,
+        (START, u64::MAX),
+        u64::MAX,
+    );
     assert!(ahead.waits() && ahead.pop().is_none() && ahead.due(u64::MAX, 4) == 0);
     assert!(ahead.fault().is_none());
     feed(&of_file, &flown);
@@ -125,13 +132,27 @@ fn frames_without_times_leave_as_fast_as_they_are_read_or_at_an_even_rate() {
     let (mut of_file, flown, _) = ahead();
     feed(&of_file, &flown);
     of_file.schedule = None;
-    let mut fast = Ahead::new((&of_file, &load(None)), rings(&flown), None, 18, (START, u64::MAX));
+    let mut fast = Ahead::new(
+        (&of_file, &load(None)),
+        rings(&flown),
+        None,
+        18,
+        (START, u64::MAX),
+        u64::MAX,
+    );
     assert_eq!((fast.is_timed(), fast.due(0, 32), fast.skip_before(0)), (false, 18, 0));
     assert_eq!(std::iter::from_fn(|| fast.pop()).count(), 18);
     let rate = Rate::new(1_000_000, 1).expect("a rate");
     let pacer = Pacer::new(START, Some(18_000), rate, Pacing::Constant, (0, 1), 0);
     let run = (START, u64::MAX);
-    let mut even = Ahead::new((&of_file, &load(Some(rate))), rings(&flown), Some(pacer), 18, run);
+    let mut even = Ahead::new(
+        (&of_file, &load(Some(rate))),
+        rings(&flown),
+        Some(pacer),
+        18,
+        run,
+        u64::MAX,
+    );
     assert_eq!(even.skip_before(START + 2_000), 2);
     let times: Vec<u64> = std::iter::from_fn(|| even.pop()).collect();
     assert_eq!(times, (2..18).map(|n| START + n * 1_000).collect::<Vec<_>>());
@@ -149,7 +170,14 @@ fn a_file_with_fewer_packets_than_it_had_is_a_fault_once_all_that_was_read_has_l
     let of_file = replay(frames, Some(schedule));
     let flown = Flown::new(&of_file.frames);
     feed(&of_file, &flown);
-    let mut ahead = Ahead::new((&of_file, &load(None)), rings(&flown), None, 18, (START, u64::MAX));
+    let mut ahead = Ahead::new(
+        (&of_file, &load(None)),
+        rings(&flown),
+        None,
+        18,
+        (START, u64::MAX),
+        u64::MAX,
+    );
     assert!(ahead.fault().is_none());
     assert_eq!(std::iter::from_fn(|| ahead.pop()).count(), 4);
     let fault = ahead.fault().expect("a fault").to_string();

@@ -73,7 +73,8 @@ pub(crate) struct Mix<'r> {
     burst: usize,
     /// Frames written last, in their order.
     written: Box<[Written; MAX_BURST]>,
-    /// Their departures, but of those that streams sent in turn: all of these have tags, and none has a schedule.
+    /// Their departures, but of those that streams sent in turn: all of these are made, so each has a number, and none
+    /// has a schedule.
     departures: Box<[Departure; MAX_BURST]>,
     in_turn: bool,
     /// Number of these frames that have left.

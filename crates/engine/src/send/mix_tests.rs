@@ -67,7 +67,8 @@ fn packets(counts: Option<[u64; 3]>) -> Packets {
     }
 }
 
-/// Returns how many packets each stream sends in bursts of 1 to 32, which are checked.
+/// Returns how many packets each stream sends in bursts of 1 to 32, which are checked. Of each third burst the path
+/// takes one half first.
 fn sent(counts: Option<[u64; 3]>) -> [u64; 3] {
     let packets = packets(counts);
     let plan = TrafficPlan {
@@ -92,11 +93,12 @@ fn sent(counts: Option<[u64; 3]>) -> [u64; 3] {
         back: None,
         beside: Vec::new(),
     };
+    let logs = [1, 3000, 7].map(|flows| SentLog::of_blocks(flows, 0));
     let share = |stream| MixShare {
         stream,
         seat: (0, 1),
         slips: None,
-        log: None,
+        log: Some(&logs[stream]),
         rings: None,
     };
     let mut mix = Mix::new(&plan, &packets, (0..3).map(share).collect(), 0);
@@ -120,18 +122,34 @@ fn sent(counts: Option<[u64; 3]>) -> [u64; 3] {
         let written = mix.write(&codec, &mut burst, now);
         assert!(written == burst.len() || counts.is_some());
         burst.array_mut().truncate(written);
-        for (frame, written) in burst.as_slice().iter().zip(&mix.written[..]) {
-            let stream = mix.parts[written.part as usize].stream;
-            let flows = u64::from(packets.streams[stream].flows());
-            let (flow, number) = ((sent[stream] % flows) as u32, sent[stream] / flows);
-            sent[stream] += 1;
-            let image = codec.image_of(stream, flow, number);
-            let mut right = vec![0; codec.image(image).frame_len()];
-            codec.image(image).write(&mut right, Place { flow, number }, now);
-            let of_all = mix.parts[written.part as usize].first_flow + flow;
-            assert_eq!((&frame.0, frame.1), (&right, of_all), "round {round}");
+        let are_right = |mix: &Mix, frames: &[Packet], sent: &mut [u64; 3], at_ns| {
+            for (frame, written) in frames.iter().zip(&mix.written[mix.left..]) {
+                let stream = mix.parts[written.part as usize].stream;
+                let flows = u64::from(packets.streams[stream].flows());
+                let (flow, number) = ((sent[stream] % flows) as u32, sent[stream] / flows);
+                sent[stream] += 1;
+                let image = codec.image_of(stream, flow, number);
+                let mut right = vec![0; codec.image(image).frame_len()];
+                codec.image(image).write(&mut right, Place { flow, number }, at_ns);
+                let of_all = mix.parts[written.part as usize].first_flow + flow;
+                assert_eq!((&frame.0, frame.1), (&right, of_all), "round {round}");
+            }
+        };
+        let taken = if round % 3 == 2 { written / 2 } else { written };
+        are_right(&mix, &burst.as_slice()[..taken], &mut sent, now);
+        mix.book(&mut books, taken, now);
+        mix.left += taken;
+        burst.array_mut().drain(..taken);
+        if !burst.is_empty() {
+            let (pending, mut given_back) = (burst.len(), 0);
+            mix.pending_of_parts(&codec, pending, |_, left, written| given_back += written - left);
+            assert_eq!(given_back, pending as u64);
+            let later = now + 1_000;
+            mix.restamp(&codec, &mut burst, later);
+            are_right(&mix, burst.as_slice(), &mut sent, later);
+            mix.book(&mut books, pending, later);
         }
-        mix.book(&mut books, written, now);
+        assert!(mix.parts.iter().all(|part| part.noted == part.written));
         books.flush();
         books.advance(now);
     }

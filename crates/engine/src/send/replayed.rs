@@ -26,8 +26,14 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// Makes the departures of a lane; `None` if the frames have no spacing. The run begins at `start_ns` and ends at
-    /// `end_ns`.
-    pub(crate) fn new(replay: &Replay, load: &StreamLoad, lane: u32, (start_ns, end_ns): (u64, u64)) -> Option<Self> {
+    /// `end_ns`; departures that are late by `catch_up_ns` or more are not eased.
+    pub(crate) fn new(
+        replay: &Replay,
+        load: &StreamLoad,
+        lane: u32,
+        (start_ns, end_ns): (u64, u64),
+        catch_up_ns: u64,
+    ) -> Option<Self> {
         let schedule = spacing(replay, load)?;
         let lane = lane as usize;
         let mut replayed = Self {
@@ -40,7 +46,7 @@ impl Replayed {
                 .map_or(u64::MAX, |packets| replay.frames.of_lane(lane, packets)),
             next_ns: 0,
             place: Place::default(),
-            ease: Ease::default(),
+            ease: Ease::new(catch_up_ns),
             end_ns,
             frames: Arc::clone(&replay.frames),
         };
@@ -53,7 +59,7 @@ impl Replayed {
         (self.next, self.place) = (n, self.frames.place(self.lane, n));
         let sent = self.frames.step(self.lane, &mut self.place);
         self.next_ns = self.at_frame(n, sent);
-        self.ease = Ease::default();
+        self.ease.reset();
     }
 
     /// Returns the time of departure `n`, ns; `u64::MAX`: there is none.
@@ -78,7 +84,7 @@ impl Replayed {
         if self.next_ns.max(self.ease.not_before_ns()) > now_ns {
             return 0;
         }
-        self.ease.look(now_ns);
+        self.ease.look(self.next_ns, now_ns);
         let mut place = self.place;
         let is_due = |n: &u64| {
             let at = self.at_frame(self.next + n, self.frames.step(self.lane, &mut place));
@@ -129,36 +135,59 @@ impl Replayed {
     }
 }
 
-/// Lateness up to which departures are eased, ns: beyond it, those that are late leave together.
+/// Lateness up to which departures are eased, ns, if what may be caught up is not less: beyond it, those that are late
+/// leave together.
 const EASED_NS: u64 = 1_000_000;
 /// A departure that is late makes up for this part of its lateness, or for [`LEAST_NS`] if that is more.
-const EASED_PART: u64 = 128;
+const EASED_PART: u64 = 64;
 /// Lateness that a departure makes up for at once, ns.
 const LEAST_NS: u64 = 500;
 /// Time within which departures are due together, ns: at the highest rates, sending one takes longer than its gap.
 const TOGETHER_NS: u64 = 1_000;
 
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
-/// change one gap after the other by its whole length. Each makes up for a small part of its lateness, and at most for a
-/// quarter of its gap, until none is late. Departures within a microsecond stay together.
-#[derive(Clone, Debug, Default)]
+/// change one gap after the other by its whole length. Each makes up for the time by which the one before missed its
+/// own, so that a lane that is always late by some µs does not fall behind, and for a small part of its lateness, and
+/// for both together by a quarter of its gap at the most, until none is late. Departures within a microsecond stay
+/// together.
+#[derive(Clone, Debug)]
 pub(crate) struct Ease {
-    /// Time at which departures left last, ns.
+    /// Lateness up to which departures are eased, ns.
+    eased_ns: u64,
+    /// Time at which departures left last, and by how much they missed the time that they were put off to, ns.
     looked_ns: Cell<u64>,
+    missed_ns: Cell<u64>,
     not_before_ns: u64,
 }
 
 impl Ease {
-    /// Notes the time at which departures leave.
+    /// `catch_up_ns`: how much departures may be late at all.
+    pub(crate) fn new(catch_up_ns: u64) -> Self {
+        Self {
+            eased_ns: catch_up_ns.min(EASED_NS),
+            looked_ns: Cell::new(0),
+            missed_ns: Cell::new(0),
+            not_before_ns: 0,
+        }
+    }
+
+    /// Forgets that departures were late.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.eased_ns);
+    }
+
+    /// Notes the time at which departures leave, the first of which is due at `first_ns`.
     #[inline]
-    pub(crate) fn look(&self, now_ns: u64) {
+    pub(crate) fn look(&self, first_ns: u64, now_ns: u64) {
         self.looked_ns.set(now_ns);
+        self.missed_ns
+            .set(now_ns.saturating_sub(first_ns.max(self.not_before_ns)));
     }
 
     /// Returns whether a departure leaves together with the first of those that are due.
     #[inline]
     pub(crate) fn is_together(&self, first_ns: u64, at_ns: u64) -> bool {
-        at_ns.saturating_sub(first_ns) < TOGETHER_NS || self.looked_ns.get().saturating_sub(first_ns) >= EASED_NS
+        at_ns.saturating_sub(first_ns) < TOGETHER_NS || self.looked_ns.get().saturating_sub(first_ns) >= self.eased_ns
     }
 
     /// Notes that the departure of `at_ns` has left. The next is due at `next_ns`, and the run ends at `end_ns`.
@@ -166,10 +195,10 @@ impl Ease {
     pub(crate) fn left(&mut self, at_ns: u64, next_ns: u64, end_ns: u64) {
         let (looked_ns, gap_ns) = (self.looked_ns.get(), next_ns.saturating_sub(at_ns));
         let late_ns = looked_ns.saturating_sub(at_ns);
-        let made_up_ns = (late_ns / EASED_PART).max(LEAST_NS).min(gap_ns / 4);
-        self.not_before_ns = match late_ns < EASED_NS {
+        let made_up_ns = (late_ns / EASED_PART).max(LEAST_NS) + self.missed_ns.get();
+        self.not_before_ns = match late_ns < self.eased_ns {
             true => looked_ns
-                .saturating_add(gap_ns - made_up_ns)
+                .saturating_add(gap_ns - made_up_ns.min(gap_ns / 4))
                 .min(end_ns.saturating_sub(1)),
             false => 0,
         };

@@ -139,7 +139,7 @@ impl Case {
 
     fn lane(&self, lane: usize) -> Replayed {
         let run = (START[0], self.end_ns);
-        Replayed::new(&self.replay, &self.load, lane as u32, run).expect("a spacing")
+        Replayed::new(&self.replay, &self.load, lane as u32, run, u64::MAX).expect("a spacing")
     }
 }
 
@@ -205,7 +205,7 @@ fn departures_that_are_late_make_up_for_a_part_of_it_each() {
     let case = Case::new(&packets, (1, Fast::Speed(1, 1), None, 6), None);
     let start = START[0] + START[1];
     let mut lane = case.lane(0);
-    // The lane did not run until 22 µs after the first was due.
+    // The lane did not run until 22 µs after the first was due: by more than a quarter of a gap, which is made up for.
     let mut left = Vec::new();
     let mut now = start + 22_000;
     while let Some(due) = lane.next_due() {
@@ -216,13 +216,20 @@ fn departures_that_are_late_make_up_for_a_part_of_it_each() {
             lane.pop();
         }
     }
-    assert_eq!(left, [(22_000, 1), (31_500, 1), (41_000, 2), (50_500, 1), (60_000, 1)]);
-    // At 1,000 pps one that is late by 640 µs makes up for 1/128 of it.
-    let slow = Case::new(&[0, 1_000_000].map(|at| (at, 1)), (1, Fast::Speed(1, 1), None, 2), None);
+    assert_eq!(left, [(22_000, 1), (29_500, 1), (39_000, 2), (48_500, 1), (58_000, 1)]);
+    // At 1,000 pps one that was put off, and is late by 640 µs, makes up for 1/64 of it.
+    let slow = Case::new(
+        &[0, 1_000_000, 2_000_000].map(|at| (at, 1)),
+        (1, Fast::Speed(1, 1), None, 3),
+        None,
+    );
     let mut lane = slow.lane(0);
-    assert_eq!(lane.due(start + 640_000, 32), 1);
-    lane.pop();
-    assert_eq!(lane.next_due(), Some(start + 640_000 + 1_000_000 - 5_000));
+    for _ in 0..2 {
+        let late = lane.next_due().map_or(0, |due| due.max(start + 890_000));
+        assert_eq!(lane.due(late, 32), 1);
+        lane.pop();
+    }
+    assert_eq!(lane.next_due(), Some(start + 890_000 + 750_000 + 1_000_000 - 10_000));
     // One that is late by 1 ms sends all at once.
     assert_eq!(case.lane(0).due(start + EASED_NS, 32), 6);
     // None is put off behind the end.
@@ -233,9 +240,28 @@ fn departures_that_are_late_make_up_for_a_part_of_it_each() {
 }
 
 #[test]
+fn departures_that_always_miss_their_time_by_a_little_do_not_fall_behind() {
+    let packets: Vec<Captured> = (0..10_000).map(|n| (n * 10_000, 1)).collect();
+    let case = Case::new(&packets, (1, Fast::Speed(1, 1), None, 10_000), None);
+    for missed in [0, 400, 1_000, 1_900] {
+        let (mut lane, mut n) = (case.lane(0), 0);
+        while let Some(due) = lane.next_due() {
+            assert_eq!(lane.due(due + missed, 32), 1);
+            let late = due + missed - lane.pop();
+            assert!(
+                late <= 2 * missed + LEAST_NS,
+                "{n}: {late} ns late, each missed its time by {missed} ns"
+            );
+            n += 1;
+        }
+        assert_eq!(n, 10_000);
+    }
+}
+
+#[test]
 fn a_capture_without_a_spacing_has_no_departures_of_its_own() {
     let mut case = Case::new(&[(0, 1), (5, 2)], (1, Fast::Speed(1, 1), None, 2), None);
     assert_eq!(rest(case.lane(0)), [5_000_000_077, 5_000_000_082]);
     case.replay.schedule = None;
-    assert!(Replayed::new(&case.replay, &case.load, 0, (0, u64::MAX)).is_none());
+    assert!(Replayed::new(&case.replay, &case.load, 0, (0, u64::MAX), u64::MAX).is_none());
 }

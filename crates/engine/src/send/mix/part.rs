@@ -163,9 +163,10 @@ impl<'r> Part<'r> {
             .common
             .duration
             .map_or(u64::MAX, |duration| start_ns.saturating_add(duration.as_nanos() as u64));
+        let catch_up_ns = plan.catch_up.as_nanos() as u64;
         let ring = rings.and_then(|rings| Some((rings, rings.of(lane as usize)?)));
         let replayed = replay.filter(|_| ring.is_none());
-        let replayed = replayed.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns)));
+        let replayed = replayed.and_then(|replay| Replayed::new(replay, &load, lane, (start_ns, end_ns), catch_up_ns));
         let even = |rate: Rate| match replay {
             // Lanes have different numbers of the frames.
             Some(replay) => {
@@ -182,7 +183,7 @@ impl<'r> Part<'r> {
         let evenly = load.rate.filter(|_| replayed.is_none()).and_then(even);
         let clock = match (ring, replay, replayed) {
             (Some(ring), Some(replay), _) => {
-                let ahead = Ahead::new((replay, &load), ring, evenly, count, (start_ns, end_ns));
+                let ahead = Ahead::new((replay, &load), ring, evenly, count, (start_ns, end_ns), catch_up_ns);
                 Some(Clock::Ahead(ahead))
             }
             (.., Some(replayed)) => Some(Clock::Replayed(replayed)),
