@@ -15,7 +15,9 @@ use crate::request::Run;
 use load::highest_pps;
 use mpps_engine::FlowSet;
 use mpps_io::selection::From;
-use mpps_io::{AddressRange, Layer, Marks, Request, Roles, Selection, SocketFlow, Task, To, addresses as ranges};
+use mpps_io::{
+    AddressRange, Layer, Marks, PortSpec, Request, Roles, Selection, SocketFlow, Task, To, addresses as ranges,
+};
 use mpps_netdev::NetDev;
 use mpps_plan::{DEFAULT_SRC_PORTS, Workload};
 use mpps_stats::Remark;
@@ -501,6 +503,16 @@ fn bracketed(ips: &AddressRange) -> String {
     match ips.start() {
         IpAddr::V4(_) => ranges::text(ips),
         IpAddr::V6(_) => format!("[{}]", ranges::text(ips)),
+    }
+}
+
+/// Says what bounds the frames of a port: its path (`limited`), or the MTU.
+fn limit_of(port: &PortSpec, limited: bool) -> String {
+    let port = port.to_string();
+    let port = port.trim_end_matches(':');
+    match limited {
+        true => format!("what the path can send on {port}"),
+        false => format!("the MTU of {port}"),
     }
 }
 

@@ -3,9 +3,9 @@
 use super::super::listen::unanswered;
 use super::super::neighbor::{Asked, advice, not_asked_in_vlan, skipped};
 use super::super::{kernel, lanes};
-use super::dashed;
 use super::load::{lasts, no_rate, no_step};
 use super::{Draft, One, Streamed};
+use super::{dashed, limit_of};
 use crate::fail::{Result, usage};
 use crate::paths::Neighbors;
 use mpps_engine::{Common, Hop, Link, Packets, RateStep, Rates, TrafficPlan};
@@ -346,11 +346,7 @@ impl Draft {
                 Some(size) => ("--frame-size", size, size - self.payload_len + most),
                 None => ("--payload-size", self.payload_len, most),
             };
-            let what = match (self.path_mtu(capabilities), limited) {
-                (Some(text), _) => text,
-                (None, true) => format!("what the path can send on {spec}"),
-                (None, false) => format!("the MTU of {spec}"),
-            };
+            let what = self.path_mtu(capabilities).unwrap_or_else(|| limit_of(spec, limited));
             return Err(usage(format!(
                 "{option} {given}: above {what}: want {limit} at the most"
             )));

@@ -1,5 +1,6 @@
 //! One stream of a run: its packets, and what is known of them before they are made.
 
+use super::super::limit_of;
 use super::{ETHERNET, Known, VLAN_TAG, named};
 use crate::fail::{Failure, Result, usage};
 use crate::privilege::as_user;
@@ -431,11 +432,7 @@ impl One {
         if largest as usize <= most {
             return Ok(());
         }
-        let what = match (limit, limited) {
-            (Some(limit), _) => limit.to_owned(),
-            (None, true) => format!("what the path can send on {spec}"),
-            (None, false) => format!("the MTU of {spec}"),
-        };
+        let what = limit.map_or_else(|| limit_of(spec, limited), str::to_owned);
         let named = match (self.named.as_str(), largest == self.sizes().0) {
             ("--packet", true) => format!("--frame-size {largest}"),
             (named, _) => format!("{named}: frames of {largest} bytes"),
