@@ -464,7 +464,7 @@ fn with_settle_early_a_copy_20_ms_behind_the_last_packet_is_counted_and_the_rest
 
 #[test]
 fn with_settle_early_the_whole_settle_time_is_waited_for_a_packet_that_is_missing() {
-    let (report, measured) = settled_early("loop:outage=50ms-60ms", "700ms");
+    let (report, measured) = settled_early("loop:loss=1%", "700ms");
     assert!(report.count("lost") > 0, "{:#}", report.json);
     assert!(measured >= 700_000_000, "{measured}");
 }
