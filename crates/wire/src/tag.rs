@@ -95,7 +95,7 @@ impl Tag {
     }
 }
 
-/// What is the same in all tags of a run, as they are sent.
+/// Bits that are the same in all tags of a run, as they are sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfRun {
     /// Run and mark in the first word, and run in the check.

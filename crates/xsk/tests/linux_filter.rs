@@ -277,15 +277,16 @@ fn foreign_takes_all_but_the_hosts_own() {
 fn with_tag(frame: &[u8], seed: u64) -> Vec<u8> {
     let (number, run, flow, time) = (77_u64, 5_u64, 0x2f_fffe_u64, 0x0c_dead_beef_u64);
     let both = run << 22 | flow;
-    let z = (seed ^ time).wrapping_add(
-        (number << 32 | both)
+    let z = seed.wrapping_add(
+        (flow << 32 | number)
             .wrapping_add(1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15),
     );
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     let first = number << 32 | both >> 15 << 16 | both & 0x7fff | 0x8000;
-    let last = time << 28 | (z ^ z >> 31) >> 36;
+    let check = (z ^ z >> 31 ^ (run << 36 | time)).wrapping_mul(0xd134_2543_de82_ef95);
+    let last = time << 28 | check >> 32 & 0xfff_ffff;
     [&frame[..frame.len() - 16], &first.to_be_bytes(), &last.to_be_bytes()].concat()
 }
 
