@@ -145,9 +145,9 @@ const LEAST_NS: u64 = 500;
 /// Time within which departures are due together, ns: at the highest rates, sending one takes longer than its gap.
 const TOGETHER_NS: u64 = 1_000;
 
-/// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which would
-/// change one gap after the other by its whole length. Each makes up for the time by which the one before missed its
-/// own, so that a lane that is always late by some µs does not fall behind, and for a small part of its lateness, and
+/// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which
+/// would change one gap after the other by its whole length. Each makes up for the time by which the one before missed
+/// its own, so that a lane that is always late by some µs does not fall behind, and for a small part of its lateness,
 /// for both together by a quarter of its gap at the most, until none is late. Departures within a microsecond stay
 /// together.
 #[derive(Clone, Debug)]
