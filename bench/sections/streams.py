@@ -82,7 +82,8 @@ def throughput(ctx, section):
     section.text("Frames have 64 bytes where nothing else is said. Every packet has whole headers, right checksums, a "
                  "tag of number, run, flow and send time, and data that depend on them. Each stream has a book of its "
                  "own.")
-    section.ratios(samples, [(label, PLAIN) for label in (TEMPLATE, COUNTER, TABLE, RANDOM, RANDOM_IP, FOUR, EIGHT, MANY)]
+    section.ratios(samples, [(label, PLAIN) for label in
+                              (TEMPLATE, COUNTER, TABLE, RANDOM, RANDOM_IP, FOUR, EIGHT, MANY)]
                    + [(DROP_TAG, DROP), (FOUR, "testpmd flowgen"), (FOUR, "testpmd txonly")])
     aims = ((COUNTER, PLAIN, 1 / 1.07), (TABLE, PLAIN, 1 / 1.07), (RANDOM, PLAIN, 1 / 1.11), (EIGHT, PLAIN, 1 / 1.13),
             (MANY, PLAIN, 1 / 1.5), (PLAIN, TEMPLATE, 0.98), (DROP_TAG, DROP, 1 / 1.05), (FOUR, "testpmd flowgen", 1.3),

@@ -146,9 +146,9 @@ const LEAST_NS: u64 = 500;
 const TOGETHER_NS: u64 = 1_000;
 
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which
-/// would change one gap after the other by its whole length. Each makes up for the time by which the one before missed
-/// its own, so that a lane that is always late by some µs does not fall behind, and for a small part of its lateness,
-/// for both together by a quarter of its gap at the most, until none is late. Departures within a microsecond stay
+/// would change one gap after the other by its whole length. Each makes up for a small part of its lateness, until none
+/// is late. Each makes up as well for the time by which the one before missed its own, if that is not more than a
+/// quarter of its gap: a lane that is always late by some µs does not fall behind. Departures within a microsecond stay
 /// together.
 #[derive(Clone, Debug)]
 pub(crate) struct Ease {
@@ -195,7 +195,9 @@ impl Ease {
     pub(crate) fn left(&mut self, at_ns: u64, next_ns: u64, end_ns: u64) {
         let (looked_ns, gap_ns) = (self.looked_ns.get(), next_ns.saturating_sub(at_ns));
         let late_ns = looked_ns.saturating_sub(at_ns);
-        let made_up_ns = (late_ns / EASED_PART).max(LEAST_NS) + self.missed_ns.get();
+        // What is more was a stall: it happened once.
+        let missed_ns = Some(self.missed_ns.get()).filter(|missed_ns| *missed_ns <= gap_ns / 4);
+        let made_up_ns = (late_ns / EASED_PART).max(LEAST_NS) + missed_ns.unwrap_or(0);
         self.not_before_ns = match late_ns < self.eased_ns {
             true => looked_ns
                 .saturating_add(gap_ns - made_up_ns.min(gap_ns / 4))
