@@ -81,6 +81,12 @@ fn rings(flown: &Flown) -> (&Rings, &Ring) {
     (rings, rings.of(0).expect("a ring"))
 }
 
+/// Returns the departures of all frames, at their own times, in a run without an end.
+fn departures<'r>(of_file: &'r Replay, flown: &'r Flown) -> Ahead<'r> {
+    let run = (START, u64::MAX);
+    Ahead::new((of_file, &load(None)), rings(flown), None, 18, run, u64::MAX)
+}
+
 #[test]
 fn departures_of_a_capture_that_is_read_ahead_are_those_of_one_in_memory() {
     let (of_file, flown, schedule) = ahead();
@@ -107,14 +113,7 @@ fn departures_of_a_capture_that_is_read_ahead_are_those_of_one_in_memory() {
 #[test]
 fn frames_that_are_read_too_late_are_counted_and_their_lane_goes_on() {
     let (of_file, flown, _) = ahead();
-    let mut ahead = Ahead::new(
-        (&of_file, &load(None)),
-        rings(&flown),
-        None,
-        18,
-        (START, u64::MAX),
-        u64::MAX,
-    );
+    let mut ahead = departures(&of_file, &flown);
     assert!(ahead.waits() && ahead.pop().is_none() && ahead.due(u64::MAX, 4) == 0);
     assert!(ahead.fault().is_none());
     feed(&of_file, &flown);
@@ -132,14 +131,7 @@ fn frames_without_times_leave_as_fast_as_they_are_read_or_at_an_even_rate() {
     let (mut of_file, flown, _) = ahead();
     feed(&of_file, &flown);
     of_file.schedule = None;
-    let mut fast = Ahead::new(
-        (&of_file, &load(None)),
-        rings(&flown),
-        None,
-        18,
-        (START, u64::MAX),
-        u64::MAX,
-    );
+    let mut fast = departures(&of_file, &flown);
     assert_eq!((fast.is_timed(), fast.due(0, 32), fast.skip_before(0)), (false, 18, 0));
     assert_eq!(std::iter::from_fn(|| fast.pop()).count(), 18);
     let rate = Rate::new(1_000_000, 1).expect("a rate");
@@ -170,14 +162,7 @@ fn a_file_with_fewer_packets_than_it_had_is_a_fault_once_all_that_was_read_has_l
     let of_file = replay(frames, Some(schedule));
     let flown = Flown::new(&of_file.frames);
     feed(&of_file, &flown);
-    let mut ahead = Ahead::new(
-        (&of_file, &load(None)),
-        rings(&flown),
-        None,
-        18,
-        (START, u64::MAX),
-        u64::MAX,
-    );
+    let mut ahead = departures(&of_file, &flown);
     assert!(ahead.fault().is_none());
     assert_eq!(std::iter::from_fn(|| ahead.pop()).count(), 4);
     let fault = ahead.fault().expect("a fault").to_string();

@@ -76,6 +76,7 @@ pub(crate) struct Mix<'r> {
     /// Their departures, but of those that streams sent in turn: all of these are made, so each has a number, and none
     /// has a schedule.
     departures: Box<[Departure; MAX_BURST]>,
+    /// The frames written last were sent by streams in turn.
     in_turn: bool,
     /// Number of these frames that have left.
     left: usize,

@@ -148,8 +148,8 @@ const TOGETHER_NS: u64 = 1_000;
 /// Spacing of departures that are late, as the lane did not run for some µs. They do not leave all at once, which
 /// would change one gap after the other by its whole length. Each makes up for a small part of its lateness, until none
 /// is late. Each makes up as well for the time by which the one before missed its own, if that is not more than a
-/// quarter of its gap: a lane that is always late by some µs does not fall behind. Departures within a microsecond stay
-/// together.
+/// quarter of its gap: a lane that is always late by some µs does not fall behind. No gap gets shorter by more than a
+/// quarter. Departures within a microsecond stay together.
 #[derive(Clone, Debug)]
 pub(crate) struct Ease {
     /// Lateness up to which departures are eased, ns.

@@ -9,7 +9,7 @@ use crate::send::sent::SentLog;
 use crate::send::slip::Slips;
 use mpps_io::{Pacing, Rate, Rates};
 use mpps_replay::{Place, Rings};
-use mpps_wire::image::{Place as Flown, Sizes};
+use mpps_wire::image::{Place as InFlow, Sizes};
 
 /// Shares of a stream that lanes have in common, for one lane.
 #[derive(Debug)]
@@ -255,14 +255,14 @@ impl<'r> Part<'r> {
 
     /// Returns flow and number of the next packet, and the number of its image.
     #[inline(always)]
-    pub(super) fn next(&mut self) -> (Flown, u32) {
+    pub(super) fn next(&mut self) -> (InFlow, u32) {
         let (flow, number) = self.course.next();
         self.written += 1;
         let size = match self.is_of_one {
             true => 0,
             false => self.sizes.at(flow, number as u32, self.course.flows) as u32,
         };
-        (Flown { flow, number }, self.first_image + size)
+        (InFlow { flow, number }, self.first_image + size)
     }
 
     /// Notes the packets that were written since the last time in the log, if there is one.
@@ -276,7 +276,7 @@ impl<'r> Part<'r> {
 
     /// Returns lane and number of the next frame of a capture, and the number of its image. It leaves `slip` ns late.
     #[inline(never)]
-    pub(super) fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (Flown, u32) {
+    pub(super) fn next_captured(&mut self, codec: &MixCodec, slip: u64) -> (InFlow, u32) {
         let (lane, next) = (self.course.first, self.course.next_frame());
         let n = self.ahead().map_or(next, |ahead| ahead.taken(self.written));
         let (image, number) = codec.image_and_number(self.stream, lane, n);
@@ -286,7 +286,7 @@ impl<'r> Part<'r> {
                 slips.note(lane, number, slip);
             }
         }
-        let place = Flown { flow: lane, number: n };
+        let place = InFlow { flow: lane, number: n };
         (place, image as u32)
     }
 }
