@@ -43,6 +43,10 @@ test  | socat        | socat
 test  | trafgen      | netsniff-ng
 test  | nping        | nmap
 test  | tshark       | tshark
+test  | nft          | nftables
+test  | jq           | jq
+test  | git          | git
+test  | setcap       | libcap2-bin
 test  | clang        | clang llvm
 test  | node         | nodejs
 test  | babeltrace2  | babeltrace2

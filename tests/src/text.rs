@@ -193,6 +193,36 @@ fn every_link_from_page_to_page_leads_to_a_file_and_a_heading_that_are_there() {
     assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
 }
 
+/// Packages that every Debian has.
+const REQUIRED: [&str; 4] = ["bsdutils", "coreutils", "dash", "util-linux"];
+
+/// A test that wants a program which the set-up forgot is skipped on a fresh machine, and nowhere else.
+#[test]
+fn every_package_that_a_test_wants_is_one_that_the_set_up_installs() {
+    let setup = include_str!("../../scripts/setup.sh");
+    let installs: BTreeSet<&str> = setup
+        .lines()
+        .filter_map(|line| line.rsplit_once(" | ").or_else(|| line.rsplit_once("| ")))
+        .flat_map(|(_, packages)| packages.split_whitespace())
+        .chain(REQUIRED)
+        .collect();
+    let (mut wanted, mut lacking) = (0, Vec::new());
+    for (file, text) in files(&["rs"]) {
+        for call in text.split("missing(\"").skip(1) {
+            let mut quoted = call.split('"');
+            let (Some(program), Some(", "), Some(packages)) = (quoted.next(), quoted.next(), quoted.next()) else {
+                continue;
+            };
+            wanted += 1;
+            if !packages.split(" or ").any(|package| installs.contains(package)) {
+                lacking.push(format!("{file}: {program} of {packages}"));
+            }
+        }
+    }
+    assert!(wanted > 50, "{wanted} calls of `missing`");
+    assert!(lacking.is_empty(), "scripts/setup.sh lacks:\n{}", lacking.join("\n"));
+}
+
 /// Folders of one machine: where somebody lives, and where work is done for a while.
 const OF_A_MACHINE: [&str; 7] = ["home", "root", "work", "Users", "mnt", "srv", "scratch"];
 

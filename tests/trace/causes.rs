@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Scratch, free_port, has, listen, mpps, net_of, silent, skip, skip_disturbed, source_ports, wait_until,
+    Background, Scratch, free_port, listen, missing, mpps, net_of, silent, skip_disturbed, source_ports, wait_until,
 };
 use rustix::process::Signal;
 
@@ -157,8 +157,8 @@ fn two_ends_on_one_core_name_each_other() {
 
 #[test]
 fn a_reflector_that_waits_for_room_to_send_says_so_and_for_how_long() {
-    if !has("tc") {
-        return skip("tc is not installed (package iproute2)");
+    if missing("tc", "iproute2") {
+        return;
     }
     let Some(net) = net_of(1) else { return };
     // Some hundred packets a second leave, the others wait in the socket's buffer: there is hardly ever room.

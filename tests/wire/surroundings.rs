@@ -3,7 +3,7 @@
 
 use mpps_host::lab::Host;
 use mpps_tests::{
-    Background, Net, Report, Scratch, has, inside, listen, mpps, net_of, returning, run_command, silent, skip,
+    Background, Net, Report, Scratch, inside, listen, missing, mpps, net_of, returning, run_command, silent, skip,
     wait_for_more, wait_until,
 };
 use rustix::process::Signal;
@@ -334,8 +334,8 @@ fn an_mtu_gets_no_remedy_for_a_full_queue_and_is_not_denied() {
 
 #[test]
 fn drops_of_the_senders_own_queue_are_counted_named_and_void_the_run() {
-    if !has("tc") {
-        return skip("tc is not installed (package iproute2)");
+    if missing("tc", "iproute2") {
+        return;
     }
     let Some(net) = net_of(1) else { return };
     // A tenth of what is sent leaves: the queue holds two packets.
@@ -394,8 +394,8 @@ fn drops_of_the_senders_own_queue_are_counted_named_and_void_the_run() {
 
 #[test]
 fn a_reflectors_own_queue_is_named_by_the_reflector_and_a_queue_that_imitates_a_path_voids_nothing() {
-    if !has("tc") {
-        return skip("tc is not installed (package iproute2)");
+    if missing("tc", "iproute2") {
+        return;
     }
     let Some(net) = net_of(1) else { return };
     net.on(
@@ -644,8 +644,8 @@ fn a_lane_that_was_moved_off_its_core_says_so_and_names_no_core() {
     if cores < 2 {
         return skip("one core: nowhere to move a lane to");
     }
-    if !has("taskset") {
-        return skip("taskset is not installed (package util-linux)");
+    if missing("taskset", "util-linux") {
+        return;
     }
     let scratch = Scratch::new();
     let words = "sendrecv loop:delay=100us --rate 1kpps --duration 1h --settle 20ms --interval 20ms --cores 1 --quiet";
