@@ -210,6 +210,10 @@ impl Port for AfXdpPort {
         Some(dropped.sum())
     }
 
+    fn times_arrivals(&self) -> bool {
+        self.timed()
+    }
+
     fn shares_pools_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.umem, &other.umem)
     }

@@ -11,7 +11,7 @@ use crate::receive::traces::Traces;
 use crate::send::sent::{Seat, Senders, SentLog};
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
-use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_stats::{Arrival, Delay, Recorder, SequenceWindows};
 use mpps_trace::LatePacket;
 use mpps_wire::changes::Changes;
 use mpps_wire::{Checker, IcmpError, Stamp};
@@ -53,6 +53,10 @@ pub(crate) struct Receiver<'r> {
     compared: Compared,
     /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
+    /// When those packets arrived, ns after they were sent.
+    arrivals: Box<[u64; MAX_BURST]>,
+    /// Times of arrival that can't be.
+    odd_times: u64,
     missing: Missing,
     /// The newest packet that was not the next of its flow.
     odd: Came,
@@ -97,31 +101,54 @@ struct InOrder {
 }
 
 /// Packets of a burst that were also sent in one burst: the latency is the same, and is booked once.
-/// [`Receiver::slipped`] contains the slip of each.
+/// [`Receiver::slipped`] and [`Receiver::arrivals`] contain what differs.
 #[derive(Default)]
 struct Together {
     /// Image of the packets whose slip is known.
     of: usize,
     sent_ns: u64,
+    /// When the first of them arrived, as far as is known.
     at: u64,
     packets: u32,
     /// Number of these packets whose slip is known.
     slips: usize,
+    /// Number of these packets whose arrival is known: all or none.
+    timed: usize,
 }
 
 impl Together {
     /// Books the packets; returns how many were in time.
     #[inline(always)]
-    fn book<C: Reader>(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>, books: &mut Books<'_>) -> u64 {
+    fn book<C: Reader>(
+        &self,
+        now_ns: u64,
+        (slipped, arrivals): (&[u64; MAX_BURST], &[u64; MAX_BURST]),
+        arrived: &mut Arrived,
+        recorder: &mut Recorder<'_>,
+        books: &mut Books<'_>,
+    ) -> u64 {
         let slips = &slipped[..self.slips.min(MAX_BURST)];
-        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets, slips);
-        if C::MIXED && self.packets > 0 {
-            books.came_at(self.sent_ns, self.at);
+        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, now_ns, self.packets, slips);
+        // Those whose arrival is known were entered one by one.
+        if C::MIXED && self.packets > 0 && self.timed == 0 {
+            books.came_at(self.sent_ns, now_ns);
             if !slips.is_empty() {
-                books.slipped(self.of, self.sent_ns, self.at, slips);
+                books.slipped(self.of, self.sent_ns, now_ns, slips);
             }
         }
-        u64::from(self.packets) * u64::from(in_time)
+        if !in_time {
+            return 0;
+        }
+        match &arrivals[..self.timed.min(MAX_BURST)] {
+            [] => arrived.add(now_ns, u64::from(self.packets), recorder),
+            arrivals => {
+                recorder.timed(now_ns.saturating_sub(self.sent_ns), arrivals);
+                for arrival in arrivals {
+                    arrived.add(self.sent_ns + arrival, 1, recorder);
+                }
+            }
+        }
+        u64::from(self.packets)
     }
 }
 
@@ -178,6 +205,15 @@ fn counted<C: Reader>(
     recorder.counted(sent_ns, at_ns)
 }
 
+/// Difference that two readings of one host's clock may have: of the kernel's, and of the line that lanes follow.
+const CLOCK_ERROR_NS: u64 = 100_000;
+
+/// Whether a packet that was sent and read at these instants can have arrived at `at_ns`.
+#[inline(always)]
+pub(crate) fn is_likely(at_ns: u64, sent_ns: u64, now_ns: u64) -> bool {
+    at_ns <= now_ns.saturating_add(CLOCK_ERROR_NS) && at_ns.saturating_add(CLOCK_ERROR_NS) >= sent_ns
+}
+
 impl<'r> Receiver<'r> {
     /// Makes the receiver of streams, one or more.
     pub(crate) fn new(mut parts: impl Iterator<Item = Part<'r>>, start_ns: u64) -> Self {
@@ -194,6 +230,8 @@ impl<'r> Receiver<'r> {
             known: Checker::default(),
             compared: Compared::default(),
             slipped: Box::new([0; MAX_BURST]),
+            arrivals: Box::new([0; MAX_BURST]),
+            odd_times: 0,
             missing: Missing::new(),
             odd: Came::default(),
             latest: Worst::new(),
@@ -243,7 +281,6 @@ impl<'r> Receiver<'r> {
         for frame in frames {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
-                    let at = frame.rx_time_ns().unwrap_or(now_ns);
                     let own = codec.stream_of(flow);
                     let mut stamp = codec.whole(stamp, || self.due(&order, own), now_ns);
                     let mut measured = true;
@@ -254,6 +291,8 @@ impl<'r> Receiver<'r> {
                         };
                         (stamp.time_ns, measured) = (time_ns, exact);
                     }
+                    let noted = frame.rx_time_ns().and_then(|at| self.likely(at, stamp.time_ns, now_ns));
+                    let at = noted.unwrap_or(now_ns);
                     let Some(arrival) = self.arrival(&mut order, own, stamp, (at, now_ns)) else {
                         self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
                         continue;
@@ -283,26 +322,26 @@ impl<'r> Receiver<'r> {
                         continue;
                     }
                     let slip = self.part(own.0).slips.and_then(|slips| slips.of(own.1, stamp.seq));
-                    if distance != 0 {
+                    let delay = Delay::of(stamp.time_ns, noted, now_ns);
+                    // Whether such a packet was in time, only its own arrival says.
+                    let read_late = noted.is_some() && delay.latency_ns > recorder.settle_ns();
+                    if distance != 0 || read_late {
                         if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
                             self.came_late((flow, stamp), at, slip, now_ns);
                         }
-                        let in_time = u64::from(recorder.received(stamp.time_ns, at, slip, distance));
+                        let in_time = u64::from(recorder.received(stamp.time_ns, delay, slip, distance));
                         if C::MIXED {
-                            books.reordered(of, stamp.time_ns, at, slip, distance);
+                            books.received(of, stamp.time_ns, delay, slip, distance);
                         }
                         arrived.add(at, in_time, recorder);
                         received += in_time;
                         continue;
                     }
-                    let another = together.sent_ns != stamp.time_ns || together.at != at;
+                    let another = together.sent_ns != stamp.time_ns || noted.is_some() != (together.timed > 0);
                     let another = another || C::MIXED && slip.is_some() && together.slips > 0 && together.of != of;
-                    if together.packets == 0 || another || together.slips == MAX_BURST {
-                        let in_time = together.book::<C>(&self.slipped, recorder, books);
-                        if in_time > 0 {
-                            arrived.add(together.at, in_time, recorder);
-                            received += in_time;
-                        }
+                    if together.packets == 0 || another || together.slips.max(together.timed) == MAX_BURST {
+                        let lists = (&*self.slipped, &*self.arrivals);
+                        received += together.book::<C>(now_ns, lists, &mut arrived, recorder, books);
                         together = Together {
                             sent_ns: stamp.time_ns,
                             at,
@@ -313,7 +352,15 @@ impl<'r> Receiver<'r> {
                         }
                     }
                     together.packets += 1;
-                    if C::MIXED && slip.is_none() {
+                    if let Some(arrival) = delay.arrival_ns
+                        && let Some(place) = self.arrivals.get_mut(together.timed)
+                    {
+                        *place = arrival;
+                        together.timed += 1;
+                        if C::MIXED {
+                            books.received(of, stamp.time_ns, delay, slip, 0);
+                        }
+                    } else if C::MIXED && slip.is_none() {
                         books.came(of);
                     }
                     // There is room: a full list was booked above.
@@ -338,11 +385,8 @@ impl<'r> Receiver<'r> {
             }
         }
         self.note(&order);
-        let in_time = together.book::<C>(&self.slipped, recorder, books);
-        if in_time > 0 {
-            arrived.add(together.at, in_time, recorder);
-            received += in_time;
-        }
+        let lists = (&*self.slipped, &*self.arrivals);
+        received += together.book::<C>(now_ns, lists, &mut arrived, recorder, books);
         if arrived.packets > 0 {
             recorder.by_arrival(arrived.at_ns, arrived.packets);
         }
@@ -363,6 +407,17 @@ impl<'r> Receiver<'r> {
             });
         }
         (received, slow)
+    }
+
+    /// Returns a noted time of arrival if the packet can have arrived then. Counts it otherwise: a driver or a clock is
+    /// wrong, and the lane's time must do.
+    #[inline(always)]
+    fn likely(&mut self, at_ns: u64, sent_ns: u64, now_ns: u64) -> Option<u64> {
+        let likely = is_likely(at_ns, sent_ns, now_ns);
+        if !likely {
+            self.odd_times += 1;
+        }
+        likely.then_some(at_ns)
     }
 
     /// Keeps a packet that is among the latest so far and was taken from the path at `now_ns`.
@@ -562,6 +617,7 @@ impl<'r> Receiver<'r> {
             .map(|f| (f.reason(), self.foreign[*f as usize]))
             .collect();
         reasons.push((Reason::BeyondWindow, self.beyond_window));
+        reasons.push((Reason::ImplausibleRxTime, self.odd_times));
         reasons.push((Reason::NeighborService, self.service));
         reasons.extend(ICMP.into_iter().zip(self.icmp));
         reasons.push((Reason::LateOfAnEarlierTrial, self.late_of_an_earlier));

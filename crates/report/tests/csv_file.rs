@@ -268,6 +268,7 @@ fn of_period(start_ns: u64, length_ns: u64, buckets: &[(u64, u64)]) -> Event<'_>
         length_ns,
         buckets,
         scheduled: &[],
+        ..Period::default()
     })
 }
 

@@ -182,6 +182,9 @@ impl Inner {
         if let Some(scheduled) = row.latency_scheduled.filter(|scheduled| scheduled.count > 0) {
             self.state.recent_scheduled = Some(scheduled);
         }
+        let counted = |of: Option<mpps_stats::Latency>| of.filter(|latency| latency.count > 0);
+        self.state.recent_arrival = counted(row.latency_arrival).or(self.state.recent_arrival);
+        self.state.recent_wake_up = counted(row.wake_up).or(self.state.recent_wake_up);
         let intended = self.state.start.intended_at(row.start_ns);
         let point = Point::of(row, self.rows, (self.state.trial, self.began_ns), intended);
         match &mut self.open {
@@ -191,10 +194,16 @@ impl Inner {
     }
 
     fn period(&mut self, period: &Period<'_>) {
-        self.state.latency.add(period.buckets);
-        self.state.scheduled.add(period.scheduled);
-        self.state.latency_spread.add(period.buckets);
-        self.state.scheduled_spread.add(period.scheduled);
+        let state = &mut self.state;
+        for (buckets, spread, of) in [
+            (&mut state.latency, &mut state.latency_spread, period.buckets),
+            (&mut state.scheduled, &mut state.scheduled_spread, period.scheduled),
+            (&mut state.arrival, &mut state.arrival_spread, period.arrival),
+            (&mut state.wake_up, &mut state.wake_up_spread, period.wake_up),
+        ] {
+            buckets.add(of);
+            spread.add(of);
+        }
         // Rows too short for percentiles show those of their period.
         let all: u64 = period.buckets.iter().map(|(_, packets)| packets).sum();
         let at = |part: f64| {
@@ -286,6 +295,8 @@ impl Inner {
         if summary.latency.count > 0 {
             self.state.recent = Some(summary.latency);
             self.state.recent_scheduled = summary.latency_scheduled.or(self.state.recent_scheduled);
+            self.state.recent_arrival = summary.latency_arrival.or(self.state.recent_arrival);
+            self.state.recent_wake_up = summary.wake_up.or(self.state.recent_wake_up);
         }
         let document = runs::document(&[runs::Run::new("this run", json_value(summary))]);
         let expectations = summary.expectations.iter().map(|of| (of.expected.clone(), of.met));
@@ -446,6 +457,7 @@ mod tests {
                     length_ns: 0,
                     buckets: &buckets,
                     scheduled: &[],
+                    ..Period::default()
                 }));
             }
         }

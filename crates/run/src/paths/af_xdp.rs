@@ -104,6 +104,7 @@ impl Path for AfXdp {
             neighbors: Neighbors::Host,
             takes_from_host: true,
             strips_tags: true,
+            times_arrivals: config.rx_time,
             buffers: vec![
                 frames(rx, memory.queues, |roles| roles.rx && !roles.tx),
                 // Each lane that only sends has a queue of its own.

@@ -124,7 +124,7 @@ impl Verifier<'_> {
         let next = self.streams.known(flow).then(|| self.streams.next(flow));
         let stamp = Stamp {
             seq: number_near(tag.number, next),
-            time_ns: sent_at(tag.time_ns, rx_time.unwrap_or(now_ns)),
+            time_ns: sent_at(tag.time_ns, now_ns),
         };
         self.stamped(flow, stamp, rx_time, now_ns, pending, ledger);
         false
