@@ -39,7 +39,6 @@ fn a_receiver_that_stands_still_moves_the_latency_and_not_the_arrival() {
         );
         // What the sender itself waited for its core is in both; half of the packets never waited so long.
         assert!(of("/latency_arrival_ns/p50") < of("/wake_up_ns/p50") / 4.0, "{context}");
-        assert!(received.said().contains("wake-up"), "{}", received.said());
         assert!(received.json["reasons"]["implausible_rx_time"].is_null(), "{context}");
     }
 }

@@ -53,8 +53,8 @@ pub(crate) struct Receiver<'r> {
     compared: Compared,
     /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
-    /// When those packets arrived, ns after they were sent.
-    arrivals: Box<[u64; MAX_BURST]>,
+    /// The same of packets whose arrival was noted.
+    noted: Box<Noted>,
     /// Times of arrival that can't be.
     odd_times: u64,
     missing: Missing,
@@ -101,55 +101,60 @@ struct InOrder {
 }
 
 /// Packets of a burst that were also sent in one burst: the latency is the same, and is booked once.
-/// [`Receiver::slipped`] and [`Receiver::arrivals`] contain what differs.
+/// [`Receiver::slipped`] contains the slip of each.
 #[derive(Default)]
 struct Together {
     /// Image of the packets whose slip is known.
     of: usize,
     sent_ns: u64,
-    /// When the first of them arrived, as far as is known.
     at: u64,
     packets: u32,
     /// Number of these packets whose slip is known.
     slips: usize,
-    /// Number of these packets whose arrival is known: all or none.
-    timed: usize,
 }
 
 impl Together {
     /// Books the packets; returns how many were in time.
     #[inline(always)]
-    fn book<C: Reader>(
-        &self,
-        now_ns: u64,
-        (slipped, arrivals): (&[u64; MAX_BURST], &[u64; MAX_BURST]),
-        arrived: &mut Arrived,
-        recorder: &mut Recorder<'_>,
-        books: &mut Books<'_>,
-    ) -> u64 {
+    fn book<C: Reader>(&self, slipped: &[u64; MAX_BURST], recorder: &mut Recorder<'_>, books: &mut Books<'_>) -> u64 {
         let slips = &slipped[..self.slips.min(MAX_BURST)];
-        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, now_ns, self.packets, slips);
-        // Those whose arrival is known were entered one by one.
-        if C::MIXED && self.packets > 0 && self.timed == 0 {
-            books.came_at(self.sent_ns, now_ns);
+        let in_time = self.packets > 0 && recorder.received_n(self.sent_ns, self.at, self.packets, slips);
+        if C::MIXED && self.packets > 0 {
+            books.came_at(self.sent_ns, self.at);
             if !slips.is_empty() {
-                books.slipped(self.of, self.sent_ns, now_ns, slips);
+                books.slipped(self.of, self.sent_ns, self.at, slips);
             }
         }
-        if !in_time {
-            return 0;
-        }
-        match &arrivals[..self.timed.min(MAX_BURST)] {
-            [] => arrived.add(now_ns, u64::from(self.packets), recorder),
-            arrivals => {
-                recorder.timed(now_ns.saturating_sub(self.sent_ns), arrivals);
-                for arrival in arrivals {
-                    arrived.add(self.sent_ns + arrival, 1, recorder);
-                }
-            }
-        }
-        u64::from(self.packets)
+        u64::from(self.packets) * u64::from(in_time)
     }
+}
+
+/// A packet that is not booked with those that were sent in one burst and read in one: it was reordered, or its arrival
+/// was noted.
+struct Apart {
+    of: usize,
+    id: (u32, Stamp),
+    noted: Option<u64>,
+    slip: Option<u64>,
+    distance: u64,
+}
+
+/// Packets in order whose arrivals were noted, all sent at one time: their latency is booked once, the rest each.
+#[derive(Debug)]
+struct Noted {
+    slips: [u64; MAX_BURST],
+    slipped: usize,
+    /// When they arrived, ns after they were sent.
+    arrivals: [u64; MAX_BURST],
+}
+
+/// Packets that are in [`Noted`] now.
+#[derive(Default)]
+struct Timed {
+    sent_ns: u64,
+    /// When the newest of them arrived.
+    at: u64,
+    packets: usize,
 }
 
 /// Packets of a burst that arrived at the same time and count as received. On a path that does not take the time
@@ -230,7 +235,11 @@ impl<'r> Receiver<'r> {
             known: Checker::default(),
             compared: Compared::default(),
             slipped: Box::new([0; MAX_BURST]),
-            arrivals: Box::new([0; MAX_BURST]),
+            noted: Box::new(Noted {
+                slips: [0; MAX_BURST],
+                slipped: 0,
+                arrivals: [0; MAX_BURST],
+            }),
             odd_times: 0,
             missing: Missing::new(),
             odd: Came::default(),
@@ -277,7 +286,7 @@ impl<'r> Receiver<'r> {
             at_ns: now_ns,
             packets: 0,
         };
-        let (mut order, mut together) = (InOrder::default(), Together::default());
+        let (mut order, mut together, mut timed) = (InOrder::default(), Together::default(), Timed::default());
         for frame in frames {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
@@ -322,45 +331,36 @@ impl<'r> Receiver<'r> {
                         continue;
                     }
                     let slip = self.part(own.0).slips.and_then(|slips| slips.of(own.1, stamp.seq));
-                    let delay = Delay::of(stamp.time_ns, noted, now_ns);
-                    // Whether such a packet was in time, only its own arrival says.
-                    let read_late = noted.is_some() && delay.latency_ns > recorder.settle_ns();
-                    if distance != 0 || read_late {
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
-                            self.came_late((flow, stamp), at, slip, now_ns);
-                        }
-                        let in_time = u64::from(recorder.received(stamp.time_ns, delay, slip, distance));
-                        if C::MIXED {
-                            books.received(of, stamp.time_ns, delay, slip, distance);
-                        }
-                        arrived.add(at, in_time, recorder);
-                        received += in_time;
+                    if distance != 0 || noted.is_some() {
+                        let came = Apart {
+                            of,
+                            id: (flow, stamp),
+                            noted,
+                            slip,
+                            distance,
+                        };
+                        received += self.apart::<C>(came, now_ns, &mut timed, (&mut arrived, recorder, books));
                         continue;
                     }
-                    let another = together.sent_ns != stamp.time_ns || noted.is_some() != (together.timed > 0);
+                    let another = together.sent_ns != stamp.time_ns;
                     let another = another || C::MIXED && slip.is_some() && together.slips > 0 && together.of != of;
-                    if together.packets == 0 || another || together.slips.max(together.timed) == MAX_BURST {
-                        let lists = (&*self.slipped, &*self.arrivals);
-                        received += together.book::<C>(now_ns, lists, &mut arrived, recorder, books);
+                    if together.packets == 0 || another || together.slips == MAX_BURST {
+                        let in_time = together.book::<C>(&self.slipped, recorder, books);
+                        if in_time > 0 {
+                            arrived.add(now_ns, in_time, recorder);
+                            received += in_time;
+                        }
                         together = Together {
                             sent_ns: stamp.time_ns,
-                            at,
+                            at: now_ns,
                             ..Together::default()
                         };
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
-                            self.came_late((flow, stamp), at, slip, now_ns);
+                        if now_ns.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
+                            self.came_late((flow, stamp), now_ns, slip, now_ns);
                         }
                     }
                     together.packets += 1;
-                    if let Some(arrival) = delay.arrival_ns
-                        && let Some(place) = self.arrivals.get_mut(together.timed)
-                    {
-                        *place = arrival;
-                        together.timed += 1;
-                        if C::MIXED {
-                            books.received(of, stamp.time_ns, delay, slip, 0);
-                        }
-                    } else if C::MIXED && slip.is_none() {
+                    if C::MIXED && slip.is_none() {
                         books.came(of);
                     }
                     // There is room: a full list was booked above.
@@ -385,8 +385,15 @@ impl<'r> Receiver<'r> {
             }
         }
         self.note(&order);
-        let lists = (&*self.slipped, &*self.arrivals);
-        received += together.book::<C>(now_ns, lists, &mut arrived, recorder, books);
+        let in_time = together.book::<C>(&self.slipped, recorder, books);
+        if in_time > 0 {
+            arrived.add(now_ns, in_time, recorder);
+            received += in_time;
+        }
+        if timed.at > 0 {
+            received += self.book_timed(&mut timed, now_ns, &mut arrived, recorder);
+            (together.sent_ns, together.at, together.packets) = (timed.sent_ns, timed.at, 1);
+        }
         if arrived.packets > 0 {
             recorder.by_arrival(arrived.at_ns, arrived.packets);
         }
@@ -418,6 +425,75 @@ impl<'r> Receiver<'r> {
             self.odd_times += 1;
         }
         likely.then_some(at_ns)
+    }
+
+    /// Counts a packet by itself, or among those of one send time whose arrivals were noted. Returns how many packets
+    /// were found to be in time by that.
+    #[inline(never)]
+    fn apart<C: Reader>(
+        &mut self,
+        came: Apart,
+        now_ns: u64,
+        timed: &mut Timed,
+        (arrived, recorder, books): (&mut Arrived, &mut Recorder<'_>, &mut Books<'_>),
+    ) -> u64 {
+        let (sent_ns, at) = (came.id.1.time_ns, came.noted.unwrap_or(now_ns));
+        let delay = Delay::of(sent_ns, came.noted, now_ns);
+        if at.saturating_sub(sent_ns) + came.slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
+            self.came_late(came.id, at, came.slip, now_ns);
+        }
+        if C::MIXED {
+            books.received(came.of, sent_ns, delay, came.slip, came.distance);
+        }
+        let Some(arrival) = delay.arrival_ns.filter(|_| came.distance == 0) else {
+            let in_time = u64::from(recorder.received(sent_ns, delay, came.slip, came.distance));
+            arrived.add(at, in_time, recorder);
+            return in_time;
+        };
+        // Whether a packet that was read this late was in time, only its own arrival says.
+        let read_late = delay.latency_ns > recorder.settle_ns();
+        let mut in_time = 0;
+        if timed.sent_ns != sent_ns || timed.packets == MAX_BURST || read_late {
+            in_time = self.book_timed(timed, now_ns, arrived, recorder);
+        }
+        (timed.sent_ns, timed.at) = (sent_ns, at);
+        if read_late {
+            let counts = u64::from(recorder.received(sent_ns, delay, came.slip, 0));
+            arrived.add(at, counts, recorder);
+            return in_time + counts;
+        }
+        let noted = &mut *self.noted;
+        noted.arrivals[timed.packets] = arrival;
+        timed.packets += 1;
+        if let Some(slip) = came.slip {
+            noted.slips[noted.slipped] = slip;
+            noted.slipped += 1;
+        }
+        in_time
+    }
+
+    /// Books the packets whose arrivals were noted; returns how many were in time.
+    fn book_timed(
+        &mut self,
+        timed: &mut Timed,
+        now_ns: u64,
+        arrived: &mut Arrived,
+        recorder: &mut Recorder<'_>,
+    ) -> u64 {
+        let (packets, slipped) = (
+            std::mem::take(&mut timed.packets),
+            std::mem::take(&mut self.noted.slipped),
+        );
+        let slips = &self.noted.slips[..slipped.min(MAX_BURST)];
+        if packets == 0 || !recorder.received_n(timed.sent_ns, now_ns, packets as u32, slips) {
+            return 0;
+        }
+        let arrivals = &self.noted.arrivals[..packets.min(MAX_BURST)];
+        recorder.timed(now_ns.saturating_sub(timed.sent_ns), arrivals);
+        for arrival in arrivals {
+            arrived.add(timed.sent_ns + arrival, 1, recorder);
+        }
+        packets as u64
     }
 
     /// Keeps a packet that is among the latest so far and was taken from the path at `now_ns`.
