@@ -155,7 +155,7 @@ fn an_offset_that_can_not_be_read_is_refused_by_name_where_the_kernels_clock_is_
                 --settle 10ms --quiet";
     for (port, parts) in [
         ("xdp:eth1", ["a time namespace", "mount /proc"]),
-        ("af_xdp:eth1,rx_time=on", ["a time namespace", "rx_time=on"]),
+        ("af_xdp:eth1,rx_time=kernel", ["a time namespace", "rx_time=kernel"]),
     ] {
         let words = format!("sendrecv {port} {ends}");
         assert_refused(without_proc(&words, 5_000), 2, &parts);

@@ -5,7 +5,7 @@ use crate::ring::{Geometry, Mapping, max_frame};
 use crate::rx::{self, RxSocket};
 use crate::socket::{Socket, address};
 use crate::tx::{self, TxSocket};
-use mpps_io::{AddressRange, Error, ErrorKind, MAX_BURST, Result, addresses};
+use mpps_io::{AddressRange, Error, ErrorKind, MAX_BURST, Result, RxTime, addresses};
 use mpps_netdev::NetDev;
 use std::io;
 use std::net::IpAddr;
@@ -115,6 +115,7 @@ impl Opener<'_> {
             geometry,
             control_only,
             split,
+            timed: !control_only && self.config.rx_time == RxTime::Kernel,
         })
     }
 

@@ -1,6 +1,6 @@
 //! `af_packet`: rings shared with the kernel.
 
-use super::help::{Help, PROMISC, option};
+use super::help::{Help, PROMISC, option, rx_time};
 use super::rules::Steering;
 use super::{Buffers, Demo, Opened, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
@@ -42,6 +42,10 @@ impl Path for AfPacket {
                 "auto|on|off",
                 "auto",
                 "keep test packets from the host's stack",
+            ),
+            rx_time(
+                mpps_af_packet::DEFAULT_RX_TIME,
+                "who takes times of arrival: the lane, or the kernel",
             ),
         ],
         note: "",
