@@ -2,7 +2,8 @@
 
 use mpps_io::{PortSpec, RxTime, SpecError};
 
-/// Who takes the times of arrival if the option says nothing: the kernel notes them in any case.
+/// Taker of times of arrival if the option says nothing. The kernel notes them in any case, and a lane that is flat out
+/// pays a few ns for each packet's.
 pub const DEFAULT_RX_TIME: RxTime = RxTime::Kernel;
 
 /// How packets are spread over the sockets of several receiving queues (`PACKET_FANOUT`).

@@ -17,7 +17,7 @@ pub enum RxChecksum {
     Partial,
 }
 
-/// Who takes the time of arrival of a packet: the option `rx_time` of a port.
+/// Taker of a packet's time of arrival: the option `rx_time` of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxTime {
     /// The lane, once for each burst that the path gives it.
@@ -67,8 +67,8 @@ pub trait Frame {
     /// Sets the flow that this frame belongs to: a payload path chooses its socket by it.
     fn set_flow(&mut self, _flow: u32) {}
 
-    /// When the path itself took the time of reception ([`RxTime`]): ns on the host's `CLOCK_MONOTONIC`. `None` leaves it
-    /// to the lane.
+    /// When the path itself took the time of reception ([`RxTime`]): ns on the host's `CLOCK_MONOTONIC`. `None` leaves
+    /// it to the lane.
     fn rx_time_ns(&self) -> Option<u64> {
         None
     }

@@ -30,7 +30,7 @@ pub struct Config {
     pub gro: bool,
     /// Most sockets (flows) of one lane.
     pub sockets: usize,
-    /// Who takes the times of arrival.
+    /// `rx_time=`.
     pub rx_time: RxTime,
 }
 

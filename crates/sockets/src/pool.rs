@@ -34,7 +34,7 @@ pub struct Meta {
     pub to_group: bool,
     /// Time to live, or hop limit, that it came with; 0: not known.
     pub ttl: u8,
-    /// Time of arrival as [`Frame::rx_time_ns`] gives it; 0: not known. Until [`ArrivalTimes::settle`], the kernel's own.
+    /// Time of arrival for [`Frame::rx_time_ns`], 0: not known; the kernel's own until [`ArrivalTimes::settle`].
     ///
     /// [`ArrivalTimes::settle`]: crate::message::ArrivalTimes::settle
     pub rx_time_ns: u64,

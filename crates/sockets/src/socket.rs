@@ -176,8 +176,8 @@ impl Socket {
         }
     }
 
-    /// Has the kernel stamp packets as they come, and say so with each. Unlike with `SO_TIMESTAMPNS`, a packet that it has
-    /// not stamped has no time, rather than that of the receive call.
+    /// Has the kernel stamp packets as they come, and say so with each. Unlike with `SO_TIMESTAMPNS`, a packet that it
+    /// has not stamped has no time, rather than that of the receive call.
     pub(crate) fn ask_for_times(&self) -> io::Result<()> {
         let times = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, times as libc::c_int)
