@@ -15,9 +15,15 @@ fn number(report: &Report, key: &str) -> f64 {
 #[test]
 fn a_receiver_that_stands_still_moves_the_latency_and_not_the_arrival() {
     let Some(net) = net_of(1) else { return };
-    for port in ["af_xdp:eth1,rx_time=on"] {
+    for port in [
+        "af_xdp:eth1,rx_time=kernel",
+        "af_packet:eth1",
+        "udp:10.99.0.2:9000,rx_time=kernel",
+        "io_uring:10.99.0.2:9000,rx_time=kernel",
+    ] {
+        let of_ports = if port.contains("10.99") { "" } else { "--port 9000" };
         let (here, there) = (Scratch::new(), Scratch::new());
-        let receiver = listen(&net, &there, &format!("drop {port} --port 9000"));
+        let receiver = listen(&net, &there, &format!("drop {port} {of_ports}"));
         receiver.signal(Signal::STOP);
         // All are sent meanwhile: half of them wait for 200 ms and longer.
         let sent = here.measure(net.a(&format!("send af_packet:eth1 {SEND}")));

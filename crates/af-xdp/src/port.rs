@@ -75,7 +75,7 @@ impl AfXdpPort {
     }
 
     pub(crate) fn timed(&self) -> bool {
-        self.config.rx_time && self.program.is_some()
+        self.config.timed() && self.program.is_some()
     }
 
     /// Whether the lane may let packets gather before it looks at them.
