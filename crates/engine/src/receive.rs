@@ -300,7 +300,9 @@ impl<'r> Receiver<'r> {
                         };
                         (stamp.time_ns, measured) = (time_ns, exact);
                     }
-                    let noted = frame.rx_time_ns().and_then(|at| self.likely(at, stamp.time_ns, now_ns));
+                    // Where the log does not know when a packet left, it may be earlier than it says.
+                    let since_ns = if measured { stamp.time_ns } else { 0 };
+                    let noted = frame.rx_time_ns().filter(|at| is_likely(*at, since_ns, now_ns));
                     let at = noted.unwrap_or(now_ns);
                     let Some(arrival) = self.arrival(&mut order, own, stamp, (at, now_ns)) else {
                         self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
@@ -322,6 +324,9 @@ impl<'r> Receiver<'r> {
                             continue;
                         }
                     };
+                    if noted.is_none() && frame.rx_time_ns().is_some() {
+                        self.odd_times += 1;
+                    }
                     codec.compare(frame, own, stamp, &mut self.compared);
                     if C::MIXED && !measured {
                         let in_time = u64::from(recorder.counted(stamp.time_ns, at));
@@ -373,7 +378,8 @@ impl<'r> Receiver<'r> {
                     }
                 }
                 Class::Content { stream, content } => {
-                    let at = frame.rx_time_ns().unwrap_or(now_ns);
+                    let noted = frame.rx_time_ns().filter(|at| is_likely(*at, 0, now_ns));
+                    let at = noted.unwrap_or(now_ns);
                     let in_time = u64::from(counted((stream, content, at), codec, recorder, books));
                     arrived.add(at, in_time, recorder);
                     (received, by_content) = (received + in_time, by_content + in_time);
@@ -399,7 +405,8 @@ impl<'r> Receiver<'r> {
         }
         // What is known by its content has no number.
         if order.packets > 0 || together.packets > 0 || received > by_content {
-            let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
+            let first_ns = frames.first().and_then(Frame::rx_time_ns);
+            let first_ns = first_ns.filter(|at| is_likely(*at, 0, now_ns)).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {
                 self.after_silence(frames, codec, now_ns);
             }
@@ -416,17 +423,6 @@ impl<'r> Receiver<'r> {
         (received, slow)
     }
 
-    /// Returns a noted time of arrival if the packet can have arrived then. Counts it otherwise: a driver or a clock is
-    /// wrong, and the lane's time must do.
-    #[inline(always)]
-    fn likely(&mut self, at_ns: u64, sent_ns: u64, now_ns: u64) -> Option<u64> {
-        let likely = is_likely(at_ns, sent_ns, now_ns);
-        if !likely {
-            self.odd_times += 1;
-        }
-        likely.then_some(at_ns)
-    }
-
     /// Counts a packet by itself, or among those of one send time whose arrivals were noted. Returns how many packets
     /// were found to be in time by that.
     #[inline(never)]
@@ -439,7 +435,7 @@ impl<'r> Receiver<'r> {
     ) -> u64 {
         let (sent_ns, at) = (came.id.1.time_ns, came.noted.unwrap_or(now_ns));
         let delay = Delay::of(sent_ns, came.noted, now_ns);
-        if at.saturating_sub(sent_ns) + came.slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
+        if delay.latency_ns + came.slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
             self.came_late(came.id, at, came.slip, now_ns);
         }
         if C::MIXED {
@@ -602,7 +598,7 @@ impl<'r> Receiver<'r> {
                     flow,
                     seq: stamp.seq,
                     sent_ns: stamp.time_ns,
-                    at_ns: frame.rx_time_ns().unwrap_or(now_ns),
+                    at_ns: frame.rx_time_ns().map_or(now_ns, |at| at.min(now_ns)),
                 });
             }
         }

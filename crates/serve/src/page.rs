@@ -182,8 +182,6 @@ fn of_state(state: &State) -> Value {
         "host_wait_ns": of.host_wait_ns,
         "latency": of_latency(state.recent.as_ref()),
         "scheduled": of_latency(state.recent_scheduled.as_ref()),
-        "arrival": of_latency(state.recent_arrival.as_ref()),
-        "wake_up": of_latency(state.recent_wake_up.as_ref()),
         "lanes": state.lanes.iter().map(|lane| json!([
             lane.queue, lane.tx, lane.rx, lane.busy, lane.dropped, lane.refused, lane.not_running_ns, lane.down,
         ])).collect::<Vec<_>>(),

@@ -200,8 +200,6 @@ pub struct State {
     /// Latency of the newest row that had any; after a single run has ended, of all packets.
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,
-    pub(crate) recent_arrival: Option<Latency>,
-    pub(crate) recent_wake_up: Option<Latency>,
     pub(crate) lanes: Vec<LaneState>,
     /// Packets of streams and groups, if the run has streams.
     pub(crate) streams: StreamSums,

@@ -182,9 +182,6 @@ impl Inner {
         if let Some(scheduled) = row.latency_scheduled.filter(|scheduled| scheduled.count > 0) {
             self.state.recent_scheduled = Some(scheduled);
         }
-        let counted = |of: Option<mpps_stats::Latency>| of.filter(|latency| latency.count > 0);
-        self.state.recent_arrival = counted(row.latency_arrival).or(self.state.recent_arrival);
-        self.state.recent_wake_up = counted(row.wake_up).or(self.state.recent_wake_up);
         let intended = self.state.start.intended_at(row.start_ns);
         let point = Point::of(row, self.rows, (self.state.trial, self.began_ns), intended);
         match &mut self.open {
@@ -295,8 +292,6 @@ impl Inner {
         if summary.latency.count > 0 {
             self.state.recent = Some(summary.latency);
             self.state.recent_scheduled = summary.latency_scheduled.or(self.state.recent_scheduled);
-            self.state.recent_arrival = summary.latency_arrival.or(self.state.recent_arrival);
-            self.state.recent_wake_up = summary.wake_up.or(self.state.recent_wake_up);
         }
         let document = runs::document(&[runs::Run::new("this run", json_value(summary))]);
         let expectations = summary.expectations.iter().map(|of| (of.expected.clone(), of.met));

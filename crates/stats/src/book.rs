@@ -59,7 +59,9 @@ impl ArrivalTimes {
     fn of(self, latency: Latency, times: impl Fn(Time) -> Latency) -> [Option<Latency>; 2] {
         match self {
             Self::Unknown => [None, None],
-            Self::Noted => [Time::Arrival, Time::WakeUp].map(|time| Some(times(time))),
+            // Of two ports one may note nothing.
+            Self::Noted => [Time::Arrival, Time::WakeUp]
+                .map(|time| Some(times(time)).filter(|of| of.count > 0 || latency.count == 0)),
             Self::OfLatency => [Some(latency), None],
         }
     }

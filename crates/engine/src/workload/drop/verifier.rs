@@ -282,11 +282,9 @@ impl<'p> Verifier<'p> {
     ) {
         let latency = now_ns.checked_sub(stamp.time_ns).filter(|&l| l < MAX_ONE_WAY_NS);
         let delay = latency.map(|_| {
-            let noted = rx_time.filter(|at| {
-                let likely = is_likely(*at, stamp.time_ns, now_ns);
-                self.odd_times += u64::from(!likely);
-                likely
-            });
+            // The sender's clock may be another: only the time of reading is beyond doubt.
+            let noted = rx_time.filter(|at| is_likely(*at, 0, now_ns));
+            self.odd_times += u64::from(rx_time.is_some() && noted.is_none());
             Delay::of(stamp.time_ns, noted, now_ns)
         });
         if !self.streams.record_next(flow, stamp.seq, stamp.time_ns, now_ns) {
@@ -294,9 +292,12 @@ impl<'p> Verifier<'p> {
             return;
         }
         let arrival = delay.and_then(|delay| delay.arrival_ns);
-        if latency != pending.latency || arrival.is_some() != (pending.timed > 0) || pending.timed == MAX_BURST {
+        if latency != pending.latency || arrival.is_some() != (pending.timed > 0) {
             self.book(pending, now_ns, ledger);
             pending.latency = latency;
+        }
+        if arrival.is_some() && pending.timed == MAX_BURST {
+            self.book(pending, now_ns, ledger);
         }
         pending.next += 1;
         if let Some(arrival) = arrival
