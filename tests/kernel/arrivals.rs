@@ -17,7 +17,7 @@ fn a_receiver_that_stands_still_moves_the_latency_and_not_the_arrival() {
     let Some(net) = net_of(1) else { return };
     for port in [
         "af_xdp:eth1,rx_time=kernel",
-        "af_packet:eth1",
+        "af_packet:eth1,rx_time=kernel",
         "udp:10.99.0.2:9000,rx_time=kernel",
         "io_uring:10.99.0.2:9000,rx_time=kernel",
     ] {
