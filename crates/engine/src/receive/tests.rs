@@ -82,10 +82,7 @@ fn frames() -> impl Strategy<Value = Vec<Told>> {
                 2 => Class::Foreign(Foreign::WrongPort),
                 _ => Class::SlowPath,
             };
-            Told {
-                class,
-                rx_time,
-            }
+            Told { class, rx_time }
         });
         told.collect()
     })
