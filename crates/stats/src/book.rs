@@ -34,7 +34,7 @@ pub(crate) struct Book {
     pub(crate) sees_blocked: bool,
     /// Whether the receiver knows the time of arrival (`sendrecv` only).
     pub(crate) sees_arrivals: bool,
-    /// Who notes when packets arrive.
+    /// Taker of the times of arrival.
     arrivals: ArrivalTimes,
     pub(crate) recent: Option<Latency>,
     loss: Stretching,
@@ -42,7 +42,7 @@ pub(crate) struct Book {
     drops: HostDrops,
 }
 
-/// Who notes when packets arrive.
+/// Taker of the times of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArrivalTimes {
     /// Nobody: only the lane takes a time.

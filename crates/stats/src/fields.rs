@@ -291,8 +291,8 @@ pub const ROW: [Field<Row>; 50] = [
     ),
     Field::us(
         "latency_arrival_avg_us",
-        "mean latency from the send time to the [arrival](times.md#arrival) that kernel or card have noted; empty if only \
-         the lane takes times",
+        "mean latency from the send time to the [arrival](times.md#arrival) that kernel or card have noted; empty if \
+         only the lane takes times",
         |row, _| mean(&arrival(row)),
     ),
     Field::us("latency_arrival_min_us", "smallest latency to the arrival", |row, _| {

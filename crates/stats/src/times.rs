@@ -70,8 +70,8 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Makes the times of a packet by the instants at which it was sent, arrived and was read, ns. Two clocks may differ
-    /// by a little: no part is negative, or longer than the whole.
+    /// Makes the times of a packet by the instants at which it was sent, arrived and was read, ns. Two clocks may
+    /// differ by a little: no part is negative, or longer than the whole.
     #[inline]
     pub fn of(sent_ns: u64, arrived_ns: Option<u64>, read_ns: u64) -> Self {
         let latency_ns = read_ns.saturating_sub(sent_ns);

@@ -200,7 +200,8 @@ proptest! {
                     } else {
                         let one_by_one = slips.iter().map(|slip| Some(*slip)).chain(std::iter::repeat(None));
                         let booked = one_by_one.take(n as usize);
-                        let booked = booked.filter(|slip| recorder.received(at, Delay::of(at, None, received), *slip, 0));
+                        let delay = Delay::of(at, None, received);
+                        let booked = booked.filter(|slip| recorder.received(at, delay, *slip, 0));
                         in_time += booked.count() as u64;
                     }
                     recorder.flush();
