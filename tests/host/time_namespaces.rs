@@ -62,6 +62,7 @@ fn packets_come_back_with_their_latency_on_every_path() {
         ("af_xdp:eth1,rx_time=on", v6, 4_000, 70_000),
         ("af_packet:eth1", v4, 100_000, 100_000),
         ("udp:10.99.0.1", v4, 5_000_000, 0),
+        ("udp:10.99.0.1,rx_time=kernel", v4, 5_000_000, 0),
     ] {
         let send = shifted(&net.a(&format!("sendrecv {port} {ends}")), monotonic, boottime);
         let (sent, _) = all_back_by(net.b("reflect af_packet:eth1"), vec![send]);
@@ -155,7 +156,7 @@ fn an_offset_that_can_not_be_read_is_refused_by_name_where_the_kernels_clock_is_
                 --settle 10ms --quiet";
     for (port, parts) in [
         ("xdp:eth1", ["a time namespace", "mount /proc"]),
-        ("af_xdp:eth1,rx_time=on", ["a time namespace", "rx_time=on"]),
+        ("af_xdp:eth1,rx_time=kernel", ["a time namespace", "rx_time=kernel"]),
     ] {
         let words = format!("sendrecv {port} {ends}");
         assert_refused(without_proc(&words, 5_000), 2, &parts);

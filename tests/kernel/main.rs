@@ -2,6 +2,7 @@
 
 mod addresses;
 mod af_packet;
+mod arrivals;
 mod both_ways;
 mod capture;
 mod count;

@@ -192,7 +192,7 @@ const RECIPES: &[Recipe] = &[
             "mpps capture af_packet:eth1 -o dns.pcapng --port 53 --snap-len 128",
             "mpps capture af_packet:eth1 -o ring.pcapng --rotate-size 100MB --max-files 10",
             "mpps capture af_packet:eth1 -o - --quiet | tshark -r -",
-            "mpps capture af_xdp:eth1,rx_time=on -o test.pcapng --port 9000",
+            "mpps capture af_xdp:eth1,rx_time=kernel -o test.pcapng --port 9000",
         ],
     ),
     recipe(

@@ -105,7 +105,12 @@ fn the_latencies_of_all_lines_are_those_of_the_run() {
     let end = lines.last().expect("an end");
     let periods: Vec<&Value> = lines.iter().filter(|line| line["event"] == "latency").collect();
     assert!(periods.len() > 1, "{}", finished.stderr);
-    for (pairs, of_run) in [("buckets", "latency_ns"), ("scheduled", "latency_scheduled_ns")] {
+    for (pairs, of_run) in [
+        ("buckets", "latency_ns"),
+        ("scheduled", "latency_scheduled_ns"),
+        ("arrival", "latency_arrival_ns"),
+        ("wake_up", "wake_up_ns"),
+    ] {
         let pairs = periods.iter().flat_map(|line| line[pairs].as_array().expect("pairs"));
         let pairs: Vec<[u64; 2]> = pairs
             .map(|pair| serde_json::from_value(pair.clone()).expect("a pair"))

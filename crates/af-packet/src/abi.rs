@@ -11,6 +11,8 @@ const _: () = {
     assert!(offset_of!(libc::tpacket2_hdr, tp_len) == 4);
     assert!(offset_of!(libc::tpacket2_hdr, tp_snaplen) == 8);
     assert!(offset_of!(libc::tpacket2_hdr, tp_mac) == 12);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_sec) == 16);
+    assert!(offset_of!(libc::tpacket2_hdr, tp_nsec) == 20);
     assert!(offset_of!(libc::tpacket2_hdr, tp_vlan_tci) == 24);
     assert!(offset_of!(libc::tpacket2_hdr, tp_vlan_tpid) == 26);
     assert!(size_of::<libc::sockaddr_ll>() == 20);

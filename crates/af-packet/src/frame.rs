@@ -11,6 +11,8 @@ pub struct AfPacketFrame<'p> {
     len: u32,
     capacity: u32,
     wire_len: u32,
+    /// Time of arrival as [`Frame::rx_time_ns`] gives it, 0: not known; the kernel's own until the ring hands it out.
+    pub(crate) rx_time_ns: u64,
     home: Home<'p>,
 }
 
@@ -50,6 +52,7 @@ impl<'p> AfPacketFrame<'p> {
             len,
             capacity,
             wire_len,
+            rx_time_ns: 0,
             home: Home::Ring { status, checksum },
         }
     }
@@ -65,6 +68,7 @@ impl<'p> AfPacketFrame<'p> {
             len: capacity,
             capacity,
             wire_len: 0,
+            rx_time_ns: 0,
             home: Home::Pool {
                 pool,
                 index,
@@ -130,6 +134,11 @@ impl Frame for AfPacketFrame<'_> {
     fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity as usize) as u32;
         self.wire_len = 0;
+    }
+
+    #[inline]
+    fn rx_time_ns(&self) -> Option<u64> {
+        Some(self.rx_time_ns).filter(|ns| *ns > 0)
     }
 
     #[inline]

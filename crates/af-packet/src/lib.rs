@@ -35,7 +35,7 @@ mod rx;
 mod socket;
 mod tx;
 
-pub use config::{Checksum, Config, Fanout, GuardMode, MergedFrames, check};
+pub use config::{Checksum, Config, DEFAULT_RX_TIME, Fanout, GuardMode, MergedFrames, check};
 pub use frame::AfPacketFrame;
 pub use guard::{GuardFilter, GuardStatus, IpFilter};
 pub use mpps_netdev as netdev;

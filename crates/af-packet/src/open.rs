@@ -115,6 +115,7 @@ impl Opener<'_> {
             geometry,
             control_only,
             split,
+            timed: !control_only && self.config.timed(),
         })
     }
 

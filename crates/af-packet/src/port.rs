@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) rx_unsplit: AtomicU64,
     /// Lane: packets of merged frames that there was no room for, or that could not be split.
     pub(crate) rx_unread: AtomicU64,
+    /// Lane: received frames without a time of arrival that could be, although the kernel was to say it.
+    pub(crate) rx_timed_by_lane: AtomicU64,
     /// Collector: packets that the ring had no slot for.
     rx_dropped: AtomicU64,
     /// Collector: packets that reached the socket.
@@ -244,6 +246,10 @@ impl Port for AfPacketPort {
         true
     }
 
+    fn times_arrivals(&self) -> bool {
+        self.config.timed()
+    }
+
     fn counters(&self, queue: usize) -> QueueCounters {
         let Some(lane) = self.lanes.get(queue) else {
             return QueueCounters::default();
@@ -258,6 +264,7 @@ impl Port for AfPacketPort {
                 ("rx_merged", c.rx_merged.load(Ordering::Relaxed)),
                 (counter::UNSPLIT, c.rx_unsplit.load(Ordering::Relaxed)),
                 (counter::TX_REFUSED, c.tx_refused.load(Ordering::Relaxed)),
+                (counter::TIMED_BY_LANE, c.rx_timed_by_lane.load(Ordering::Relaxed)),
             ],
         }
     }
@@ -300,6 +307,7 @@ impl Port for AfPacketPort {
             ),
             Fact::new("fanout", self.fanout.map_or("none (one receiving queue)", Fanout::name)),
             Fact::new("promisc", if self.config.promisc == Some(true) { "on" } else { "off" }),
+            Fact::new("rx_time", self.config.rx_time.name()),
             Fact::shown("guard", self.guard.to_string()),
         ];
         if let Some(rx) = self.lanes.iter().find_map(|l| l.rx.as_ref()) {

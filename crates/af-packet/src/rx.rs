@@ -14,7 +14,9 @@ use crate::port::Counters;
 use crate::ring::{Cursor, Geometry, Mapping};
 use crate::socket::Socket;
 use mpps_io::{Burst, RxChecksum};
+use mpps_sys::clock::WallClock;
 use std::mem::offset_of;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,6 +30,8 @@ pub(crate) struct RxSocket {
     pub(crate) control_only: bool,
     /// Merged frames are split: a virtio header is in front of each packet.
     pub(crate) split: bool,
+    /// The kernel's times of arrival are used.
+    pub(crate) timed: bool,
 }
 
 /// Bytes of a slot that holds frames up to `max_frame`.
@@ -39,6 +43,8 @@ pub(crate) fn slot_bytes(max_frame: usize, split: bool) -> usize {
 pub(crate) struct RxRing<'p> {
     pub(crate) from: &'p RxSocket,
     cursor: Cursor,
+    /// With [`RxSocket::timed`].
+    wall: Option<WallClock>,
     /// A merged frame that is being handed out.
     merged: Option<long::Pending<'p>>,
 }
@@ -59,6 +65,7 @@ impl<'p> RxRing<'p> {
         Self {
             from,
             cursor: from.geometry.start(),
+            wall: from.timed.then(WallClock::new),
             merged: None,
         }
     }
@@ -77,9 +84,23 @@ impl<'p> RxRing<'p> {
         counters: &Counters,
     ) -> usize {
         let before = burst.len();
-        if self.merged.is_some() && !self.split(burst, pool) {
-            return burst.len() - before;
+        self.take(burst, pool, counters);
+        let taken = burst.len() - before;
+        if taken > 0
+            && let Some(wall) = &mut self.wall
+        {
+            let untimed = settle(wall, &mut burst.as_mut_slice()[before..]);
+            Counters::add(&counters.rx_timed_by_lane, untimed);
         }
+        taken
+    }
+
+    #[inline]
+    fn take(&mut self, burst: &mut Burst<AfPacketFrame<'p>>, pool: &'p AfPacketPool, counters: &Counters) {
+        if self.merged.is_some() && !self.split(burst, pool) {
+            return;
+        }
+        let timed = self.wall.is_some();
         while burst.room() > 0 {
             // SAFETY: the cursor's offset is that of a slot within the mapping (Geometry), which lives for 'p.
             let slot = unsafe { self.from.ring.base().add(self.cursor.offset) };
@@ -93,7 +114,12 @@ impl<'p> RxRing<'p> {
             }
             word.store(TP_STATUS_TAKEN, Ordering::Relaxed);
             // SAFETY: with TP_STATUS_USER seen, and the status now TAKEN, header and data of the slot are ours alone.
-            let slot = unsafe { slot_of(slot, status_word, status, &self.from.geometry, self.from.split) };
+            let slot = unsafe {
+                let time = if timed { time_of(slot) } else { 0 };
+                let mut slot = slot_of(slot, status_word, status, &self.from.geometry, self.from.split);
+                slot.frame.rx_time_ns = time;
+                slot
+            };
             self.cursor = self.from.geometry.next(self.cursor);
             if slot.vnet.is_merged() || is_cut(&slot.frame) {
                 if !self.long(slot, burst, pool, counters) {
@@ -103,7 +129,6 @@ impl<'p> RxRing<'p> {
                 break;
             }
         }
-        burst.len() - before
     }
 
     /// Slots that the kernel has filled and nobody has taken, from the next one on. The kernel fills them in order, so
@@ -118,6 +143,19 @@ impl<'p> RxRing<'p> {
             word.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
         })
     }
+}
+
+/// Makes the kernel's times of arrival readings of this host's clock; returns how many frames have none.
+#[inline]
+fn settle(wall: &mut WallClock, frames: &mut [AfPacketFrame<'_>]) -> u64 {
+    wall.look();
+    let mut untimed = 0;
+    for frame in frames {
+        let time = &mut frame.rx_time_ns;
+        *time = wall.monotonic_ns(*time).map_or(0, NonZeroU64::get);
+        untimed += u64::from(*time == 0);
+    }
+    untimed
 }
 
 /// Returns how many of `0..all` pass the test `is`, if those that pass come first. Tests few of them.
@@ -146,6 +184,22 @@ fn first_not(all: usize, is: impl Fn(usize) -> bool) -> usize {
 fn is_cut(frame: &AfPacketFrame<'_>) -> bool {
     use mpps_io::Frame;
     frame.wire_len() > frame.bytes().len()
+}
+
+/// Returns the kernel's time in the header of a filled slot, ns since 1970.
+///
+/// # Safety
+/// `slot` must be a filled slot that the caller owns.
+#[inline]
+unsafe fn time_of(slot: NonNull<u8>) -> u64 {
+    // SAFETY: both fields lie within the slot, aligned (slots start on cache lines), and are ours to read.
+    let (seconds, ns) = unsafe {
+        (
+            slot.add(offset_of!(libc::tpacket2_hdr, tp_sec)).cast::<u32>().read(),
+            slot.add(offset_of!(libc::tpacket2_hdr, tp_nsec)).cast::<u32>().read(),
+        )
+    };
+    u64::from(seconds) * 1_000_000_000 + u64::from(ns)
 }
 
 /// Makes the frame of a filled slot, with the VLAN tag back in its place.

@@ -4,6 +4,9 @@ mod common;
 
 use common::{BOTH, DEADLINE, IP_B, Lab, MAC_A, MAC_B, receive, send, udp};
 use mpps_io::{Burst, Frame, Port, Queue, Roles, RoomUnit, RxChecksum, Wait};
+use mpps_sys::clock::monotonic_ns;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 macro_rules! lab {
@@ -345,4 +348,74 @@ fn the_fill_of_a_ring_is_what_waits_in_it_wherever_it_begins() {
     while qb.rx_fill() != Some(room.size) {
         assert!(Instant::now() < end, "{:?} of {}", qb.rx_fill(), room.size);
     }
+}
+
+#[test]
+fn the_kernels_times_of_arrival_are_not_those_of_taking_and_the_lane_has_none() {
+    let lab = lab!();
+    for (option, timed) in [(",rx_time=kernel", true), (",rx_time=lane", false)] {
+        let (a, b) = lab.ports(option);
+        queue!(a, pool_a, qa);
+        queue!(b, pool_b, qb);
+        let frames: Vec<_> = (0..10)
+            .map(|n| udp(MAC_B, IP_B, 1, 2, 18 + 100 * n, n as u64))
+            .collect();
+        let since = monotonic_ns();
+        send(&mut qa, &frames);
+        std::thread::sleep(Duration::from_millis(50));
+        let read = monotonic_ns();
+        let times = receive(&mut qb, frames.len(), |f| f.rx_time_ns());
+        let came = times
+            .iter()
+            .all(|at| at.is_none_or(|at| (since..read - 40_000_000).contains(&at)));
+        assert!(came, "{times:?}: {since} to {read}");
+        assert!(times.iter().all(|at| at.is_some() == timed), "{option}: {times:?}");
+        assert!(times.is_sorted(), "{times:?}");
+    }
+}
+
+#[test]
+fn packets_of_a_merged_frame_and_those_longer_than_a_slot_have_the_kernels_times_too() {
+    let Some(lab) = Lab::new() else { return };
+    // With a socket there, its host has no reason to answer.
+    let _receiver = lab.b.run(|| UdpSocket::bind("10.88.0.2:2000")).expect("bind");
+    let sender = lab.a.run(|| UdpSocket::bind("10.88.0.1:0")).expect("bind");
+    sender.connect("10.88.0.2:2000").expect("connect");
+    // Once the other end is known, a packet leaves at once.
+    sender.send(&[0; 10]).expect("send");
+    std::thread::sleep(Duration::from_millis(50));
+    let port = lab.b.open("af_packet:vb,rx_time=kernel", &[BOTH], None).expect("open");
+    queue!(port, pool, queue);
+    let segment: libc::c_int = 1000;
+    // SAFETY: the kernel reads an int that outlives the call.
+    let set = unsafe {
+        libc::setsockopt(
+            sender.as_raw_fd(),
+            libc::SOL_UDP,
+            103, // UDP_SEGMENT
+            (&raw const segment).cast(),
+            size_of_val(&segment) as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0, "UDP_SEGMENT");
+    let since = monotonic_ns();
+    sender.send(&[7; 5500]).expect("send");
+    std::thread::sleep(Duration::from_millis(50));
+    let read = monotonic_ns();
+    let mut got = vec![];
+    while got.len() < 6 {
+        let of_test = receive(&mut queue, 1, |f| (f.bytes().len() > 500).then(|| f.rx_time_ns()));
+        got.extend(of_test.into_iter().flatten());
+        assert!(monotonic_ns() - read < DEADLINE.as_nanos() as u64, "{got:?}");
+    }
+    let first = got[0].expect("a time");
+    assert!(
+        (since..read - 40_000_000).contains(&first),
+        "{first}: {since} to {read}"
+    );
+    assert_eq!(got, [Some(first); 6]);
+    assert_eq!(
+        port.counters(0).other.iter().find(|c| c.0 == "rx_timed_by_lane"),
+        Some(&("rx_timed_by_lane", 0))
+    );
 }

@@ -1,6 +1,6 @@
 //! The options of an `af_xdp` port, parsed before anything is opened.
 
-use mpps_io::{PortSpec, SpecError};
+use mpps_io::{PortSpec, RxTime, SpecError};
 
 /// How the kernel hands packets over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +72,15 @@ pub struct Config {
     pub tx_budget: Option<u32>,
     /// `promisc=`: receive frames for other MAC addresses too; `None`: as the task needs.
     pub promisc: Option<bool>,
-    /// `rx_time=`: the XDP program notes each packet's time of arrival.
-    pub rx_time: bool,
+    /// `rx_time=`; of the kernel it is the XDP program that notes each packet's time of arrival.
+    pub rx_time: RxTime,
+}
+
+impl Config {
+    /// Whether the XDP program notes times of arrival.
+    pub fn timed(&self) -> bool {
+        self.rx_time == RxTime::Kernel
+    }
 }
 
 /// Parses the specification; opens nothing.
@@ -111,7 +118,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
     let busy_budget = options.number("busy_budget", 1..=65_535)?.map(|n| n as u16);
     let tx_budget = options.number("tx_budget", 1..=65_536)?.map(|n| n as u32);
     let promisc = options.switch("promisc")?;
-    let rx_time = options.switch("rx_time")?;
+    let rx_time = options.rx_time()?;
     options.finish()?;
     if let Some(chunk) = chunk
         && !unaligned
@@ -143,7 +150,7 @@ pub fn check(spec: &PortSpec) -> Result<Config, SpecError> {
         busy_budget,
         tx_budget,
         promisc,
-        rx_time: rx_time.unwrap_or(false),
+        rx_time: rx_time.unwrap_or_default(),
     })
 }
 
@@ -160,6 +167,7 @@ mod tests {
         let config = parse("af_xdp:eth1").expect("valid");
         assert_eq!((config.device.as_str(), config.queues, config.first), ("eth1", None, 0));
         assert_eq!((config.mode, config.ring, config.need_wakeup), (Mode::Auto, 2048, true));
+        assert_eq!(config.rx_time, RxTime::Lane);
     }
 
     #[test]
@@ -178,8 +186,16 @@ mod tests {
         assert_eq!((config.pages, config.need_wakeup), (Pages::Huge, false));
         assert_eq!(
             (config.busy_budget, config.tx_budget, config.rx_time),
-            (Some(64), Some(256), true)
+            (Some(64), Some(256), RxTime::Kernel)
         );
+        for (word, taken_by) in [
+            ("lane", RxTime::Lane),
+            ("off", RxTime::Lane),
+            ("kernel", RxTime::Kernel),
+        ] {
+            let config = parse(&format!("af_xdp:eth1,rx_time={word}")).expect(word);
+            assert_eq!(config.rx_time, taken_by, "{word}");
+        }
     }
 
     #[test]
@@ -202,6 +218,11 @@ mod tests {
             ("af_xdp:eth1,chunk=3000", ["chunk=3000", "unaligned=on"]),
             ("af_xdp:eth1,pages=big", ["pages=big", "normal, huge or huge-1g"]),
             ("af_xdp:eth1,mode=skb,busy_budget=64", ["busy_budget", "mode=copy"]),
+            ("af_xdp:eth1,rx_time=card", ["rx_time=card", "lane or kernel"]),
+            (
+                "af_xdp:eth1,rx_time=hardware",
+                ["rx_time=hardware", "want kernel or lane"],
+            ),
             ("af_xdp:eth1,rings=64", ["rings", "ring"]),
             ("af_xdp:", ["interface ''", "af_xdp:eth1"]),
         ] {

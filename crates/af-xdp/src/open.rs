@@ -55,7 +55,7 @@ pub fn open(ports: &[(&Config, &Request<'_>)]) -> Result<Vec<AfXdpPort>> {
 fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>> {
     let roles = request.roles;
     let device = NetDev::of_port(&config.device, "af_xdp")?;
-    if config.rx_time && receives(request) {
+    if config.timed() && receives(request) {
         clocks_agree(config)?;
     }
     let depth = Depth::of(config);
@@ -79,10 +79,10 @@ fn wanted<'a>(config: &'a Config, request: &'a Request<'_>) -> Result<Wanted<'a>
     })
 }
 
-/// Refuses `rx_time=on` if times of arrival, which are the kernel's, could not be compared with this process's.
+/// Refuses `rx_time=kernel` if times of arrival, which are the kernel's, could not be compared with this process's.
 fn clocks_agree(config: &Config) -> Result<()> {
     mpps_sys::clock::namespace::agrees(xsk::kernel_clock).map_err(|why| {
-        let cause = format!("rx_time=on: {why}: leave it out, or run outside of the time namespace");
+        let cause = format!("rx_time=kernel: {why}: leave it out, or run outside of the time namespace");
         Error::new("set up", config.device.as_str(), cause, ErrorKind::Unsupported)
     })
 }
@@ -312,7 +312,7 @@ fn attach(config: &Config, device: &NetDev, request: &Request<'_>, remarks: &mut
             answer: answer.single,
             answer_within: answer.range,
         },
-        rx_timestamp: config.rx_time,
+        rx_timestamp: config.timed(),
         frags: false,
     };
     Program::attach(&config.device, &program).map_err(of)

@@ -75,7 +75,7 @@ impl AfXdpPort {
     }
 
     pub(crate) fn timed(&self) -> bool {
-        self.config.rx_time && self.program.is_some()
+        self.config.timed() && self.program.is_some()
     }
 
     /// Whether the lane may let packets gather before it looks at them.
@@ -208,6 +208,10 @@ impl Port for AfXdpPort {
             Some(statistics.rx_dropped + statistics.rx_ring_full)
         });
         Some(dropped.sum())
+    }
+
+    fn times_arrivals(&self) -> bool {
+        self.timed()
     }
 
     fn shares_pools_with(&self, other: &Self) -> bool {

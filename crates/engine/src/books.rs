@@ -5,7 +5,7 @@
 
 use crate::plan::{KnownBy, Packets};
 use mpps_io::kernel::KernelTrack;
-use mpps_stats::{LaneSeries, Recorder, StreamBook, StreamKind, Tally, Timing};
+use mpps_stats::{Delay, LaneSeries, Recorder, StreamBook, StreamKind, Tally, Time, Timing};
 use mpps_wire::FrameSize;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -187,21 +187,22 @@ impl Layout {
     }
 
     /// Makes the series of one lane, by track.
-    pub(crate) fn series(&self, timing: Timing, receives: bool) -> Vec<LaneSeries> {
+    pub(crate) fn series(&self, timing: Timing, receives: bool, timed: bool) -> Vec<LaneSeries> {
         let timing = Self::timing(timing);
-        let series = |ranked: &bool| LaneSeries::of_stream(timing, *ranked && receives);
+        let series = |ranked: &bool| LaneSeries::of_stream(timing, *ranked && receives).with_arrivals(timed);
         self.ranked.iter().map(series).collect()
     }
 
     /// Returns bytes of books and series.
-    pub(crate) fn bytes(&self, timing: Timing, (receiving, all): (usize, usize)) -> u64 {
+    pub(crate) fn bytes(&self, timing: Timing, (receiving, all): (usize, usize), timed: bool) -> u64 {
         let timing = Self::timing(timing);
         let of = |receives: bool, lanes: usize| -> u64 {
-            let series = |ranked: &bool| LaneSeries::bytes_of_stream(timing, *ranked && receives);
+            let series = |ranked: &bool| LaneSeries::bytes_of_stream(timing, *ranked && receives, timed);
             self.ranked.iter().map(series).sum::<u64>() * lanes as u64
         };
         let ranked = self.books.iter().filter(|book| book.ranked).count() as u64;
-        let histograms = ranked * 2 * 8 * mpps_stats::BUCKETS as u64;
+        let each = if timed { Time::ALL.len() as u64 } else { 2 };
+        let histograms = ranked * each * 8 * mpps_stats::BUCKETS as u64;
         histograms + of(true, receiving) + of(false, all.saturating_sub(receiving))
     }
 }
@@ -384,10 +385,10 @@ impl<'r> Books<'r> {
         });
     }
 
-    /// Books a packet that came out of order, as [`Recorder::received`].
-    pub(crate) fn reordered(&mut self, image: usize, sent_ns: u64, at_ns: u64, slip: Option<u64>, distance: u64) {
+    /// Books one packet, as [`Recorder::received`].
+    pub(crate) fn received(&mut self, image: usize, sent_ns: u64, delay: Delay, slip: Option<u64>, distance: u64) {
         self.each_of(image, |recorder| {
-            recorder.received(sent_ns, at_ns, slip, distance);
+            recorder.received(sent_ns, delay, slip, distance);
         });
     }
 
@@ -404,8 +405,14 @@ impl<'r> Books<'r> {
     }
 
     /// Books a packet that arrived there, as [`Recorder::arrived`].
-    pub(crate) fn arrived(&mut self, stream: usize, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        self.each(stream, |recorder| recorder.arrived(at_ns, latency_ns, distance));
+    pub(crate) fn arrived(&mut self, stream: usize, at_ns: u64, delay: Option<Delay>, distance: u64) {
+        self.each(stream, |recorder| recorder.arrived(at_ns, delay, distance));
+    }
+
+    /// Books when the packets booked last arrived, as [`Recorder::timed`].
+    #[inline]
+    pub(crate) fn timed(&mut self, stream: usize, latency_ns: u64, arrivals_ns: &[u64]) {
+        self.each(stream, |recorder| recorder.timed(latency_ns, arrivals_ns));
     }
 
     /// Adds `n` to the packets that were sent, as [`Recorder::expected`]: in the row that the stream booked last.
@@ -447,14 +454,10 @@ impl<'r> Books<'r> {
         self.each_of_track(track, |recorder| recorder.book(recorder.timing().row_of(at_ns), tally));
     }
 
-    /// The same of `n` latencies of a bucket: from the actual send time or (`scheduled`) from the scheduled one.
-    pub(crate) fn book_bucket(&mut self, track: KernelTrack, at_ns: u64, (bucket, n): (usize, u64), scheduled: bool) {
+    /// The same of `n` packets in a bucket of one time.
+    pub(crate) fn book_bucket(&mut self, track: KernelTrack, at_ns: u64, (bucket, n): (usize, u64), time: Time) {
         self.each_of_track(track, |recorder| {
-            let row = recorder.timing().row_of(at_ns);
-            match scheduled {
-                false => recorder.book_latency(row, bucket, n),
-                true => recorder.book_scheduled(row, bucket, n),
-            }
+            recorder.book_bucket(recorder.timing().row_of(at_ns), time, bucket, n);
         });
     }
 

@@ -34,6 +34,8 @@ pub struct LaneCount {
     pub receiving: usize,
     /// All lanes.
     pub all: usize,
+    /// The path notes when packets arrive: beside latencies, there are times of arrival.
+    pub timed: bool,
 }
 
 /// Returns bytes of the flows of `sendrecv` and `send`; `pps` is the rate, if there is one.
@@ -95,7 +97,7 @@ pub fn streams(
         false => 0,
     };
     let layout = Layout::of(packets);
-    let books = layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all));
+    let books = layout.bytes(timing(interval, settle), (lanes.receiving, lanes.all), lanes.timed);
     images
         .saturating_add(contents)
         .saturating_add(rings)
@@ -106,7 +108,11 @@ pub fn streams(
 /// Returns bytes of the rows and histograms of streams of `drop`.
 pub fn streams_of_drop(packets: &Packets, interval: Duration, lanes: LaneCount) -> u64 {
     let layout = Layout::of_streams(packets);
-    layout.bytes(timing(interval, Duration::ZERO), (lanes.receiving, lanes.all))
+    layout.bytes(
+        timing(interval, Duration::ZERO),
+        (lanes.receiving, lanes.all),
+        lanes.timed,
+    )
 }
 
 /// Returns bytes of the flows of `drop`.
@@ -117,7 +123,7 @@ pub fn flows_of_drop(max_flows: u32, lanes: LaneCount) -> u64 {
 /// Returns bytes of rows and histograms.
 pub fn rows(interval: Duration, settle: Duration, lanes: LaneCount) -> u64 {
     let timing = timing(interval, settle);
-    let of = |receives, lanes: usize| LaneSeries::bytes(timing, receives).saturating_mul(lanes as u64);
+    let of = |receives, n: usize| LaneSeries::bytes(timing, receives, lanes.timed).saturating_mul(n as u64);
     of(true, lanes.receiving).saturating_add(of(false, lanes.all.saturating_sub(lanes.receiving)))
 }
 
@@ -138,7 +144,11 @@ pub fn lanes(lanes: LaneCount) -> u64 {
 mod tests {
     use super::*;
 
-    const ONE: LaneCount = LaneCount { receiving: 1, all: 1 };
+    const ONE: LaneCount = LaneCount {
+        receiving: 1,
+        all: 1,
+        timed: false,
+    };
 
     #[test]
     fn memory_grows_with_what_is_asked_for_and_never_overflows() {
@@ -152,6 +162,12 @@ mod tests {
         assert!(flows_of_drop(4_000_000, ONE) > flows_of_drop(4096, ONE));
         assert!(rows(Duration::from_micros(100), Duration::from_secs(60), ONE) > 200 << 20);
         assert!(rows(Duration::from_millis(100), settle, ONE) < 64 << 20);
-        assert!(lanes(LaneCount { receiving: 0, all: 128 }) < 1 << 30);
+        assert!(
+            lanes(LaneCount {
+                receiving: 0,
+                all: 128,
+                ..ONE
+            }) < 1 << 30
+        );
     }
 }

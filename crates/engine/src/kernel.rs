@@ -32,7 +32,7 @@ use crate::workload::{TrafficTrial, WorkFacts, mixed};
 use mpps_io::around::Watch;
 use mpps_io::kernel::{KernelPort, KernelTimes, LaneSchedule};
 use mpps_io::{Error, ErrorKind, QueueCounters, Result};
-use mpps_stats::{HostFact, Recorder, Sink, Summary, Workload};
+use mpps_stats::{ArrivalTimes, HostFact, Recorder, Sink, Summary, Workload};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -415,6 +415,10 @@ impl Job for InKernel<'_> {
 
     fn kernel_sends(&self) -> bool {
         true
+    }
+
+    fn arrival_times(&self) -> ArrivalTimes {
+        ArrivalTimes::OfLatency
     }
 
     fn path(&self, _track: Option<usize>) -> String {

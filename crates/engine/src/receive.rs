@@ -11,7 +11,7 @@ use crate::receive::traces::Traces;
 use crate::send::sent::{Seat, Senders, SentLog};
 use crate::send::slip::Slips;
 use mpps_io::{Frame, MAX_BURST, Reason};
-use mpps_stats::{Arrival, Recorder, SequenceWindows};
+use mpps_stats::{Arrival, Delay, Recorder, SequenceWindows};
 use mpps_trace::LatePacket;
 use mpps_wire::changes::Changes;
 use mpps_wire::{Checker, IcmpError, Stamp};
@@ -53,6 +53,10 @@ pub(crate) struct Receiver<'r> {
     compared: Compared,
     /// Slips of the packets in [`Together`], ns.
     slipped: Box<[u64; MAX_BURST]>,
+    /// The same of packets whose arrival was noted.
+    noted: Box<Noted>,
+    /// Times of arrival that can't be.
+    odd_times: u64,
     missing: Missing,
     /// The newest packet that was not the next of its flow.
     odd: Came,
@@ -125,6 +129,34 @@ impl Together {
     }
 }
 
+/// A packet that is not booked with those that were sent in one burst and read in one: it was reordered, or its arrival
+/// was noted.
+struct Apart {
+    of: usize,
+    id: (u32, Stamp),
+    noted: Option<u64>,
+    slip: Option<u64>,
+    distance: u64,
+}
+
+/// Packets in order whose arrivals were noted, all sent at one time: their latency is booked once, the rest each.
+#[derive(Debug)]
+struct Noted {
+    slips: [u64; MAX_BURST],
+    slipped: usize,
+    /// When they arrived, ns after they were sent.
+    arrivals: [u64; MAX_BURST],
+}
+
+/// Packets that are in [`Noted`] now.
+#[derive(Default)]
+struct Timed {
+    sent_ns: u64,
+    /// When the newest of them arrived.
+    at: u64,
+    packets: usize,
+}
+
 /// Packets of a burst that arrived at the same time and count as received. On a path that does not take the time
 /// itself, all packets of a burst did.
 struct Arrived {
@@ -178,6 +210,15 @@ fn counted<C: Reader>(
     recorder.counted(sent_ns, at_ns)
 }
 
+/// Difference that two readings of one host's clock may have: of the kernel's, and of the line that lanes follow.
+const CLOCK_ERROR_NS: u64 = 100_000;
+
+/// Whether a packet that was sent and read at these instants can have arrived at `at_ns`.
+#[inline(always)]
+pub(crate) fn is_likely(at_ns: u64, sent_ns: u64, now_ns: u64) -> bool {
+    at_ns <= now_ns.saturating_add(CLOCK_ERROR_NS) && at_ns.saturating_add(CLOCK_ERROR_NS) >= sent_ns
+}
+
 impl<'r> Receiver<'r> {
     /// Makes the receiver of streams, one or more.
     pub(crate) fn new(mut parts: impl Iterator<Item = Part<'r>>, start_ns: u64) -> Self {
@@ -194,6 +235,12 @@ impl<'r> Receiver<'r> {
             known: Checker::default(),
             compared: Compared::default(),
             slipped: Box::new([0; MAX_BURST]),
+            noted: Box::new(Noted {
+                slips: [0; MAX_BURST],
+                slipped: 0,
+                arrivals: [0; MAX_BURST],
+            }),
+            odd_times: 0,
             missing: Missing::new(),
             odd: Came::default(),
             latest: Worst::new(),
@@ -239,11 +286,10 @@ impl<'r> Receiver<'r> {
             at_ns: now_ns,
             packets: 0,
         };
-        let (mut order, mut together) = (InOrder::default(), Together::default());
+        let (mut order, mut together, mut timed) = (InOrder::default(), Together::default(), Timed::default());
         for frame in frames {
             match codec.classify(frame, &mut self.known) {
                 Class::Test { flow, stamp } => {
-                    let at = frame.rx_time_ns().unwrap_or(now_ns);
                     let own = codec.stream_of(flow);
                     let mut stamp = codec.whole(stamp, || self.due(&order, own), now_ns);
                     let mut measured = true;
@@ -254,6 +300,10 @@ impl<'r> Receiver<'r> {
                         };
                         (stamp.time_ns, measured) = (time_ns, exact);
                     }
+                    // Where the log does not know when a packet left, it may be earlier than it says.
+                    let since_ns = if measured { stamp.time_ns } else { 0 };
+                    let noted = frame.rx_time_ns().filter(|at| is_likely(*at, since_ns, now_ns));
+                    let at = noted.unwrap_or(now_ns);
                     let Some(arrival) = self.arrival(&mut order, own, stamp, (at, now_ns)) else {
                         self.stranger((frame, codec), Some(Foreign::OtherRun), now_ns, recorder, books);
                         continue;
@@ -274,6 +324,9 @@ impl<'r> Receiver<'r> {
                             continue;
                         }
                     };
+                    if noted.is_none() && frame.rx_time_ns().is_some() {
+                        self.odd_times += 1;
+                    }
                     codec.compare(frame, own, stamp, &mut self.compared);
                     if C::MIXED && !measured {
                         let in_time = u64::from(recorder.counted(stamp.time_ns, at));
@@ -283,33 +336,32 @@ impl<'r> Receiver<'r> {
                         continue;
                     }
                     let slip = self.part(own.0).slips.and_then(|slips| slips.of(own.1, stamp.seq));
-                    if distance != 0 {
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
-                            self.came_late((flow, stamp), at, slip, now_ns);
-                        }
-                        let in_time = u64::from(recorder.received(stamp.time_ns, at, slip, distance));
-                        if C::MIXED {
-                            books.reordered(of, stamp.time_ns, at, slip, distance);
-                        }
-                        arrived.add(at, in_time, recorder);
-                        received += in_time;
+                    if distance != 0 || noted.is_some() {
+                        let came = Apart {
+                            of,
+                            id: (flow, stamp),
+                            noted,
+                            slip,
+                            distance,
+                        };
+                        received += self.apart::<C>(came, now_ns, &mut timed, (&mut arrived, recorder, books));
                         continue;
                     }
-                    let another = together.sent_ns != stamp.time_ns || together.at != at;
+                    let another = together.sent_ns != stamp.time_ns;
                     let another = another || C::MIXED && slip.is_some() && together.slips > 0 && together.of != of;
                     if together.packets == 0 || another || together.slips == MAX_BURST {
                         let in_time = together.book::<C>(&self.slipped, recorder, books);
                         if in_time > 0 {
-                            arrived.add(together.at, in_time, recorder);
+                            arrived.add(now_ns, in_time, recorder);
                             received += in_time;
                         }
                         together = Together {
                             sent_ns: stamp.time_ns,
-                            at,
+                            at: now_ns,
                             ..Together::default()
                         };
-                        if at.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
-                            self.came_late((flow, stamp), at, slip, now_ns);
+                        if now_ns.saturating_sub(stamp.time_ns) + slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
+                            self.came_late((flow, stamp), now_ns, slip, now_ns);
                         }
                     }
                     together.packets += 1;
@@ -326,7 +378,8 @@ impl<'r> Receiver<'r> {
                     }
                 }
                 Class::Content { stream, content } => {
-                    let at = frame.rx_time_ns().unwrap_or(now_ns);
+                    let noted = frame.rx_time_ns().filter(|at| is_likely(*at, 0, now_ns));
+                    let at = noted.unwrap_or(now_ns);
                     let in_time = u64::from(counted((stream, content, at), codec, recorder, books));
                     arrived.add(at, in_time, recorder);
                     (received, by_content) = (received + in_time, by_content + in_time);
@@ -340,15 +393,20 @@ impl<'r> Receiver<'r> {
         self.note(&order);
         let in_time = together.book::<C>(&self.slipped, recorder, books);
         if in_time > 0 {
-            arrived.add(together.at, in_time, recorder);
+            arrived.add(now_ns, in_time, recorder);
             received += in_time;
+        }
+        if timed.at > 0 {
+            received += self.book_timed(&mut timed, now_ns, &mut arrived, recorder);
+            (together.sent_ns, together.at, together.packets) = (timed.sent_ns, timed.at, 1);
         }
         if arrived.packets > 0 {
             recorder.by_arrival(arrived.at_ns, arrived.packets);
         }
         // What is known by its content has no number.
         if order.packets > 0 || together.packets > 0 || received > by_content {
-            let first_ns = frames.first().and_then(Frame::rx_time_ns).unwrap_or(now_ns);
+            let first_ns = frames.first().and_then(Frame::rx_time_ns);
+            let first_ns = first_ns.filter(|at| is_likely(*at, 0, now_ns)).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {
                 self.after_silence(frames, codec, now_ns);
             }
@@ -363,6 +421,75 @@ impl<'r> Receiver<'r> {
             });
         }
         (received, slow)
+    }
+
+    /// Counts a packet by itself, or among those of one send time whose arrivals were noted. Returns how many packets
+    /// were found to be in time by that.
+    #[inline(never)]
+    fn apart<C: Reader>(
+        &mut self,
+        came: Apart,
+        now_ns: u64,
+        timed: &mut Timed,
+        (arrived, recorder, books): (&mut Arrived, &mut Recorder<'_>, &mut Books<'_>),
+    ) -> u64 {
+        let (sent_ns, at) = (came.id.1.time_ns, came.noted.unwrap_or(now_ns));
+        let delay = Delay::of(sent_ns, came.noted, now_ns);
+        if delay.latency_ns + came.slip.unwrap_or(0) > self.latest.floor_at(now_ns) {
+            self.came_late(came.id, at, came.slip, now_ns);
+        }
+        if C::MIXED {
+            books.received(came.of, sent_ns, delay, came.slip, came.distance);
+        }
+        let Some(arrival) = delay.arrival_ns.filter(|_| came.distance == 0) else {
+            let in_time = u64::from(recorder.received(sent_ns, delay, came.slip, came.distance));
+            arrived.add(at, in_time, recorder);
+            return in_time;
+        };
+        // Whether a packet that was read this late was in time, only its own arrival says.
+        let read_late = delay.latency_ns > recorder.settle_ns();
+        let mut in_time = 0;
+        if timed.sent_ns != sent_ns || timed.packets == MAX_BURST || read_late {
+            in_time = self.book_timed(timed, now_ns, arrived, recorder);
+        }
+        (timed.sent_ns, timed.at) = (sent_ns, at);
+        if read_late {
+            let counts = u64::from(recorder.received(sent_ns, delay, came.slip, 0));
+            arrived.add(at, counts, recorder);
+            return in_time + counts;
+        }
+        let noted = &mut *self.noted;
+        noted.arrivals[timed.packets] = arrival;
+        timed.packets += 1;
+        if let Some(slip) = came.slip {
+            noted.slips[noted.slipped] = slip;
+            noted.slipped += 1;
+        }
+        in_time
+    }
+
+    /// Books the packets whose arrivals were noted; returns how many were in time.
+    fn book_timed(
+        &mut self,
+        timed: &mut Timed,
+        now_ns: u64,
+        arrived: &mut Arrived,
+        recorder: &mut Recorder<'_>,
+    ) -> u64 {
+        let (packets, slipped) = (
+            std::mem::take(&mut timed.packets),
+            std::mem::take(&mut self.noted.slipped),
+        );
+        let slips = &self.noted.slips[..slipped.min(MAX_BURST)];
+        if packets == 0 || !recorder.received_n(timed.sent_ns, now_ns, packets as u32, slips) {
+            return 0;
+        }
+        let arrivals = &self.noted.arrivals[..packets.min(MAX_BURST)];
+        recorder.timed(now_ns.saturating_sub(timed.sent_ns), arrivals);
+        for arrival in arrivals {
+            arrived.add(timed.sent_ns + arrival, 1, recorder);
+        }
+        packets as u64
     }
 
     /// Keeps a packet that is among the latest so far and was taken from the path at `now_ns`.
@@ -471,7 +598,7 @@ impl<'r> Receiver<'r> {
                     flow,
                     seq: stamp.seq,
                     sent_ns: stamp.time_ns,
-                    at_ns: frame.rx_time_ns().unwrap_or(now_ns),
+                    at_ns: frame.rx_time_ns().map_or(now_ns, |at| at.min(now_ns)),
                 });
             }
         }
@@ -562,6 +689,7 @@ impl<'r> Receiver<'r> {
             .map(|f| (f.reason(), self.foreign[*f as usize]))
             .collect();
         reasons.push((Reason::BeyondWindow, self.beyond_window));
+        reasons.push((Reason::ImplausibleRxTime, self.odd_times));
         reasons.push((Reason::NeighborService, self.service));
         reasons.extend(ICMP.into_iter().zip(self.icmp));
         reasons.push((Reason::LateOfAnEarlierTrial, self.late_of_an_earlier));

@@ -134,6 +134,10 @@ impl Port for UringPort {
         UringQueue::new(parts)
     }
 
+    fn times_arrivals(&self) -> bool {
+        self.config.sockets.timed()
+    }
+
     fn counters(&self, queue: usize) -> QueueCounters {
         let mut counters = self.sockets.counters(queue);
         let Some(own) = self.counters.get(queue) else {

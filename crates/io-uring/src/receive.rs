@@ -13,8 +13,8 @@ use layout::MessageOut;
 use mpps_io::{Burst, Error};
 use mpps_sockets::address::RawAddr;
 use mpps_sockets::failure::{Unreceived, unreceived};
-use mpps_sockets::message::{Kind, read_control};
-use mpps_sockets::raw::{Control, EMPTY_MESSAGE, RawArray};
+use mpps_sockets::message::{ArrivalTimes, Kind, read_control};
+use mpps_sockets::raw::{Control, EMPTY_CONTROL, EMPTY_MESSAGE, RawArray};
 use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
 use std::collections::VecDeque;
 use std::io;
@@ -51,6 +51,7 @@ pub(crate) struct Receiver<'p> {
     sockets: &'p Sockets,
     lane: &'p Lane,
     kind: Kind,
+    times: Option<ArrivalTimes>,
     layout: Layout,
     multishot: bool,
     direct: bool,
@@ -82,7 +83,7 @@ impl<'p> Receiver<'p> {
         let n = if layout == Layout::Apart { lane.rx.len() } else { 1 };
         let headers = RawArray::new(n, EMPTY_MESSAGE);
         let names = RawArray::new(n, RawAddr::NONE);
-        let control = RawArray::new(n, [0; 12]);
+        let control = RawArray::new(n, EMPTY_CONTROL);
         if let Layout::Message { name, control } = layout {
             // SAFETY: the header is ours alone; a multishot request takes lengths from it, no memory.
             unsafe {
@@ -97,6 +98,7 @@ impl<'p> Receiver<'p> {
             sockets,
             lane,
             kind,
+            times: ArrivalTimes::new(kind),
             layout,
             multishot,
             direct,
@@ -206,11 +208,7 @@ impl<'p> Receiver<'p> {
                     header.msg_name = (&raw mut (*self.names.at(at)).storage).cast();
                     header.msg_namelen = size_of::<libc::sockaddr_in6>() as _;
                     header.msg_control = self.control.at(at).cast();
-                    header.msg_controllen = if self.kind.needs_control() {
-                        size_of::<Control>()
-                    } else {
-                        0
-                    } as _;
+                    header.msg_controllen = self.kind.control_len() as _;
                     &raw mut *header
                 };
                 opcode::RecvMsg::new(fd, header)
@@ -308,6 +306,11 @@ impl<'p> Receiver<'p> {
     #[inline]
     pub(crate) fn deliver(&mut self, burst: &mut Burst<SocketFrame<'p>>) -> usize {
         let before = burst.len();
+        if let Some(times) = &mut self.times
+            && !self.arrivals.is_empty()
+        {
+            times.look();
+        }
         while burst.room() > 0 {
             if self.split.is_some() {
                 self.hand_out(burst);
@@ -322,6 +325,10 @@ impl<'p> Receiver<'p> {
             self.arrivals.pop_front();
             let flow = self.sockets.flow_of(self.lane.rx[arrival.place as usize]);
             let (wire, segment) = self.examine(buffer, arrival);
+            if let Some(times) = &self.times {
+                // SAFETY: the buffer is held once, by us, so nobody else uses its meta data.
+                unsafe { times.settle(self.pool.meta(buffer), &self.lane.counters) };
+            }
             let start = self.layout.headroom();
             let most = self.pool.rx_capacity() - start;
             let len = wire.min(most);
@@ -471,5 +478,6 @@ unsafe fn clear(meta: *mut mpps_sockets::pool::Meta) {
         (*meta).has_local = false;
         (*meta).to_group = false;
         (*meta).ttl = 0;
+        (*meta).rx_time_ns = 0;
     }
 }

@@ -14,7 +14,7 @@ use io_uring::{cqueue, opcode, squeue, types};
 use mpps_io::{Error, ErrorKind, MAX_BURST};
 use mpps_sockets::failure::{Unsent, send_error, unsent};
 use mpps_sockets::message::{self, Gso, LINE, Place, SocketTtl};
-use mpps_sockets::raw::{Control, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
+use mpps_sockets::raw::{Control, EMPTY_CONTROL, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
 use mpps_sockets::{Lane, Pool, SocketFrame, Sockets};
 use std::io;
 
@@ -112,7 +112,7 @@ impl<'p> Sender<'p> {
             run: sizes.run,
             headers: RawArray::new(slots, EMPTY_MESSAGE),
             vectors: RawArray::new(slots * sizes.run, EMPTY_VECTOR),
-            control: RawArray::new(slots, [0; 12]),
+            control: RawArray::new(slots, EMPTY_CONTROL),
             staging: RawArray::new(if gso.is_some() { slots * STAGING / LINE } else { 0 }, [0; LINE]),
             ttl: SocketTtl::default(),
             careful: 0,

@@ -9,7 +9,7 @@ mod path {
     pub(crate) const NAME: &str = "io_uring";
     pub(crate) use mpps_io_uring::{Mode, UringPort as PathPort, check, open};
 }
-use shared::{all_sizes, comes_back, one_way};
+use shared::{all_sizes, arrivals_are_the_kernels, comes_back, one_way};
 
 /// Ways to drive the ring. Each must carry every packet.
 const WAYS: [&str; 7] = [
@@ -38,6 +38,11 @@ fn what_a_listener_sends_back_returns_whatever_way_the_ring_is_driven() {
         comes_back("0.0.0.0", "127.0.0.7", &format!("{way},gso=on,gro=on"));
         comes_back("[::]", "::1", way);
     }
+}
+
+#[test]
+fn the_kernels_times_of_arrival_come_by_requests_for_one_packet_too() {
+    arrivals_are_the_kernels(",multishot=off");
 }
 
 #[test]

@@ -18,6 +18,11 @@ pub const NO_SOCKET: &str = "no_socket";
 /// Packets of the test that went to the host because the driver had no room for their time of arrival. The run is not
 /// valid.
 pub const NO_ROOM_FOR_RX_TIME: &str = "no_room_for_rx_time";
+/// Packets whose time of arrival the lane took although the kernel was to ([`RxTime::Kernel`]): it gave none, or one
+/// that can't be. Not judged.
+///
+/// [`RxTime::Kernel`]: crate::RxTime::Kernel
+pub const TIMED_BY_LANE: &str = "rx_timed_by_lane";
 /// Times that the kernel reported that a packet found no room below the path: the packet was tried again.
 pub const TX_REFUSED: &str = "tx_refused";
 /// Queues that the device got since the run began. A warning.

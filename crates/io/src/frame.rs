@@ -17,6 +17,29 @@ pub enum RxChecksum {
     Partial,
 }
 
+/// Taker of a packet's time of arrival: the option `rx_time` of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxTime {
+    /// The lane, once for each burst that the path gives it.
+    #[default]
+    Lane,
+    /// The kernel, when the packet has come to it.
+    Kernel,
+    /// The card, when the packet has come from the wire.
+    Hardware,
+}
+
+impl RxTime {
+    /// Name as written in the option.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lane => "lane",
+            Self::Kernel => "kernel",
+            Self::Hardware => "hardware",
+        }
+    }
+}
+
 /// One packet buffer: move-only, bound to its pool by lifetime, writable in place.
 ///
 /// A frame belongs to its holder until it is passed to [`crate::Queue::transmit`] or dropped; dropping gives it back to
@@ -44,7 +67,8 @@ pub trait Frame {
     /// Sets the flow that this frame belongs to: a payload path chooses its socket by it.
     fn set_flow(&mut self, _flow: u32) {}
 
-    /// When the path itself took the time of reception: ns on `CLOCK_MONOTONIC`. `None` leaves it to the lane.
+    /// When the path itself took the time of reception ([`RxTime`]): ns on the host's `CLOCK_MONOTONIC`. `None` leaves
+    /// it to the lane.
     fn rx_time_ns(&self) -> Option<u64> {
         None
     }

@@ -43,7 +43,7 @@ pub use capabilities::{Capabilities, Layer};
 pub use error::{Error, ErrorKind, Obstacle, Result};
 pub use flows::{Axis, FlowSet, Step};
 pub use forward::{OnFull, Work};
-pub use frame::{Frame, RxChecksum};
+pub use frame::{Frame, RxChecksum, RxTime};
 pub use mailbox::Mailbox;
 pub use port::{Fact, Port, QueueCounters, Roles};
 pub use queue::{Queue, RoomUnit, RxRoom, Wait};

@@ -151,6 +151,10 @@ impl<N: Now, T: Turn> Port for LoopPort<N, T> {
         self.counts.get(queue).map(Counts::read).unwrap_or_default()
     }
 
+    fn times_arrivals(&self) -> bool {
+        self.config.takes_time()
+    }
+
     fn facts(&self) -> Vec<Fact> {
         self.config.facts()
     }

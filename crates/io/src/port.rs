@@ -111,6 +111,11 @@ pub trait Port: Sync {
         true
     }
 
+    /// Whether frames that are received carry the time of their arrival ([`crate::Frame::rx_time_ns`]).
+    fn times_arrivals(&self) -> bool {
+        false
+    }
+
     /// Whether a drop that [`QueueCounters::rx_dropped`] counts may be one of many packets, which came as one.
     fn coalesces(&self) -> bool {
         false

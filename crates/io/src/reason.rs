@@ -71,6 +71,7 @@ reasons! {
     Untracked = "untracked_flow_packets": "of flows beyond --max-flows: order unchecked",
     UnnamedFlow = "unnamed_flow_packets": "of flows that no stream of --traffic has: in no stream's results",
     BeyondWindow = "beyond_window": "came too late to be told from duplicates",
+    ImplausibleRxTime = "implausible_rx_time": "noted times of arrival that can't be: the lane's were taken",
     FlowMoved = "flow_moved": "times that a flow changed to another queue or CPU",
     FlowContended = "flow_contended": "a flow moved while a packet of it was being counted",
     SenderRestarts = "sender_restarts": "streams of numbers that began again within a flow",

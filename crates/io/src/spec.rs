@@ -1,5 +1,6 @@
 //! How a port is written: `PATH:DEVICE[,key=value…]`.
 
+use crate::RxTime;
 use std::fmt;
 use std::str::FromStr;
 
@@ -239,6 +240,26 @@ impl SpecOptions<'_> {
             "off" | "no" | "false" | "0" => Some(false),
             _ => None,
         })
+    }
+
+    /// The option `rx_time`: who takes the time of arrival. A switch is understood, too: on is the kernel.
+    ///
+    /// # Errors
+    /// When it is another word, or `hardware`, which no path can do yet.
+    pub fn rx_time(&mut self) -> Result<Option<RxTime>, SpecError> {
+        let taken_by = self.get("rx_time", "lane or kernel", |v| match v {
+            "lane" | "off" | "no" | "false" | "0" => Some(RxTime::Lane),
+            "kernel" | "on" | "yes" | "true" | "1" => Some(RxTime::Kernel),
+            "hardware" => Some(RxTime::Hardware),
+            _ => None,
+        })?;
+        match taken_by {
+            Some(RxTime::Hardware) => Err(SpecError(format!(
+                "port '{}': rx_time=hardware: no clock of a card is read by this path yet: want kernel or lane",
+                self.spec
+            ))),
+            taken_by => Ok(taken_by),
+        }
     }
 
     /// Refuses options that no call has asked for.

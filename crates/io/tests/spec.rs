@@ -1,6 +1,6 @@
 //! How ports are written.
 
-use mpps_io::{PortSpec, hide_secrets};
+use mpps_io::{PortSpec, RxTime, hide_secrets};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> PortSpec {
@@ -80,6 +80,33 @@ fn what_is_not_of_the_form_is_refused_and_named() {
         let error = wrong.parse::<PortSpec>().expect_err(wrong).to_string();
         assert!(error.contains(named), "{wrong}: {error}");
         assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn who_takes_times_of_arrival_is_a_word_or_a_switch_and_a_cards_clock_is_refused() {
+    for (value, taken_by) in [
+        ("lane", RxTime::Lane),
+        ("off", RxTime::Lane),
+        ("0", RxTime::Lane),
+        ("kernel", RxTime::Kernel),
+        ("on", RxTime::Kernel),
+        ("yes", RxTime::Kernel),
+    ] {
+        let spec = parse(&format!("udp:,rx_time={value}"));
+        let mut options = spec.take_options();
+        assert_eq!(options.rx_time(), Ok(Some(taken_by)), "{value}");
+        assert_eq!(options.finish(), Ok(()));
+    }
+    assert_eq!(parse("udp:").take_options().rx_time(), Ok(None));
+    assert_eq!(RxTime::default().name(), "lane");
+    for (value, want) in [("Kernel", "want lane or kernel"), ("hardware", "want kernel or lane")] {
+        let spec = parse(&format!("udp:,rx_time={value}"));
+        let error = spec.take_options().rx_time().expect_err(value).to_string();
+        assert!(
+            error.contains(&format!("rx_time={value}: ")) && error.ends_with(want),
+            "{error}"
+        );
     }
 }
 

@@ -98,12 +98,14 @@ impl Between {
     }
 }
 
-/// Kind of time that a statistic is taken of: latency from the actual send time, latency from the scheduled one, or the
-/// gap between departures.
+/// Kind of time that a statistic is taken of: latency from the actual send time or from the scheduled one, that to the
+/// arrival, what follows until the lane's reading, or the gap between departures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Actual,
     Scheduled,
+    Arrival,
+    WakeUp,
     Gap,
 }
 
@@ -390,6 +392,8 @@ impl Of {
         let latency = match self {
             Self::Actual => Some(&s.latency),
             Self::Scheduled => s.latency_scheduled.as_ref(),
+            Self::Arrival => s.latency_arrival.as_ref(),
+            Self::WakeUp => s.wake_up.as_ref(),
             Self::Gap => s.gaps.as_ref().map(|gaps| &gaps.measured),
         };
         latency.filter(|latency| latency.count > 0)

@@ -63,6 +63,8 @@ struct Latencies {
     length_ns: u64,
     buckets: Vec<(u64, u64)>,
     scheduled: Vec<(u64, u64)>,
+    arrival: Vec<(u64, u64)>,
+    wake_up: Vec<(u64, u64)>,
 }
 
 impl From<&Period<'_>> for Latencies {
@@ -72,6 +74,8 @@ impl From<&Period<'_>> for Latencies {
             length_ns: period.length_ns,
             buckets: period.buckets.to_vec(),
             scheduled: period.scheduled.to_vec(),
+            arrival: period.arrival.to_vec(),
+            wake_up: period.wake_up.to_vec(),
         }
     }
 }
@@ -86,6 +90,8 @@ impl Latencies {
             "interval_s": seconds(self.length_ns),
             "buckets": self.buckets,
             "scheduled": self.scheduled,
+            "arrival": self.arrival,
+            "wake_up": self.wake_up,
         });
         out.extend_from_slice(line.to_string().as_bytes());
     }

@@ -291,6 +291,7 @@ mod tests {
                 lost,
                 latency,
                 latency_scheduled: percentiles.map(|_| latency),
+                wake_up: percentiles.map(|_| latency),
                 host_dropped,
                 rx_fill: fill.map(|(highest_ppm, mean_ppm)| RowFill { highest_ppm, mean_ppm }),
                 ..mpps_stats::Row::default()

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 /// Fields of a row of a stream behind its kind and name, in the order of the file: those of a row of the run that tell
 /// streams apart. New fields are added at the end.
-pub(crate) const STREAM: [Field<Row>; 18] = [
+pub(crate) const STREAM: [Field<Row>; 24] = [
     of_run("time_s"),
     of_run("interval_s"),
     of_run("tx_packets"),
@@ -34,6 +34,12 @@ pub(crate) const STREAM: [Field<Row>; 18] = [
     of_run("latency_max_us"),
     of_run("latency_scheduled_avg_us"),
     of_run("untagged_packets"),
+    of_run("latency_arrival_min_us"),
+    of_run("latency_arrival_avg_us"),
+    of_run("latency_arrival_max_us"),
+    of_run("wake_up_min_us"),
+    of_run("wake_up_avg_us"),
+    of_run("wake_up_max_us"),
 ];
 
 /// Names of the columns before these, each with its meaning.
@@ -189,7 +195,7 @@ mod tests {
         StreamsFormat.record(&row, &mut text);
         assert_eq!(
             String::from_utf8(text).unwrap(),
-            "group,\"'-a,\"\"b\"\"\",0.200000,0.100000000,7,0,,-1,0.000000000,0,0,0,0,0,0,,,,,0\n"
+            "group,\"'-a,\"\"b\"\"\",0.200000,0.100000000,7,0,,-1,0.000000000,0,0,0,0,0,0,,,,,0,,,,,,\n"
         );
     }
 }

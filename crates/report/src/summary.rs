@@ -370,6 +370,17 @@ fn latency(s: &Summary, detail: Detail, out: &mut Page<'_>) -> io::Result<()> {
         let note = "latency from when the packet was due, not from when it went";
         push("scheduled", scheduled, note.to_owned());
     }
+    if let Some(arrival) = &s.latency_arrival {
+        let note = match s.wake_up {
+            Some(_) => "from the same send time to the arrival that was noted before the lane read the packet",
+            None => "the same: the program in the kernel notes the arrival, and no lane reads the packet",
+        };
+        push("arrival", arrival, note.to_owned());
+    }
+    if let Some(wake_up) = &s.wake_up {
+        let note = "from the arrival to the lane's reading: waiting in ring or buffer, and for the lane to wake up";
+        push("wake-up", wake_up, note.to_owned());
+    }
     if let Some(gaps) = &s.gaps {
         let intended = match gaps.intended_mean {
             ns if ns > 0.0 => format!("; intended {} on average", time(ns)),

@@ -84,6 +84,8 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
         mean_ppm: 12_345,
     });
     first.rx_by_arrival = Some(77);
+    first.latency_arrival = Some(first.latency);
+    first.wake_up = first.latency_scheduled;
     sink.event(&Event::Start(Start {
         workload: Workload::SendRecv,
         started,
@@ -107,12 +109,12 @@ fn the_header_is_the_contracts_and_rows_are_golden() {
         lines[1],
         "1.234500,104,99,0.048076923,2.501,0.000100000,5,0,0,0,0,0,0,1.001,2.000,3.000,4.000,5.000,6.007,\
          2.501,1.001,,,,,6.007,1500.000,33144,30.250,1790000001357956789,7.125,1.000000,0.012345,77,\
-         2026-09-21T14:13:21.357956789Z,0"
+         2026-09-21T14:13:21.357956789Z,0,2.501,1.001,2.000,3.000,4.000,5.000,6.007,2.501,1.001,,,,,6.007"
     );
     assert_eq!(
         lines[2],
         "0.000000,5,0,0.000000000,,0.000099999,-3,0,0,0,0,0,0,,,,,,,,,,,,,,,,,1790000000123456790,,,,,\
-         2026-09-21T14:13:20.123456790Z,0"
+         2026-09-21T14:13:20.123456790Z,0,,,,,,,,,,,,,,"
     );
     for line in &lines[1..] {
         assert_eq!(line.split(',').count(), csv_header().split(',').count());
@@ -268,6 +270,7 @@ fn of_period(start_ns: u64, length_ns: u64, buckets: &[(u64, u64)]) -> Event<'_>
         length_ns,
         buckets,
         scheduled: &[],
+        ..Period::default()
     })
 }
 

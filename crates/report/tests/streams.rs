@@ -141,6 +141,8 @@ fn the_json_has_streams_groups_and_sizes_with_the_keys_of_a_run() {
                 "min": 11000, "mean": 27500.0, "p50": 22000, "p90": 33000, "p99": 44000, "p999": 55000, "max": 66000,
                 "count": 900,
             },
+            "latency_arrival_ns": null,
+            "wake_up_ns": null,
             "delay_variation_ns": 40000,
             "valid": true,
             "invalid_reasons": [],
@@ -353,15 +355,16 @@ fn the_csv_of_streams_has_a_row_for_each_of_them_in_each_interval() {
         lines[0],
         "kind,name,time_s,interval_s,tx_packets,rx_packets,rx_by_arrival_packets,lost_packets,loss_ratio,late_packets,\
          duplicate_packets,reordered_packets,corrupt_packets,missed_packets,latency_packets,latency_min_us,\
-         latency_avg_us,latency_max_us,latency_scheduled_avg_us,untagged_packets"
+         latency_avg_us,latency_max_us,latency_scheduled_avg_us,untagged_packets,latency_arrival_min_us,\
+         latency_arrival_avg_us,latency_arrival_max_us,wake_up_min_us,wake_up_avg_us,wake_up_max_us"
     );
     assert_eq!(
         lines[1],
-        "stream,gold,0.000000,0.100000000,8,6,5,1,0.125000000,1,2,3,4,5,900,1.000,2.500,6.000,2.500,0"
+        "stream,gold,0.000000,0.100000000,8,6,5,1,0.125000000,1,2,3,4,5,900,1.000,2.500,6.000,2.500,0,,,,,,"
     );
     assert_eq!(
         lines[2],
-        "group,users,0.000000,0.100000000,16,14,,1,0.062500000,1,0,0,0,0,0,,,,,0"
+        "group,users,0.000000,0.100000000,16,14,,1,0.062500000,1,0,0,0,0,0,,,,,0,,,,,,"
     );
     assert!(
         lines[6].starts_with("size,512-1023,0.100000,0.100000000,32,30,,1,"),
@@ -451,7 +454,14 @@ fn of_line(kind: &str, name: &str, tx: u64, more: Value) -> Value {
         "latency_min_us": null,
         "latency_avg_us": null,
         "latency_max_us": null,
-        "latency_scheduled_avg_us": null, "untagged_packets": 0,
+        "latency_scheduled_avg_us": null,
+        "untagged_packets": 0,
+        "latency_arrival_min_us": null,
+        "latency_arrival_avg_us": null,
+        "latency_arrival_max_us": null,
+        "wake_up_min_us": null,
+        "wake_up_avg_us": null,
+        "wake_up_max_us": null,
     });
     for (key, value) in more.as_object().unwrap() {
         assert!(all.get(key).is_some(), "{key}");

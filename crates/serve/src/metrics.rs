@@ -154,6 +154,16 @@ const NAMES: &[(&str, &str, &str)] = &[
         "Latency from the scheduled time of sending.",
     ),
     (
+        "mpps_latency_arrival_seconds",
+        "histogram",
+        "Latency from the actual time of sending to the arrival that kernel or card have noted.",
+    ),
+    (
+        "mpps_wake_up_seconds",
+        "histogram",
+        "Time from the arrival to the lane's reading.",
+    ),
+    (
         "mpps_row_latency_seconds",
         "gauge",
         "Percentiles of the newest row, from its own histogram.",
@@ -345,6 +355,8 @@ fn put(all: &mut Text, name: &str, state: &State) {
         "mpps_link_up" if begun => all.count(name, u64::from(!state.lanes.iter().any(|lane| lane.down))),
         "mpps_latency_seconds" => all.histogram(name, &state.latency),
         "mpps_latency_scheduled_seconds" => all.histogram(name, &state.scheduled),
+        "mpps_latency_arrival_seconds" => all.histogram(name, &state.arrival),
+        "mpps_wake_up_seconds" => all.histogram(name, &state.wake_up),
         "mpps_row_latency_seconds" => row_latency(all, name, state.recent.as_ref()),
         "mpps_search_bound_packets_per_second" => {
             for goal in &state.goals {

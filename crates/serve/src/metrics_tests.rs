@@ -47,6 +47,8 @@ fn every_metric_has_its_type_once_and_names_are_as_prometheus_wants_them() {
         }],
         latency,
         scheduled: latency,
+        arrival: latency,
+        wake_up: latency,
         recent: Some(Latency {
             percentiles: Some(Default::default()),
             ..Latency::default()

@@ -190,9 +190,13 @@ pub struct State {
     pub(crate) recent_loss: f64,
     pub(crate) latency: Buckets,
     pub(crate) scheduled: Buckets,
+    pub(crate) arrival: Buckets,
+    pub(crate) wake_up: Buckets,
     /// Latencies as spreads, for percentiles.
     pub(crate) latency_spread: Spread,
     pub(crate) scheduled_spread: Spread,
+    pub(crate) arrival_spread: Spread,
+    pub(crate) wake_up_spread: Spread,
     /// Latency of the newest row that had any; after a single run has ended, of all packets.
     pub(crate) recent: Option<Latency>,
     pub(crate) recent_scheduled: Option<Latency>,

@@ -191,10 +191,16 @@ impl Inner {
     }
 
     fn period(&mut self, period: &Period<'_>) {
-        self.state.latency.add(period.buckets);
-        self.state.scheduled.add(period.scheduled);
-        self.state.latency_spread.add(period.buckets);
-        self.state.scheduled_spread.add(period.scheduled);
+        let state = &mut self.state;
+        for (buckets, spread, of) in [
+            (&mut state.latency, &mut state.latency_spread, period.buckets),
+            (&mut state.scheduled, &mut state.scheduled_spread, period.scheduled),
+            (&mut state.arrival, &mut state.arrival_spread, period.arrival),
+            (&mut state.wake_up, &mut state.wake_up_spread, period.wake_up),
+        ] {
+            buckets.add(of);
+            spread.add(of);
+        }
         // Rows too short for percentiles show those of their period.
         let all: u64 = period.buckets.iter().map(|(_, packets)| packets).sum();
         let at = |part: f64| {
@@ -446,6 +452,7 @@ mod tests {
                     length_ns: 0,
                     buckets: &buckets,
                     scheduled: &[],
+                    ..Period::default()
                 }));
             }
         }

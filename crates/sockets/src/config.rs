@@ -1,6 +1,6 @@
 //! The user's settings, checked: address and the options that all paths over sockets have. Opens nothing.
 
-use mpps_io::{PortSpec, Roles, SpecError, SpecOptions};
+use mpps_io::{PortSpec, Roles, RxTime, SpecError, SpecOptions};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// UDP port that a listener takes when none is given.
@@ -30,12 +30,19 @@ pub struct Config {
     pub gro: bool,
     /// Most sockets (flows) of one lane.
     pub sockets: usize,
+    /// `rx_time=`.
+    pub rx_time: RxTime,
 }
 
 impl Config {
+    /// Whether the kernel takes times of arrival.
+    pub fn timed(&self) -> bool {
+        self.rx_time == RxTime::Kernel
+    }
+
     /// Reads `[ADDR[:PORT]]` and the options that every path over sockets has, and leaves the others in `options`:
     /// `rcvbuf=BYTES` and `sndbuf=BYTES` (suffix K or M; default by need), `gso=on|off`, `gro=on|off` (default off),
-    /// `sockets=N` (most flows a lane; default 256).
+    /// `sockets=N` (most flows a lane; default 256), `rx_time=lane|kernel` (default lane).
     ///
     /// # Errors
     /// One line that names what was wrong and what would be right.
@@ -58,6 +65,7 @@ impl Config {
             gso: options.switch("gso")?.unwrap_or(false),
             gro: options.switch("gro")?.unwrap_or(false),
             sockets: options.number("sockets", 1..=65_536)?.unwrap_or(256) as usize,
+            rx_time: options.rx_time()?.unwrap_or_default(),
         })
     }
 
@@ -183,6 +191,19 @@ mod tests {
             (Some(4 << 20), Some(512 << 10), None)
         );
         assert_eq!((c.gso, c.gro, c.sockets), (true, false, 7));
+        for (words, taken_by) in [
+            ("sndbuf=4M", RxTime::Lane),
+            ("rx_time=lane", RxTime::Lane),
+            ("rx_time=off", RxTime::Lane),
+            ("rx_time=kernel", RxTime::Kernel),
+            ("rx_time=on", RxTime::Kernel),
+        ] {
+            assert_eq!(
+                parse(&format!("udp:{words}")).expect(words).rx_time,
+                taken_by,
+                "{words}"
+            );
+        }
     }
 
     #[test]
@@ -200,6 +221,11 @@ mod tests {
             ("udp:10.0.0.1,gso=maybe", "gso=maybe: want on or off"),
             ("udp:10.0.0.1,sockets=0", "sockets=0"),
             ("udp:10.0.0.1,queues=2", "unknown option 'queues'"),
+            ("udp:10.0.0.1,rx_time=now", "rx_time=now: want lane or kernel"),
+            (
+                "udp:10.0.0.1,rx_time=hardware",
+                "rx_time=hardware: no clock of a card is read by this path yet: want kernel or lane",
+            ),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(named), "{text}: {error}");

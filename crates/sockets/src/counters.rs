@@ -38,4 +38,6 @@ pub struct LaneCounters {
     pub unreachable: Counter,
     /// Datagrams longer than the largest frame, cut on receipt.
     pub rx_truncated: Counter,
+    /// Datagrams that the kernel was to say the time of arrival of, and did not, or not rightly.
+    pub rx_timed_by_lane: Counter,
 }

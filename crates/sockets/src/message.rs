@@ -1,11 +1,14 @@
 //! The form that datagrams have in a system call: one `msghdr` with vectors and control messages for each, and runs of
 //! equal datagrams as one segmented packet (`UDP_SEGMENT`).
 
+use crate::counters::LaneCounters;
 use crate::pool::{Meta, SocketFrame};
 use crate::raw::Control;
 use crate::set_option;
 use crate::socket::{UDP_GRO, UDP_SEGMENT};
+use mpps_sys::clock::WallClock;
 use std::net::Ipv6Addr;
+use std::num::NonZeroU64;
 use std::os::fd::RawFd;
 
 /// Datagrams up to this size are copied side by side before they go out as one packet: the kernel takes one piece of
@@ -31,12 +34,23 @@ pub struct Kind {
     pub gro: bool,
     /// Received packets are sent back, so their time to live is kept.
     pub answers: bool,
+    /// The kernel says when each packet came.
+    pub timed: bool,
 }
 
 impl Kind {
     /// Whether received packets come with control messages.
     pub fn needs_control(self) -> bool {
-        self.gro || self.wildcard || self.answers
+        self.gro || self.wildcard || self.answers || self.timed
+    }
+
+    /// Bytes that the control messages of a received packet take, at most.
+    pub fn control_len(self) -> usize {
+        match (self.needs_control(), self.timed) {
+            (false, _) => 0,
+            (true, false) => size_of::<Control>() - TIME,
+            (true, true) => size_of::<Control>(),
+        }
     }
 }
 
@@ -272,7 +286,7 @@ impl SocketTtl {
 unsafe fn write_control(area: *mut Control, segment: u16, meta: &Meta, local: bool, own_ttl: bool) -> usize {
     const SEGMENT: usize = cmsg_space(size_of::<u16>());
     const TTL: usize = cmsg_space(size_of::<libc::c_int>());
-    const _: () = assert!(SEGMENT + TTL + cmsg_space(size_of::<libc::in6_pktinfo>()) <= size_of::<Control>());
+    const _: () = assert!(SEGMENT + TTL + cmsg_space(size_of::<libc::in6_pktinfo>()) + TIME <= size_of::<Control>());
     let mut used = 0;
     let mut put = |kind: (libc::c_int, libc::c_int), data: *const u8, len: usize| {
         // SAFETY: all messages fit the area, by the assertion above, each at a multiple of 8 bytes; `data` points at
@@ -332,6 +346,49 @@ unsafe fn write_control(area: *mut Control, segment: u16, meta: &Meta, local: bo
     used
 }
 
+/// Times of arrival of a lane's packets, if the kernel takes them ([`Kind::timed`]).
+pub struct ArrivalTimes(WallClock);
+
+impl ArrivalTimes {
+    /// Reads clocks; `None`: the kernel takes no times.
+    pub fn new(kind: Kind) -> Option<Self> {
+        kind.timed.then(|| Self(WallClock::new()))
+    }
+
+    /// Reads clocks again: once for a burst, after all of its packets have come.
+    #[inline]
+    pub fn look(&mut self) {
+        self.0.look();
+    }
+
+    /// Makes the time that [`read_control`] has read a reading of this host's clock, or none if it can't be one.
+    ///
+    /// # Safety
+    /// Nobody else uses `meta`.
+    #[inline]
+    pub unsafe fn settle(&self, meta: *mut Meta, counters: &LaneCounters) {
+        // SAFETY: by the caller.
+        let time = unsafe { &mut (*meta).rx_time_ns };
+        *time = self.0.monotonic_ns(*time).map_or(0, NonZeroU64::get);
+        if *time == 0 {
+            counters.rx_timed_by_lane.add(1);
+        }
+    }
+}
+
+/// Nanoseconds since 1970; 0 if that is none.
+fn wall_ns(time: libc::timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).ok();
+    let ns = u64::try_from(time.tv_nsec).ok();
+    let whole = seconds.and_then(|s| s.checked_mul(1_000_000_000)?.checked_add(ns?));
+    whole.unwrap_or(0)
+}
+
+/// Bytes of the control message `SCM_TIMESTAMPING`: three times, of which the first is the kernel's
+/// (linux/errqueue.h).
+const TIME: usize = cmsg_space(3 * size_of::<libc::timespec>());
+const _: () = assert!(size_of::<libc::timespec>() == 16);
+
 /// `CMSG_SPACE` as a constant function.
 const fn cmsg_space(len: usize) -> usize {
     // SAFETY: CMSG_SPACE computes; it touches no memory.
@@ -347,7 +404,8 @@ const fn cmsg_space(len: usize) -> usize {
 pub unsafe fn read_control(header: *const libc::msghdr, meta: *mut Meta) -> usize {
     let mut segment = 0;
     // SAFETY: by the caller; the data of each kind has the length that the kernel's headers give it (linux/udp.h: int;
-    // linux/in.h: in_pktinfo, ip(7): int; linux/ipv6.h: in6_pktinfo, int), and is read unaligned.
+    // linux/in.h: in_pktinfo, ip(7): int; linux/ipv6.h: in6_pktinfo, int; linux/errqueue.h: three timespec), and is
+    // read unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -378,6 +436,9 @@ pub unsafe fn read_control(header: *const libc::msghdr, meta: *mut Meta) -> usiz
                 (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                     let ttl = data.cast::<libc::c_int>().read_unaligned();
                     (*meta).ttl = u8::try_from(ttl).unwrap_or(0);
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                    (*meta).rx_time_ns = wall_ns(data.cast::<libc::timespec>().read_unaligned());
                 }
                 _ => {}
             }

@@ -118,6 +118,7 @@ fn connected(path: &'static str, config: Config, flows: &[SocketFlow], roles: &[
             wildcard: false,
             gro: setup.gro,
             answers: false,
+            timed: setup.timed,
         },
         endpoints,
         lanes,
@@ -243,6 +244,7 @@ fn listening(path: &'static str, config: Config, roles: &[Roles]) -> Result<Sock
         wildcard: ip.is_unspecified(),
         gro: setup.gro,
         answers,
+        timed: setup.timed,
     };
     finish(config, kind, endpoints, lanes, iface, mtu, setup)
 }
@@ -446,6 +448,8 @@ struct Setup {
     sndbuf: usize,
     busy_poll: Option<u32>,
     gro: bool,
+    /// The kernel says when packets came.
+    timed: bool,
     v6: bool,
     got_rcvbuf: usize,
     got_sndbuf: usize,
@@ -461,6 +465,7 @@ impl Setup {
             sndbuf: config.sndbuf.unwrap_or(if config.gso { SNDBUF_GSO } else { SNDBUF }),
             busy_poll: config.busy_poll,
             gro: config.gro && receives,
+            timed: config.timed() && receives,
             v6,
             got_rcvbuf: 0,
             got_sndbuf: 0,
@@ -496,6 +501,11 @@ impl Setup {
             socket
                 .set(libc::SOL_UDP, UDP_GRO, 1)
                 .map_err(failed("set UDP_GRO (gro=on) on"))?;
+        }
+        if self.timed {
+            socket
+                .ask_for_times()
+                .map_err(failed("set SO_TIMESTAMPING (rx_time=kernel) on"))?;
         }
         Ok(())
     }

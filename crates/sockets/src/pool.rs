@@ -34,6 +34,10 @@ pub struct Meta {
     pub to_group: bool,
     /// Time to live, or hop limit, that it came with; 0: not known.
     pub ttl: u8,
+    /// Time of arrival for [`Frame::rx_time_ns`], 0: not known; the kernel's own until [`ArrivalTimes::settle`].
+    ///
+    /// [`ArrivalTimes::settle`]: crate::message::ArrivalTimes::settle
+    pub rx_time_ns: u64,
 }
 
 const NO_META: Meta = Meta {
@@ -43,6 +47,7 @@ const NO_META: Meta = Meta {
     has_local: false,
     to_group: false,
     ttl: 0,
+    rx_time_ns: 0,
 };
 
 /// Buffers of one size, numbered from `first`.
@@ -390,6 +395,11 @@ impl Frame for SocketFrame<'_> {
     #[inline]
     fn set_flow(&mut self, flow: u32) {
         self.flow = flow;
+    }
+
+    #[inline]
+    fn rx_time_ns(&self) -> Option<u64> {
+        Some(self.meta().rx_time_ns).filter(|ns| *ns > 0)
     }
 
     /// The kernel delivers nothing with a wrong checksum.

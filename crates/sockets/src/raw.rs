@@ -37,8 +37,11 @@ impl<T: Copy> Drop for RawArray<T> {
 }
 
 /// Control messages of one datagram: room for a segment size (24 bytes), an IPv6 packet-info (40 bytes) and a time to
-/// live (24 bytes), aligned as `cmsghdr` must be.
-pub type Control = [u64; 12];
+/// live (24 bytes), with a time of arrival (64 bytes) in front, aligned as `cmsghdr` must be.
+pub type Control = [u64; 20];
+
+/// No control messages.
+pub const EMPTY_CONTROL: Control = [0; 20];
 
 /// A message header that names no buffers yet.
 pub const EMPTY_MESSAGE: libc::mmsghdr = libc::mmsghdr {

@@ -176,6 +176,13 @@ impl Socket {
         }
     }
 
+    /// Has the kernel stamp packets as they come, and say so with each. Unlike with `SO_TIMESTAMPNS`, a packet that it
+    /// has not stamped has no time, rather than that of the receive call.
+    pub(crate) fn ask_for_times(&self) -> io::Result<()> {
+        let times = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+        self.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, times as libc::c_int)
+    }
+
     /// Sends only datagrams that fit the link, unfragmented: a datagram is a packet here, and one that does not fit is
     /// an error to report. `PROBE` rather than `DO`: no forged ICMP can shrink the packets of a test (ip(7)).
     pub(crate) fn forbid_fragments(&self, v6: bool) -> io::Result<()> {

@@ -301,6 +301,7 @@ impl Sockets {
                 ("blocked", c.blocked.get()),
                 ("unreachable", c.unreachable.get()),
                 (counter::TRUNCATED, c.rx_truncated.get()),
+                (counter::TIMED_BY_LANE, c.rx_timed_by_lane.get()),
             ],
         }
     }
@@ -378,6 +379,7 @@ impl Sockets {
             Fact::new("sndbuf_bytes", self.got.sndbuf.to_string()),
             Fact::shown("gso", switch(self.gso.is_some())),
             Fact::shown("gro", switch(self.kind.gro)),
+            Fact::new("rx_time", self.config.rx_time.name()),
         ];
         if let Some(gso) = self.gso {
             facts.push(Fact::new("gso_max_segments", gso.segments.to_string()));

@@ -2,9 +2,10 @@
 //! same time, each track has its own book, and their sum has one as well.
 
 use crate::collector::Totals;
-use crate::histogram::{Histogram, Moments};
+use crate::histogram::Histogram;
 use crate::stretches::Stretching;
 use crate::tally::Tally;
+use crate::times::{Time, Times};
 use crate::{Latency, Row, RowFill, Timing, Wants, Workload};
 use std::collections::VecDeque;
 
@@ -17,15 +18,15 @@ pub(crate) struct Book {
     paced: bool,
     /// Latencies have percentiles.
     ranked: bool,
+    /// The book is of the run or of a track, and has histograms of periods.
+    of_run: bool,
     corrections_seen: u64,
     /// Packets that rows counted as sent but that were not sent: the next rows are reduced by this number.
     owed: u64,
     pub(crate) totals: Totals,
     pub(crate) wants: Wants,
-    latency_total: Histogram,
-    scheduled_total: Histogram,
-    pub(crate) latency_period: Histogram,
-    scheduled_period: Histogram,
+    total: Times<Histogram>,
+    period: Times<Histogram>,
     /// (time of the sample, then since the sample before: ns of host wait, ns of this program's own threads).
     host_waits: VecDeque<(u64, u64, u64)>,
     host_wait_known: bool,
@@ -33,10 +34,37 @@ pub(crate) struct Book {
     pub(crate) sees_blocked: bool,
     /// Whether the receiver knows the time of arrival (`sendrecv` only).
     pub(crate) sees_arrivals: bool,
+    /// Taker of the times of arrival.
+    arrivals: ArrivalTimes,
     pub(crate) recent: Option<Latency>,
     loss: Stretching,
     missed: Stretching,
     drops: HostDrops,
+}
+
+/// Taker of the times of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArrivalTimes {
+    /// Nobody: only the lane takes a time.
+    #[default]
+    Unknown,
+    /// The path, beside the lane.
+    Noted,
+    /// The path alone: there is no lane, and latency ends with the arrival.
+    OfLatency,
+}
+
+impl ArrivalTimes {
+    /// Returns the latencies until arrival, and what follows until the lane's reading, where these are known.
+    fn of(self, latency: Latency, times: impl Fn(Time) -> Latency) -> [Option<Latency>; 2] {
+        match self {
+            Self::Unknown => [None, None],
+            // Of two ports one may note nothing.
+            Self::Noted => [Time::Arrival, Time::WakeUp]
+                .map(|time| Some(times(time)).filter(|of| of.count > 0 || latency.count == 0)),
+            Self::OfLatency => [Some(latency), None],
+        }
+    }
 }
 
 /// Packets that this host dropped, as noted.
@@ -51,11 +79,13 @@ struct HostDrops {
 
 impl Book {
     pub(crate) fn new(timing: Timing, workload: Workload, paced: bool) -> Self {
+        let latency = |time| match time {
+            Time::Latency | Time::Scheduled => Histogram::default(),
+            Time::Arrival | Time::WakeUp => Histogram::none(),
+        };
         Self {
-            latency_total: Histogram::default(),
-            scheduled_total: Histogram::default(),
-            latency_period: Histogram::default(),
-            scheduled_period: Histogram::default(),
+            total: Times::of(latency),
+            period: Times::of(latency),
             ..Self::empty(timing, workload, paced)
         }
     }
@@ -67,18 +97,18 @@ impl Book {
             workload,
             paced,
             ranked: true,
+            of_run: true,
             corrections_seen: 0,
             owed: 0,
             totals: Totals::default(),
             wants: Wants::ALL,
-            latency_total: Histogram::none(),
-            scheduled_total: Histogram::none(),
-            latency_period: Histogram::none(),
-            scheduled_period: Histogram::none(),
+            total: Times::of(|_| Histogram::none()),
+            period: Times::of(|_| Histogram::none()),
             host_waits: VecDeque::new(),
             host_wait_known: false,
             sees_blocked: true,
             sees_arrivals: true,
+            arrivals: ArrivalTimes::Unknown,
             recent: None,
             loss: Stretching::default(),
             missed: Stretching::default(),
@@ -93,24 +123,32 @@ impl Book {
         workload: Workload,
         (paced, ranked): (bool, bool),
     ) -> Self {
-        let histogram = || {
-            if ranked {
-                Histogram::default()
-            } else {
-                Histogram::none()
-            }
+        let histogram = |time| match time {
+            Time::Latency | Time::Scheduled if ranked => Histogram::default(),
+            _ => Histogram::none(),
         };
         Self {
             rows_per_period,
             ranked,
+            of_run: false,
             wants: Wants::default(),
-            latency_total: histogram(),
-            scheduled_total: histogram(),
-            latency_period: Histogram::none(),
-            scheduled_period: Histogram::none(),
+            total: Times::of(histogram),
             sees_blocked: false,
             sees_arrivals: false,
             ..Self::empty(timing, workload, paced)
+        }
+    }
+
+    /// Notes who takes the times of arrivals: nobody, until this is called.
+    pub(crate) fn time_arrivals(&mut self, arrivals: ArrivalTimes) {
+        self.arrivals = arrivals;
+        if arrivals == ArrivalTimes::Noted && self.ranked {
+            for time in [Time::Arrival, Time::WakeUp] {
+                self.total[time] = Histogram::default();
+                if self.of_run {
+                    self.period[time] = Histogram::default();
+                }
+            }
         }
     }
 
@@ -140,43 +178,35 @@ impl Book {
         self.drops.read.map(|(_, total)| total)
     }
 
-    /// Whether latency and scheduled latency keep a histogram of the period apart from the totals: only if a sink wants
-    /// it.
-    fn keeps_periods(&self) -> [bool; 2] {
+    /// Whether a time keeps a histogram of the period apart from the totals: only if a sink wants it.
+    fn keeps_periods(&self) -> Times<bool> {
         let rows = self.rows_per_period == 1;
-        let latency = self.wants.histograms || (rows && self.wants.percentiles);
-        let scheduled = (rows || self.wants.histograms) && self.wants.scheduled_percentiles;
-        [latency, scheduled]
+        Times::of(|time| match time {
+            Time::Latency | Time::Arrival | Time::WakeUp => self.wants.histograms || (rows && self.wants.percentiles),
+            Time::Scheduled => (rows || self.wants.histograms) && self.wants.scheduled_percentiles,
+        })
     }
 
-    /// Returns the histograms that count the current period: latency from sending, and from the scheduled time.
-    pub(crate) fn histograms(&mut self) -> (&mut Histogram, &mut Histogram) {
-        let [latency, scheduled] = self.keeps_periods();
-        let latency = if latency {
-            &mut self.latency_period
-        } else {
-            &mut self.latency_total
-        };
-        let scheduled = if scheduled {
-            &mut self.scheduled_period
-        } else {
-            &mut self.scheduled_total
-        };
-        (latency, scheduled)
+    /// Returns the histograms that count the current period.
+    pub(crate) fn histograms(&mut self) -> Times<&mut Histogram> {
+        let keeps = self.keeps_periods();
+        let of = self.period.zip_mut(&mut self.total).zip(keeps.0);
+        let mut chosen = of.map(|((period, total), keeps)| if keeps { period } else { total });
+        Times::of(|_| chosen.next().expect("one for each time"))
     }
 
-    /// Returns the current period's latencies from the scheduled time; empty when not paced or if no sink wants them.
-    pub(crate) fn scheduled(&self) -> Vec<(u64, u64)> {
-        let kept = self.paced.then(|| self.scheduled_period.buckets());
-        kept.into_iter().flatten().collect()
+    /// Returns the current period's values of each time; empty where there is none, or if no sink wants them.
+    pub(crate) fn buckets(&self) -> Times<Vec<(u64, u64)>> {
+        Times::of(|time| match time {
+            Time::Scheduled if !self.paced => Vec::new(),
+            Time::Arrival if self.arrivals == ArrivalTimes::OfLatency => self.period[Time::Latency].buckets().collect(),
+            _ => self.period[time].buckets().collect(),
+        })
     }
 
     /// Merges the histograms of the current period into the totals. Call after they were handed on.
     pub(crate) fn close_period(&mut self) {
-        for (of_period, total) in [
-            (&mut self.latency_period, &mut self.latency_total),
-            (&mut self.scheduled_period, &mut self.scheduled_total),
-        ] {
+        for (of_period, total) in self.period.zip_mut(&mut self.total) {
             if of_period.count() > 0 {
                 total.merge(of_period);
                 of_period.clear();
@@ -198,9 +228,14 @@ impl Book {
         self.corrections_seen = corrections;
 
         let rows = self.rows_per_period;
-        let [of_latency, of_scheduled] = self.keeps_periods().map(|kept| kept && rows == 1);
+        let keeps = self.keeps_periods();
         let host = self.host_wait_until(self.timing.start_ns + index * self.timing.interval_ns + length_ns);
-        let histogram = |kept: bool, h, m: &Moments| -> Latency { m.latency(if kept { Some(h) } else { None }) };
+        let times = |time: Time| {
+            let kept = keeps[time] && rows == 1;
+            tally.times[time].latency(kept.then_some(&self.period[time]))
+        };
+        let (latency, scheduled) = (times(Time::Latency), self.paced.then(|| times(Time::Scheduled)));
+        let [arrival, wake_up] = self.arrivals.of(latency, times);
         let (tx, lost) = match self.workload {
             Workload::SendRecv => (
                 tally.tx,
@@ -237,10 +272,10 @@ impl Book {
             foreign: tally.foreign,
             untagged: tally.untagged,
             missed: tally.missed,
-            latency: histogram(of_latency, &self.latency_period, &tally.latency),
-            latency_scheduled: self
-                .paced
-                .then(|| histogram(of_scheduled, &self.scheduled_period, &tally.scheduled)),
+            latency,
+            latency_scheduled: scheduled,
+            latency_arrival: arrival,
+            wake_up,
             host_wait_ns: host.map(|(waited, _)| waited),
             own_threads_ns: host.map(|(_, own)| own),
             host_dropped: self.host_dropped_until(index, last_row),
@@ -266,13 +301,13 @@ impl Book {
     pub(crate) fn end(&mut self, distance_max: u64) -> Totals {
         let mut totals = self.totals.clone();
         totals.tally.tx = totals.tally.tx.saturating_sub(self.owed);
-        totals.latency = totals.tally.latency.latency(self.ranked.then_some(&self.latency_total));
-        totals.scheduled = totals
-            .tally
-            .scheduled
-            .latency(self.ranked.then_some(&self.scheduled_total));
+        let moments = totals.tally.times;
+        let times = |time: Time| moments[time].latency(self.ranked.then_some(&self.total[time]));
+        totals.latency = times(Time::Latency);
+        totals.scheduled = times(Time::Scheduled);
+        [totals.arrival, totals.wake_up] = self.arrivals.of(totals.latency, times);
         if self.ranked {
-            totals.unranked = totals.latency.count.saturating_sub(self.latency_total.count());
+            totals.unranked = totals.latency.count.saturating_sub(self.total[Time::Latency].count());
         }
         totals.distance_max = distance_max;
         totals.loss = std::mem::take(&mut self.loss).end();

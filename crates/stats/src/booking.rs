@@ -4,8 +4,10 @@
 //! collector, sinks and verdict need not know who counted. A row is booked here once its source can't change it any
 //! more, and before the recorder itself closes it: [`Timing::closable`] is the limit of both.
 
-use crate::series::{PeriodSlot, Recorder, Timing};
+use crate::histogram::SharedHistogram;
+use crate::series::{Recorder, Timing};
 use crate::tally::Tally;
+use crate::times::Time;
 
 impl Recorder<'_> {
     /// Returns how time is cut into rows.
@@ -31,28 +33,21 @@ impl Recorder<'_> {
         self.series.overflowed.add(1);
     }
 
-    /// Adds `n` to bucket `bucket` (of [`crate::bucket_of`]) of the latencies of the period that contains row `row`.
-    /// The count is dropped if that period has closed or the ring is full: percentiles then rest on the other packets.
-    /// The moments are part of the tally.
-    pub fn book_latency(&mut self, row: u64, bucket: usize, n: u64) {
-        if let Some(slot) = self.open_period(row) {
-            slot.latency.add_bucket(bucket, n as u32);
+    /// Adds `n` to bucket `bucket` (of [`crate::bucket_of`]) of one time of the packets in the period that contains row
+    /// `row`. The count is dropped if that period has closed or the ring is full: percentiles then rest on the other
+    /// packets. The moments are part of the tally.
+    pub fn book_bucket(&mut self, row: u64, time: Time, bucket: usize, n: u64) {
+        if let Some(histogram) = self.open_histogram(row, time) {
+            histogram.add_bucket(bucket, n as u32);
         }
     }
 
-    /// As [`Recorder::book_latency`], for the latencies from the scheduled send time.
-    pub fn book_scheduled(&mut self, row: u64, bucket: usize, n: u64) {
-        if let Some(slot) = self.open_period(row) {
-            slot.scheduled.add_bucket(bucket, n as u32);
-        }
-    }
-
-    fn open_period(&mut self, row: u64) -> Option<&PeriodSlot> {
+    fn open_histogram(&mut self, row: u64, time: Time) -> Option<&SharedHistogram> {
         self.enter_row(row);
         let rows = self.series.rows_per_period;
         // The collector drains a period with its last row.
         let open = (row / rows + 1) * rows > self.closed;
-        self.period_slot().filter(|_| open)
+        self.histogram(time).filter(|_| open)
     }
 
     /// Books `n` packets that came back after the settle time, whichever rows they were sent in.

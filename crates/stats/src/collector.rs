@@ -1,11 +1,12 @@
 //! The collector: merges the rows of the lanes once all lanes have closed them, and hands them on. Runs on a thread of
 //! its own.
 
-use crate::book::Book;
+use crate::book::{ArrivalTimes, Book};
 use crate::histogram::Histogram;
 use crate::series::LaneSeries;
 use crate::stretches::Stretches;
 use crate::tally::Tally;
+use crate::times::{Time, Times};
 use crate::{Event, Latency, Period, Row, Sink, StreamKind, StreamRows, Timing, Wants, Workload};
 
 /// The totals of a run: exactly the sums of its rows.
@@ -21,6 +22,10 @@ pub struct Totals {
     pub latency: Latency,
     /// Latency from the scheduled send time.
     pub scheduled: Latency,
+    /// Latency from the actual send time to the arrival; `None` if only lanes take times.
+    pub arrival: Option<Latency>,
+    /// Time from the arrival to the lane's reading; `None` if only one of the two is known.
+    pub wake_up: Option<Latency>,
     /// Bookings that are in the totals but in no particular row, because the collector could not keep up.
     pub overflowed: u64,
     /// Packets whose latency is in the moments and in no histogram, for the same reason: percentiles rest on others.
@@ -60,7 +65,7 @@ pub struct Collector<'s> {
     /// Kind and name of each book; empty: the books are of the run and its tracks.
     of: Vec<(StreamKind, String)>,
     /// Histograms drained from one track, before they are merged into several books.
-    drained: Option<Box<[Histogram; 2]>>,
+    drained: Option<Box<Times<Histogram>>>,
     wants: Wants,
     /// Totals by track, once all lanes have ended.
     ended: Vec<Totals>,
@@ -166,6 +171,11 @@ impl<'s> Collector<'s> {
             book.sees_blocked = false;
             book.sees_arrivals = self.timing.has_long_rows();
         }
+    }
+
+    /// Notes who takes the times of arrivals: nobody, until this is called.
+    pub fn time_arrivals(&mut self, arrivals: ArrivalTimes) {
+        self.books.iter_mut().for_each(|book| book.time_arrivals(arrivals));
     }
 
     /// Sets what is wanted from now on; nothing else is computed. The totals stay whole.
@@ -333,25 +343,23 @@ impl<'s> Collector<'s> {
     fn drain_period(&mut self, period: u64) {
         for (lanes, books) in self.tracks.iter().zip(&self.feeds) {
             if let [book] = books[..] {
-                let (latency, scheduled) = self.books[book].histograms();
                 for lane in lanes {
-                    lane.drain_period(period, latency, scheduled);
+                    lane.drain_period(period, self.books[book].histograms());
                 }
                 continue;
             }
-            let Some([latency, scheduled]) = self.drained.as_deref_mut() else {
+            let Some(drained) = self.drained.as_deref_mut() else {
                 continue;
             };
             for lane in lanes {
-                lane.drain_period(period, latency, scheduled);
+                lane.drain_period(period, drained.each_mut());
             }
             for book in books {
-                let (all, all_scheduled) = self.books[*book].histograms();
-                all.merge(latency);
-                all_scheduled.merge(scheduled);
+                for (all, own) in self.books[*book].histograms().0.into_iter().zip(&drained.0) {
+                    all.merge(own);
+                }
             }
-            latency.clear();
-            scheduled.clear();
+            drained.0.iter_mut().for_each(Histogram::clear);
         }
     }
 
@@ -359,14 +367,19 @@ impl<'s> Collector<'s> {
         let rows = self.rows_per_period;
         let length = rows * self.timing.interval_ns;
         for (place, book) in self.books.iter_mut().enumerate() {
-            if self.wants.histograms && book.latency_period.count() > 0 {
-                let buckets: Vec<_> = book.latency_period.buckets().collect();
-                let scheduled = book.scheduled();
+            let buckets = if self.wants.histograms {
+                book.buckets()
+            } else {
+                Times::default()
+            };
+            if !buckets[Time::Latency].is_empty() {
                 let period = Period {
                     start_ns: period * length,
                     length_ns: length,
-                    buckets: &buckets,
-                    scheduled: &scheduled,
+                    buckets: &buckets[Time::Latency],
+                    scheduled: &buckets[Time::Scheduled],
+                    arrival: &buckets[Time::Arrival],
+                    wake_up: &buckets[Time::WakeUp],
                 };
                 let event = match place {
                     0 => Event::Period(period),

@@ -105,7 +105,7 @@ pub struct StreamRows<'a> {
 }
 
 /// The latencies of one period: 100 ms, or a row if that is longer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Period<'a> {
     /// Start of the period, ns since the start of the run.
     pub start_ns: u64,
@@ -115,6 +115,10 @@ pub struct Period<'a> {
     pub buckets: &'a [(u64, u64)],
     /// The same for the latency from the scheduled time; empty if no sink wants that, or if the run is not paced.
     pub scheduled: &'a [(u64, u64)],
+    /// The same for the latency to the arrival; empty if only lanes take times.
+    pub arrival: &'a [(u64, u64)],
+    /// The same for the time from the arrival to the lane's reading; empty if only one of the two is known.
+    pub wake_up: &'a [(u64, u64)],
 }
 
 /// Counters of the lanes since the start.

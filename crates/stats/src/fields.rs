@@ -105,6 +105,14 @@ fn scheduled(row: &Row) -> Latency {
     row.latency_scheduled.unwrap_or_default()
 }
 
+fn arrival(row: &Row) -> Latency {
+    row.latency_arrival.unwrap_or_default()
+}
+
+fn wake_up(row: &Row) -> Latency {
+    row.wake_up.unwrap_or_default()
+}
+
 fn loss_ratio(row: &Row) -> Option<i64> {
     let ratio = match row.tx.saturating_sub(row.untagged) {
         0 => 0.0,
@@ -114,7 +122,7 @@ fn loss_ratio(row: &Row) -> Option<i64> {
 }
 
 /// Fields of a row, in the order of the CSV. New fields are added at the end.
-pub const ROW: [Field<Row>; 36] = [
+pub const ROW: [Field<Row>; 50] = [
     Field::new(
         "time_s",
         Unit::Seconds,
@@ -280,6 +288,57 @@ pub const ROW: [Field<Row>; 36] = [
         "packets sent [without a tag](traffic.md#without-a-tag), of which nobody knows whether they came; in \
          `tx_packets`, and in no other count",
         |row, _| whole(row.untagged),
+    ),
+    Field::us(
+        "latency_arrival_avg_us",
+        "mean latency from the send time to the [arrival](times.md#arrival) that kernel or card have noted; empty if \
+         only the lane takes times",
+        |row, _| mean(&arrival(row)),
+    ),
+    Field::us("latency_arrival_min_us", "smallest latency to the arrival", |row, _| {
+        latency(&arrival(row), |l| l.min)
+    }),
+    Field::us("latency_arrival_p50_us", "its median", |row, _| {
+        percentile(&arrival(row), |p| p.p50)
+    }),
+    Field::us("latency_arrival_p90_us", "its 90th percentile", |row, _| {
+        percentile(&arrival(row), |p| p.p90)
+    }),
+    Field::us("latency_arrival_p99_us", "its 99th percentile", |row, _| {
+        percentile(&arrival(row), |p| p.p99)
+    }),
+    Field::us("latency_arrival_p999_us", "its 99.9th percentile", |row, _| {
+        percentile(&arrival(row), |p| p.p999)
+    }),
+    Field::us("latency_arrival_max_us", "largest latency to the arrival", |row, _| {
+        latency(&arrival(row), |l| l.max)
+    }),
+    Field::us(
+        "wake_up_avg_us",
+        "mean time from the arrival to the lane's reading; empty if only one of the two is known",
+        |row, _| mean(&wake_up(row)),
+    ),
+    Field::us(
+        "wake_up_min_us",
+        "smallest time from the arrival to the reading",
+        |row, _| latency(&wake_up(row), |l| l.min),
+    ),
+    Field::us("wake_up_p50_us", "its median", |row, _| {
+        percentile(&wake_up(row), |p| p.p50)
+    }),
+    Field::us("wake_up_p90_us", "its 90th percentile", |row, _| {
+        percentile(&wake_up(row), |p| p.p90)
+    }),
+    Field::us("wake_up_p99_us", "its 99th percentile", |row, _| {
+        percentile(&wake_up(row), |p| p.p99)
+    }),
+    Field::us("wake_up_p999_us", "its 99.9th percentile", |row, _| {
+        percentile(&wake_up(row), |p| p.p999)
+    }),
+    Field::us(
+        "wake_up_max_us",
+        "largest time from the arrival to the reading",
+        |row, _| latency(&wake_up(row), |l| l.max),
     ),
 ];
 

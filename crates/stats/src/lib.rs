@@ -23,6 +23,7 @@ mod streams;
 mod stretches;
 mod summary;
 mod tally;
+mod times;
 mod window;
 mod withheld;
 
@@ -31,6 +32,7 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
+pub use book::ArrivalTimes;
 pub use collector::{Collector, StreamBook, Totals};
 pub use counter::Counter;
 pub use event::{
@@ -55,5 +57,6 @@ pub use summary::{
     Summary,
 };
 pub use tally::Tally;
+pub use times::{Delay, Time, Times};
 pub use window::{Arrival, MIN_WINDOW, SequenceWindows};
 pub use withheld::{Withheld, WithheldTime};

@@ -142,6 +142,8 @@ remarks! {
         "packets had sequence numbers far from those of their flow",
     ContestedGap = "contested_gap", Never, ["skipped_numbers"]:
         "a flow went on where it had been before packets skipped numbers",
+    ImplausibleRxTime = "implausible_rx_time", Never, ["packets"]:
+        "packets had noted times of arrival that can't be",
     GapAfterFirst = "gap_after_first", Never, ["packets"]:
         "lost packets lie between the first packets of a flow and the next",
     SenderRestarts = "sender_restarts", Never, ["times"]:

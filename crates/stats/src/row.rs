@@ -103,6 +103,10 @@ pub struct Row {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
+    /// Latency from the actual send time to the arrival; `None` if only lanes take times.
+    pub latency_arrival: Option<Latency>,
+    /// Time from the arrival to the lane's reading; `None` if only one of the two is known.
+    pub wake_up: Option<Latency>,
     /// Time in this interval for which the scheduler or the hypervisor kept lanes from running, ns over all lanes.
     /// `None` if the host does not report it, or if rows are shorter than 100 ms.
     pub host_wait_ns: Option<u64>,

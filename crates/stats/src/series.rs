@@ -15,12 +15,13 @@ use crate::arrivals::Arrivals;
 use crate::counter::Counter;
 use crate::histogram::{Histogram, Moments, SharedHistogram};
 use crate::tally::{Slot, Tally};
+use crate::times::{Delay, Time, Times};
 
-#[derive(Debug)]
-pub(crate) struct PeriodSlot {
-    pub(crate) latency: SharedHistogram,
-    pub(crate) scheduled: SharedHistogram,
-}
+/// Histograms of one period: of the latencies, and of the other two if arrivals have times.
+pub(crate) type PeriodSlot = Times<Option<SharedHistogram>>;
+
+/// Number of histograms of a period without times of arrival.
+const OF_LATENCY: u64 = 2;
 
 /// The series of one lane, shared between the lane (through its one [`Recorder`]) and the collector.
 #[derive(Debug)]
@@ -49,15 +50,16 @@ pub struct LaneSeries {
 const ENDED: u64 = u64::MAX;
 
 impl LaneSeries {
-    /// Returns the bytes that [`LaneSeries::new`] takes with the same arguments, all of them touched.
-    pub fn bytes(timing: Timing, receives: bool) -> u64 {
+    /// Returns the bytes that [`LaneSeries::new`] takes with the same arguments, all of them touched; with
+    /// [`LaneSeries::with_arrivals`] if arrivals are `timed`.
+    pub fn bytes(timing: Timing, receives: bool, timed: bool) -> u64 {
         let capacity = timing.open_rows().next_power_of_two();
         let periods = if receives {
             capacity / timing.rows_per_period() + 2
         } else {
             0
         };
-        let histograms = 2 * crate::histogram::BUCKETS as u64 * 4;
+        let histograms = Self::histogram_bytes(timed);
         capacity * size_of::<Slot>() as u64 + periods * (size_of::<PeriodSlot>() as u64 + histograms)
     }
 
@@ -79,14 +81,27 @@ impl LaneSeries {
     }
 
     /// Returns the bytes that [`LaneSeries::of_stream`] takes with the same arguments.
-    pub fn bytes_of_stream(timing: Timing, ranked: bool) -> u64 {
+    pub fn bytes_of_stream(timing: Timing, ranked: bool, timed: bool) -> u64 {
         let (capacity, per) = Self::stream_rows(timing);
-        let histograms = if ranked {
-            2 * crate::histogram::BUCKETS as u64 * 4
-        } else {
-            0
-        };
+        let histograms = if ranked { Self::histogram_bytes(timed) } else { 0 };
         size_of::<Self>() as u64 + capacity * size_of::<Slot>() as u64 + (capacity / per + 1) * histograms
+    }
+
+    /// Returns the bytes of the histograms of one period.
+    fn histogram_bytes(timed: bool) -> u64 {
+        let count = if timed { Time::ALL.len() as u64 } else { OF_LATENCY };
+        count * crate::histogram::BUCKETS as u64 * 4
+    }
+
+    /// Returns the series with histograms of arrivals and of what follows them, for a path that notes when packets
+    /// arrive. Memory: as much again as for the latencies.
+    #[must_use]
+    pub fn with_arrivals(mut self, timed: bool) -> Self {
+        for slot in self.periods.iter_mut().filter(|_| timed) {
+            slot[Time::Arrival] = Some(SharedHistogram::new());
+            slot[Time::WakeUp] = Some(SharedHistogram::new());
+        }
+        self
     }
 
     /// Returns the rows of a stream's ring, and of one of its periods: a whole period fits beside rows that are open.
@@ -99,10 +114,8 @@ impl LaneSeries {
         let mut rows = Vec::new();
         rows.resize_with(capacity as usize, Slot::default);
         let mut periods = Vec::new();
-        periods.resize_with(count as usize, || PeriodSlot {
-            latency: SharedHistogram::new(),
-            scheduled: SharedHistogram::new(),
-        });
+        let slot = |time| matches!(time, Time::Latency | Time::Scheduled).then(SharedHistogram::new);
+        periods.resize_with(count as usize, || PeriodSlot::of(slot));
         Self {
             timing,
             rows: rows.into_boxed_slice(),
@@ -189,11 +202,15 @@ impl LaneSeries {
         self.rows[row as usize & (self.rows.len() - 1)].take()
     }
 
-    pub(crate) fn drain_period(&self, period: u64, latency: &mut Histogram, scheduled: &mut Histogram) {
+    /// Moves the histograms of a period into `into`.
+    pub(crate) fn drain_period(&self, period: u64, mut into: Times<&mut Histogram>) {
         if !self.periods.is_empty() {
             let slot = &self.periods[(period % self.periods.len() as u64) as usize];
-            slot.latency.drain_into(latency);
-            slot.scheduled.drain_into(scheduled);
+            for (histogram, into) in slot.0.iter().zip(&mut into.0) {
+                if let Some(histogram) = histogram {
+                    histogram.drain_into(into);
+                }
+            }
         }
     }
 
@@ -313,6 +330,12 @@ impl Recorder<'_> {
         }
     }
 
+    /// Returns how long a packet may take and be in time, ns.
+    #[inline]
+    pub fn settle_ns(&self) -> u64 {
+        self.series.timing.settle_ns
+    }
+
     /// Returns the end of the row that contains `at_ns`, ns.
     pub fn row_end_ns(&self, at_ns: u64) -> u64 {
         let timing = self.series.timing;
@@ -323,34 +346,61 @@ impl Recorder<'_> {
     /// it was sent, if known. `distance` is not 0 if it was reordered. Returns true if it was in time, false if it
     /// counts as late.
     #[inline]
-    pub fn received(&mut self, sent_ns: u64, received_ns: u64, slip_ns: Option<u64>, distance: u64) -> bool {
-        let in_time = self.received_n(sent_ns, received_ns, 1, slip_ns.as_slice());
-        if in_time && distance != 0 {
+    pub fn received(&mut self, sent_ns: u64, delay: Delay, slip_ns: Option<u64>, distance: u64) -> bool {
+        let in_time = delay.until_arrival_ns() <= self.series.timing.settle_ns;
+        if !self.took_n(sent_ns, delay.latency_ns, in_time, 1, slip_ns.as_slice()) {
+            return false;
+        }
+        if delay.arrival_ns.is_some() {
+            self.timed(delay.latency_ns, delay.arrival_ns.as_slice());
+        }
+        if distance != 0 {
             self.reordered(distance);
         }
-        in_time
+        true
     }
 
     /// As [`Recorder::received`] for `n` (1 or more) packets sent in one burst and received in one, in order.
-    /// `slips_ns` are the known slips, at most `n`.
+    /// `slips_ns` are the known slips, at most `n`. When they arrived follows in [`Recorder::timed`]: if it is known,
+    /// they were read within the settle time.
     #[inline]
     pub fn received_n(&mut self, sent_ns: u64, received_ns: u64, n: u32, slips_ns: &[u64]) -> bool {
-        debug_assert!(slips_ns.len() <= n as usize);
         let latency = received_ns.saturating_sub(sent_ns);
+        let in_time = latency <= self.series.timing.settle_ns;
+        self.took_n(sent_ns, latency, in_time, n, slips_ns)
+    }
+
+    #[inline]
+    fn took_n(&mut self, sent_ns: u64, latency: u64, in_time: bool, n: u32, slips_ns: &[u64]) -> bool {
+        debug_assert!(slips_ns.len() <= n as usize);
         let open = self.enter(sent_ns);
         self.dirty = true;
-        if latency > self.series.timing.settle_ns || !open {
+        if !in_time || !open {
             return self.late(open, n);
         }
         self.tally.rx += u64::from(n);
-        self.tally.latency.record_n(latency, u64::from(n));
-        if let Some(slot) = self.period_slot() {
-            slot.latency.record(latency, n);
-        }
+        self.took(latency, n);
         if !slips_ns.is_empty() {
-            self.scheduled(latency, slips_ns);
+            self.book_each(Time::Scheduled, slips_ns.iter().map(|slip| latency + slip));
         }
         true
+    }
+
+    /// Books the latency of `n` packets.
+    #[inline]
+    fn took(&mut self, latency: u64, n: u32) {
+        self.tally.times[Time::Latency].record_n(latency, u64::from(n));
+        if let Some(histogram) = self.histogram(Time::Latency) {
+            histogram.record(latency, n);
+        }
+    }
+
+    /// Books when packets arrived, ns after they were sent: of those booked last, which had one latency, and of which
+    /// none arrived after it was read.
+    #[inline]
+    pub fn timed(&mut self, latency: u64, arrivals_ns: &[u64]) {
+        self.book_each(Time::Arrival, arrivals_ns.iter().copied());
+        self.book_each(Time::WakeUp, arrivals_ns.iter().map(|arrival| latency - arrival));
     }
 
     /// As [`Recorder::received`] for a packet whose latency is not known: it was sent at `sent_ns` or before.
@@ -364,21 +414,21 @@ impl Recorder<'_> {
         true
     }
 
-    /// Books the latencies, by their schedule, of packets that slipped by `slips_ns`.
+    /// Books values of one time, ns, in the row booked last.
     #[inline]
-    fn scheduled(&mut self, latency: u64, slips_ns: &[u64]) {
-        let moments = Moments::of(slips_ns.iter().map(|slip| latency + slip));
-        self.tally.scheduled.merge(&moments);
-        if let Some(slot) = self.period_slot() {
-            slot.scheduled
-                .record_each(slips_ns.iter().map(|slip| latency + slip), &moments);
+    fn book_each(&mut self, time: Time, values: impl Iterator<Item = u64> + Clone) {
+        let moments = Moments::of(values.clone());
+        self.tally.times[time].merge(&moments);
+        if let Some(histogram) = self.histogram(time) {
+            histogram.record_each(values, &moments);
         }
     }
 
-    /// Returns the histograms of the current period; `None` while the ring is full, or if none are kept.
+    /// Returns a histogram of the current period; `None` while the ring is full, or if it is not kept.
     #[inline]
-    pub(crate) fn period_slot(&self) -> Option<&PeriodSlot> {
-        self.series.periods.get(self.period).filter(|_| self.in_ring)
+    pub(crate) fn histogram(&self, time: Time) -> Option<&SharedHistogram> {
+        let slot = self.series.periods.get(self.period).filter(|_| self.in_ring)?;
+        slot[time].as_ref()
     }
 
     #[cold]
@@ -401,8 +451,11 @@ impl Recorder<'_> {
     /// Books a packet received on a receiver without a sender, at the time of arrival, with its latency if the clocks
     /// allow one.
     #[inline]
-    pub fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        self.arrived_n(at_ns, 1, latency_ns);
+    pub fn arrived(&mut self, at_ns: u64, delay: Option<Delay>, distance: u64) {
+        self.arrived_n(at_ns, 1, delay.map(|delay| delay.latency_ns));
+        if let Some(delay) = delay {
+            self.timed(delay.latency_ns, delay.arrival_ns.as_slice());
+        }
         if distance != 0 {
             self.reordered(distance);
         }
@@ -415,10 +468,7 @@ impl Recorder<'_> {
         self.dirty = true;
         self.tally.rx += u64::from(n);
         if let Some(latency) = latency_ns {
-            self.tally.latency.record_n(latency, u64::from(n));
-            if let Some(slot) = self.period_slot() {
-                slot.latency.record(latency, n);
-            }
+            self.took(latency, n);
         }
     }
 

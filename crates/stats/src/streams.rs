@@ -23,6 +23,7 @@
 
 mod doubt;
 
+use crate::times::Delay;
 use crate::window::{Arrival, SequenceWindows};
 use doubt::{Doubt, GAP, HELD, Held, LEAP, Leap, Stream};
 
@@ -40,8 +41,8 @@ const MAX_RATE_PER_NS: u64 = 1;
 /// Contribution of one packet to the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// One-way latency, ns; `None` if the caller gave none.
-    pub latency: Option<u64>,
+    /// One-way latency; `None` if the caller gave none.
+    pub delay: Option<Delay>,
     /// Distance as in [`Arrival::Reordered`]; 0 if the packet is in order.
     pub distance: u64,
     /// Increase of the number of packets that the sequence numbers say were sent. Negative if a gap is no longer
@@ -153,10 +154,10 @@ impl Streams {
     /// # Panics
     /// When there is no such flow.
     #[inline]
-    pub fn record(&mut self, flow: usize, seq: u64, time_ns: u64, now_ns: u64, latency: Option<u64>) -> Outcome {
+    pub fn record(&mut self, flow: usize, seq: u64, time_ns: u64, now_ns: u64, delay: Option<Delay>) -> Outcome {
         if self.record_next(flow, seq, time_ns, now_ns) {
             return Outcome::Counted(Counted {
-                latency,
+                delay,
                 distance: 0,
                 expected: 1,
             });
@@ -164,7 +165,7 @@ impl Streams {
         let packet = Held {
             seq,
             time_ns,
-            latency,
+            delay,
             too_old: false,
         };
         self.record_other(flow, packet, now_ns)
@@ -203,7 +204,7 @@ impl Streams {
     /// Notes a packet of the current stream. `sure`: the gap before it is believed.
     fn received(&mut self, flow: usize, packet: Held, now_ns: u64, sure: bool) -> Outcome {
         let next = self.windows.next(flow);
-        let Held { seq, latency, .. } = packet;
+        let Held { seq, delay, .. } = packet;
         let (distance, expected) = match self.windows.record(flow, seq) {
             Arrival::InOrder => (0, self.risen(flow, seq, next, packet.time_ns, sure)),
             Arrival::Reordered(distance) => (distance, self.behind(flow, seq)),
@@ -230,7 +231,7 @@ impl Streams {
         };
         self.streams[flow].heard_ns = now_ns;
         Outcome::Counted(Counted {
-            latency,
+            delay,
             distance,
             expected,
         })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Delay;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -38,9 +39,12 @@ impl Receiver {
 
     /// As [`Receiver::hear`], with a time in ns and without moving the clock.
     fn take(&mut self, seq: u64, time_ns: u64) {
-        match self.streams.record(1, seq, time_ns, self.now, Some(seq)) {
+        match self
+            .streams
+            .record(1, seq, time_ns, self.now, Some(Delay::of(0, None, seq)))
+        {
             Outcome::Counted(one) => {
-                assert_eq!(one.latency, Some(seq));
+                assert_eq!(one.delay.map(|delay| delay.latency_ns), Some(seq));
                 self.book(one);
             }
             Outcome::Duplicate => self.duplicates += 1,

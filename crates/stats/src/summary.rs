@@ -302,6 +302,10 @@ pub struct StreamSummary {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
+    /// Latency from the actual send time to the arrival; `None` if only lanes take times.
+    pub latency_arrival: Option<Latency>,
+    /// Time from the arrival to the lane's reading; `None` if only one of the two is known.
+    pub wake_up: Option<Latency>,
     /// Whether the numbers of this stream, or of all streams of the group, can be trusted; of a size, or on a receiver
     /// without a sender, whether those of the run can.
     pub valid: bool,
@@ -389,6 +393,10 @@ pub struct Summary {
     pub latency: Latency,
     /// Latency from the scheduled send time; `None` when not paced.
     pub latency_scheduled: Option<Latency>,
+    /// Latency from the actual send time to the arrival; `None` if only lanes take times.
+    pub latency_arrival: Option<Latency>,
+    /// Time from the arrival to the lane's reading; `None` if only one of the two is known.
+    pub wake_up: Option<Latency>,
     /// Place where latency was taken, or why there is no latency; one sentence.
     pub latency_note: String,
     /// Departure gaps; `None` on a receiver.

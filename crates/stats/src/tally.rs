@@ -2,6 +2,7 @@
 
 use crate::counter::Counter;
 use crate::histogram::Moments;
+use crate::times::Times;
 
 /// Counts of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +42,8 @@ pub struct Tally {
     pub fill_sum_ppm: u64,
     /// Highest of these shares, ppm.
     pub fill_highest_ppm: u64,
-    /// Latency from the actual send time.
-    pub latency: Moments,
-    /// Latency from the scheduled send time.
-    pub scheduled: Moments,
+    /// Times of the packets received.
+    pub times: Times<Moments>,
 }
 
 impl Tally {
@@ -67,8 +66,9 @@ impl Tally {
         self.fill_looks += other.fill_looks;
         self.fill_sum_ppm += other.fill_sum_ppm;
         self.fill_highest_ppm = self.fill_highest_ppm.max(other.fill_highest_ppm);
-        self.latency.merge(&other.latency);
-        self.scheduled.merge(&other.scheduled);
+        for (own, other) in self.times.0.iter_mut().zip(&other.times.0) {
+            own.merge(other);
+        }
     }
 }
 
@@ -121,8 +121,7 @@ pub(crate) struct Slot {
     fill_looks: Counter,
     fill_sum_ppm: Counter,
     fill_highest_ppm: Counter,
-    latency: MomentCells,
-    scheduled: MomentCells,
+    times: Times<MomentCells>,
 }
 
 impl Slot {
@@ -149,8 +148,9 @@ impl Slot {
                 cell.add(value);
             }
         }
-        self.latency.add(&t.latency);
-        self.scheduled.add(&t.scheduled);
+        for (cells, moments) in self.times.0.iter().zip(&t.times.0) {
+            cells.add(moments);
+        }
     }
 
     /// Adds packets that were sent in this row. For the single writer only.
@@ -230,8 +230,7 @@ impl Slot {
             untagged,
             untagged_came,
             expected: expected.cast_signed(),
-            latency: self.latency.take(),
-            scheduled: self.scheduled.take(),
+            times: Times::of(|time| self.times[time].take()),
         }
     }
 }

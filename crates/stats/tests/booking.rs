@@ -1,6 +1,8 @@
 //! What was counted elsewhere and is booked by the row gives what booking by the packet gives.
 
-use mpps_stats::{Collector, Event, LaneSeries, Moments, Row, Sink, Tally, Timing, Totals, Workload, bucket_of};
+use mpps_stats::{
+    Collector, Delay, Event, LaneSeries, Moments, Row, Sink, Tally, Time, Timing, Totals, Workload, bucket_of,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -68,7 +70,7 @@ proptest! {
             for &(at, sent, slip, distance) in &events {
                 match slip {
                     None => recorder.sent(sent, 1),
-                    Some(slip) => { recorder.received(sent, at, Some(slip), distance); }
+                    Some(slip) => { recorder.received(sent, Delay::of(sent, None, at), Some(slip), distance); }
                 }
                 recorder.flush();
                 recorder.advance(at);
@@ -78,7 +80,7 @@ proptest! {
 
         // The same, counted elsewhere first.
         let mut rows: BTreeMap<u64, Tally> = BTreeMap::new();
-        let mut buckets: BTreeMap<u64, Vec<(bool, usize)>> = BTreeMap::new();
+        let mut buckets: BTreeMap<u64, Vec<(Time, usize)>> = BTreeMap::new();
         let (mut farthest, mut newest) = (0, 0);
         for &(at, sent, slip, distance) in &events {
             newest = at;
@@ -95,10 +97,12 @@ proptest! {
                         tally.distance_sum += distance;
                         farthest = farthest.max(distance);
                     }
-                    tally.latency.merge(&Moments::new(1, latency, latency, latency));
-                    tally.scheduled.merge(&Moments::new(1, latency + slip, latency + slip, latency + slip));
+                    let latencies = [(Time::Latency, latency), (Time::Scheduled, latency + slip)];
+                    for (time, ns) in latencies {
+                        tally.times[time].merge(&Moments::new(1, ns, ns, ns));
+                    }
                     let period = buckets.entry(row / timing.rows_per_period()).or_default();
-                    period.extend([(false, bucket_of(latency)), (true, bucket_of(latency + slip))]);
+                    period.extend(latencies.map(|(time, ns)| (time, bucket_of(ns))));
                 }
             }
         }
@@ -117,12 +121,8 @@ proptest! {
                 }
                 next = limit;
                 while (period + 1) * per <= limit {
-                    for (scheduled, bucket) in buckets.remove(&period).unwrap_or_default() {
-                        let row = (period + 1) * per - 1;
-                        match scheduled {
-                            false => recorder.book_latency(row, bucket, 1),
-                            true => recorder.book_scheduled(row, bucket, 1),
-                        }
+                    for (time, bucket) in buckets.remove(&period).unwrap_or_default() {
+                        recorder.book_bucket((period + 1) * per - 1, time, bucket, 1);
                     }
                     period += 1;
                 }
@@ -162,8 +162,8 @@ fn what_comes_for_a_closed_row_stays_in_the_totals() {
         recorder.advance(300 * MS);
         poll();
         recorder.book(3, &tally(7, 4));
-        recorder.book_latency(3, 1_000, 2);
-        recorder.book_latency(350, 1_000, 2);
+        recorder.book_bucket(3, Time::Latency, 1_000, 2);
+        recorder.book_bucket(350, Time::Latency, 1_000, 2);
         recorder.late_after_close(2);
         recorder.end();
     });
@@ -200,7 +200,8 @@ proptest! {
                     } else {
                         let one_by_one = slips.iter().map(|slip| Some(*slip)).chain(std::iter::repeat(None));
                         let booked = one_by_one.take(n as usize);
-                        let booked = booked.filter(|slip| recorder.received(at, received, *slip, 0));
+                        let delay = Delay::of(at, None, received);
+                        let booked = booked.filter(|slip| recorder.received(at, delay, *slip, 0));
                         in_time += booked.count() as u64;
                     }
                     recorder.flush();

@@ -1,6 +1,8 @@
 //! The rows of a run add up: whatever lanes book, in whatever order rows close, sums over the rows equal the totals.
 
-use mpps_stats::{Collector, Event, LaneSeries, Row, Sink, StreamBook, StreamKind, Timing, Totals, Workload};
+use mpps_stats::{
+    ArrivalTimes, Collector, Delay, Event, LaneSeries, Row, Sink, StreamBook, StreamKind, Timing, Totals, Workload,
+};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
@@ -62,7 +64,7 @@ fn booked(
         }
         let recorder = &mut recorders[lane];
         if back {
-            if recorder.received(sent, at, None, 0) {
+            if recorder.received(sent, Delay::of(sent, None, at), None, 0) {
                 rx += 1;
                 recorder.by_arrival(at, 1);
                 arrivals.push(timing.row_of(at).min(timing.row_of(end - 1)));
@@ -182,7 +184,7 @@ fn a_collector_that_never_runs_loses_places_but_no_counts() {
     for ms in 0..60_000u64 {
         recorder.advance(ms * MS);
         recorder.sent(ms * MS, 3);
-        recorder.received(ms * MS, ms * MS + 5, None, 0);
+        recorder.received(ms * MS, Delay::of(0, None, 5), None, 0);
         recorder.by_arrival(ms * MS + 5, 1);
         recorder.flush();
     }
@@ -396,7 +398,7 @@ proptest! {
             tx[track] += 1;
             // What comes back comes back at once, by its send time.
             if latency.is_some_and(|us| us <= 100_000) {
-                prop_assert!(recorder.received(now, now + latency.unwrap_or(0) * 1_000, None, 0));
+                prop_assert!(recorder.received(now, Delay::of(0, None, latency.unwrap_or(0) * 1_000), None, 0));
                 rx[track] += 1;
             }
             recorder.flush();
@@ -419,5 +421,69 @@ proptest! {
         }
         let rows = rows.0.lock().unwrap().clone();
         prop_assert_eq!(rows.iter().map(|rows| rows[3].tx).sum::<u64>(), tx[0] + tx[2]);
+    }
+}
+
+proptest! {
+    /// The parts of each packet add up to its latency, whether packets are booked one by one or a burst at once, and
+    /// whether a packet is late is a matter of its arrival, not of the lane that reads late.
+    #[test]
+    fn arrivals_and_what_follows_them_add_up_to_the_latency(
+        bursts in proptest::collection::vec(
+            (1u64..3_000, 0u64..1_200_000, proptest::collection::vec(0u64..1_300_000, 1..20)), 1..60,
+        ),
+        interval_ms in 1u64..300,
+    ) {
+        let timing = Timing { start_ns: 7, interval_ns: interval_ms * MS, settle_ns: 900 * MS };
+        let result = |at_once: bool| {
+            let lane = LaneSeries::new(timing, true).with_arrivals(true);
+            let mut recorder = lane.recorder();
+            let mut collector = Collector::new(vec![&lane], Workload::SendRecv, false);
+            collector.time_arrivals(ArrivalTimes::Noted);
+            let rows = Rows::default();
+            let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(rows.clone())];
+            let (mut sent, mut in_time) = (timing.start_ns, 0);
+            for (gap, latency, arrivals) in &bursts {
+                sent += gap * 1_000;
+                let read = sent + latency * 1_000;
+                let delays: Vec<_> =
+                    arrivals.iter().map(|us| Delay::of(sent, Some(sent + us * 1_000), read)).collect();
+                recorder.sent(sent, delays.len() as u64);
+                if at_once && latency * 1_000 <= timing.settle_ns {
+                    let until: Vec<u64> = delays.iter().filter_map(|delay| delay.arrival_ns).collect();
+                    assert!(recorder.received_n(sent, read, delays.len() as u32, &[]));
+                    recorder.timed(latency * 1_000, &until);
+                    in_time += delays.len() as u64;
+                } else {
+                    for delay in &delays {
+                        let counts = recorder.received(sent, *delay, None, 0);
+                        assert_eq!(counts, delay.until_arrival_ns() <= timing.settle_ns);
+                        in_time += u64::from(counts);
+                    }
+                }
+                recorder.flush();
+                recorder.advance(sent);
+                collector.poll(&mut sinks);
+            }
+            recorder.end();
+            collector.set_end(sent + 1);
+            let totals = collector.finish(&mut sinks);
+            assert_eq!(totals.tally.rx, in_time);
+            let rows = rows.0.lock().expect("rows").clone();
+            (totals, rows)
+        };
+        let (one_by_one, rows) = result(false);
+        let (at_once, _) = result(true);
+        prop_assert_eq!(one_by_one.tally, at_once.tally);
+        let [latency, arrival, wake_up] = [Some(at_once.latency), at_once.arrival, at_once.wake_up]
+            .map(|of| of.expect("noted"));
+        prop_assert_eq!([arrival, wake_up], [one_by_one.arrival, one_by_one.wake_up].map(|of| of.expect("noted")));
+        prop_assert_eq!([arrival.count, wake_up.count], [latency.count; 2]);
+        if latency.count > 0 {
+            prop_assert!((arrival.mean + wake_up.mean - latency.mean).abs() <= 1e-6 * latency.mean.max(1.0));
+            prop_assert!(arrival.max <= latency.max && arrival.percentiles.is_some() && wake_up.percentiles.is_some());
+        }
+        let of_rows: u64 = rows.iter().filter_map(|row| row.wake_up).map(|of| of.count).sum();
+        prop_assert_eq!(of_rows, wake_up.count);
     }
 }

@@ -17,8 +17,10 @@
 mod counter;
 mod line;
 pub mod namespace;
+mod wall;
 
 pub use counter::tick_ns;
+pub use wall::WallClock;
 
 use counter::ticks;
 use line::{Line, Published, SHIFT};

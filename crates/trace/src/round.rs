@@ -148,9 +148,9 @@ impl LatePacket {
         self.scheduled_ns.unwrap_or(self.sent_ns)
     }
 
-    /// Returns the time from when the packet was due to its arrival, ns.
+    /// Returns the time from when the packet was due until the lane had it, ns: the latency, with all its parts.
     pub fn delay_ns(&self) -> u64 {
-        self.arrived_ns.saturating_sub(self.due_ns())
+        self.classified_ns.saturating_sub(self.due_ns())
     }
 }
 

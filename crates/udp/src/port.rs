@@ -61,6 +61,10 @@ impl Port for UdpPort {
         UdpQueue::new(&self.sockets, pool, lane).inspect_err(|_| lane.give_back())
     }
 
+    fn times_arrivals(&self) -> bool {
+        self.sockets.config().timed()
+    }
+
     fn counters(&self, queue: usize) -> QueueCounters {
         self.sockets.counters(queue)
     }

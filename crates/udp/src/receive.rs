@@ -3,9 +3,9 @@
 use mpps_io::{Burst, Error, MAX_BURST};
 use mpps_sockets::counters::LaneCounters;
 use mpps_sockets::failure::{Unreceived, unreceived};
-use mpps_sockets::message::{Kind, read_control};
+use mpps_sockets::message::{ArrivalTimes, Kind, read_control};
 use mpps_sockets::pool::NO_FLOW;
-use mpps_sockets::raw::{Control, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
+use mpps_sockets::raw::{Control, EMPTY_CONTROL, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
 use mpps_sockets::{Pool, SocketFrame};
 use std::io;
 use std::os::fd::RawFd;
@@ -31,6 +31,7 @@ pub(crate) enum Received {
 pub(crate) struct Receiver<'p> {
     pool: &'p Pool,
     kind: Kind,
+    times: Option<ArrivalTimes>,
     headers: RawArray<libc::mmsghdr>,
     vectors: RawArray<libc::iovec>,
     control: RawArray<Control>,
@@ -56,9 +57,10 @@ impl<'p> Receiver<'p> {
         let this = Self {
             pool,
             kind,
+            times: ArrivalTimes::new(kind),
             headers: RawArray::new(slots, EMPTY_MESSAGE),
             vectors: RawArray::new(slots, EMPTY_VECTOR),
-            control: RawArray::new(slots, [0; 12]),
+            control: RawArray::new(slots, EMPTY_CONTROL),
             posted: vec![NONE; slots].into_boxed_slice(),
             holes_end: slots,
             next: 0,
@@ -113,11 +115,12 @@ impl<'p> Receiver<'p> {
                     (*meta).peer.len = 0;
                 }
                 if self.kind.needs_control() {
-                    header.msg_controllen = size_of::<Control>() as _;
+                    header.msg_controllen = self.kind.control_len() as _;
                 }
                 (*meta).has_local = false;
                 (*meta).to_group = false;
                 (*meta).ttl = 0;
+                (*meta).rx_time_ns = 0;
             }
         }
         self.holes_end = 0;
@@ -149,6 +152,9 @@ impl<'p> Receiver<'p> {
         (self.next, self.count, self.offset) = (0, n, 0);
         self.holes_end = self.holes_end.max(n);
         let mut datagrams = 0;
+        if let Some(times) = &mut self.times {
+            times.look();
+        }
         for i in 0..n {
             datagrams += self.examine(i, counters);
         }
@@ -173,6 +179,9 @@ impl<'p> Receiver<'p> {
             if self.kind.needs_control() && message.msg_hdr.msg_controllen > 0 {
                 let header = &raw const message.msg_hdr;
                 self.segment[i] = read_control(header, self.pool.meta(self.posted[i]));
+            }
+            if let Some(times) = &self.times {
+                times.settle(self.pool.meta(self.posted[i]), counters);
             }
             match self.segment[i] {
                 0 => 1,

@@ -5,7 +5,7 @@ use mpps_sockets::SocketFrame;
 use mpps_sockets::counters::LaneCounters;
 use mpps_sockets::failure::{Unsent, send_error, unsent};
 use mpps_sockets::message::{self, COPY_UP_TO, Gso, LINE, Place, SocketTtl};
-use mpps_sockets::raw::{Control, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
+use mpps_sockets::raw::{Control, EMPTY_CONTROL, EMPTY_MESSAGE, EMPTY_VECTOR, RawArray};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -48,7 +48,7 @@ impl Transmitter {
         Self {
             headers: RawArray::new(MAX_BURST, EMPTY_MESSAGE),
             vectors: RawArray::new(MAX_BURST, EMPTY_VECTOR),
-            control: RawArray::new(MAX_BURST, [0; 12]),
+            control: RawArray::new(MAX_BURST, EMPTY_CONTROL),
             frames: vec![0; MAX_BURST].into_boxed_slice(),
             gso,
             staging: RawArray::new(lines, [0; LINE]),

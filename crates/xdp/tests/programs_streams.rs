@@ -7,7 +7,7 @@ mod programs;
 #[path = "../src/sys.rs"]
 mod sys;
 
-use mpps_stats::{Counted, Outcome, SequenceWindows, Streams};
+use mpps_stats::{Counted, Delay, Outcome, SequenceWindows, Streams};
 use programs::abi::{self, Plan, flag};
 use programs::{Constant, OWN_MAC, Object, Program, Random, bytes_of, frames};
 use std::sync::atomic::AtomicU64;
@@ -152,11 +152,14 @@ impl User {
         counts.expected += one.expected;
         counts.reordered += u64::from(one.distance > 0);
         counts.distance += one.distance;
-        counts.latency += one.latency.expect("given");
+        counts.latency += one.delay.expect("given").latency_ns;
     }
 
     fn hear(&mut self, seq: u64, sent: u64, now_ns: u64) -> Counts {
-        match self.streams.record(0, seq, sent, now_ns, Some(now_ns - sent)) {
+        match self
+            .streams
+            .record(0, seq, sent, now_ns, Some(Delay::of(sent, None, now_ns)))
+        {
             Outcome::Counted(one) => self.book(one),
             Outcome::Duplicate => self.counts.duplicates += 1,
             Outcome::Aside => {}

@@ -195,6 +195,18 @@ class Keys(Values):
         return self._spread("latency_scheduled_ns")
 
     @property
+    def latency_arrival_ns(self) -> Spread:
+        """Latency from the send time to the arrival that kernel or card have noted; null if only the lane
+        takes times.
+        """
+        return self._spread("latency_arrival_ns")
+
+    @property
+    def wake_up_ns(self) -> Spread:
+        """Time from the arrival to the lane's reading; null if only one of the two is known."""
+        return self._spread("wake_up_ns")
+
+    @property
     def latency_note(self) -> str:
         """Where latency was taken, or why there is none."""
         return self._text("latency_note")
@@ -365,6 +377,16 @@ class StreamKeys(Values):
     def latency_scheduled_ns(self) -> Spread:
         """Latency from the scheduled time."""
         return self._spread("latency_scheduled_ns")
+
+    @property
+    def latency_arrival_ns(self) -> Spread:
+        """Latency from the send time to the arrival."""
+        return self._spread("latency_arrival_ns")
+
+    @property
+    def wake_up_ns(self) -> Spread:
+        """Time from the arrival to the lane's reading."""
+        return self._spread("wake_up_ns")
 
     @property
     def delay_variation_ns(self) -> int | None:

@@ -50,6 +50,20 @@ class Row:
     rx_by_arrival_packets: int | None = None
     start_utc: str | None = None
     untagged_packets: int | None = None
+    latency_arrival_avg_us: float | None = None
+    latency_arrival_min_us: float | None = None
+    latency_arrival_p50_us: float | None = None
+    latency_arrival_p90_us: float | None = None
+    latency_arrival_p99_us: float | None = None
+    latency_arrival_p999_us: float | None = None
+    latency_arrival_max_us: float | None = None
+    wake_up_avg_us: float | None = None
+    wake_up_min_us: float | None = None
+    wake_up_p50_us: float | None = None
+    wake_up_p90_us: float | None = None
+    wake_up_p99_us: float | None = None
+    wake_up_p999_us: float | None = None
+    wake_up_max_us: float | None = None
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Row:
@@ -96,6 +110,12 @@ class StreamRow:
     latency_max_us: float | None = None
     latency_scheduled_avg_us: float | None = None
     untagged_packets: int | None = None
+    latency_arrival_min_us: float | None = None
+    latency_arrival_avg_us: float | None = None
+    latency_arrival_max_us: float | None = None
+    wake_up_min_us: float | None = None
+    wake_up_avg_us: float | None = None
+    wake_up_max_us: float | None = None
 
     @classmethod
     def all_of(cls, event: Mapping[str, Any]) -> list[StreamRow]:

@@ -29,13 +29,14 @@ impl<'p> RxRing<'p> {
         pool: &'p AfPacketPool,
         counters: &Counters,
     ) -> bool {
-        let (vnet, tag) = (slot.vnet, slot.tag);
+        let (vnet, tag, time) = (slot.vnet, slot.tag, slot.frame.rx_time_ns);
         let udp = vnet.is_merged_udp();
         let wanted = udp || !vnet.is_merged();
-        let frame = match slot.status & libc::TP_STATUS_COPY != 0 {
+        let mut frame = match slot.status & libc::TP_STATUS_COPY != 0 {
             true => self.whole(slot, wanted, pool),
             false => slot.frame,
         };
+        frame.rx_time_ns = time;
         if !udp {
             if vnet.is_merged() {
                 Counters::add(&counters.rx_unsplit, 1);
@@ -79,6 +80,7 @@ impl<'p> RxRing<'p> {
             true => RxChecksum::Partial,
             false => RxChecksum::Unverified,
         };
+        let time = pending.frame.rx_time_ns;
         while pending.next < pending.end {
             if pool.take(burst, 1) == 0 {
                 return false;
@@ -90,7 +92,10 @@ impl<'p> RxRing<'p> {
                 .merged
                 .write(pending.frame.bytes(), pending.next, frame.bytes_mut())
             {
-                Some(len) => frame.came(0, len, len, checksum),
+                Some(len) => {
+                    frame.came(0, len, len, checksum);
+                    frame.rx_time_ns = time;
+                }
                 // It was checked that it fits and is there.
                 None => drop(burst.pop()),
             }

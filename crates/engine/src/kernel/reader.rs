@@ -13,7 +13,7 @@ use crate::lane::Lane;
 use crate::outcome::{LaneOutcome, PortCounts, SourceCounts};
 use mpps_io::ErrorKind;
 use mpps_io::kernel::{KernelLatency, KernelMoments, KernelPort, KernelRow, KernelTrack, SourceTotals};
-use mpps_stats::{Moments, Recorder, Tally, Timing, Workload};
+use mpps_stats::{Moments, Recorder, Tally, Time, Times, Timing, Workload};
 use std::thread;
 use std::time::Duration;
 
@@ -302,15 +302,15 @@ impl<'j, 'l, 's> Reader<'j, 'l, 's> {
         let last_ns = self.last_ns(row);
         let (recorder, books) = (&mut self.recorder, &mut self.books);
         self.port.take_histograms(period * per, &mut |which, track, bucket, n| {
-            let scheduled = which == KernelLatency::Scheduled;
-            books.book_bucket(track, last_ns, (bucket, n), scheduled);
+            let time = match which {
+                KernelLatency::Actual => Time::Latency,
+                KernelLatency::Scheduled => Time::Scheduled,
+            };
+            books.book_bucket(track, last_ns, (bucket, n), time);
             if matches!(track, KernelTrack::Size(_)) {
                 return;
             }
-            match scheduled {
-                false => recorder.book_latency(row, bucket, n),
-                true => recorder.book_scheduled(row, bucket, n),
-            }
+            recorder.book_bucket(row, time, bucket, n);
         });
     }
 
@@ -474,8 +474,11 @@ fn tally(row: &KernelRow) -> Tally {
         fill_looks: 0,
         fill_sum_ppm: 0,
         fill_highest_ppm: 0,
-        latency: moments(&row.latency),
-        scheduled: moments(&row.scheduled),
+        times: Times::of(|time| match time {
+            Time::Latency => moments(&row.latency),
+            Time::Scheduled => moments(&row.scheduled),
+            Time::Arrival | Time::WakeUp => Moments::default(),
+        }),
     }
 }
 

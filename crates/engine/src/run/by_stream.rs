@@ -103,6 +103,8 @@ fn whole(summary: &Summary, stream: &PacketStream, senders: usize) -> StreamSumm
         loss_stretches: summary.loss_stretches.clone(),
         latency: summary.latency,
         latency_scheduled: summary.latency_scheduled,
+        latency_arrival: summary.latency_arrival,
+        wake_up: summary.wake_up,
         valid: summary.valid,
         invalid_reasons: Vec::new(),
     }
@@ -144,6 +146,8 @@ fn counted(summary: &Summary, totals: &Totals) -> StreamSummary {
         loss_stretches: totals.loss.clone(),
         latency: totals.latency,
         latency_scheduled: summary.latency_scheduled.map(|_| totals.scheduled),
+        latency_arrival: totals.arrival,
+        wake_up: totals.wake_up,
         valid: true,
         ..StreamSummary::default()
     }

@@ -14,7 +14,7 @@ use crate::receive::traces::Traces;
 use crate::workload::{TrafficTrial, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::{Burst, Fact, Queue, QueueCounters, Result, Wait};
-use mpps_stats::{HostFact, Recorder};
+use mpps_stats::{ArrivalTimes, HostFact, Recorder};
 use mpps_sys::clock::Clock;
 use mpps_wire::MacAddr;
 use std::net::IpAddr;
@@ -117,6 +117,8 @@ pub(crate) trait Job: Sync {
     fn kernel_sends(&self) -> bool {
         false
     }
+    /// Returns who notes when packets arrive.
+    fn arrival_times(&self) -> ArrivalTimes;
     /// Returns the path or paths, for the report on one track or on all.
     fn path(&self, track: Option<usize>) -> String;
     /// Returns facts of the port or ports about themselves.

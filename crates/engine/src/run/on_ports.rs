@@ -15,7 +15,7 @@ use crate::run::job::{AnyLane, Job, LaneTracks, host_facts, in_one, join};
 use crate::workload::{TrafficTrial, Work, WorkFacts};
 use mpps_io::around::Watch;
 use mpps_io::{Capabilities, Port, QueueCounters, Result, counter};
-use mpps_stats::HostFact;
+use mpps_stats::{ArrivalTimes, HostFact};
 use std::net::IpAddr;
 
 /// Names of the two ways between two ports.
@@ -334,6 +334,16 @@ impl Job for OnPorts<'_> {
 
     fn drops_by_queue(&self, place: usize) -> bool {
         self.ports[place].port().drops_by_queue()
+    }
+
+    fn arrival_times(&self) -> ArrivalTimes {
+        let is_taken = |place: usize| (0..self.seats.len()).any(|lane| self.takes(lane, place));
+        let noted = |(place, port): (usize, &&dyn AnyPort)| port.port().times_arrivals() && is_taken(place);
+        let measures = matches!(self.work, Work::Traffic(_) | Work::Drop(_));
+        match measures && self.ports.iter().enumerate().any(noted) {
+            true => ArrivalTimes::Noted,
+            false => ArrivalTimes::Unknown,
+        }
     }
 
     fn path(&self, track: Option<usize>) -> String {

@@ -227,6 +227,8 @@ fn counted(m: &Measured<'_>) -> Summary {
         loss_ratio: if base == 0 { 0.0 } else { lost as f64 / base as f64 },
         latency: m.totals.latency,
         latency_scheduled: (m.work.rates.is_some() && m.workload == Workload::SendRecv).then_some(m.totals.scheduled),
+        latency_arrival: m.totals.arrival,
+        wake_up: m.totals.wake_up,
         latency_note: m
             .latency_note
             .unwrap_or_else(|| latency_note(m.workload, m.totals.latency.count > 0))

@@ -109,7 +109,7 @@ fn sent(counts: Option<[u64; 3]>) -> [u64; 3] {
         interval_ns: 100_000_000,
         settle_ns: 0,
     };
-    let series = layout.series(timing, false);
+    let series = layout.series(timing, false, false);
     let mut books = Books::new(Arc::clone(&layout), &series);
     let mut sent = [0u64; 3];
     for round in 0..200 {

@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[Check] = &[
         c.went_to_host(counter::NO_SOCKET, why)
     },
     |c| {
-        let why = "the driver has no room for the time of arrival (rx_time=on)";
+        let why = "the driver has no room for the time of arrival (rx_time=kernel)";
         c.went_to_host(counter::NO_ROOM_FOR_RX_TIME, why)
     },
     |c| c.more_left_than_taken(),

@@ -1,7 +1,6 @@
 //! How packets lie in the buffers that the kernel fills.
 
 use mpps_sockets::message::Kind;
-use mpps_sockets::raw::Control;
 
 /// Header that the kernel writes in front of a packet of multishot `recvmsg`: `struct io_uring_recvmsg_out`.
 #[repr(C)]
@@ -34,7 +33,7 @@ impl Layout {
             (false, _) => Self::Plain,
             (true, true) => Self::Message {
                 name: if kind.listening { NAME } else { 0 },
-                control: if kind.needs_control() { size_of::<Control>() } else { 0 },
+                control: kind.control_len(),
             },
             (true, false) => Self::Apart,
         }

@@ -159,6 +159,11 @@ impl LoopConfig {
         )))
     }
 
+    /// Whether frames take time, so that each has a time of arrival.
+    pub fn takes_time(&self) -> bool {
+        self.delay_ns > 0 || self.capacity.is_some() || self.jitter.time_ns > 0
+    }
+
     /// The settings, for the report.
     pub(super) fn facts(&self) -> Vec<Fact> {
         let mut facts = self.buffers.facts();

@@ -53,11 +53,6 @@ impl Device {
         any.then_some(device)
     }
 
-    /// True when it changes the times at which frames arrive.
-    pub(super) fn takes_time(&self) -> bool {
-        self.server.is_some() || self.jitter.is_some()
-    }
-
     /// A frame of `bytes` bytes comes at `now_ns`, which never decreases.
     #[inline]
     pub(super) fn pass(&mut self, now_ns: u64, bytes: usize) -> Passage {

@@ -81,7 +81,7 @@ impl<'p, N: Now, T: Turn + 'p> LoopQueue<'p, N, T> {
     ) -> Self {
         let dice = Dice::new(config, queue);
         let device = Device::new(config, queue, queues).map(Box::new);
-        let stamps = config.delay_ns > 0 || device.as_ref().is_some_and(|device| device.takes_time());
+        let stamps = config.takes_time();
         let frames = config.buffers.frames;
         let may_hold = if config.reorder > 0.0 { frames } else { 0 };
         Self {

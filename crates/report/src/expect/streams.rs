@@ -78,6 +78,8 @@ pub(super) fn as_run(of: &StreamSummary, run: &Summary) -> Summary {
         loss_ratio: of.loss_ratio,
         latency: of.latency,
         latency_scheduled: of.latency_scheduled,
+        latency_arrival: of.latency_arrival,
+        wake_up: of.wake_up,
         ..Summary::default()
     }
 }

@@ -74,7 +74,13 @@ fn bounds_are_met_or_not_in_the_units_that_they_are_written_in() {
 #[test]
 fn what_was_not_measured_is_not_met() {
     let run = run(10_000, 0);
-    for text in ["scheduled.p99<1s", "gap.max<1s", "host_dropped==0"] {
+    for text in [
+        "scheduled.p99<1s",
+        "arrival.p99<1s",
+        "wake_up.max<1s",
+        "gap.max<1s",
+        "host_dropped==0",
+    ] {
         let told = Expect::parse(text).unwrap().judge(&run);
         assert_eq!(
             (told.measured, told.met, told.told.as_str()),
@@ -203,6 +209,8 @@ fn stream(name: &str, lost: u64) -> StreamSummary {
         loss_ratio: of.loss_ratio,
         latency: of.latency,
         latency_scheduled: Some(of.latency),
+        latency_arrival: Some(of.latency),
+        wake_up: Some(of.latency),
         valid: true,
         ..StreamSummary::default()
     }
@@ -226,6 +234,8 @@ fn a_demand_on_a_stream_or_a_group_is_judged_by_its_results_alone() {
         "lost( gold ) < 1",
         "p99(gold)<4.1us",
         "scheduled.p50(gold)<=2us",
+        "arrival.p50(gold)<=2us",
+        "wake_up_ns.max(gold)<1ms",
         "loss(users)<=0.1%",
         "received(gold)>=10kpps",
         "received(gold)>30.51Mbps",
@@ -241,6 +251,7 @@ fn a_demand_on_a_stream_or_a_group_is_judged_by_its_results_alone() {
     for bad in [
         "loss(users)<0.1%",
         "p99(gold)<4us",
+        "arrival.p99(gold)<4us",
         "lost(both)==20",
         "received(gold)>30kpps",
     ] {

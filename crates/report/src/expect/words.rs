@@ -50,9 +50,11 @@ const STATS: [(&[&str], Stat); 7] = [
 ];
 
 /// Prefixes of a [`Stat`].
-const TIMES: [(&[&str], Of); 3] = [
+const TIMES: [(&[&str], Of); 5] = [
     (&["latency.", "latency_ns.", ""], Of::Actual),
     (&["scheduled.", "latency_scheduled_ns."], Of::Scheduled),
+    (&["arrival.", "latency_arrival_ns."], Of::Arrival),
+    (&["wake_up.", "wake_up_ns."], Of::WakeUp),
     (&["gap.", "departure_gap_ns."], Of::Gap),
 ];
 

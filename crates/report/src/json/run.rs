@@ -11,7 +11,7 @@ use mpps_stats::{FieldChange, Summary, sentences};
 use serde_json::{Map, Value, json};
 
 /// Keys of a run, in the order of the output. New keys are added beside those of their subject.
-pub const RUN: [Key<Summary>; 68] = [
+pub const RUN: [Key<Summary>; 70] = [
     Key::new(
         "workload",
         Kind::Text,
@@ -190,6 +190,19 @@ pub const RUN: [Key<Summary>; 68] = [
         Kind::Times,
         "latency from the scheduled time: a generator that falls behind can't hide it",
         |s| s.latency_scheduled.as_ref().map(latency).into(),
+    ),
+    Key::or_null(
+        "latency_arrival_ns",
+        Kind::Times,
+        "latency from the send time to the [arrival](times.md#arrival) that kernel or card have noted; `null` if only \
+         the lane takes times",
+        |s| s.latency_arrival.as_ref().map(latency).into(),
+    ),
+    Key::or_null(
+        "wake_up_ns",
+        Kind::Times,
+        "time from the arrival to the lane's reading; `null` if only one of the two is known",
+        |s| s.wake_up.as_ref().map(latency).into(),
     ),
     Key::new(
         "latency_note",

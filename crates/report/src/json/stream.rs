@@ -11,7 +11,7 @@ pub(super) fn streams(all: &[StreamSummary]) -> Value {
 }
 
 /// Keys of a stream, in the order of the output. Where a run has the same, it has the same name there.
-pub const STREAM: [Key<StreamSummary>; 29] = [
+pub const STREAM: [Key<StreamSummary>; 31] = [
     Key::new(
         "name",
         Kind::Text,
@@ -130,6 +130,18 @@ pub const STREAM: [Key<StreamSummary>; 29] = [
         Kind::Times,
         "latency from the scheduled time",
         |s| s.latency_scheduled.as_ref().map(latency).into(),
+    ),
+    Key::or_null(
+        "latency_arrival_ns",
+        Kind::Times,
+        "latency from the send time to the arrival",
+        |s| s.latency_arrival.as_ref().map(latency).into(),
+    ),
+    Key::or_null(
+        "wake_up_ns",
+        Kind::Times,
+        "time from the arrival to the lane's reading",
+        |s| s.wake_up.as_ref().map(latency).into(),
     ),
     Key::or_null(
         "delay_variation_ns",

@@ -234,7 +234,7 @@ fn filter(args: &Run) -> Result<CaptureFilter> {
 /// Refuses buffers that have no room in memory.
 fn check_memory(args: &Run, port: &Checked, roles: &[Roles]) -> Result<()> {
     let (buffer, lanes) = (*args.plan.capture.buffer, roles.len() as u64);
-    let mut parts = memory::of_run(args, Duration::ZERO, roles, [port]);
+    let mut parts = memory::of_run(args, Duration::ZERO, (roles, memory::lane_count(roles, [])), [port]);
     parts.push(memory::Part::new(
         format!("--buffer {buffer} with --lanes {lanes}: they take"),
         buffer

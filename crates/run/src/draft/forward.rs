@@ -53,7 +53,7 @@ impl Draft {
         paths::check_run(&args, &all)?;
         let rules = Rules::of(&args, ports.iter().map(|p| (&p.port, &p.roles[..])))?;
         let roles = vec![Roles { rx: true, tx: true }; ports.iter().step_by(2).map(|p| p.roles.len()).sum()];
-        let mut parts = memory::of_run(&args, Duration::ZERO, &roles, all);
+        let mut parts = memory::of_run(&args, Duration::ZERO, (&roles, memory::lane_count(&roles, [])), all);
         parts.extend(memory_of_work(&args));
         memory::check(&parts)?;
         let mut args = args;

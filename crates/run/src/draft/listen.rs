@@ -100,7 +100,8 @@ impl Listener {
 
     fn of_reflect(args: &mut Run) -> Result<Self> {
         let listener = Self::of(args, Task::Reflect)?;
-        memory::check(&memory::of_run(args, Duration::ZERO, &listener.roles, [&listener.port]))?;
+        let lanes = (&*listener.roles, memory::lane_count(&listener.roles, []));
+        memory::check(&memory::of_run(args, Duration::ZERO, lanes, [&listener.port]))?;
         let on_full = listener.on_full(args)?;
         listener.fill(args);
         args.complete.fill("lanes.on_full", on_full_name(on_full));
@@ -237,7 +238,7 @@ impl Listener {
         /// Bytes that the kernel's maps take per flow: its table entry (twice), its state and its window.
         const KERNEL_FLOW: u64 = 2 * 32 + 256 + 64;
         let (lanes, kernel, flows) = (
-            memory::lane_count(&self.roles),
+            memory::lane_count(&self.roles, [&self.port]),
             self.port.traits.in_kernel,
             args.plan.checks.max_flows,
         );
@@ -245,7 +246,7 @@ impl Listener {
             true => n * KERNEL_FLOW,
             false => footprint::flows_of_drop(n as u32, lanes),
         };
-        let mut parts = memory::of_run(args, Duration::ZERO, &self.roles, [&self.port]);
+        let mut parts = memory::of_run(args, Duration::ZERO, (&self.roles, lanes), [&self.port]);
         let says = format!("--max-flows {flows} with --lanes {}: they take", lanes.all.max(1));
         parts.push(memory::Part::new(says, bytes(flows.into()), move |left| {
             let most = memory::most(flows.into(), left, bytes);

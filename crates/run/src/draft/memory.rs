@@ -31,11 +31,12 @@ impl Part {
     }
 }
 
-/// Returns the number of lanes.
-pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
+/// Returns the number of lanes, and whether a port of theirs notes when packets arrive.
+pub(crate) fn lane_count<'p>(roles: &[Roles], ports: impl IntoIterator<Item = &'p Checked>) -> LaneCount {
     LaneCount {
         receiving: roles.iter().filter(|role| role.rx).count(),
         all: roles.len(),
+        timed: ports.into_iter().any(|port| port.traits.times_arrivals),
     }
 }
 
@@ -44,10 +45,9 @@ pub(crate) fn lane_count(roles: &[Roles]) -> LaneCount {
 pub(crate) fn of_run<'p>(
     run: &Run,
     settle: Duration,
-    roles: &[Roles],
+    (roles, lanes): (&[Roles], LaneCount),
     ports: impl IntoIterator<Item = &'p Checked>,
 ) -> Vec<Part> {
-    let lanes = lane_count(roles);
     let (interval, n) = (*run.plan.times.interval, lanes.all);
     let mut parts = vec![Part::new(
         format!("--interval {interval:?} and settle time {settle:?} with --lanes {n}: rows and histograms take"),

@@ -1,6 +1,6 @@
 //! `af_packet`: rings shared with the kernel.
 
-use super::help::{Help, PROMISC, option};
+use super::help::{Help, PROMISC, option, rx_time};
 use super::rules::Steering;
 use super::{Buffers, Demo, Opened, Opening, Path, Traits};
 use crate::fail::{Result, unopened, usage};
@@ -43,6 +43,10 @@ impl Path for AfPacket {
                 "auto",
                 "keep test packets from the host's stack",
             ),
+            rx_time(
+                mpps_af_packet::DEFAULT_RX_TIME,
+                "who takes times of arrival: the lane, or the kernel",
+            ),
         ],
         note: "",
     };
@@ -81,6 +85,7 @@ impl Path for AfPacket {
         Traits {
             interface: Some(config.device.clone()),
             buffers: rings(config),
+            times_arrivals: config.timed(),
             spreads_flows: (!whole).then(|| format!("fanout={}", config.fanout.name())),
             steering: Steering::Ntuple {
                 queues: None,

@@ -1,12 +1,12 @@
 //! `af_xdp`: memory shared with the kernel, an XDP program in front.
 
-use super::help::{Help, PROMISC, SWITCH, option};
+use super::help::{Help, PROMISC, SWITCH, option, rx_time};
 use super::rules::Steering;
 use super::{Buffers, Demo, Kept, Neighbors, Opened, Opening, Path, Traits, Work, remark};
 use crate::fail::{Result, unopened, usage};
 use mpps_af_xdp::{AfXdpPort, Config};
 use mpps_engine::FrameLoops;
-use mpps_io::{PortSpec, Request, Task};
+use mpps_io::{PortSpec, Request, RxTime, Task};
 use mpps_sys::privilege::{CapabilitySet, bpf_needs_none};
 use mpps_sys::sched::keep_on;
 
@@ -67,7 +67,7 @@ impl Path for AfXdp {
                 "packets sent by one system call in copy mode",
             ),
             PROMISC,
-            option("rx_time", SWITCH, "off", "the XDP program notes each packet's arrival"),
+            rx_time(RxTime::Lane, "who takes times of arrival: the lane, or the XDP program"),
         ],
         note: "",
     };
@@ -104,6 +104,7 @@ impl Path for AfXdp {
             neighbors: Neighbors::Host,
             takes_from_host: true,
             strips_tags: true,
+            times_arrivals: config.timed(),
             buffers: vec![
                 frames(rx, memory.queues, |roles| roles.rx && !roles.tx),
                 // Each lane that only sends has a queue of its own.

@@ -2,6 +2,7 @@
 //! paths' parsers and the tables of the documentation.
 
 use super::LIST;
+use mpps_io::RxTime;
 use std::fmt::Write;
 
 /// Option of a port.
@@ -53,6 +54,12 @@ pub(super) const LAYER: PortOption = option(
     "ethernet",
     "whole frames, or UDP payloads only",
 );
+
+/// Option of paths on which packets can have a time of arrival that is not the lane's ([`mpps_io::Frame::rx_time_ns`]).
+/// `hardware` is a word of it, and refused by all of them so far.
+pub(super) const fn rx_time(default: RxTime, meaning: &'static str) -> PortOption {
+    option("rx_time", "lane|kernel", default.name(), meaning)
+}
 
 /// Returns the help of an argument that is a port.
 pub fn port_help() -> String {

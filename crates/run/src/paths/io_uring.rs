@@ -1,7 +1,7 @@
 //! `io_uring`: the kernel's sockets, driven by rings.
 
 use super::help::{Help, SWITCH, option};
-use super::udp::{self, GRO, GSO, RCVBUF, SNDBUF, SOCKETS};
+use super::udp::{self, GRO, GSO, RCVBUF, RX_TIME, SNDBUF, SOCKETS};
 use super::{Demo, Opened, Opening, Path, Traits};
 use crate::fail::{Result, unopened};
 use mpps_engine::PayloadLoops;
@@ -21,6 +21,7 @@ impl Path for Uring {
             GSO,
             GRO,
             SOCKETS,
+            RX_TIME,
             option(
                 "buffers",
                 "16 to 32768, a power of two",

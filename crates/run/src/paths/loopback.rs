@@ -92,6 +92,7 @@ impl Path for Loop {
             returns_by_tag: true,
             // Each queue is a separate loop.
             split_lanes: false,
+            times_arrivals: config.takes_time(),
             buffers: Buffers::pool(config.buffers.frames, config.buffers.max_frame()),
             ..Traits::default()
         }

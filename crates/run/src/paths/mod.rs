@@ -162,6 +162,8 @@ pub struct Traits {
     pub(crate) spreads_flows: Option<String>,
     /// True if the port delivers its buffers unchanged, again and again.
     pub(crate) repeats_frames: bool,
+    /// True if the frames of the port carry the time of their arrival.
+    pub(crate) times_arrivals: bool,
     /// Kernel socket that packets go through.
     pub(crate) socket: Option<Socket>,
     /// Buffers of the lanes whose number is set by options.
@@ -185,6 +187,7 @@ impl Default for Traits {
             split_lanes: true,
             spreads_flows: None,
             repeats_frames: false,
+            times_arrivals: false,
             socket: None,
             buffers: Vec::new(),
             steering: Steering::Not("no device stands behind it"),

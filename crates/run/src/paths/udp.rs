@@ -1,11 +1,11 @@
 //! `udp`: the kernel's sockets.
 
-use super::help::{Help, PortOption, SWITCH, option};
+use super::help::{Help, PortOption, SWITCH, option, rx_time};
 use super::rules::Steering;
 use super::{Demo, Opened, Opening, Path, Socket, Traits};
 use crate::fail::{Result, unopened};
 use mpps_engine::PayloadLoops;
-use mpps_io::{Layer, PortSpec, Request, Roles, Task};
+use mpps_io::{Layer, PortSpec, Request, Roles, RxTime, Task};
 use mpps_sockets::Mode;
 use mpps_udp::{Config, UdpPort};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,12 +33,17 @@ pub(super) const GSO: PortOption = option(
 );
 pub(super) const GRO: PortOption = option("gro", SWITCH, "off", "receive coalesced datagrams (UDP_GRO)");
 pub(super) const SOCKETS: PortOption = option("sockets", "1 to 65536", "256", "most flows of each lane");
+pub(super) const RX_TIME: PortOption = rx_time(
+    RxTime::Lane,
+    "who takes times of arrival: the lane, or the kernel (SO_TIMESTAMPING)",
+);
 
 /// Returns the traits of a port over sockets, known before it is open.
 pub(super) fn socket_traits(config: &mpps_sockets::Config, steering: &'static str) -> Traits {
     let address = config.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     Traits {
         layer: Layer::Payload,
+        times_arrivals: config.timed(),
         socket: Some(Socket {
             address: config.address,
             port: config.port,
@@ -69,6 +74,7 @@ impl Path for Udp {
             GSO,
             GRO,
             SOCKETS,
+            RX_TIME,
         ],
         note: "",
     };

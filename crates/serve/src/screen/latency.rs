@@ -35,18 +35,19 @@ pub(crate) fn draw(pane: &mut Pane<'_>, state: &State, look: Look) {
 }
 
 fn table(state: &State, look: Look) -> Vec<Line<'static>> {
-    let (actual, scheduled) = (&state.latency_spread, &state.scheduled_spread);
-    let paced = scheduled.count > 0;
-    let row = |name: &str, cells: [String; 3]| {
-        let [actual, scheduled, newest] = cells;
-        let scheduled = match paced {
-            true => format!("{scheduled:>13}"),
-            false => String::new(),
-        };
-        plain(format!("{name:<8}{actual:>13}{scheduled}{newest:>13}"))
+    let all = [
+        ("from sending", &state.latency_spread),
+        ("as scheduled", &state.scheduled_spread),
+        ("to arrival", &state.arrival_spread),
+        ("wake-up", &state.wake_up_spread),
+    ];
+    let spreads = || all.iter().filter(|(_, spread)| spread.count > 0);
+    let row = |name: &str, cells: Vec<String>, newest: String| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>13}")).collect();
+        plain(format!("{name:<8}{cells}{newest:>13}"))
     };
-    let names = ["from sending", "as scheduled", "newest row"].map(str::to_owned);
-    let mut lines = vec![row("", names).style(look.head())];
+    let names = spreads().map(|(name, _)| (*name).to_owned()).collect();
+    let mut lines = vec![row("", names, "newest row".to_owned()).style(look.head())];
     let told = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| time(ns as f64));
     for (name, part) in PERCENTILES {
         // With fewer packets this percentile would just be the largest value.
@@ -54,17 +55,16 @@ fn table(state: &State, look: Look) -> Vec<Line<'static>> {
             let enough = spread.count as f64 * (1.0 - part) >= 1.0;
             spread.at(part).filter(|_| enough)
         };
-        let cells = [told(of(actual)), told(of(scheduled)), told(newest(state.recent, name))];
-        lines.push(row(name, cells));
+        let cells = spreads().map(|(_, spread)| told(of(spread))).collect();
+        lines.push(row(name, cells, told(newest(state.recent, name))));
     }
     let max = |spread: &Spread| (spread.count > 0).then_some(spread.max);
     let newest = state.recent.map(|latency| latency.max);
-    lines.push(row("max", [told(max(actual)), told(max(scheduled)), told(newest)]));
+    let cells = spreads().map(|(_, spread)| told(max(spread))).collect();
+    lines.push(row("max", cells, told(newest)));
     let packets = state.recent.map_or(0, |latency| latency.count);
-    lines.push(row(
-        "packets",
-        [count(actual.count), count(scheduled.count), count(packets)],
-    ));
+    let cells = spreads().map(|(_, spread)| count(spread.count)).collect();
+    lines.push(row("packets", cells, count(packets)));
     lines
 }
 

@@ -1,6 +1,7 @@
 //! State of a flow: its stream, and what of it is in doubt.
 
 use super::{NEAR, PROOF};
+use crate::times::Delay;
 
 /// Parts of a [`Doubt`] that are in use: packets held aside, an open gap, a leap.
 pub(super) const HELD: u8 = 1;
@@ -27,7 +28,7 @@ pub(super) struct Stream {
 pub(super) struct Held {
     pub(super) seq: u64,
     pub(super) time_ns: u64,
-    pub(super) latency: Option<u64>,
+    pub(super) delay: Option<Delay>,
     /// Whether the packet counts in [`Doubts::beyond_window`](super::Doubts::beyond_window) instead of
     /// [`Doubts::aside`](super::Doubts::aside).
     pub(super) too_old: bool,

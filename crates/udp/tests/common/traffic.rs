@@ -3,8 +3,10 @@
 use crate::common::*;
 use crate::path::Mode;
 use mpps_io::{Burst, Frame, Port, Queue, RoomUnit};
+use mpps_sys::clock::monotonic_ns;
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 pub(crate) fn one_way(ip: &str, tx_options: &str, rx_options: &str, sizes: &[usize]) {
     let bracketed = if ip.contains(':') {
@@ -352,4 +354,75 @@ fn the_fill_of_a_buffer_grows_with_what_waits_there_and_is_none_once_it_was_rece
         (None, None),
         "it receives nothing"
     );
+}
+
+/// Takes `n` datagrams that were sent from `since` on, 50 ms later than they came, and sends them back if it is to.
+/// Checks that their times of arrival are the kernel's, not those of taking; returns how many had one.
+fn take_late<Q: Queue>(queue: &mut Q, n: usize, since: u64, back: bool) -> usize {
+    std::thread::sleep(Duration::from_millis(50));
+    let (mut taken, mut timed) = (0, 0);
+    let mut burst = Burst::new(64);
+    until("what was sent", || {
+        let read = monotonic_ns();
+        taken += queue.receive(&mut burst).expect("receive");
+        for at in burst.as_slice().iter().filter_map(Frame::rx_time_ns) {
+            assert!((since..read - 40_000_000).contains(&at), "{at} of {since} to {read}");
+            timed += 1;
+        }
+        if back {
+            while !burst.is_empty() {
+                queue.transmit(&mut burst).expect("transmit");
+            }
+            queue.flush().expect("flush");
+        }
+        burst.clear();
+        taken == n
+    });
+    timed
+}
+
+/// Sends datagrams to a listener and back, which both look late; returns how many times of arrival were the kernel's.
+fn late_round_trip(bind: &str, options: &str) -> usize {
+    const DATAGRAMS: usize = 4;
+    let listen = free_port("127.0.0.1");
+    let server = port(&format!("{bind}:{listen}{options}"), Mode::Listening, &[BOTH]);
+    let to = SocketAddr::from(([127, 0, 0, 1], listen));
+    let client = port(&format!("127.0.0.1{options}"), connected("127.0.0.1", to, 1), &[BOTH]);
+    let (server_pool, client_pool) = (server.pool(0).expect("pool"), client.pool(0).expect("pool"));
+    let mut server_queue = server.queue(0, &server_pool).expect("queue");
+    let mut client_queue = client.queue(0, &client_pool).expect("queue");
+    let sent: Vec<_> = (0..DATAGRAMS).map(|i| (0, pattern(i, 64))).collect();
+    let since = monotonic_ns();
+    send_all(&mut client_queue, &sent);
+    client_queue.flush().expect("flush");
+    let there = take_late(&mut server_queue, DATAGRAMS, since, true);
+    let back = take_late(&mut client_queue, DATAGRAMS, since, false);
+    let untimed = other(&server, 0, "rx_timed_by_lane") + other(&client, 0, "rx_timed_by_lane");
+    if options.contains("rx_time=kernel") {
+        assert_eq!(there + back + untimed as usize, 2 * DATAGRAMS, "{options}");
+    } else {
+        assert_eq!((there + back, untimed), (0, 0), "{options}");
+    }
+    there + back
+}
+
+pub(crate) fn arrivals_are_the_kernels(options: &str) {
+    for bind in ["127.0.0.1", "0.0.0.0", "[::]"] {
+        // The kernel begins to stamp packets some time after it was asked to.
+        until("times of arrival", || {
+            late_round_trip(bind, &format!(",rx_time=kernel{options}")) == 8
+        });
+    }
+}
+
+#[test]
+fn the_kernels_times_of_arrival_are_not_those_of_taking() {
+    arrivals_are_the_kernels("");
+    arrivals_are_the_kernels(",gso=on,gro=on");
+}
+
+#[test]
+fn without_being_asked_the_kernel_says_no_times_of_arrival() {
+    assert_eq!(late_round_trip("127.0.0.1", ""), 0);
+    assert_eq!(late_round_trip("0.0.0.0", ",rx_time=lane,gro=on"), 0);
 }

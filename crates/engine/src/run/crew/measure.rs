@@ -25,8 +25,8 @@ use crate::workload::WorkFacts;
 use mpps_io::around::Surroundings;
 use mpps_io::{Error, Rate, Rates};
 use mpps_stats::{
-    Collector, Event, GapLog, LaneCounters, LaneSeries, Remark, RemarkName, Sink, Start, Started, Summary, Timing,
-    Totals, Withheld, Workload,
+    ArrivalTimes, Collector, Event, GapLog, LaneCounters, LaneSeries, Remark, RemarkName, Sink, Start, Started,
+    Summary, Timing, Totals, Withheld, Workload,
 };
 use mpps_sys::clock::{ClockSource, utc_ns};
 use mpps_sys::evidence::OthersRan;
@@ -194,7 +194,7 @@ impl Crew<'_> {
             settle_ns: order.settle_ns,
         };
         let mut series = self.series(timing, &trial.common);
-        let mut by_stream = series_by_stream(&trial, timing);
+        let mut by_stream = series_by_stream(self.job, &trial, timing);
         if let Some(starts) = starts_at {
             starts.wait(lead_ns, interruptions)?;
         }
@@ -249,7 +249,8 @@ impl Crew<'_> {
             for (lane, role) in roles(self.job, common, track).into_iter().enumerate() {
                 let own = self.job.tracks_of(lane);
                 let works = own.sends == track || own.takes == track;
-                series.push(works.then(|| LaneSeries::new(timing, role.rx)));
+                let timed = role.rx && self.job.arrival_times() == ArrivalTimes::Noted;
+                series.push(works.then(|| LaneSeries::new(timing, role.rx).with_arrivals(timed)));
             }
         }
         series
@@ -297,7 +298,7 @@ impl Crew<'_> {
         let (trial, start_ns) = (&*prepared.trial, prepared.timing.start_ns);
         let (control, common) = (&trial.control, &trial.common);
         let mut collector = collector(job, prepared);
-        let mut by_stream = collector_by_stream(prepared);
+        let mut by_stream = collector_by_stream(job, prepared);
         let mut drops = drops_of_tracks(job, &before.path, trial, &self.stats);
         let mut keeper = Keeper::new(&trial.rings, common, start_ns);
         let mut quotas = Quotas::new(&self.quotas, start_ns);
@@ -452,24 +453,37 @@ fn collector<'p>(job: &dyn Job, prepared: &'p Prepared) -> Collector<'p> {
     if job.kernel_sends() {
         collector.kernel_sends();
     }
+    time_arrivals(job, prepared.workload, &mut collector);
     collector
 }
 
+/// Informs the collector who notes when packets arrive, if their latency is measured.
+fn time_arrivals(job: &dyn Job, workload: Workload, collector: &mut Collector<'_>) {
+    if matches!(workload, Workload::SendRecv | Workload::Drop) {
+        collector.time_arrivals(job.arrival_times());
+    }
+}
+
 /// Makes the series of streams, groups and sizes, by lane.
-fn series_by_stream(trial: &Trial, timing: Timing) -> Vec<Vec<LaneSeries>> {
+fn series_by_stream(job: &dyn Job, trial: &Trial, timing: Timing) -> Vec<Vec<LaneSeries>> {
     let lanes = trial.common.lanes.iter();
+    let timed = job.arrival_times() == ArrivalTimes::Noted;
     trial.layout.as_ref().map_or_else(Vec::new, |layout| {
-        lanes.map(|lane| layout.series(timing, lane.rx)).collect()
+        lanes
+            .map(|lane| layout.series(timing, lane.rx, timed && lane.rx))
+            .collect()
     })
 }
 
-fn collector_by_stream(prepared: &Prepared) -> Option<Collector<'_>> {
+fn collector_by_stream<'p>(job: &dyn Job, prepared: &'p Prepared) -> Option<Collector<'p>> {
     let layout = prepared.trial.layout.as_ref()?;
     let lanes = &prepared.by_stream;
     let track = |track: usize| lanes.iter().map(|series| &series[track]).collect();
     let tracks = (0..lanes.first()?.len()).map(track).collect();
     let books = layout.books.clone();
-    Some(Collector::of_streams(tracks, books, prepared.workload, prepared.paced))
+    let mut collector = Collector::of_streams(tracks, books, prepared.workload, prepared.paced);
+    time_arrivals(job, prepared.workload, &mut collector);
+    Some(collector)
 }
 
 /// Returns the readers of the host's drops, by track.

@@ -72,6 +72,15 @@ pub(crate) fn remarks(h: &Heard<'_>) -> Vec<Remark> {
         );
         remarks.push(Remark::new(RemarkName::OtherRun, text).with("packets", others));
     }
+    let odd = h.reason(Reason::ImplausibleRxTime);
+    if odd > 0 {
+        let text = format!(
+            "{} had a noted time of arrival before they were sent or after they were read: the lane's own time was \
+             taken, and they are in latency alone",
+            packets(odd)
+        );
+        remarks.push(Remark::new(RemarkName::ImplausibleRxTime, text).with("packets", odd));
+    }
     let late = h.reason(Reason::LateOfAnEarlierTrial);
     if late > 0 {
         let text = format!(

@@ -2,7 +2,7 @@
 
 use crate::books::Books;
 use crate::plan::{PacketStream, Packets};
-use mpps_stats::{Recorder, Tally};
+use mpps_stats::{Delay, Recorder, Tally};
 use std::ops::Range;
 
 /// Rows that packets are booked in. Without streams it is the lane's [`Recorder`], and nothing else is compiled.
@@ -13,10 +13,13 @@ pub(super) trait Ledger {
     fn turn_to(&mut self, _flow: Option<u32>, _before: impl FnOnce(&mut Self)) {}
 
     /// Books a packet, as [`Recorder::arrived`].
-    fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64);
+    fn arrived(&mut self, at_ns: u64, delay: Option<Delay>, distance: u64);
 
     /// Books packets, as [`Recorder::arrived_n`].
     fn arrived_n(&mut self, at_ns: u64, n: u32, latency_ns: Option<u64>);
+
+    /// Books when they arrived, as [`Recorder::timed`].
+    fn timed(&mut self, latency_ns: u64, arrivals_ns: &[u64]);
 
     /// Adds to the packets that were sent, as [`Recorder::expected`].
     fn expected(&mut self, n: i64);
@@ -27,8 +30,13 @@ pub(super) trait Ledger {
 
 impl Ledger for Recorder<'_> {
     #[inline(always)]
-    fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        Recorder::arrived(self, at_ns, latency_ns, distance);
+    fn arrived(&mut self, at_ns: u64, delay: Option<Delay>, distance: u64) {
+        Recorder::arrived(self, at_ns, delay, distance);
+    }
+
+    #[inline(always)]
+    fn timed(&mut self, latency_ns: u64, arrivals_ns: &[u64]) {
+        Recorder::timed(self, latency_ns, arrivals_ns);
     }
 
     #[inline(always)]
@@ -123,11 +131,19 @@ impl Ledger for Both<'_, '_> {
     }
 
     #[inline]
-    fn arrived(&mut self, at_ns: u64, latency_ns: Option<u64>, distance: u64) {
-        self.recorder.arrived(at_ns, latency_ns, distance);
+    fn arrived(&mut self, at_ns: u64, delay: Option<Delay>, distance: u64) {
+        self.recorder.arrived(at_ns, delay, distance);
         self.count_strays(1);
         if let Some(stream) = self.by_stream.stream {
-            self.by_stream.books.arrived(stream, at_ns, latency_ns, distance);
+            self.by_stream.books.arrived(stream, at_ns, delay, distance);
+        }
+    }
+
+    #[inline]
+    fn timed(&mut self, latency_ns: u64, arrivals_ns: &[u64]) {
+        self.recorder.timed(latency_ns, arrivals_ns);
+        if let Some(stream) = self.by_stream.stream {
+            self.by_stream.books.timed(stream, latency_ns, arrivals_ns);
         }
     }
 

@@ -8,9 +8,10 @@ mod tagged;
 use crate::DropPlan;
 use crate::codec::{Class, Foreign, class_of_reject, left_open, verify_checksum};
 use crate::receive::flow_table::FlowTable;
+use crate::receive::is_likely;
 use crate::workload::drop::ledger::Ledger;
-use mpps_io::{Frame, Layer, Reason};
-use mpps_stats::{Counted, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
+use mpps_io::{Frame, Layer, MAX_BURST, Reason};
+use mpps_stats::{Counted, Delay, Outcome, Recorder, STREAM_BYTES, SequenceWindows, Streams};
 use mpps_wire::{Checker, STAMP_LEN, Stamp, check_udp, verify_data};
 use std::net::{IpAddr, SocketAddr};
 
@@ -39,6 +40,9 @@ pub(super) struct Verifier<'p> {
     /// Number of questions answered.
     pub(super) service: u64,
     other_clock: u64,
+    /// When the packets of [`Pending`] arrived, ns after they were sent, and times of arrival that can't be.
+    arrivals: Box<[u64; MAX_BURST]>,
+    odd_times: u64,
     /// Headers of the last packet, and ports and flow of the last that had them.
     known: Checker,
     last: Option<(u32, u32)>,
@@ -55,6 +59,8 @@ struct Pending {
     /// Packets that were each the next of their flow, and their latency, which is the same for all.
     next: u32,
     latency: Option<u64>,
+    /// Number of these packets whose arrival is known: all or none.
+    timed: usize,
     /// Packets that are not verified.
     unverified: u32,
 }
@@ -79,6 +85,8 @@ impl<'p> Verifier<'p> {
             untracked: 0,
             service: 0,
             other_clock: 0,
+            arrivals: Box::new([0; MAX_BURST]),
+            odd_times: 0,
             known: Checker::default(),
             last: None,
             last_tagged: None,
@@ -272,27 +280,46 @@ impl<'p> Verifier<'p> {
         pending: &mut Pending,
         ledger: &mut impl Ledger,
     ) {
-        let latency = rx_time
-            .unwrap_or(now_ns)
-            .checked_sub(stamp.time_ns)
-            .filter(|&l| l < MAX_ONE_WAY_NS);
+        let latency = now_ns.checked_sub(stamp.time_ns).filter(|&l| l < MAX_ONE_WAY_NS);
+        let delay = latency.map(|_| {
+            // The sender's clock may be another: only the time of reading is beyond doubt.
+            let noted = rx_time.filter(|at| is_likely(*at, 0, now_ns));
+            self.odd_times += u64::from(rx_time.is_some() && noted.is_none());
+            Delay::of(stamp.time_ns, noted, now_ns)
+        });
         if !self.streams.record_next(flow, stamp.seq, stamp.time_ns, now_ns) {
-            self.other(flow, stamp, latency, now_ns, ledger);
+            self.other(flow, stamp, delay, now_ns, ledger);
             return;
         }
-        if latency != pending.latency {
+        let arrival = delay.and_then(|delay| delay.arrival_ns);
+        if latency != pending.latency || arrival.is_some() != (pending.timed > 0) {
             self.book(pending, now_ns, ledger);
             pending.latency = latency;
         }
+        if arrival.is_some() && pending.timed == MAX_BURST {
+            self.book(pending, now_ns, ledger);
+        }
         pending.next += 1;
+        if let Some(arrival) = arrival
+            && let Some(place) = self.arrivals.get_mut(pending.timed)
+        {
+            *place = arrival;
+            pending.timed += 1;
+        }
     }
 
     /// Books packets that were the next of their flow.
     #[inline(always)]
     fn book(&mut self, pending: &mut Pending, now_ns: u64, ledger: &mut impl Ledger) {
         let packets = std::mem::take(&mut pending.next);
+        let timed = std::mem::take(&mut pending.timed);
         if packets > 0 {
             ledger.arrived_n(now_ns, packets, pending.latency);
+            if timed > 0
+                && let Some(latency) = pending.latency
+            {
+                ledger.timed(latency, &self.arrivals[..timed.min(MAX_BURST)]);
+            }
             ledger.expected(i64::from(packets));
             if pending.latency.is_none() {
                 self.other_clock += u64::from(packets);
@@ -302,8 +329,8 @@ impl<'p> Verifier<'p> {
 
     /// Counts a packet that is not the next of its flow, or whose flow is in doubt.
     #[inline(never)]
-    fn other(&mut self, flow: usize, stamp: Stamp, latency: Option<u64>, now_ns: u64, ledger: &mut impl Ledger) {
-        match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, latency) {
+    fn other(&mut self, flow: usize, stamp: Stamp, delay: Option<Delay>, now_ns: u64, ledger: &mut impl Ledger) {
+        match self.streams.record(flow, stamp.seq, stamp.time_ns, now_ns, delay) {
             Outcome::Counted(packet) => self.counted(packet, now_ns, ledger),
             Outcome::Duplicate => ledger.event(now_ns, |t| t.duplicates += 1),
             Outcome::Aside => {}
@@ -312,10 +339,10 @@ impl<'p> Verifier<'p> {
     }
 
     fn counted(&mut self, packet: Counted, now_ns: u64, ledger: &mut impl Ledger) {
-        if packet.latency.is_none() {
+        if packet.delay.is_none() {
             self.other_clock += 1;
         }
-        ledger.arrived(now_ns, packet.latency, packet.distance);
+        ledger.arrived(now_ns, packet.delay, packet.distance);
         ledger.expected(packet.expected);
     }
 
@@ -349,6 +376,7 @@ impl<'p> Verifier<'p> {
             (Reason::GapAfterFirst, doubts.after_first),
             (Reason::NeighborService, self.service),
             (Reason::LatencyNotMeasurable, self.other_clock),
+            (Reason::ImplausibleRxTime, self.odd_times),
         ]);
         reasons.retain(|(_, n)| *n > 0);
         reasons

@@ -107,11 +107,17 @@ pub(super) fn latency_table(runs: &[Run]) -> Option<Table> {
             from.push((run, "latency_ns"));
         }
     }
-    if let [run] = runs
-        && run.number("/latency_scheduled_ns/min").is_some()
-    {
-        columns.push(column("latency_scheduled_ns", "From when it was due", Unit::Ns));
-        from.push((run, "latency_scheduled_ns"));
+    if let [run] = runs {
+        for (key, title) in [
+            ("latency_scheduled_ns", "From when it was due"),
+            ("latency_arrival_ns", "From sending to arrival"),
+            ("wake_up_ns", "From arrival to reading"),
+        ] {
+            if run.number(&format!("/{key}/min")).is_some() {
+                columns.push(column(key, title, Unit::Ns));
+                from.push((run, key));
+            }
+        }
     }
     let rows = PERCENTILES.iter().map(|(key, name, _)| {
         let cells = from.iter().map(|(run, of)| run.value(&format!("/{of}/{key}")));
@@ -156,6 +162,8 @@ pub(super) fn latency_chart(runs: &[Run]) -> Option<Chart> {
     }
     if let [run] = runs {
         add("from when it was due", points(run, "latency_scheduled_ns"));
+        add("from sending to arrival", points(run, "latency_arrival_ns"));
+        add("from arrival to reading", points(run, "wake_up_ns"));
     }
     (!series.is_empty()).then(|| Chart {
         name: "latency".to_owned(),

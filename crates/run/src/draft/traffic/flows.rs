@@ -81,7 +81,7 @@ pub(super) fn check_memory(
     let (count, settle, lanes) = (
         u64::from(flows.count()),
         *args.plan.times.settle,
-        memory::lane_count(roles),
+        memory::lane_count(roles, [Some(port), far.map(|far| &far.port)].into_iter().flatten()),
     );
     let of_kernel = match (port.traits.in_kernel, flows.is_plain()) {
         (false, _) => 0,
@@ -108,10 +108,10 @@ pub(super) fn check_memory(
         _ => format!("--flows {count}: they take"),
     };
     let mut parts = match far {
-        None => memory::of_run(args, settle, roles, [port]),
+        None => memory::of_run(args, settle, (roles, lanes), [port]),
         // Each port has buffers for its own lanes.
         Some(far) => {
-            let mut parts = memory::of_run(args, settle, roles, []);
+            let mut parts = memory::of_run(args, settle, (roles, lanes), []);
             parts.extend(memory::of_port(port, &far.sends, lanes.all));
             parts.extend(memory::of_port(&far.port, &far.roles, lanes.all));
             parts

@@ -41,17 +41,17 @@ impl Source {
     }
 }
 
-/// Returns the send time that a tag names, given the time of its arrival: at most [`MAX_ONE_WAY_NS`] before, or else
+/// Returns the send time that a tag names, given when it was read: at most [`MAX_ONE_WAY_NS`] before, or else
 /// after it, by a clock that is ahead of this one.
 ///
 /// Clocks that are nearly the same are followed without a leap. Those of two hosts that differ by just 60 s, modulo
 /// 68 s, are not: times then leap, and some packets are taken for those of another stream.
 #[inline]
-fn sent_at(tag_ns: u64, arrived_ns: u64) -> u64 {
-    let ago = arrived_ns.wrapping_sub(tag_ns) % TIMES;
-    match arrived_ns.checked_sub(ago).filter(|_| ago < MAX_ONE_WAY_NS) {
+fn sent_at(tag_ns: u64, read_ns: u64) -> u64 {
+    let ago = read_ns.wrapping_sub(tag_ns) % TIMES;
+    match read_ns.checked_sub(ago).filter(|_| ago < MAX_ONE_WAY_NS) {
         Some(sent_ns) => sent_ns,
-        None => arrived_ns + (TIMES - ago),
+        None => read_ns + (TIMES - ago),
     }
 }
 
@@ -124,7 +124,7 @@ impl Verifier<'_> {
         let next = self.streams.known(flow).then(|| self.streams.next(flow));
         let stamp = Stamp {
             seq: number_near(tag.number, next),
-            time_ns: sent_at(tag.time_ns, rx_time.unwrap_or(now_ns)),
+            time_ns: sent_at(tag.time_ns, now_ns),
         };
         self.stamped(flow, stamp, rx_time, now_ns, pending, ledger);
         false
