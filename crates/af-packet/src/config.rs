@@ -21,13 +21,6 @@ pub enum Fanout {
     QueueMapping,
 }
 
-impl Config {
-    /// Whether the kernel takes times of arrival.
-    pub fn timed(&self) -> bool {
-        self.rx_time == RxTime::Kernel
-    }
-}
-
 impl Fanout {
     /// Name as written in the option.
     pub fn name(self) -> &'static str {
@@ -93,6 +86,13 @@ pub struct Config {
     pub rx_time: RxTime,
     /// Treatment of merged frames, by the task: there is no option for it.
     pub merged: MergedFrames,
+}
+
+impl Config {
+    /// Whether the kernel takes times of arrival.
+    pub fn timed(&self) -> bool {
+        self.rx_time == RxTime::Kernel
+    }
 }
 
 /// Parses the specification; opens nothing.

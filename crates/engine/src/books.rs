@@ -201,8 +201,7 @@ impl Layout {
             self.ranked.iter().map(series).sum::<u64>() * lanes as u64
         };
         let ranked = self.books.iter().filter(|book| book.ranked).count() as u64;
-        let each = if timed { Time::ALL.len() as u64 } else { 2 };
-        let histograms = ranked * each * 8 * mpps_stats::BUCKETS as u64;
+        let histograms = ranked * Time::ranked(timed).len() as u64 * 8 * mpps_stats::BUCKETS as u64;
         histograms + of(true, receiving) + of(false, all.saturating_sub(receiving))
     }
 }

@@ -143,18 +143,19 @@ struct Apart {
 #[derive(Debug)]
 struct Noted {
     slips: [u64; MAX_BURST],
-    slipped: usize,
     /// When they arrived, ns after they were sent.
     arrivals: [u64; MAX_BURST],
 }
 
-/// Packets that are in [`Noted`] now.
+/// How full [`Noted`] is, and the times of its newest packet. They stay when the packets are booked.
 #[derive(Default)]
 struct Timed {
     sent_ns: u64,
-    /// When the newest of them arrived.
+    /// Arrival of the newest packet, ns; 0 if the burst has had none.
     at: u64,
     packets: usize,
+    /// Number of these packets whose slip is known.
+    slips: usize,
 }
 
 /// Packets of a burst that arrived at the same time and count as received. On a path that does not take the time
@@ -237,7 +238,6 @@ impl<'r> Receiver<'r> {
             slipped: Box::new([0; MAX_BURST]),
             noted: Box::new(Noted {
                 slips: [0; MAX_BURST],
-                slipped: 0,
                 arrivals: [0; MAX_BURST],
             }),
             odd_times: 0,
@@ -398,25 +398,28 @@ impl<'r> Receiver<'r> {
         }
         if timed.at > 0 {
             received += self.book_timed(&mut timed, now_ns, &mut arrived, recorder);
-            (together.sent_ns, together.at, together.packets) = (timed.sent_ns, timed.at, 1);
         }
         if arrived.packets > 0 {
             recorder.by_arrival(arrived.at_ns, arrived.packets);
         }
         // What is known by its content has no number.
-        if order.packets > 0 || together.packets > 0 || received > by_content {
+        if order.packets > 0 || together.packets > 0 || timed.at > 0 || received > by_content {
             let first_ns = frames.first().and_then(Frame::rx_time_ns);
             let first_ns = first_ns.filter(|at| is_likely(*at, 0, now_ns)).unwrap_or(now_ns);
             if self.missing.silent.is_long(first_ns) {
                 self.after_silence(frames, codec, now_ns);
             }
+            let (sent_ns, at_ns) = match timed.at {
+                0 => (together.sent_ns, together.at),
+                at => (timed.sent_ns, at),
+            };
             self.missing.silent.came(match order.packets {
                 0 => self.odd,
                 _ => Came {
                     flow: order.flow as u32,
                     seq: order.next - 1,
-                    sent_ns: together.sent_ns,
-                    at_ns: together.at,
+                    sent_ns,
+                    at_ns,
                 },
             });
         }
@@ -462,8 +465,8 @@ impl<'r> Receiver<'r> {
         noted.arrivals[timed.packets] = arrival;
         timed.packets += 1;
         if let Some(slip) = came.slip {
-            noted.slips[noted.slipped] = slip;
-            noted.slipped += 1;
+            noted.slips[timed.slips] = slip;
+            timed.slips += 1;
         }
         in_time
     }
@@ -476,10 +479,7 @@ impl<'r> Receiver<'r> {
         arrived: &mut Arrived,
         recorder: &mut Recorder<'_>,
     ) -> u64 {
-        let (packets, slipped) = (
-            std::mem::take(&mut timed.packets),
-            std::mem::take(&mut self.noted.slipped),
-        );
+        let (packets, slipped) = (std::mem::take(&mut timed.packets), std::mem::take(&mut timed.slips));
         let slips = &self.noted.slips[..slipped.min(MAX_BURST)];
         if packets == 0 || !recorder.received_n(timed.sent_ns, now_ns, packets as u32, slips) {
             return 0;

@@ -214,7 +214,6 @@ fn a_plain_line_has_what_became_of_the_packets_sent_in_its_second() {
                 start_ns: index * 100_000_000,
                 length_ns: 100_000_000,
                 buckets: &[(index + 1, 1)],
-                scheduled: &[],
                 ..Period::default()
             }));
         }

@@ -269,7 +269,6 @@ fn of_period(start_ns: u64, length_ns: u64, buckets: &[(u64, u64)]) -> Event<'_>
         start_ns,
         length_ns,
         buckets,
-        scheduled: &[],
         ..Period::default()
     })
 }

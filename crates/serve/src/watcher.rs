@@ -451,7 +451,6 @@ mod tests {
                     start_ns: 0,
                     length_ns: 0,
                     buckets: &buckets,
-                    scheduled: &[],
                     ..Period::default()
                 }));
             }

@@ -20,9 +20,6 @@ use crate::times::{Delay, Time, Times};
 /// Histograms of one period: of the latencies, and of the other two if arrivals have times.
 pub(crate) type PeriodSlot = Times<Option<SharedHistogram>>;
 
-/// Number of histograms of a period without times of arrival.
-const OF_LATENCY: u64 = 2;
-
 /// The series of one lane, shared between the lane (through its one [`Recorder`]) and the collector.
 #[derive(Debug)]
 pub struct LaneSeries {
@@ -89,8 +86,7 @@ impl LaneSeries {
 
     /// Returns the bytes of the histograms of one period.
     fn histogram_bytes(timed: bool) -> u64 {
-        let count = if timed { Time::ALL.len() as u64 } else { OF_LATENCY };
-        count * crate::histogram::BUCKETS as u64 * 4
+        Time::ranked(timed).len() as u64 * crate::histogram::BUCKETS as u64 * 4
     }
 
     /// Returns the series with histograms of arrivals and of what follows them, for a path that notes when packets
@@ -114,7 +110,7 @@ impl LaneSeries {
         let mut rows = Vec::new();
         rows.resize_with(capacity as usize, Slot::default);
         let mut periods = Vec::new();
-        let slot = |time| matches!(time, Time::Latency | Time::Scheduled).then(SharedHistogram::new);
+        let slot = |time| Time::ranked(false).contains(&time).then(SharedHistogram::new);
         periods.resize_with(count as usize, || PeriodSlot::of(slot));
         Self {
             timing,

@@ -18,6 +18,12 @@ pub enum Time {
 impl Time {
     /// All of them, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Latency, Self::Scheduled, Self::Arrival, Self::WakeUp];
+
+    /// Returns those that have histograms: the last two only if arrivals are `noted`.
+    pub fn ranked(noted: bool) -> &'static [Self] {
+        let [latency @ .., _, _] = &Self::ALL;
+        if noted { &Self::ALL } else { latency }
+    }
 }
 
 /// One value for each [`Time`].

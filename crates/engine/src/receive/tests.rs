@@ -139,7 +139,7 @@ proptest! {
 /// More packets than a list of arrivals holds come together, each with its own arrival.
 #[test]
 fn more_arrivals_than_a_list_holds_are_all_booked() {
-    let told = |seq: u64| Told {
+    let frame = |seq: u64| Told {
         class: Class::Test {
             flow: 0,
             stamp: Stamp {
@@ -149,6 +149,6 @@ fn more_arrivals_than_a_list_holds_are_all_booked() {
         },
         rx_time: Some(START + 80_000_000 + seq * 1_000),
     };
-    let frames: Vec<Told> = (0..MAX_BURST as u64 + 50).map(told).collect();
+    let frames: Vec<Told> = (0..MAX_BURST as u64 + 50).map(frame).collect();
     assert_eq!(counted(&frames, None, frames.len()), counted(&frames, None, 1));
 }
